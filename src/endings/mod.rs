@@ -1,0 +1,228 @@
+//! Writes the report however the process ends, as far as it can still act.
+//!
+//! One function, [`finish`], for all endings; who calls it: `exit` through `on_exit`, `_exit`
+//! and `exec` and a `kill` of oneself through the executable's own symbols ([`exports`]), the
+//! signals that end a process through handlers ([`signals`]). It runs in any thread, inside
+//! signal handlers and in forked children, so it allocates nothing and takes no lock.
+//!
+//! Only the process that was asked writes: a forked child does so where the file's name holds
+//! `%p`, a child of `vfork` never.
+
+#![allow(unsafe_code)]
+
+mod exports;
+mod output;
+mod signals;
+
+use crate::ledger::{LEDGER, Snapshot};
+use crate::options::{Destination, Stats, names_process};
+use crate::process;
+use crate::report::{self, Ending, Facts, Format, Json, Report};
+use output::{Descriptor, PathBuffer};
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::fmt::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
+
+/// What is to be written, by whom.
+struct Plan {
+    facts: Facts,
+    stats: Option<Stats>,
+    closing_line: bool,
+    /// The process that the host started as.
+    pid: i32,
+}
+
+static PLAN: OnceLock<Plan> = OnceLock::new();
+
+/// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// A report was written, or is being written.
+static DONE: AtomicBool = AtomicBool::new(false);
+/// Forks seen, `vfork` included.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+/// Python was finalised.
+static FINALIZED: AtomicBool = AtomicBool::new(false);
+
+/// The ledger as the script left it; written once, before `STATE` says so.
+struct AtEnd(UnsafeCell<Snapshot>);
+// SAFETY: written by the thread that moves `AT_END_STATE` from 0 to 1, read once it is 2.
+unsafe impl Sync for AtEnd {}
+static AT_END: AtEnd = AtEnd(UnsafeCell::new(Snapshot::EMPTY));
+static AT_END_STATE: AtomicU8 = AtomicU8::new(0);
+
+/// Whether a report or a closing line is to be written.
+pub fn is_planned() -> bool {
+    PLAN.get().is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+}
+
+/// Lays down what is to be written. Once, at the start, while the process has one thread.
+pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool) {
+    let pid = process::id();
+    OWNER.store(pid, Relaxed);
+    let _ = PLAN.set(Plan { facts, stats, closing_line, pid });
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    // SAFETY: functions of the executable.
+    unsafe {
+        on_exit(at_exit, std::ptr::null_mut());
+        libc::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
+    }
+}
+
+/// Puts the signal handlers in place where a report is to be written. After Python has
+/// initialised, so that it sees the dispositions that it would see without the host.
+pub fn watch_signals() {
+    if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+        signals::install();
+    }
+}
+
+/// The script has ended; Python is about to be finalised: the live figures are taken now.
+pub fn script_ended() {
+    if AT_END_STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+        // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
+        unsafe { *AT_END.0.get() = LEDGER.snapshot() };
+        AT_END_STATE.store(2, Release);
+    }
+}
+
+/// Python was finalised.
+pub fn python_finalized() {
+    FINALIZED.store(true, Relaxed);
+}
+
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    finish(Ending::Exit(status), false);
+}
+
+unsafe extern "C" fn forked_in_parent() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+unsafe extern "C" fn forked_in_child() {
+    OWNER.store(process::id(), Relaxed);
+    FORKS.store(0, Relaxed);
+    DONE.store(false, Relaxed);
+    AT_END_STATE.store(0, Relaxed);
+}
+
+/// The report of this moment.
+fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
+    let finalized = FINALIZED.load(Relaxed) && AT_END_STATE.load(Acquire) == 2;
+    Report {
+        facts: &plan.facts,
+        now: LEDGER.snapshot(),
+        // SAFETY: the state says that the snapshot is complete; it is not written again.
+        at_end: finalized.then(|| unsafe { *AT_END.0.get() }),
+        wall_seconds: plan.facts.clock.elapsed().as_secs_f64(),
+        ending,
+        partial,
+        resident: process::resident(),
+        forks: FORKS.load(Relaxed),
+        pid: process::id(),
+    }
+}
+
+/// Gives the report of this moment to `take`; the script's own question. Any thread.
+pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
+    PLAN.get().map(|plan| take(&report(plan, Ending::Running, false)))
+}
+
+/// Writes what was planned, once a process. `partial`: from inside a signal handler.
+fn finish(ending: Ending, partial: bool) {
+    let Some(plan) = PLAN.get() else { return };
+    let pid = process::id();
+    if OWNER.load(Relaxed) != pid {
+        return; // a child of vfork, in its parent's memory
+    }
+    let forked = pid != plan.pid;
+    let to_file = plan.stats.as_ref().and_then(|stats| match &stats.to {
+        Destination::File(path) => Some(path),
+        _ => None,
+    });
+    if forked && !to_file.is_some_and(|path| names_process(path)) {
+        return;
+    }
+    if ending == Ending::Exec {
+        if to_file.is_none() || DONE.load(Relaxed) {
+            return;
+        }
+    } else if DONE.swap(true, AcqRel) {
+        return;
+    }
+    let report = report(plan, ending, partial);
+    match &plan.stats {
+        None => {
+            if plan.closing_line && !forked && ending != Ending::Exec {
+                let mut out = Descriptor::new(libc::STDERR_FILENO);
+                let _ = report::closing_line(&report, &mut out);
+                out.flush();
+            }
+        }
+        Some(stats) => match &stats.to {
+            Destination::Stderr => write(&report, stats.format, libc::STDERR_FILENO),
+            Destination::Descriptor(descriptor) => write(&report, stats.format, *descriptor),
+            Destination::File(template) => write_file(&report, stats.format, template),
+        },
+    }
+}
+
+fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
+    match format {
+        Format::Json => {
+            let mut json = Json::new(out);
+            report.describe(&mut json);
+            json.finish();
+        }
+        _ => {
+            let _ = report::table(report, out);
+        }
+    }
+    out.flush();
+}
+
+fn write(report: &Report<'_>, format: Format, descriptor: c_int) {
+    render(report, format, &mut Descriptor::new(descriptor));
+}
+
+/// Writes the whole report beside its place, then moves it there.
+fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
+    let path = PathBuffer::expand(template, report.pid, b"");
+    let mut beside = [0u8; 32];
+    let suffix = output::format_into(&mut beside, format_args!(".{}.part", report.pid));
+    let part = PathBuffer::expand(template, report.pid, suffix);
+    let (Some(path), Some(part)) = (path, part) else {
+        return complain("the path is too long", 0);
+    };
+    // SAFETY: paths that end in a zero byte; the descriptor is closed below.
+    unsafe {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let file = libc::open(part.as_ptr(), flags, 0o666);
+        if file < 0 {
+            return complain("cannot create the file", output::errno());
+        }
+        let mut out = Descriptor::new(file);
+        render(report, format, &mut out);
+        let failed = out.error();
+        libc::close(file);
+        if let Some(error) = failed {
+            libc::unlink(part.as_ptr());
+            return complain("cannot write the file", error);
+        }
+        if libc::rename(part.as_ptr(), path.as_ptr()) != 0 {
+            let error = output::errno();
+            libc::unlink(part.as_ptr());
+            complain("cannot move the file into place", error);
+        }
+    }
+}
+
+fn complain(what: &str, error: i32) {
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    let _ = writeln!(out, "pyhost: --stats-file: {what} (errno {error})");
+    out.flush();
+}

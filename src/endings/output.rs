@@ -1,0 +1,142 @@
+//! Output without allocation: a buffered descriptor and paths on the stack.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int};
+use std::fmt::{self, Write};
+
+/// The calling thread's `errno`.
+pub fn errno() -> i32 {
+    // SAFETY: errno is the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A descriptor that is written through a small buffer.
+pub struct Descriptor {
+    descriptor: c_int,
+    buffer: [u8; 1024],
+    length: usize,
+    error: Option<i32>,
+}
+
+impl Descriptor {
+    /// Writes to an open descriptor, which stays open.
+    pub fn new(descriptor: c_int) -> Self {
+        Descriptor { descriptor, buffer: [0; 1024], length: 0, error: None }
+    }
+
+    /// The first error, as `errno`.
+    pub fn error(&self) -> Option<i32> {
+        self.error
+    }
+
+    /// Writes what is buffered.
+    pub fn flush(&mut self) {
+        let mut rest = &self.buffer[..self.length];
+        while !rest.is_empty() && self.error.is_none() {
+            // SAFETY: a buffer of ours and its length.
+            let written = unsafe { libc::write(self.descriptor, rest.as_ptr().cast(), rest.len()) };
+            match usize::try_from(written) {
+                Ok(written) => rest = &rest[written.min(rest.len())..],
+                Err(_) if errno() == libc::EINTR => {}
+                Err(_) => self.error = Some(errno()),
+            }
+        }
+        self.length = 0;
+    }
+}
+
+impl Write for Descriptor {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            if self.length == self.buffer.len() {
+                self.flush();
+            }
+            let count = rest.len().min(self.buffer.len() - self.length);
+            self.buffer[self.length..self.length + count].copy_from_slice(&rest[..count]);
+            self.length += count;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+}
+
+/// Formats into a buffer of the caller's, cut where it is full.
+pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
+    struct Cursor<'a>(&'a mut [u8], usize);
+    impl Write for Cursor<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let count = text.len().min(self.0.len() - self.1);
+            self.0[self.1..self.1 + count].copy_from_slice(&text.as_bytes()[..count]);
+            self.1 += count;
+            Ok(())
+        }
+    }
+    let mut cursor = Cursor(buffer, 0);
+    let _ = cursor.write_fmt(text);
+    let length = cursor.1;
+    &buffer[..length]
+}
+
+/// A path of at most `PATH_MAX` bytes, with its zero byte.
+pub struct PathBuffer {
+    bytes: [u8; libc::PATH_MAX as usize],
+}
+
+impl PathBuffer {
+    /// Replaces `%p` by `pid` and `%%` by `%`, and appends `suffix`; None where it is too long.
+    pub fn expand(template: &[u8], pid: i32, suffix: &[u8]) -> Option<Self> {
+        let mut digits = [0u8; 12];
+        let digits = format_into(&mut digits, format_args!("{pid}"));
+        let mut path = PathBuffer { bytes: [0; libc::PATH_MAX as usize] };
+        let mut length = 0;
+        let mut push = |piece: &[u8]| {
+            let end = length + piece.len();
+            // The last byte stays zero.
+            if end >= path.bytes.len() {
+                return None;
+            }
+            path.bytes[length..end].copy_from_slice(piece);
+            length = end;
+            Some(())
+        };
+        let mut rest = template;
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            match (byte, after.first()) {
+                (b'%', Some(b'p')) => {
+                    push(digits)?;
+                    rest = &after[1..];
+                }
+                (b'%', Some(b'%')) => {
+                    push(b"%")?;
+                    rest = &after[1..];
+                }
+                _ => push(&[byte])?,
+            }
+        }
+        push(suffix)?;
+        Some(path)
+    }
+
+    /// The path for a system call.
+    pub fn as_ptr(&self) -> *const c_char {
+        self.bytes.as_ptr().cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn a_path_names_its_process() {
+        let path = PathBuffer::expand(b"/r/%p-%%p.%", 42, b".part").unwrap();
+        let text = CStr::from_bytes_until_nul(&path.bytes).unwrap();
+        assert_eq!(text.to_str().unwrap(), "/r/42-%p.%.part");
+        assert!(PathBuffer::expand(&[b'x'; 4095], 1, b"").is_some());
+        assert!(PathBuffer::expand(&[b'x'; 4096], 1, b"").is_none());
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong before the script runs: one line each, and the exit status.
+
+use std::fmt;
+
+/// Exit status of a bad host option; nothing was run.
+pub const BAD_OPTION: i32 = 2;
+/// Exit status where the host itself cannot start, as Python's own failed start.
+pub const CANNOT_START: i32 = 1;
+
+/// A failure of the host. Displays as one line without a full stop.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Option(String),
+    Start(&'static str),
+}
+
+impl Error {
+    /// A host option or variable is not what it should be; the text says which and what.
+    pub fn option(text: impl Into<String>) -> Self {
+        Error { kind: Kind::Option(text.into()) }
+    }
+
+    /// The host cannot start; the text says what failed.
+    pub fn start(text: &'static str) -> Self {
+        Error { kind: Kind::Start(text) }
+    }
+
+    /// The exit status that goes with the failure.
+    pub fn exit_status(&self) -> i32 {
+        match self.kind {
+            Kind::Option(_) => BAD_OPTION,
+            Kind::Start(_) => CANNOT_START,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Option(text) => out.write_str(text),
+            Kind::Start(text) => write!(out, "cannot start: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

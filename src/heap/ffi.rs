@@ -1,0 +1,130 @@
+//! The few mimalloc functions that are called, and mirrors of the two structures that the hot
+//! path reads.
+//!
+//! The `mimalloc` crate keeps its bindings private and offers neither heaps nor pages, so they
+//! are declared here, after `mimalloc.h`, `mimalloc/types.h` and `mimalloc/internal.h` of
+//! mimalloc 3. `layout.c` proves the offsets at build time. Nothing outside `heap` uses this.
+
+// Links the library in; its Rust side is not used.
+use mimalloc as _;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+/// A block on a free list (`mi_block_t`).
+#[repr(C)]
+pub struct Block {
+    pub next: *mut Block,
+}
+
+/// A run of blocks of one size, owned by one thread (`mi_page_t`).
+#[repr(C)]
+pub struct Page {
+    /// Owner's thread pointer, with two flag bits; equal to [`thread_id`] only when the calling
+    /// thread owns the page, the page is not in the full queue and has no aligned blocks inside.
+    pub xthread_id: AtomicUsize,
+    pub free: *mut Block,
+    pub used: u16,
+    pub capacity: u16,
+    pub reserved: u16,
+    pub retire_expire: u8,
+    pub free_is_zero: bool,
+    pub local_free: *mut Block,
+    pub xthread_free: AtomicUsize,
+    /// Constant while blocks live; the usable size, since no padding is compiled in.
+    pub block_size: usize,
+    pub page_start: *mut u8,
+    pub theap: *mut Theap,
+    /// Constant while blocks live; null for the main heap.
+    pub heap: *mut Heap,
+}
+
+/// A thread's part of a heap (`mi_theap_t`), up to its table of pages by size.
+#[repr(C)]
+pub struct Theap {
+    _opaque: [u8; 272],
+    pub pages_free_direct: [*mut Page; 129],
+}
+
+/// A first-class heap (`mi_heap_t`).
+#[repr(C)]
+pub struct Heap {
+    _opaque: [u8; 0],
+}
+
+/// What a heap walk reports of a page (`mi_heap_area_t`).
+#[repr(C)]
+pub struct HeapArea {
+    pub blocks: *mut c_void,
+    pub reserved: usize,
+    pub committed: usize,
+    pub used: usize,
+    pub block_size: usize,
+    pub full_block_size: usize,
+    pub reserved1: *mut c_void,
+}
+
+/// Called for each area (`block` null) and each live block; returns whether to go on.
+pub type BlockVisitor = unsafe extern "C" fn(
+    heap: *const Heap,
+    area: *const HeapArea,
+    block: *mut c_void,
+    block_size: usize,
+    arg: *mut c_void,
+) -> bool;
+
+/// `mi_option_max_vabits`.
+pub const OPTION_MAX_VABITS: c_int = 38;
+/// `mi_option_pagemap_commit`.
+pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
+
+/// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
+pub const SMALL_SIZE_MAX: usize = 1024;
+/// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
+pub const SLICE_SHIFT: usize = 16;
+/// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).
+pub const SUBMAP_SHIFT: usize = 13;
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Page, local_free) == 24);
+    assert!(offset_of!(Page, block_size) == 40);
+    assert!(offset_of!(Page, heap) == 64);
+    assert!(offset_of!(Theap, pages_free_direct) == 272);
+};
+
+unsafe extern "C" {
+    /// The theap of a thread that has none yet: every page in it is empty.
+    pub static _mi_theap_empty: Theap;
+    /// First level of the map from address to page; null before the first allocation.
+    pub static _mi_page_map: AtomicPtr<AtomicPtr<*mut Page>>;
+    /// The key whose destructor ends a thread's part of mimalloc.
+    pub static mut _mi_heap_default_key: libc::pthread_key_t;
+
+    pub fn mi_option_set(option: c_int, value: libc::c_long);
+    pub fn mi_version() -> c_int;
+    pub fn mi_heap_new() -> *mut Heap;
+    pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;
+    pub fn mi_theap_get_default() -> *mut Theap;
+    pub fn mi_theap_collect(theap: *mut Theap, force: bool);
+    pub fn mi_heap_visit_blocks(
+        heap: *mut Heap,
+        visit_blocks: bool,
+        visitor: BlockVisitor,
+        arg: *mut c_void,
+    ) -> bool;
+    pub fn _mi_theap_malloc_zero(
+        theap: *mut Theap,
+        size: usize,
+        zero: bool,
+        usable: *mut usize,
+    ) -> *mut c_void;
+    pub fn mi_theap_malloc_aligned(
+        theap: *mut Theap,
+        size: usize,
+        alignment: usize,
+    ) -> *mut c_void;
+    pub fn mi_free(block: *mut c_void);
+    pub fn mi_usable_size(block: *const c_void) -> usize;
+    pub fn _mi_page_retire(page: *mut Page);
+    pub fn _mi_thread_done(theap: *mut Theap);
+}

@@ -1,0 +1,36 @@
+/* Proves at build time that the Rust mirrors in ffi.rs match mimalloc's own structures.
+   Nothing of this file is linked in. A failure here means that libmimalloc-sys was updated:
+   read the new types.h, free.c and alloc.c, then mend ffi.rs and heap/mod.rs. */
+
+#include "mimalloc.h"
+#include "mimalloc/internal.h"
+
+#define AT(type, field, offset) \
+  _Static_assert(offsetof(type, field) == (offset), #type "." #field " moved")
+
+AT(mi_page_t, xthread_id, 0);
+AT(mi_page_t, free, 8);
+AT(mi_page_t, used, 16);
+AT(mi_page_t, capacity, 18);
+AT(mi_page_t, reserved, 20);
+AT(mi_page_t, retire_expire, 22);
+AT(mi_page_t, free_is_zero, 23);
+AT(mi_page_t, local_free, 24);
+AT(mi_page_t, xthread_free, 32);
+AT(mi_page_t, block_size, 40);
+AT(mi_page_t, page_start, 48);
+AT(mi_page_t, theap, 56);
+AT(mi_page_t, heap, 64);
+
+AT(mi_theap_t, pages_free_direct, 272);
+
+_Static_assert(MI_SMALL_SIZE_MAX == 1024, "the limit of the direct page table");
+_Static_assert(MI_ARENA_SLICE_SHIFT == 16, "the page map's granularity");
+_Static_assert(MI_PAGE_MAP_SUB_SHIFT == 13, "the page map's second level");
+_Static_assert(MI_PAGE_MAP_FLAT == 0, "a page map of two levels");
+_Static_assert(MI_PADDING_SIZE == 0, "no padding behind blocks: block_size is the usable size");
+#if MI_ENCODE_FREELIST
+#error "plain free lists are expected"
+#endif
+_Static_assert(mi_option_pagemap_commit == 39, "the number of the page-map option");
+_Static_assert(mi_option_max_vabits == 38, "the number of the address-width option");

@@ -1,0 +1,382 @@
+//! The heaps: one mimalloc heap an account, and allocation that books as it goes.
+//!
+//! The account of a block is the heap of its page, which `free` finds on a line that it reads
+//! anyway: no header, no table. `native` is mimalloc's main heap, since it must serve before
+//! `main`; the other heaps are made by [`start`].
+//!
+//! A small request takes the inlined path: pop a block from the thread's own page, book it in
+//! the thread's own slot. Everything else (no free block, larger sizes, another thread's page, a
+//! bound of the ledger) goes to a `_slow` function, inside the [`gate`].
+//!
+//! What one small OBJ request costs beyond mimalloc's own pop, by the machine code: a load, an
+//! add, a compare with the bound, a store and one increment; the same for its release, plus the
+//! compare of the page's heap.
+//!
+//! All functions may be called from any thread at any moment, before `main` and while a thread
+//! ends; those of `Mem` and `Obj` with the GIL. None panics or formats. Failure is null.
+
+#![allow(unsafe_code)]
+
+pub mod ffi;
+pub mod gate;
+mod thread;
+mod walk;
+
+use crate::ledger::{ACCOUNTS, Account, Gils, LEDGER};
+use ffi::{Block, Heap, Page, Theap};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
+use thread::{state, thread_id};
+
+pub use walk::{WalkedHeap, walk};
+
+/// The heap of each account; null is the main heap, and until [`start`] every account's.
+static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+
+/// Whether blocks of the main heap are booked to `native` (`--native count`).
+static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
+
+/// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
+static SEVERAL_GILS: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+static GILS: Gils = Gils {
+    several: several_gils,
+    barrier: gate::barrier_everywhere,
+};
+
+/// Makes the heaps of the domains and puts the host's handlers in place. Once, at the start of
+/// `main`, while the process has one thread. False where mimalloc gives no heap.
+pub fn start() -> bool {
+    gate::register();
+    thread::take_over_ends();
+    thread::watch_forks();
+    for account in [Account::Raw, Account::Mem, Account::Obj, Account::Arena, Account::Numpy] {
+        // SAFETY: no preconditions.
+        let heap = unsafe { ffi::mi_heap_new() };
+        if heap.is_null() {
+            return false;
+        }
+        HEAPS[account as usize].store(heap, Release);
+    }
+    true
+}
+
+/// Gives the function that tells whether several GILs exist. Before the first booking of `Mem`.
+pub fn set_several_gils(probe: fn() -> bool) {
+    SEVERAL_GILS.store(probe as *mut (), Release);
+}
+
+fn several_gils() -> bool {
+    let probe = SEVERAL_GILS.load(Acquire);
+    // SAFETY: only `set_several_gils` stores here, and only functions of this type.
+    !probe.is_null() && unsafe { std::mem::transmute::<*mut (), fn() -> bool>(probe)() }
+}
+
+/// Chooses whether blocks of the main heap are booked.
+pub fn count_native(count: bool) {
+    COUNT_NATIVE.store(count, Relaxed);
+}
+
+/// Whether blocks of the main heap are booked.
+pub fn counts_native() -> bool {
+    COUNT_NATIVE.load(Relaxed)
+}
+
+/// mimalloc's version, as `major * 10000 + minor * 100 + patch` (`mi_version` of mimalloc 3).
+pub fn version() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { ffi::mi_version() }
+}
+
+/// Gives what the calling thread's theaps keep and do not use back to the system.
+pub fn collect() {
+    let state = state();
+    let _inside = gate::enter(state.slot(), thread_id());
+    for account in Account::ALL {
+        let theap = state.theaps[account as usize].get();
+        if !std::ptr::eq(theap, &raw const ffi::_mi_theap_empty) {
+            // SAFETY: a theap of the calling thread.
+            unsafe { ffi::mi_theap_collect(theap, true) };
+        }
+    }
+}
+
+/// The theap of the calling thread in the account's heap, made if need be.
+fn new_theap(account: Account) -> *mut Theap {
+    let heap = HEAPS[account as usize].load(Acquire);
+    // SAFETY: `heap` is null or a heap that is never deleted.
+    unsafe {
+        if heap.is_null() {
+            start_mimalloc();
+            ffi::mi_theap_get_default()
+        } else {
+            ffi::mi_heap_theap(heap)
+        }
+    }
+}
+
+/// Options that must be set before mimalloc's first allocation.
+fn start_mimalloc() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Relaxed) {
+        // `page_of` reads the page map at any address, so all of it must be there
+        // and readable.
+        // SAFETY: sets numbers in mimalloc's table of options.
+        unsafe {
+            ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
+            ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
+        }
+    }
+}
+
+/// The page that holds `pointer`, or null for memory that is not mimalloc's.
+#[inline(always)]
+fn page_of(pointer: *mut u8) -> *mut Page {
+    let slice = pointer.addr() >> ffi::SLICE_SHIFT;
+    // SAFETY: the map has an entry for every user-space address once it exists, all of it is
+    // committed (see `start_mimalloc`), and entries only change from null to a submap.
+    unsafe {
+        let map = ffi::_mi_page_map.load(Relaxed);
+        if map.is_null() {
+            return null_mut();
+        }
+        let submap = (*map.add(slice >> ffi::SUBMAP_SHIFT)).load(Relaxed);
+        if submap.is_null() {
+            return null_mut();
+        }
+        *submap.add(slice & ((1 << ffi::SUBMAP_SHIFT) - 1))
+    }
+}
+
+/// Whether `pointer` lies in a page of one of the heaps.
+pub fn owns(pointer: *mut u8) -> bool {
+    !page_of(pointer).is_null()
+}
+
+/// The account of a page, by its heap.
+#[inline]
+fn account_of(page: *mut Page) -> Account {
+    // SAFETY: a page with a live block; `heap` is constant meanwhile.
+    let heap = unsafe { (*page).heap };
+    if !heap.is_null() {
+        for account in [Account::Obj, Account::Mem, Account::Raw, Account::Numpy, Account::Arena] {
+            if HEAPS[account as usize].load(Relaxed) == heap {
+                return account;
+            }
+        }
+    }
+    Account::Native
+}
+
+/// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A` where `BOOK`. Null on
+/// failure.
+///
+/// # Safety
+/// `A` is an account's index; the GIL is held where the account is of the GIL.
+#[inline(always)]
+pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
+    if size <= ffi::SMALL_SIZE_MAX {
+        let state = state();
+        // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
+        // the calling thread or the empty page, and only this thread pops from it.
+        unsafe {
+            let page = (*state.theaps[A].get()).pages_free_direct[size.div_ceil(8)];
+            let block = (*page).free;
+            if !block.is_null() && (!BOOK || state.slot.get().book::<A>((*page).block_size)) {
+                (*page).free = (*block).next;
+                (*page).used += 1;
+                if ZERO {
+                    if (*page).free_is_zero {
+                        (*block).next = null_mut();
+                    } else {
+                        std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
+                    }
+                }
+                return block.cast();
+            }
+        }
+    }
+    allocate_slow(Account::ALL[A], size, ZERO)
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
+    let state = state();
+    let slot = state.slot();
+    let _inside = gate::enter(slot, thread_id());
+    let theap = state.theap(account);
+    let mut usable = 0;
+    let block = if theap.is_null() {
+        null_mut()
+    } else {
+        // SAFETY: a theap of the calling thread, inside the gate.
+        unsafe { ffi::_mi_theap_malloc_zero(theap, size, zero, &mut usable) }
+    };
+    book_new(account, block.cast(), usable)
+}
+
+/// Books a block that the heap just gave, or counts the failure.
+fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
+    if block.is_null() {
+        LEDGER.count_failure(account);
+    } else if account != Account::Native || counts_native() {
+        LEDGER.book_slow(state().slot(), account, usable, &GILS);
+    }
+    block
+}
+
+/// Books a block that another allocator made.
+#[inline]
+pub fn book<const A: usize>(bytes: usize) {
+    let state = state();
+    if !state.slot.get().book::<A>(bytes) {
+        let slot = state.slot();
+        let _inside = gate::enter(slot, thread_id());
+        LEDGER.book_slow(slot, Account::ALL[A], bytes, &GILS);
+    }
+}
+
+/// Takes a block off that [`book`] booked.
+#[inline]
+pub fn release<const A: usize>(bytes: usize) {
+    let state = state();
+    if !state.slot.get().release::<A>(bytes) {
+        let slot = state.slot();
+        let _inside = gate::enter(slot, thread_id());
+        LEDGER.release_slow(slot, Account::ALL[A], bytes, &GILS);
+    }
+}
+
+/// Counts a request of `account` that another allocator could not meet.
+pub fn count_failure(account: Account) {
+    LEDGER.count_failure(account);
+}
+
+/// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
+#[cold]
+pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
+    let state = state();
+    let _inside = gate::enter(state.slot(), thread_id());
+    let theap = state.theap(account);
+    if theap.is_null() {
+        return book_new(account, null_mut(), 0);
+    }
+    // SAFETY: a theap of the calling thread, inside the gate.
+    let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, size, alignment) }.cast();
+    // SAFETY: a live block's page.
+    let usable = if block.is_null() { 0 } else { unsafe { (*page_of(block)).block_size } };
+    book_new(account, block, usable)
+}
+
+/// Frees a block of account `A`, or of any other account, off which it then goes. Returns false
+/// for a pointer that is not mimalloc's, having done nothing.
+///
+/// # Safety
+/// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
+/// held where `A` is an account of the GIL.
+#[inline(always)]
+pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
+    let page = page_of(pointer);
+    if page.is_null() {
+        return pointer.is_null();
+    }
+    // SAFETY: the page of a live block. Where its thread word equals the caller's, without flags,
+    // the caller owns it and the pointer is the start of a block.
+    unsafe {
+        if (*page).xthread_id.load(Relaxed) == thread_id()
+            && (*page).heap == HEAPS[A].load(Relaxed)
+            && (!BOOK || state().slot.get().release::<A>((*page).block_size))
+        {
+            let block = pointer.cast::<Block>();
+            (*block).next = (*page).local_free;
+            (*page).local_free = block;
+            (*page).used -= 1;
+            if (*page).used == 0 && (*page).retire_expire == 0 {
+                retire(page);
+            }
+            return true;
+        }
+    }
+    free_slow(page, pointer, Account::ALL[A]);
+    true
+}
+
+#[cold]
+#[inline(never)]
+fn retire(page: *mut Page) {
+    let _inside = gate::enter(state().slot(), thread_id());
+    // SAFETY: an empty page of the calling thread that is not retired yet, as in mimalloc's own
+    // `mi_free_block_local`.
+    unsafe { ffi::_mi_page_retire(page) };
+}
+
+#[cold]
+#[inline(never)]
+fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    // SAFETY: the page of a live block.
+    let bytes = unsafe { (*page).block_size };
+    let account = account_of(page);
+    let gil_needed = matches!(account, Account::Mem | Account::Obj);
+    let gil_held = matches!(caller, Account::Mem | Account::Obj);
+    if gil_needed && !gil_held {
+        LEDGER.release_foreign(account, bytes);
+    } else if account != Account::Native || counts_native() {
+        LEDGER.release_slow(slot, account, bytes, &GILS);
+    }
+    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    unsafe { ffi::mi_free(pointer.cast()) };
+}
+
+/// What [`reallocate`] did.
+pub enum Reallocated {
+    /// The block, moved or not; null where there was no memory, and the old block still lives.
+    Block(*mut u8),
+    /// The pointer is not mimalloc's; nothing was done.
+    Foreign,
+}
+
+/// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept
+/// as a block.
+///
+/// # Safety
+/// As for [`free`].
+#[inline]
+pub unsafe fn reallocate<const A: usize, const BOOK: bool>(pointer: *mut u8, size: usize) -> Reallocated {
+    if pointer.is_null() {
+        // SAFETY: the caller's duties.
+        return Reallocated::Block(unsafe { allocate::<A, false, BOOK>(size) });
+    }
+    let page = page_of(pointer);
+    if page.is_null() {
+        return Reallocated::Foreign;
+    }
+    // SAFETY: a live block of mimalloc's.
+    let usable = unsafe { ffi::mi_usable_size(pointer.cast()) };
+    // SAFETY: as above.
+    let same_heap = unsafe { (*page).heap } == HEAPS[A].load(Relaxed);
+    if size <= usable && size >= usable / 2 && size > 0 && same_heap {
+        return Reallocated::Block(pointer);
+    }
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        let moved = allocate::<A, false, BOOK>(size);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
+            free::<A, BOOK>(pointer);
+        }
+        Reallocated::Block(moved)
+    }
+}
+
+/// Usable bytes of a block, or None for a pointer that is not mimalloc's.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
+    // SAFETY: a live block of mimalloc's.
+    owns(pointer).then(|| unsafe { ffi::mi_usable_size(pointer.cast()) })
+}

@@ -1,0 +1,180 @@
+//! What the heap keeps for each thread: its theap an account and its ledger slot.
+//!
+//! Both start as stand-ins that send every request to the slow path, which is where a thread is
+//! set up. A thread's end is the destructor of mimalloc's own pthread key, which the host
+//! replaces by one of its own: it forgets the theaps before mimalloc takes them away, and yields
+//! the slot. Releases that come later still, from other destructors and from libc, take the slow
+//! path with the overflow slot.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Theap};
+use super::gate;
+use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The calling thread's state. Plain cells without a destructor: the compiler addresses them
+/// through the thread pointer, and they may be used at any moment of a thread's life.
+pub struct ThreadState {
+    pub theaps: [Cell<*mut Theap>; ACCOUNTS],
+    pub slot: Cell<&'static Slot>,
+    /// The thread's destructors have run: no slot may be claimed, no theap kept.
+    ending: Cell<bool>,
+}
+
+const EMPTY: *mut Theap = (&raw const ffi::_mi_theap_empty).cast_mut();
+
+thread_local! {
+    static STATE: ThreadState = const {
+        ThreadState {
+            theaps: [const { Cell::new(EMPTY) }; ACCOUNTS],
+            slot: Cell::new(&UNCLAIMED),
+            ending: Cell::new(false),
+        }
+    };
+}
+
+/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`take_over_ends`].
+static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// The calling thread's state, for the length of the thread.
+#[inline(always)]
+pub fn state() -> &'static ThreadState {
+    // SAFETY: the state has no destructor, so it lives as long as its thread, and `Cell` keeps
+    // the reference from being sent to another one.
+    STATE.with(|state| unsafe { &*(state as *const ThreadState) })
+}
+
+/// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc
+/// stores it in its pages.
+#[inline(always)]
+pub fn thread_id() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the first word of the thread control block is its own address (x86-64 ABI).
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure))
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure))
+    };
+    pointer
+}
+
+impl ThreadState {
+    /// The thread's slot, claimed if need be.
+    #[inline]
+    pub fn slot(&self) -> &'static Slot {
+        let slot = self.slot.get();
+        if std::ptr::eq(slot, &UNCLAIMED) {
+            self.claim()
+        } else {
+            slot
+        }
+    }
+
+    #[cold]
+    fn claim(&self) -> &'static Slot {
+        if self.ending.get() {
+            return LEDGER.overflow();
+        }
+        let slot = LEDGER.claim();
+        self.slot.set(slot);
+        let key = SLOT_KEY.load(Relaxed);
+        if key != u32::MAX && !LEDGER.is_overflow(slot) {
+            // SAFETY: the key is valid for the life of the process. The call may allocate, which
+            // finds the slot already set.
+            unsafe { libc::pthread_setspecific(key, (slot as *const Slot).cast()) };
+        }
+        slot
+    }
+
+    /// The thread's theap of `account`; null where the heap cannot make one. Inside the gate.
+    pub fn theap(&self, account: Account) -> *mut Theap {
+        let cached = &self.theaps[account as usize];
+        if cached.get() != EMPTY {
+            return cached.get();
+        }
+        let theap = super::new_theap(account);
+        if !theap.is_null() && !self.ending.get() {
+            cached.set(theap);
+        }
+        theap
+    }
+
+    fn forget_theaps(&self) {
+        for theap in &self.theaps {
+            theap.set(EMPTY);
+        }
+    }
+}
+
+/// Ends a thread's part of mimalloc; the destructor of mimalloc's key.
+unsafe extern "C" fn end_theaps(theap: *mut c_void) {
+    let state = state();
+    state.ending.set(true);
+    let _inside = gate::enter(state.slot(), thread_id());
+    state.forget_theaps();
+    // SAFETY: the value of mimalloc's key is the thread's theap in the main heap, and this is
+    // the one place that ends it.
+    unsafe { ffi::_mi_thread_done(theap.cast()) };
+}
+
+/// Gives the thread's slot back; the destructor of the slot key.
+unsafe extern "C" fn end_slot(_slot: *mut c_void) {
+    let state = state();
+    state.ending.set(true);
+    let slot = state.slot.replace(LEDGER.overflow());
+    if !std::ptr::eq(slot, &UNCLAIMED) {
+        LEDGER.yield_slot(slot);
+    }
+}
+
+/// Puts the host's destructors in place of mimalloc's. Once, while the process has one thread.
+pub fn take_over_ends() {
+    let mut key = 0;
+    let mut slot_key = 0;
+    // SAFETY: plain pthread calls. mimalloc created its key in a constructor of the executable
+    // and stores each thread's theap under the number found in `_mi_heap_default_key`; the
+    // process has one thread, so nobody reads that number meanwhile.
+    unsafe {
+        if libc::pthread_key_create(&mut slot_key, Some(end_slot)) == 0 {
+            SLOT_KEY.store(slot_key, Relaxed);
+        }
+        if libc::pthread_key_create(&mut key, Some(end_theaps)) == 0 {
+            libc::pthread_key_delete(ffi::_mi_heap_default_key);
+            ffi::_mi_heap_default_key = key;
+            libc::pthread_setspecific(key, ffi::mi_theap_get_default().cast());
+        }
+    }
+}
+
+unsafe extern "C" fn before_fork() {
+    gate::close(state().slot(), thread_id());
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    gate::open();
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    LEDGER.keep_only(state().slot());
+    gate::open();
+}
+
+/// Registers the fork handlers. Once, before other threads exist.
+pub fn watch_forks() {
+    // SAFETY: the handlers are functions of the executable and never go away.
+    unsafe {
+        libc::pthread_atfork(
+            Some(before_fork),
+            Some(after_fork_in_parent),
+            Some(after_fork_in_child),
+        );
+    }
+}
+

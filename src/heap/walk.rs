@@ -1,0 +1,50 @@
+//! A walk over the live blocks of a heap: the oracle that the ledger is checked against.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Heap, HeapArea};
+use crate::ledger::Account;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::Acquire;
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkedHeap {
+    /// Live blocks.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+}
+
+unsafe extern "C" fn add_block(
+    _heap: *const Heap,
+    _area: *const HeapArea,
+    block: *mut c_void,
+    block_size: usize,
+    arg: *mut c_void,
+) -> bool {
+    if !block.is_null() {
+        // SAFETY: `arg` is the structure that `walk` passed, on its own stack.
+        let found = unsafe { &mut *arg.cast::<WalkedHeap>() };
+        found.blocks += 1;
+        found.bytes += block_size as u64;
+    }
+    true
+}
+
+/// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists; None
+/// for an account without a heap of its own.
+///
+/// # Safety
+/// No other thread allocates or frees in this heap meanwhile, and none has pages in it that it
+/// owns: mimalloc collects each page that it visits.
+pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
+    let heap = super::HEAPS[account as usize].load(Acquire);
+    if heap.is_null() {
+        return None;
+    }
+    let mut found = WalkedHeap::default();
+    // SAFETY: the caller's duties; the visitor matches mimalloc's type.
+    unsafe { ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast()) };
+    Some(found)
+}

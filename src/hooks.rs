@@ -1,0 +1,96 @@
+//! The functions that CPython is given: PEP 445's allocator of a domain and of the arenas, on
+//! the heap of their account.
+//!
+//! One generic set, instantiated an account. CPython checks sizes against `PY_SSIZE_T_MAX`
+//! before it calls; the heap refuses larger ones itself. A size of 0 gives a block of its own,
+//! `realloc(p, 0)` resizes. The MEM and OBJ sets need the GIL; RAW and the arenas do not.
+//!
+//! `ctx` is the address of the account's name, so that whoever reads the tables can tell them
+//! apart; the hooks know their account by type.
+
+#![allow(unsafe_code)]
+
+use crate::heap::{self, Reallocated};
+use crate::ledger::Account;
+use crate::native::next;
+use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
+use std::ffi::c_void;
+
+const ARENA: usize = Account::Arena as usize;
+
+/// What the `ctx` of each table points at.
+static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
+
+extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: CPython holds the GIL where the domain needs it.
+    unsafe { heap::allocate::<A, false, true>(size).cast() }
+}
+
+extern "C" fn calloc<const A: usize>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: as in `malloc`.
+        Some(bytes) => unsafe { heap::allocate::<A, true, true>(bytes).cast() },
+        None => std::ptr::null_mut(),
+    }
+}
+
+extern "C" fn realloc<const A: usize>(
+    _ctx: *mut c_void,
+    pointer: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: CPython passes a live block, or null.
+    unsafe {
+        match heap::reallocate::<A, true>(pointer.cast(), size) {
+            Reallocated::Block(block) => block.cast(),
+            Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
+        }
+    }
+}
+
+extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
+    // SAFETY: CPython passes a live block, or null.
+    unsafe {
+        if !heap::free::<A, true>(pointer.cast()) {
+            next::free(pointer.cast());
+        }
+    }
+}
+
+/// The alignment that `mmap` would give; pymalloc carves its pools from it.
+const ARENA_ALIGNMENT: usize = 4096;
+
+extern "C" fn arena_alloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    heap::allocate_aligned(Account::Arena, size, ARENA_ALIGNMENT).cast()
+}
+
+extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, _size: usize) {
+    // SAFETY: an arena that `arena_alloc` made.
+    unsafe {
+        heap::free::<ARENA, true>(pointer.cast());
+    }
+}
+
+fn context(account: Account) -> *mut c_void {
+    (&raw const CONTEXTS[account as usize]).cast_mut().cast()
+}
+
+/// The table of a domain whose blocks are booked to account `A`.
+pub fn domain<const A: usize>() -> PyMemAllocatorEx {
+    PyMemAllocatorEx {
+        ctx: context(Account::ALL[A]),
+        malloc: Some(malloc::<A>),
+        calloc: Some(calloc::<A>),
+        realloc: Some(realloc::<A>),
+        free: Some(free::<A>),
+    }
+}
+
+/// The arena allocator on the `arena` heap.
+pub fn arenas() -> PyObjectArenaAllocator {
+    PyObjectArenaAllocator {
+        ctx: context(Account::Arena),
+        alloc: Some(arena_alloc),
+        free: Some(arena_free),
+    }
+}

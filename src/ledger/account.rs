@@ -1,0 +1,75 @@
+//! The accounts: one a CPython domain, one for pymalloc's arenas, one for NumPy's array data,
+//! one for the rest of the process. Names and order are part of the report and of the ledger's
+//! stored layout.
+
+/// An account of the ledger. The discriminant is its index in every table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Account {
+    /// `PYMEM_DOMAIN_RAW`: called without the GIL, from any thread.
+    Raw = 0,
+    /// `PYMEM_DOMAIN_MEM`: called with the GIL.
+    Mem = 1,
+    /// `PYMEM_DOMAIN_OBJ`: called with the GIL.
+    Obj = 2,
+    /// pymalloc's arenas, and from CPython 3.11 on the chunks of frame data stacks.
+    Arena = 3,
+    /// NumPy's array data (NEP 49); inactive so far.
+    Numpy = 4,
+    /// The process's malloc family, outside CPython's domains.
+    Native = 5,
+    /// Part of `Obj` that lies inside `Arena`, so that the total counts it once. Internal.
+    Pooled = 6,
+}
+
+/// How many accounts the ledger keeps, the internal one included.
+pub const ACCOUNTS: usize = 7;
+
+/// The accounts that a report shows, in its order.
+pub const REPORTED: [Account; 6] = [
+    Account::Raw,
+    Account::Mem,
+    Account::Obj,
+    Account::Arena,
+    Account::Numpy,
+    Account::Native,
+];
+
+impl Account {
+    /// Every account, by index.
+    pub const ALL: [Account; ACCOUNTS] = [
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Arena,
+        Account::Numpy,
+        Account::Native,
+        Account::Pooled,
+    ];
+
+    /// The name in reports and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Account::Raw => "raw",
+            Account::Mem => "mem",
+            Account::Obj => "obj",
+            Account::Arena => "arena",
+            Account::Numpy => "numpy",
+            Account::Native => "native",
+            Account::Pooled => "pooled",
+        }
+    }
+
+    /// How far, in bytes, a thread's share may move before the shared counters hear of it.
+    ///
+    /// The windows of one thread add up to 64 KiB, which bounds how much too high a peak can
+    /// be. 0 makes every booking exact, at the price of the slow path each time.
+    pub(super) const fn window(self) -> i64 {
+        match self {
+            Account::Raw | Account::Numpy | Account::Native => 16 * 1024,
+            Account::Mem | Account::Obj => 8 * 1024,
+            Account::Pooled => 8 * 1024,
+            Account::Arena => 0,
+        }
+    }
+}

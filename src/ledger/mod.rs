@@ -1,0 +1,31 @@
+//! The ledger: live, peak and total bytes and blocks of every account, exact at rest.
+//!
+//! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell
+//! carries two bounds; while the thread's live bytes stay between them nobody else is told. Only
+//! a booking that would cross a bound takes the slow path ([`shared`]), which publishes the new
+//! bound to the account and to the total. What is published is never below what is live, so the
+//! peaks taken from it are never low.
+//!
+//! `mem` and `obj` have exact peaks as long as one GIL serialises them: the bounds of the thread
+//! that last booked stand at the account's peak, and another thread that comes to book takes the
+//! ownership over in the slow path. See [`shared`].
+//!
+//! The storage is one block of fixed layout, `repr(C)`, made of atomics alone: it lies in static
+//! memory, and a page shared with a file can be mapped over it. Safe Rust, no Python, no heap.
+
+#![deny(unsafe_code)]
+
+mod account;
+mod shared;
+mod slot;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use account::{ACCOUNTS, Account};
+pub use shared::{Gils, Ledger};
+pub use slot::{Slot, UNCLAIMED};
+pub use snapshot::Snapshot;
+
+/// The process's ledger.
+pub static LEDGER: Ledger = Ledger::new();

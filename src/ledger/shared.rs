@@ -1,0 +1,462 @@
+//! The shared part of the ledger and the slow paths of booking.
+//!
+//! Two policies:
+//!
+//! *Windowed* (`raw`, `arena`, `numpy`, `native`; `mem` and `obj` once several GILs run): a cell
+//! publishes a bound half a window above its live bytes and may move freely within the window
+//! below it. The account's `bound` is the sum of what its cells published, so it is never below
+//! the sum of their live bytes; the peak is the highest value that the bound ever had.
+//!
+//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open. Its upper limit is
+//! the account's peak less what the other cells hold, so each new peak passes through here and
+//! is recorded to the byte. A thread that finds its cell closed takes the ownership over: it
+//! closes the owner's cell, whose thread cannot be booking since the caller holds the GIL.
+//!
+//! A thread beyond the last slot, and one that is past its destructors, books into the overflow
+//! slot with locked instructions; slower, never wrong.
+
+use super::account::{ACCOUNTS, Account};
+use super::slot::Slot;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+/// How many threads have a slot of their own at a time.
+pub const SLOTS: usize = 127;
+
+/// First word of the stored layout: `pyhost1\0`, little-endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhost1\0");
+
+/// One thread at a time books, in turn; the peak is exact.
+const EXACT: u32 = 0;
+/// On the way from exact to windowed: whoever comes waits.
+const CHANGING: u32 = 1;
+/// Threads book at once, each within its window.
+const WINDOWED: u32 = 2;
+
+/// What the ledger must ask of its surroundings when a thread takes an exact account over.
+pub struct Gils {
+    /// Whether threads of other interpreters may be booking at this moment.
+    pub several: fn() -> bool,
+    /// Returns once every running thread has passed a full memory barrier.
+    pub barrier: fn(),
+}
+
+/// The shared counters of one account.
+#[repr(C, align(64))]
+pub(super) struct Shared {
+    /// Never below the account's live bytes; what the peak is taken from.
+    pub(super) bound: AtomicI64,
+    pub(super) peak: AtomicI64,
+    /// Exact policy: live bytes of every cell but the owner's.
+    others: AtomicI64,
+    /// Exact policy: below this the published bound is lowered.
+    window_low: AtomicI64,
+    /// Exact policy: 1 + the index of the owner's slot; 0 before the first booking.
+    owner: AtomicU32,
+    /// [`EXACT`], [`CHANGING`] or [`WINDOWED`].
+    policy: AtomicU32,
+    /// The owner is inside the exact slow path.
+    entered: AtomicU32,
+    /// Bytes released by threads that do not hold this account's GIL (negative).
+    pub(super) foreign_live: AtomicI64,
+    pub(super) foreign_freed: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+impl Shared {
+    const fn new(policy: u32) -> Self {
+        Shared {
+            bound: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            others: AtomicI64::new(0),
+            window_low: AtomicI64::new(0),
+            owner: AtomicU32::new(0),
+            policy: AtomicU32::new(policy),
+            entered: AtomicU32::new(0),
+            foreign_live: AtomicI64::new(0),
+            foreign_freed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+}
+
+/// All accounts of a process. One block of fixed layout; see the module's text.
+#[repr(C, align(4096))]
+pub struct Ledger {
+    magic: AtomicU64,
+    /// Bound and peak of the sum of all accounts.
+    pub(super) total_bound: AtomicI64,
+    pub(super) total_peak: AtomicI64,
+    /// Where to look for the first free slot.
+    next_slot: AtomicU32,
+    pub(super) accounts: [Shared; ACCOUNTS],
+    pub(super) slots: [Slot; SLOTS],
+    overflow: Slot,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Index of the overflow slot among all slots.
+const OVERFLOW: usize = SLOTS;
+
+impl Ledger {
+    /// An empty ledger.
+    pub const fn new() -> Self {
+        Ledger {
+            magic: AtomicU64::new(MAGIC),
+            total_bound: AtomicI64::new(0),
+            total_peak: AtomicI64::new(0),
+            next_slot: AtomicU32::new(0),
+            accounts: [
+                Shared::new(WINDOWED),
+                Shared::new(EXACT),
+                Shared::new(EXACT),
+                Shared::new(WINDOWED),
+                Shared::new(WINDOWED),
+                Shared::new(WINDOWED),
+                Shared::new(WINDOWED),
+            ],
+            slots: [const { Slot::open() }; SLOTS],
+            overflow: Slot::closed(),
+        }
+    }
+
+    /// A free slot, now the caller's; the overflow slot where all are taken. Any thread.
+    pub fn claim(&self) -> &Slot {
+        let start = self.next_slot.load(Relaxed) as usize;
+        for step in 0..SLOTS {
+            let index = (start + step) % SLOTS;
+            let claimed = &self.slots[index].claimed;
+            if claimed.load(Relaxed) == 0
+                && claimed.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
+            {
+                return &self.slots[index];
+            }
+        }
+        &self.overflow
+    }
+
+    /// The slot of threads that may not claim one.
+    pub fn overflow(&self) -> &Slot {
+        &self.overflow
+    }
+
+    /// Whether `slot` is shared by several threads.
+    pub fn is_overflow(&self, slot: &Slot) -> bool {
+        std::ptr::eq(slot, &self.overflow)
+    }
+
+    /// Gives a slot back for the next thread, which goes on counting where this one stopped.
+    ///
+    /// The window is closed, so that a dead thread adds nothing to the imprecision of a peak.
+    /// The caller owns the slot, or is the only thread (a forked child).
+    pub fn yield_slot(&self, slot: &Slot) {
+        if self.is_overflow(slot) {
+            return;
+        }
+        for account in Account::ALL {
+            if self.is_windowed(account) {
+                let cell = slot.cell(account);
+                let live = cell.live.load(Relaxed);
+                let before = account_share(account, cell.published.load(Relaxed), &cell.low);
+                let moved = live - cell.published.load(Relaxed);
+                cell.published.store(live, Relaxed);
+                cell.high.store(live, Relaxed);
+                cell.low.store(live, Relaxed);
+                self.accounts[account as usize].bound.fetch_add(moved, Relaxed);
+                let after = account_share(account, live, &cell.low);
+                self.total_bound.fetch_add(after - before, Relaxed);
+            }
+        }
+        slot.busy.store(0, Relaxed);
+        slot.claimed.store(0, Release);
+        let index = self.index_of(slot);
+        if index < self.next_slot.load(Relaxed) as usize {
+            self.next_slot.store(index as u32, Relaxed);
+        }
+    }
+
+    /// Every slot that a thread may own, the overflow slot included.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().chain(std::iter::once(&self.overflow))
+    }
+
+    /// After a fork, in the child: gives back the slots of the threads that are gone.
+    pub fn keep_only(&self, own: &Slot) {
+        for slot in &self.slots {
+            if slot.claimed.load(Relaxed) == 1 && !std::ptr::eq(slot, own) {
+                self.yield_slot(slot);
+            }
+        }
+        self.overflow.busy.store(0, Relaxed);
+    }
+
+    /// Books a block where [`Slot::book`] could not.
+    ///
+    /// `slot` is the caller's own or the overflow slot.
+    pub fn book_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
+        self.adjust(slot, account, bytes as i64, gils);
+        if self.is_overflow(slot) {
+            slot.cell(account).total_blocks.fetch_add(1, Relaxed);
+        } else {
+            slot.cell(account).count_block();
+        }
+    }
+
+    /// Releases a block where [`Slot::release`] could not; the counterpart of `book_slow`.
+    pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
+        self.adjust(slot, account, -(bytes as i64), gils);
+        if self.is_overflow(slot) {
+            slot.cell(account).freed_blocks.fetch_add(1, Relaxed);
+        } else {
+            slot.cell(account).count_release();
+        }
+    }
+
+    /// Releases a block of an account whose GIL the caller may not hold.
+    pub fn release_foreign(&self, account: Account, bytes: usize) {
+        let shared = &self.accounts[account as usize];
+        shared.foreign_live.fetch_sub(bytes as i64, Relaxed);
+        shared.foreign_freed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that the heap could not meet.
+    pub fn count_failure(&self, account: Account) {
+        self.accounts[account as usize].failed.fetch_add(1, Relaxed);
+    }
+
+    /// Lets several threads book to the accounts of the GIL at once, from the start: for a
+    /// build of CPython without a GIL. Before any booking.
+    pub fn without_gil(&self) {
+        for account in [Account::Mem, Account::Obj] {
+            self.accounts[account as usize].policy.store(WINDOWED, Relaxed);
+        }
+    }
+
+    /// Starts every peak anew from what is live now.
+    ///
+    /// Threads that book meanwhile keep their windows, so that the new peaks are not low.
+    pub fn reset_peaks(&self) {
+        for account in Account::ALL {
+            let shared = &self.accounts[account as usize];
+            if self.is_windowed(account) {
+                shared.peak.store(shared.bound.load(Relaxed), Relaxed);
+            } else {
+                // The caller holds the GIL. Closing the owner's cell makes its next booking
+                // compute its limits from the new peak.
+                let live: i64 = self.live_of(account);
+                shared.peak.store(live, Relaxed);
+                if let Some(owner) = self.slot_of(shared.owner.load(Relaxed)) {
+                    owner.cell(account).close();
+                }
+            }
+        }
+        self.total_peak.store(self.total_bound.load(Relaxed), Relaxed);
+    }
+
+    /// Sum of all cells of an account, without what foreign threads released.
+    fn live_of(&self, account: Account) -> i64 {
+        self.slots()
+            .map(|slot| slot.cell(account).live.load(Relaxed))
+            .sum()
+    }
+
+    fn is_windowed(&self, account: Account) -> bool {
+        self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
+    }
+
+    fn adjust(&self, slot: &Slot, account: Account, delta: i64, gils: &Gils) {
+        let shared = &self.accounts[account as usize];
+        loop {
+            match shared.policy.load(Acquire) {
+                WINDOWED => return self.adjust_windowed(slot, account, delta),
+                CHANGING => std::hint::spin_loop(),
+                _ if !self.owns(slot, account) && (gils.several)() => {
+                    self.make_windowed(account, gils);
+                }
+                _ => {
+                    // `make_windowed` runs a barrier between its store of the policy and its
+                    // load of `entered`, so one of the two sides sees the other.
+                    shared.entered.store(1, Relaxed);
+                    let exact = shared.policy.load(Relaxed) == EXACT;
+                    if exact {
+                        self.adjust_exact(slot, account, delta);
+                    }
+                    shared.entered.store(0, Release);
+                    if exact {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Windowed policy: publishes a bound half a window above the new live bytes.
+    fn adjust_windowed(&self, slot: &Slot, account: Account, delta: i64) {
+        let cell = slot.cell(account);
+        if self.is_overflow(slot) {
+            // Shared by several threads: no window, locked instructions.
+            if delta > 0 {
+                self.publish(account, delta, account_sign(account) * delta);
+            }
+            cell.live.fetch_add(delta, Relaxed);
+            if delta < 0 {
+                self.publish(account, delta, account_sign(account) * delta);
+            }
+            return;
+        }
+        let live = cell.live.load(Relaxed) + delta;
+        let half = account.window() / 2;
+        let published = cell.published.load(Relaxed);
+        let before = account_share(account, published, &cell.low);
+        let low = live - half;
+        let after = if account == Account::Pooled { -low } else { live + half };
+        // Published before it is booked: the bound is never below what is live.
+        self.publish(account, live + half - published, after - before);
+        cell.published.store(live + half, Relaxed);
+        cell.live.store(live, Relaxed);
+        cell.high.store(live + half, Relaxed);
+        cell.low.store(low, Relaxed);
+    }
+
+    /// Exact policy: the caller holds the GIL, so nobody else books to this account.
+    fn adjust_exact(&self, slot: &Slot, account: Account, delta: i64) {
+        let shared = &self.accounts[account as usize];
+        let cell = slot.cell(account);
+        self.take_ownership(slot, account);
+        let others = shared.others.load(Relaxed);
+        let own = cell.live.load(Relaxed) + delta;
+        let live = own + others;
+        let half = account.window() / 2;
+        if live > shared.bound.load(Relaxed) || live < shared.window_low.load(Relaxed) {
+            let moved = live + half - shared.bound.load(Relaxed);
+            shared.bound.store(live + half, Relaxed);
+            shared.window_low.store(live - half, Relaxed);
+            self.publish_total(moved);
+        }
+        if live > shared.peak.load(Relaxed) {
+            shared.peak.store(live, Relaxed);
+        }
+        cell.live.store(own, Relaxed);
+        if self.is_overflow(slot) {
+            return; // stays closed: the next thread that uses it may be another
+        }
+        let limit = shared.peak.load(Relaxed).min(shared.bound.load(Relaxed));
+        cell.high.store(limit - others, Relaxed);
+        cell.low.store(shared.window_low.load(Relaxed) - others, Relaxed);
+    }
+
+    fn owns(&self, slot: &Slot, account: Account) -> bool {
+        let owner = self.accounts[account as usize].owner.load(Relaxed);
+        owner == self.index_of(slot) as u32 + 1
+    }
+
+    /// Makes `slot` the one open cell of an exact account.
+    fn take_ownership(&self, slot: &Slot, account: Account) {
+        if self.owns(slot, account) {
+            return;
+        }
+        let shared = &self.accounts[account as usize];
+        let mut others = shared.others.load(Relaxed) - slot.cell(account).live.load(Relaxed);
+        if let Some(previous) = self.slot_of(shared.owner.load(Relaxed)) {
+            previous.cell(account).close();
+            others += previous.cell(account).live.load(Relaxed);
+        }
+        shared.others.store(others, Relaxed);
+        shared
+            .owner
+            .store(self.index_of(slot) as u32 + 1, Relaxed);
+    }
+
+    /// Turns an exact account into a windowed one, for good.
+    ///
+    /// The caller belongs to another interpreter than the owner, which may be booking right now.
+    /// Every other cell is closed, and whoever comes to the slow path waits.
+    fn make_windowed(&self, account: Account, gils: &Gils) {
+        let shared = &self.accounts[account as usize];
+        if shared
+            .policy
+            .compare_exchange(EXACT, CHANGING, AcqRel, Relaxed)
+            .is_err()
+        {
+            return; // another thread is at it
+        }
+        let owner = self.slot_of(shared.owner.load(Relaxed));
+        if let Some(owner) = owner {
+            owner.cell(account).close();
+        }
+        (gils.barrier)();
+        while shared.entered.load(Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        if let Some(owner) = owner {
+            owner.cell(account).close(); // it may have been opened again meanwhile
+        }
+        (gils.barrier)();
+        // The account's bound stays; each cell takes over the part of it that it holds.
+        let others = shared.others.load(Relaxed);
+        for slot in self.slots() {
+            let cell = slot.cell(account);
+            let part = match owner {
+                Some(owner) if std::ptr::eq(owner, slot) => shared.bound.load(Relaxed) - others,
+                _ => cell.live.load(Relaxed),
+            };
+            cell.published.store(part, Relaxed);
+        }
+        shared.policy.store(WINDOWED, Release);
+    }
+
+    fn publish(&self, account: Account, moved: i64, total_moved: i64) {
+        let shared = &self.accounts[account as usize];
+        let bound = shared.bound.fetch_add(moved, Relaxed) + moved;
+        raise(&shared.peak, bound);
+        self.publish_total(total_moved);
+    }
+
+    fn publish_total(&self, moved: i64) {
+        let bound = self.total_bound.fetch_add(moved, Relaxed) + moved;
+        raise(&self.total_peak, bound);
+    }
+
+    fn index_of(&self, slot: &Slot) -> usize {
+        if self.is_overflow(slot) {
+            return OVERFLOW;
+        }
+        let start = self.slots.as_ptr() as usize;
+        (slot as *const Slot as usize - start) / size_of::<Slot>()
+    }
+
+    /// The slot that an `owner` field names.
+    fn slot_of(&self, owner: u32) -> Option<&Slot> {
+        match (owner as usize).checked_sub(1)? {
+            OVERFLOW => Some(&self.overflow),
+            index => self.slots.get(index),
+        }
+    }
+}
+
+/// What a cell adds to the bound of the total: `pooled` lies inside `arena` and takes its lower
+/// bound away again.
+fn account_share(account: Account, published: i64, low: &AtomicI64) -> i64 {
+    match account {
+        Account::Pooled => -low.load(Relaxed),
+        _ => published,
+    }
+}
+
+fn account_sign(account: Account) -> i64 {
+    if account == Account::Pooled { -1 } else { 1 }
+}
+
+/// Raises a maximum; a locked instruction only where it is new.
+fn raise(peak: &AtomicI64, value: i64) {
+    if value > peak.load(Relaxed) {
+        peak.fetch_max(value, Relaxed);
+    }
+}

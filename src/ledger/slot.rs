@@ -1,0 +1,118 @@
+//! A thread's own page of the ledger: what the hot path reads and writes.
+
+use super::account::{ACCOUNTS, Account};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// One thread's share of one account.
+///
+/// Only the thread that claimed the slot writes `live`, `total_blocks` and `freed_blocks`; any
+/// thread may read them. `live` is negative where the thread frees what others allocated.
+#[repr(C)]
+pub struct Cell {
+    pub(super) live: AtomicI64,
+    /// A booking that would take `live` above this goes the slow path.
+    pub(super) high: AtomicI64,
+    /// A release that would take `live` below this goes the slow path.
+    pub(super) low: AtomicI64,
+    /// What this cell has added to the account's bound.
+    pub(super) published: AtomicI64,
+    pub(super) total_blocks: AtomicU64,
+    pub(super) freed_blocks: AtomicU64,
+}
+
+impl Cell {
+    const fn new(high: i64, low: i64) -> Self {
+        Cell {
+            live: AtomicI64::new(0),
+            high: AtomicI64::new(high),
+            low: AtomicI64::new(low),
+            published: AtomicI64::new(0),
+            total_blocks: AtomicU64::new(0),
+            freed_blocks: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends every further booking to the slow path.
+    pub(super) fn close(&self) {
+        self.high.store(i64::MIN, Relaxed);
+        self.low.store(i64::MAX, Relaxed);
+    }
+
+    /// Counts one block more; the caller owns the slot.
+    pub(super) fn count_block(&self) {
+        self.total_blocks
+            .store(self.total_blocks.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Counts one block less; the caller owns the slot.
+    pub(super) fn count_release(&self) {
+        self.freed_blocks
+            .store(self.freed_blocks.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+/// A thread's cells, one an account.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// 1 while a thread owns the slot.
+    pub(super) claimed: AtomicU32,
+    /// How deep the owner is inside the heap's slow paths; see `heap::gate`.
+    pub busy: AtomicU32,
+    pub(super) cells: [Cell; ACCOUNTS],
+}
+
+/// The slot of threads that have none: it sends every booking to the slow path and is never
+/// written.
+pub static UNCLAIMED: Slot = Slot::closed();
+
+impl Slot {
+    pub(super) const fn open() -> Self {
+        Slot {
+            claimed: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            cells: [const { Cell::new(0, 0) }; ACCOUNTS],
+        }
+    }
+
+    pub(super) const fn closed() -> Self {
+        Slot {
+            claimed: AtomicU32::new(1),
+            busy: AtomicU32::new(0),
+            cells: [const { Cell::new(i64::MIN, i64::MAX) }; ACCOUNTS],
+        }
+    }
+
+    /// Books an allocated block of `bytes` to account `A`, or returns false, having changed
+    /// nothing, where the slow path must do it.
+    ///
+    /// A load, an add, a compare and a store for the bytes, one increment for the block. The
+    /// caller must own the slot, and hold the GIL where `A` is an account of the GIL.
+    #[inline(always)]
+    pub fn book<const A: usize>(&self, bytes: usize) -> bool {
+        let cell = &self.cells[A];
+        let live = cell.live.load(Relaxed).wrapping_add(bytes as i64);
+        if live > cell.high.load(Relaxed) {
+            return false;
+        }
+        cell.live.store(live, Relaxed);
+        cell.count_block();
+        true
+    }
+
+    /// Takes a freed block of `bytes` off account `A`; the counterpart of [`Slot::book`].
+    #[inline(always)]
+    pub fn release<const A: usize>(&self, bytes: usize) -> bool {
+        let cell = &self.cells[A];
+        let live = cell.live.load(Relaxed).wrapping_sub(bytes as i64);
+        if live < cell.low.load(Relaxed) {
+            return false;
+        }
+        cell.live.store(live, Relaxed);
+        cell.count_release();
+        true
+    }
+
+    pub(super) fn cell(&self, account: Account) -> &Cell {
+        &self.cells[account as usize]
+    }
+}

@@ -1,0 +1,105 @@
+//! A frozen ledger: plain figures, ready for a report. Taken without allocating or locking, so
+//! that a signal handler may do it.
+
+use super::account::{Account, REPORTED};
+use super::shared::Ledger;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One account's figures. Bytes are usable bytes: what the blocks really take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountFigures {
+    /// Bytes allocated and not yet freed.
+    pub live_bytes: u64,
+    /// The highest live bytes so far.
+    pub peak_bytes: u64,
+    /// Blocks allocated and not yet freed.
+    pub live_blocks: u64,
+    /// Blocks allocated so far.
+    pub total_blocks: u64,
+    /// Requests that a cap refused.
+    pub refused: u64,
+    /// Requests that the heap could not meet.
+    pub failed: u64,
+}
+
+impl AccountFigures {
+    /// Nothing booked.
+    pub const EMPTY: AccountFigures = AccountFigures {
+        live_bytes: 0,
+        peak_bytes: 0,
+        live_blocks: 0,
+        total_blocks: 0,
+        refused: 0,
+        failed: 0,
+    };
+}
+
+/// The ledger at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    accounts: [AccountFigures; REPORTED.len()],
+    /// Live and peak bytes of all accounts together.
+    pub total_live_bytes: u64,
+    /// The highest sum of live bytes so far.
+    pub total_peak_bytes: u64,
+}
+
+impl Snapshot {
+    /// Nothing booked.
+    pub const EMPTY: Snapshot = Snapshot {
+        accounts: [AccountFigures::EMPTY; REPORTED.len()],
+        total_live_bytes: 0,
+        total_peak_bytes: 0,
+    };
+
+    /// One account's figures.
+    pub fn account(&self, account: Account) -> &AccountFigures {
+        &self.accounts[account as usize]
+    }
+
+    /// Every reported account with its figures, in the report's order.
+    pub fn accounts(&self) -> impl Iterator<Item = (Account, &AccountFigures)> {
+        REPORTED.iter().map(|&account| (account, self.account(account)))
+    }
+}
+
+impl Ledger {
+    /// The figures of this moment: exact where no thread is booking, else close.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::EMPTY;
+        let mut total = 0;
+        for account in REPORTED {
+            let (live, figures) = self.figures(account);
+            snapshot.accounts[account as usize] = figures;
+            total += live;
+        }
+        let (pooled, _) = self.figures(Account::Pooled);
+        snapshot.total_live_bytes = (total - pooled).max(0) as u64;
+        snapshot.total_peak_bytes =
+            (self.total_peak.load(Relaxed).max(0) as u64).max(snapshot.total_live_bytes);
+        snapshot
+    }
+
+    fn figures(&self, account: Account) -> (i64, AccountFigures) {
+        let shared = &self.accounts[account as usize];
+        let mut live = shared.foreign_live.load(Relaxed);
+        let mut freed = shared.foreign_freed.load(Relaxed);
+        let mut total = 0;
+        for slot in self.slots() {
+            let cell = slot.cell(account);
+            live += cell.live.load(Relaxed);
+            freed += cell.freed_blocks.load(Relaxed);
+            total += cell.total_blocks.load(Relaxed);
+        }
+        let live_bytes = live.max(0) as u64;
+        let figures = AccountFigures {
+            live_bytes,
+            peak_bytes: (shared.peak.load(Relaxed).max(0) as u64).max(live_bytes),
+            live_blocks: total.saturating_sub(freed),
+            total_blocks: total,
+            refused: shared.refused.load(Relaxed),
+            failed: shared.failed.load(Relaxed),
+        };
+        (live, figures)
+    }
+}

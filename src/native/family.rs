@@ -1,0 +1,299 @@
+//! The exported malloc family. Its functions may be called from any thread at any moment,
+//! before `main` and after `exit`, and never panic.
+//!
+//! `free` and `realloc` take any pointer of the process. Errors are those of glibc: null and
+//! `ENOMEM`; `realloc(p, 0)` frees and returns null, as programs on Linux expect.
+
+#![allow(unsafe_code)]
+
+use super::next::{self, call};
+use super::{Mode, mode};
+use crate::heap::{self, Reallocated};
+use crate::ledger::{Account, LEDGER};
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+const NATIVE: usize = Account::Native as usize;
+const PAGE: usize = 4096;
+
+#[inline(always)]
+fn or_no_memory(pointer: *mut u8) -> *mut u8 {
+    if pointer.is_null() {
+        no_memory();
+    }
+    pointer
+}
+
+#[cold]
+fn no_memory() {
+    // SAFETY: errno is the calling thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+}
+
+fn is_power_of_two(alignment: usize) -> bool {
+    alignment.is_power_of_two()
+}
+
+/// `malloc(3)`.
+///
+/// # Safety
+/// None beyond the C standard's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
+    // SAFETY: `native` needs no GIL; the next function has this type.
+    unsafe {
+        match mode() {
+            Mode::Count => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
+            Mode::Plain => or_no_memory(heap::allocate::<NATIVE, false, false>(size)),
+            Mode::Off => call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut()),
+        }
+    }
+}
+
+/// `calloc(3)`.
+///
+/// # Safety
+/// None beyond the C standard's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe { call!(next::CALLOC, fn(usize, usize) -> *mut u8, (count, size), null_mut()) };
+    }
+    let Some(bytes) = count.checked_mul(size) else {
+        return or_no_memory(null_mut());
+    };
+    // SAFETY: `native` needs no GIL.
+    unsafe {
+        if mode() == Mode::Count {
+            or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
+        } else {
+            or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
+        }
+    }
+}
+
+/// `free(3)`, of any pointer of the process.
+///
+/// # Safety
+/// As the C standard says, whoever made the pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(pointer: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        let freed = if mode() == Mode::Plain {
+            heap::free::<NATIVE, false>(pointer)
+        } else {
+            heap::free::<NATIVE, true>(pointer)
+        };
+        if !freed {
+            next::free(pointer);
+        }
+    }
+}
+
+/// `realloc(3)`, of any pointer of the process.
+///
+/// # Safety
+/// As the C standard says, whoever made the pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's duties; the next function has this type.
+    unsafe {
+        if mode() == Mode::Off && !heap::owns(pointer) {
+            return call!(next::REALLOC, fn(*mut u8, usize) -> *mut u8, (pointer, size), null_mut());
+        }
+        if size == 0 && !pointer.is_null() {
+            free(pointer);
+            return null_mut();
+        }
+        let moved = match mode() {
+            Mode::Plain => heap::reallocate::<NATIVE, false>(pointer, size),
+            _ => heap::reallocate::<NATIVE, true>(pointer, size),
+        };
+        match moved {
+            Reallocated::Block(block) => or_no_memory(block),
+            Reallocated::Foreign => next::realloc(pointer, size),
+        }
+    }
+}
+
+/// `reallocarray(3)`.
+///
+/// # Safety
+/// As [`realloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(pointer: *mut u8, count: usize, size: usize) -> *mut u8 {
+    match count.checked_mul(size) {
+        // SAFETY: the caller's duties.
+        Some(bytes) => unsafe { realloc(pointer, bytes) },
+        None => or_no_memory(null_mut()),
+    }
+}
+
+/// `posix_memalign(3)`.
+///
+/// # Safety
+/// `out` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(
+    out: *mut *mut u8,
+    alignment: usize,
+    size: usize,
+) -> c_int {
+    // SAFETY: the caller's duties; the next function has this type.
+    unsafe {
+        if mode() == Mode::Off {
+            return call!(
+                next::POSIX_MEMALIGN,
+                fn(*mut *mut u8, usize, usize) -> c_int,
+                (out, alignment, size),
+                libc::ENOMEM
+            );
+        }
+        if !is_power_of_two(alignment) || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
+            return libc::EINVAL;
+        }
+        let block = heap::allocate_aligned(Account::Native, size, alignment);
+        if block.is_null() {
+            return libc::ENOMEM;
+        }
+        *out = block;
+        0
+    }
+}
+
+/// `memalign(3)`.
+///
+/// # Safety
+/// None beyond the manual's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe {
+            call!(next::MEMALIGN, fn(usize, usize) -> *mut u8, (alignment, size), null_mut())
+        };
+    }
+    // As glibc: an alignment that is no power of two is rounded up to one.
+    match alignment.max(1).checked_next_power_of_two() {
+        Some(alignment) => or_no_memory(heap::allocate_aligned(Account::Native, size, alignment)),
+        None => {
+            // SAFETY: errno is the calling thread's own.
+            unsafe { *libc::__errno_location() = libc::EINVAL };
+            null_mut()
+        }
+    }
+}
+
+/// `aligned_alloc(3)`, as lenient about the size as glibc's.
+///
+/// # Safety
+/// None beyond the C standard's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe {
+            call!(next::ALIGNED_ALLOC, fn(usize, usize) -> *mut u8, (alignment, size), null_mut())
+        };
+    }
+    // SAFETY: no duties.
+    unsafe { memalign(alignment, size) }
+}
+
+/// `valloc(3)`.
+///
+/// # Safety
+/// None beyond the manual's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe { call!(next::VALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
+    }
+    or_no_memory(heap::allocate_aligned(Account::Native, size, PAGE))
+}
+
+/// `pvalloc(3)`.
+///
+/// # Safety
+/// None beyond the manual's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe { call!(next::PVALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
+    }
+    match size.checked_next_multiple_of(PAGE) {
+        Some(rounded) => or_no_memory(heap::allocate_aligned(Account::Native, rounded, PAGE)),
+        None => or_no_memory(null_mut()),
+    }
+}
+
+/// `malloc_usable_size(3)`, of any pointer of the process.
+///
+/// # Safety
+/// As the manual says, whoever made the pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(pointer: *mut u8) -> usize {
+    if pointer.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's duties.
+    unsafe { heap::usable_size(pointer).unwrap_or_else(|| next::usable_size(pointer)) }
+}
+
+/// `malloc_trim(3)`: gives back what the calling thread's heaps keep.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe { call!(next::TRIM, fn(usize) -> c_int, (pad), 0) };
+    }
+    heap::collect();
+    1
+}
+
+/// `mallinfo2(3)`: `uordblks` is the total's live bytes, `usmblks` its peak.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    // SAFETY: a structure of integers; the next function has this type.
+    unsafe {
+        let mut info: libc::mallinfo2 = std::mem::zeroed();
+        if mode() == Mode::Off {
+            return call!(next::MALLINFO2, fn() -> libc::mallinfo2, (), info);
+        }
+        let snapshot = LEDGER.snapshot();
+        info.uordblks = snapshot.total_live_bytes as usize;
+        info.usmblks = snapshot.total_peak_bytes as usize;
+        info.arena = info.uordblks;
+        info
+    }
+}
+
+/// `mallinfo(3)`: as [`mallinfo2`], cut to `int`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
+    // SAFETY: a structure of integers; the next function has this type.
+    unsafe {
+        let mut info: libc::mallinfo = std::mem::zeroed();
+        if mode() == Mode::Off {
+            return call!(next::MALLINFO, fn() -> libc::mallinfo, (), info);
+        }
+        let wide = mallinfo2();
+        info.uordblks = wide.uordblks as c_int;
+        info.usmblks = wide.usmblks as c_int;
+        info.arena = wide.arena as c_int;
+        info
+    }
+}

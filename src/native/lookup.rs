@@ -1,0 +1,110 @@
+//! The executable's own `dlsym`: a `malloc` or `free` that a library finds in libc itself is the
+//! exported one.
+//!
+//! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by
+//! the exported `malloc`, and the `free` found in libc's own table does not know the block.
+//! `RTLD_NEXT` depends on the caller's address, so it goes to libc's `dlsym` by a jump.
+
+#![allow(unsafe_code)]
+
+use super::next;
+use super::{Mode, family, mode};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// The family: the name, libc's own address, the host's.
+struct Twin {
+    name: &'static CStr,
+    in_libc: AtomicPtr<c_void>,
+    exported: fn() -> *mut c_void,
+}
+
+macro_rules! twins {
+    ($($function:ident: $name:literal),* $(,)?) => {
+        static TWINS: [Twin; 14] = [$(Twin {
+            name: $name,
+            in_libc: AtomicPtr::new(null_mut()),
+            exported: || family::$function as *const c_void as *mut c_void,
+        }),*];
+    };
+}
+
+twins! {
+    malloc: c"malloc",
+    calloc: c"calloc",
+    realloc: c"realloc",
+    reallocarray: c"reallocarray",
+    free: c"free",
+    posix_memalign: c"posix_memalign",
+    aligned_alloc: c"aligned_alloc",
+    memalign: c"memalign",
+    valloc: c"valloc",
+    pvalloc: c"pvalloc",
+    malloc_usable_size: c"malloc_usable_size",
+    malloc_trim: c"malloc_trim",
+    mallinfo: c"mallinfo",
+    mallinfo2: c"mallinfo2",
+}
+
+/// Finds libc's own family. Once, at the start of `main`.
+pub fn learn_libc() {
+    next::resolve();
+    // SAFETY: RTLD_NOLOAD only finds what is there; libc is never unloaded.
+    let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if libc.is_null() {
+        return;
+    }
+    for twin in &TWINS {
+        // SAFETY: a handle of `dlopen` and a string that ends in a zero byte.
+        let address = unsafe { next::real_dlsym(libc, twin.name.as_ptr()) };
+        twin.in_libc.store(address, Relaxed);
+    }
+}
+
+/// `dlsym(3)` for every handle but `RTLD_NEXT`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    next::resolve();
+    // SAFETY: the caller's duties are those of `dlsym`.
+    let found = unsafe { next::real_dlsym(handle, name) };
+    if found.is_null() || mode() == Mode::Off {
+        return found;
+    }
+    TWINS
+        .iter()
+        .find(|twin| twin.in_libc.load(Relaxed) == found)
+        .map_or(found, |twin| (twin.exported)())
+}
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl dlsym",
+    ".type dlsym,@function",
+    "dlsym:",
+    "cmp rdi, -1", // RTLD_NEXT
+    "jne {ours}",
+    "mov rax, qword ptr [rip + {real}]",
+    "test rax, rax",
+    "je {ours}",
+    "jmp rax",
+    ".size dlsym, .-dlsym",
+    ours = sym pyhost_dlsym,
+    real = sym next::PYHOST_REAL_DLSYM,
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl dlsym",
+    ".type dlsym,@function",
+    "dlsym:",
+    "cmn x0, #1", // RTLD_NEXT
+    "b.ne {ours}",
+    "adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "cbz x16, {ours}",
+    "br x16",
+    ".size dlsym, .-dlsym",
+    ours = sym pyhost_dlsym,
+    real = sym next::PYHOST_REAL_DLSYM,
+);

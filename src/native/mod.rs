@@ -1,0 +1,13 @@
+//! The process's malloc family: exported by the executable, so that every library's `malloc` and
+//! `free` are these, served from mimalloc's main heap and booked to `native`.
+//!
+//! Up to CPython 3.13 the raw domain is plain `malloc` for moments of start and finalisation,
+//! so blocks of the domains and of `malloc` are freed through each other's functions. With one
+//! family that is harmless: the account is read off the pointer, not off the entry point.
+
+pub mod family;
+pub mod lookup;
+mod mode;
+pub mod next;
+
+pub use mode::{Mode, mode, set_mode};

@@ -1,0 +1,44 @@
+//! How the exported family serves: decided once, early, and read on every call.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// What `--native` chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// From mimalloc, booked to `native`.
+    Count = 0,
+    /// From mimalloc, not counted.
+    Plain = 1,
+    /// From the next malloc in lookup order.
+    Off = 2,
+}
+
+impl Mode {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Count => "count",
+            Mode::Plain => "plain",
+            Mode::Off => "off",
+        }
+    }
+}
+
+static MODE: AtomicU8 = AtomicU8::new(Mode::Count as u8);
+
+/// The mode in force. Before `main` decides it is [`Mode::Count`].
+#[inline(always)]
+pub fn mode() -> Mode {
+    match MODE.load(Relaxed) {
+        0 => Mode::Count,
+        1 => Mode::Plain,
+        _ => Mode::Off,
+    }
+}
+
+/// Changes the mode. Blocks of before are still freed where they came from.
+pub fn set_mode(mode: Mode) {
+    crate::heap::count_native(mode == Mode::Count);
+    MODE.store(mode as u8, Relaxed);
+}

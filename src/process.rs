@@ -1,0 +1,80 @@
+//! Facts of the running process, from the kernel. Nothing here allocates, so that a signal
+//! handler may ask.
+
+#![allow(unsafe_code)]
+
+use std::mem::zeroed;
+
+/// Memory of the process as the kernel sees it, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Resident now; 0 where `/proc` does not tell.
+    pub now: u64,
+    /// The most that was resident (`ru_maxrss`). Survives `exec`.
+    pub peak: u64,
+    /// The most that any child that was waited for had resident.
+    pub largest_child: u64,
+}
+
+/// Resident memory of this process and of its largest child.
+pub fn resident() -> Resident {
+    let now = resident_pages().unwrap_or(0) * page_size();
+    Resident {
+        now,
+        peak: peak_of(libc::RUSAGE_SELF).max(now),
+        largest_child: peak_of(libc::RUSAGE_CHILDREN),
+    }
+}
+
+/// Size of a page in bytes.
+pub fn page_size() -> u64 {
+    // SAFETY: asks for a constant.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// The calling process's id, from the kernel: also right in a child of `vfork`.
+pub fn id() -> libc::pid_t {
+    // SAFETY: no arguments.
+    unsafe { libc::getpid() }
+}
+
+/// Whether the program was started with more rights than its caller has.
+pub fn is_privileged_start() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Sets variables of the environment. While the process has one thread.
+pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
+    for (name, value) in variables {
+        // SAFETY: no other thread reads the environment, as the caller promises.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+fn peak_of(who: libc::c_int) -> u64 {
+    // SAFETY: the call fills the structure.
+    unsafe {
+        let mut usage: libc::rusage = zeroed();
+        libc::getrusage(who, &mut usage);
+        usage.ru_maxrss as u64 * 1024
+    }
+}
+
+/// The second number of `/proc/self/statm` (proc(5)).
+fn resident_pages() -> Option<u64> {
+    let mut text = [0u8; 128];
+    // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
+    let length = unsafe {
+        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    let text = text.get(..usize::try_from(length).ok()?)?;
+    let field = text.split(|&byte| byte == b' ').nth(1)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}

@@ -1,0 +1,20 @@
+//! Tells the ledger whether several interpreters may run at once.
+
+#![allow(unsafe_code)]
+
+use pyo3::ffi;
+
+/// Whether threads may run Python code at the same time: on a free-threaded build always, from
+/// CPython 3.12 on when a second interpreter exists, which may have a GIL of its own (PEP 684).
+pub fn several() -> bool {
+    if cfg!(Py_GIL_DISABLED) {
+        return true;
+    }
+    if !cfg!(Py_3_12) {
+        return false;
+    }
+    // New interpreters are put at the head of the list, so the main one stays there while it is
+    // alone.
+    // SAFETY: both read a pointer of the runtime; no lock, no GIL, valid before initialisation.
+    unsafe { ffi::PyInterpreterState_Head() != ffi::PyInterpreterState_Main() }
+}

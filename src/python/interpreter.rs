@@ -1,0 +1,140 @@
+//! CPython's start and run, through `PyPreConfig`, `PyConfig` and `Py_RunMain` (PEP 587).
+//!
+//! The configuration is the one that `python` itself uses; only `executable` is set, and only
+//! where the name by which the host was called leads elsewhere.
+
+#![allow(unsafe_code)]
+
+use crate::error::Error;
+use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
+/// initialisation.
+pub fn version() -> &'static str {
+    // SAFETY: a constant string of libpython.
+    let text = unsafe { CStr::from_ptr(ffi::Py_GetVersion()) };
+    let text = text.to_str().unwrap_or_default();
+    text.split(' ').next().unwrap_or_default()
+}
+
+/// Python's arguments as C has them. Lives as long as the process.
+pub struct Arguments {
+    pointers: Vec<*mut c_char>,
+}
+
+impl Arguments {
+    /// Takes the program's name and Python's arguments.
+    pub fn new(words: Vec<OsString>) -> Self {
+        let pointers = words
+            .into_iter()
+            // The words came from C strings, so none holds a zero byte.
+            .map(|word| CString::new(word.into_vec()).unwrap_or_default().into_raw())
+            .collect();
+        Arguments { pointers }
+    }
+
+    fn count(&self) -> isize {
+        self.pointers.len() as isize
+    }
+}
+
+/// Ends the process as Python does where a step of its start fails.
+fn check(status: PyStatus) {
+    // SAFETY: a status that CPython returned; the second call does not return.
+    unsafe {
+        if ffi::PyStatus_Exception(status) != 0 {
+            ffi::Py_ExitStatusException(status);
+        }
+    }
+}
+
+/// Pre-initialises: reads the options and variables that concern encoding and allocators.
+///
+/// Ends the process, with Python's message, where Python would refuse them.
+pub fn preinitialize(arguments: &Arguments) {
+    let mut config = MaybeUninit::<PyPreConfig>::uninit();
+    // SAFETY: the first call fills the structure; the strings outlive the process.
+    unsafe {
+        ffi::PyPreConfig_InitPythonConfig(config.as_mut_ptr());
+        check(ffi::Py_PreInitializeFromBytesArgs(
+            config.as_ptr(),
+            arguments.count(),
+            arguments.pointers.as_ptr().cast_mut(),
+        ));
+    }
+}
+
+/// Initialises Python. The calling thread is its main thread from here on and holds the GIL.
+///
+/// Ends the process, with Python's message, where Python would.
+pub fn initialize(arguments: &Arguments) {
+    let mut config = MaybeUninit::<PyConfig>::uninit();
+    let config = config.as_mut_ptr();
+    // SAFETY: the first call fills the structure, the last frees it; the strings outlive the
+    // process.
+    unsafe {
+        ffi::PyConfig_InitPythonConfig(config);
+        check(ffi::PyConfig_SetBytesArgv(
+            config,
+            arguments.count(),
+            arguments.pointers.as_ptr().cast_mut().cast(),
+        ));
+        let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
+        if let Some(executable) = misnamed_executable(name.unwrap_or_default())
+            && let Ok(executable) = CString::new(executable.into_os_string().into_vec())
+        {
+            let field = &raw mut (*config).executable;
+            check(ffi::PyConfig_SetBytesString(config, field, executable.as_ptr()));
+        }
+        check(ffi::Py_InitializeFromConfig(config));
+        ffi::PyConfig_Clear(config);
+    }
+}
+
+/// Runs what the arguments ask for and finalises Python; its exit status. After [`initialize`].
+pub fn run() -> i32 {
+    // SAFETY: Python is initialised.
+    unsafe { ffi::Py_RunMain() }
+}
+
+/// Has `function` called when Python has been finalised, last of all.
+///
+/// # Errors
+/// Python has no room for another function.
+pub fn at_finalized(function: extern "C" fn()) -> Result<(), Error> {
+    // SAFETY: a function of the executable.
+    match unsafe { ffi::Py_AtExit(Some(function)) } {
+        0 => Ok(()),
+        _ => Err(Error::start("Py_AtExit has no room")),
+    }
+}
+
+/// The host's own path, where looking up `argv0` as Python does leads to another file or to
+/// none: then `sys.executable` would name another python.
+fn misnamed_executable(argv0: &CStr) -> Option<PathBuf> {
+    let own = std::fs::read_link("/proc/self/exe").ok()?;
+    let found = look_up(OsStr::from_bytes(argv0.to_bytes()));
+    let same = found.and_then(|path| path.canonicalize().ok()) == own.canonicalize().ok();
+    (!same).then_some(own)
+}
+
+/// The file that a shell would run for `name`.
+fn look_up(name: &OsStr) -> Option<PathBuf> {
+    if name.is_empty() {
+        return None;
+    }
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let is_executable = |path: &PathBuf| {
+        let metadata = Path::metadata(path);
+        metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_executable)
+}

@@ -1,0 +1,10 @@
+//! CPython: its allocators, its start and end, and the module `pyhost`.
+
+pub mod domains;
+mod gil;
+pub mod interpreter;
+pub mod module;
+mod pools;
+mod wrapped;
+
+pub use gil::several as several_gils;

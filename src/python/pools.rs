@@ -1,0 +1,110 @@
+//! Sizes of pymalloc's blocks, by their pool, for hooks that leave OBJ to pymalloc.
+//!
+//! pymalloc (`Objects/obmalloc.c`) carves its arenas into aligned pools; each starts with a
+//! header that holds the size class of its blocks. Which addresses lie in arenas is known since
+//! the arena allocator is hooked: a bitmap a 4 KiB page, in two levels, in memory from `mmap`.
+
+#![allow(unsafe_code)]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+
+/// `POOL_SIZE`: 16 KiB with the radix tree of 3.10 and later, a page before.
+const POOL_SIZE: usize = if cfg!(Py_3_10) { 16 * 1024 } else { 4096 };
+/// Offset of `szidx` in `struct pool_header`.
+const SIZE_INDEX_OFFSET: usize = 36;
+/// `ALIGNMENT` of 64-bit builds: the step between size classes.
+const CLASS_STEP: usize = 16;
+
+const PAGE_SHIFT: usize = 12;
+/// A leaf covers 256 MiB of addresses: 64 Ki pages.
+const LEAF_SHIFT: usize = 28;
+const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - PAGE_SHIFT - 6);
+const LEAVES: usize = 1 << (47 - LEAF_SHIFT);
+
+type Leaf = [AtomicU64; LEAF_WORDS];
+
+static ROOT: [AtomicPtr<Leaf>; LEAVES] = [const { AtomicPtr::new(null_mut()) }; LEAVES];
+
+fn leaf_of(address: usize) -> Option<&'static Leaf> {
+    let leaf = ROOT.get(address >> LEAF_SHIFT)?.load(Acquire);
+    // SAFETY: null, or a mapping that is never removed.
+    unsafe { leaf.as_ref() }
+}
+
+/// Makes the leaf that covers `address`. False without memory.
+fn ensure_leaf(address: usize) -> bool {
+    let Some(entry) = ROOT.get(address >> LEAF_SHIFT) else {
+        return false;
+    };
+    if !entry.load(Acquire).is_null() {
+        return true;
+    }
+    // SAFETY: a fresh private mapping, zeroed by the kernel: a valid array of atomics.
+    let leaf = unsafe {
+        libc::mmap(
+            null_mut(),
+            size_of::<Leaf>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if leaf == libc::MAP_FAILED {
+        return false;
+    }
+    let exchanged = entry.compare_exchange(null_mut(), leaf.cast(), Acquire, Relaxed);
+    if exchanged.is_err() {
+        // SAFETY: our own mapping, which nobody saw.
+        unsafe { libc::munmap(leaf, size_of::<Leaf>()) };
+    }
+    true
+}
+
+fn mark(start: usize, size: usize, inside: bool) {
+    for page in (start >> PAGE_SHIFT)..=((start + size - 1) >> PAGE_SHIFT) {
+        let Some(leaf) = leaf_of(page << PAGE_SHIFT) else {
+            continue;
+        };
+        let index = page & ((1 << (LEAF_SHIFT - PAGE_SHIFT)) - 1);
+        let bit = 1 << (index % 64);
+        if inside {
+            leaf[index / 64].fetch_or(bit, Relaxed);
+        } else {
+            leaf[index / 64].fetch_and(!bit, Relaxed);
+        }
+    }
+}
+
+/// Remembers an arena. False where that takes memory that is not to be had.
+pub fn add_arena(start: usize, size: usize) -> bool {
+    if size == 0 || !ensure_leaf(start) || !ensure_leaf(start + size - 1) {
+        return false;
+    }
+    mark(start, size, true);
+    true
+}
+
+/// Forgets an arena.
+pub fn remove_arena(start: usize, size: usize) {
+    if size > 0 {
+        mark(start, size, false);
+    }
+}
+
+/// Bytes of the pymalloc block at `address`; None for an address outside the arenas.
+///
+/// # Safety
+/// `address` is a live block of OBJ; the GIL is held.
+pub unsafe fn block_size(address: usize) -> Option<usize> {
+    let leaf = leaf_of(address)?;
+    let page = (address >> PAGE_SHIFT) & ((1 << (LEAF_SHIFT - PAGE_SHIFT)) - 1);
+    if leaf[page / 64].load(Relaxed) & (1 << (page % 64)) == 0 {
+        return None;
+    }
+    let pool = address & !(POOL_SIZE - 1);
+    // SAFETY: a live block of OBJ inside an arena lies in a pool, which starts at that address.
+    let class = unsafe { *((pool + SIZE_INDEX_OFFSET) as *const u32) };
+    Some((class as usize + 1) * CLASS_STEP)
+}

@@ -1,0 +1,127 @@
+//! A report as one line of JSON. Does not allocate; the writer may be a descriptor.
+
+use super::Sink;
+use std::fmt::Write;
+
+/// Writes what it is told as JSON. Errors of the writer are the writer's to remember.
+pub struct Json<'a, W: Write> {
+    out: &'a mut W,
+    /// Whether each open object or list already has a member, innermost in the lowest bit.
+    has_member: u64,
+    /// Whether each open one is a list.
+    is_list: u64,
+}
+
+impl<'a, W: Write> Json<'a, W> {
+    /// Opens the outermost object.
+    pub fn new(out: &'a mut W) -> Self {
+        let _ = out.write_char('{');
+        Json { out, has_member: 0, is_list: 0 }
+    }
+
+    /// Closes the outermost object and the line.
+    pub fn finish(self) {
+        let _ = self.out.write_str("}\n");
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.has_member & 1 == 1 {
+            let _ = self.out.write_char(',');
+        }
+        self.has_member |= 1;
+        if self.is_list & 1 == 0 {
+            self.string(key);
+            let _ = self.out.write_char(':');
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        let _ = self.out.write_char('"');
+        for letter in text.chars() {
+            let _ = match letter {
+                '"' => self.out.write_str("\\\""),
+                '\\' => self.out.write_str("\\\\"),
+                '\n' => self.out.write_str("\\n"),
+                '\t' => self.out.write_str("\\t"),
+                control if control < ' ' => write!(self.out, "\\u{:04x}", control as u32),
+                other => self.out.write_char(other),
+            };
+        }
+        let _ = self.out.write_char('"');
+    }
+
+    fn open(&mut self, key: &str, bracket: char, list: bool) {
+        self.key(key);
+        let _ = self.out.write_char(bracket);
+        self.has_member <<= 1;
+        self.is_list = self.is_list << 1 | u64::from(list);
+    }
+}
+
+impl<W: Write> Sink for Json<'_, W> {
+    fn begin(&mut self, key: &str) {
+        self.open(key, '{', false);
+    }
+
+    fn begin_list(&mut self, key: &str) {
+        self.open(key, '[', true);
+    }
+
+    fn end(&mut self) {
+        let bracket = if self.is_list & 1 == 1 { ']' } else { '}' };
+        let _ = self.out.write_char(bracket);
+        self.has_member >>= 1;
+        self.is_list >>= 1;
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.string(value);
+    }
+
+    fn int(&mut self, key: &str, value: i64) {
+        self.key(key);
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn seconds(&mut self, key: &str, value: f64) {
+        self.key(key);
+        let _ = write!(self.out, "{value:.6}");
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        self.key(key);
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn null(&mut self, key: &str) {
+        self.key(key);
+        let _ = self.out.write_str("null");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_members_are_separated_and_escaped() {
+        let mut out = String::new();
+        let mut json = Json::new(&mut out);
+        json.text("a", "q\"\\\n\u{1}é");
+        json.begin("o");
+        json.int("n", -1);
+        json.begin_list("l");
+        json.text("", "x");
+        json.text("", "y");
+        json.end();
+        json.null("z");
+        json.end();
+        json.flag("f", true);
+        json.finish();
+        assert_eq!(
+            out,
+            "{\"a\":\"q\\\"\\\\\\n\\u0001é\",\"o\":{\"n\":-1,\"l\":[\"x\",\"y\"],\"z\":null},\"f\":true}\n"
+        );
+    }
+}

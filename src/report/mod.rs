@@ -1,0 +1,201 @@
+//! The report: what a process's memory was, as plain data, and its forms.
+//!
+//! [`describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
+//! nor the renderers allocate, so that a signal handler can write a report.
+
+mod facts;
+mod json;
+mod text;
+
+pub use facts::{Facts, mimalloc_version};
+pub use json::Json;
+pub use text::{closing_line, table};
+
+use crate::ledger::Snapshot;
+use crate::process::Resident;
+
+/// The schema's name, the first field of every JSON report.
+pub const SCHEMA: &str = "pyhost-report/1";
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A table for people.
+    Text,
+    /// One line of JSON.
+    Json,
+    /// No report.
+    Off,
+}
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has not: the script asks for its own figures.
+    Running,
+    /// `exit`, with this status, after Python was finalised or not.
+    Exit(i32),
+    /// `_exit` or `os._exit`, with this status.
+    QuickExit(i32),
+    /// A signal.
+    Signal(i32),
+    /// The process image is replaced.
+    Exec,
+}
+
+/// A report, ready to be rendered.
+pub struct Report<'a> {
+    /// What does not change while the process runs.
+    pub facts: &'a Facts,
+    /// Peaks and totals; also live bytes and blocks where Python was not finalised.
+    pub now: Snapshot,
+    /// Live bytes and blocks as the script left them, before Python was finalised.
+    pub at_end: Option<Snapshot>,
+    /// Seconds since the host started.
+    pub wall_seconds: f64,
+    /// How the process ended.
+    pub ending: Ending,
+    /// Made inside a signal handler, where another thread may be booking.
+    pub partial: bool,
+    /// Memory as the kernel sees it.
+    pub resident: Resident,
+    /// Forks of this process, `vfork` included.
+    pub forks: u64,
+    /// The process that reports.
+    pub pid: i32,
+}
+
+/// Takes the fields of a report, in order. Keys are unused inside lists.
+pub trait Sink {
+    /// Opens an object.
+    fn begin(&mut self, key: &str);
+    /// Opens a list.
+    fn begin_list(&mut self, key: &str);
+    /// Closes the innermost object or list.
+    fn end(&mut self);
+    /// A string.
+    fn text(&mut self, key: &str, value: &str);
+    /// A whole number.
+    fn int(&mut self, key: &str, value: i64);
+    /// A number of seconds.
+    fn seconds(&mut self, key: &str, value: f64);
+    /// A truth value.
+    fn flag(&mut self, key: &str, value: bool);
+    /// Nothing.
+    fn null(&mut self, key: &str);
+}
+
+/// The name of a signal that ends processes.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGSYS => "SIGSYS",
+        _ => "signal",
+    }
+}
+
+impl Report<'_> {
+    /// The snapshot that live bytes and blocks are shown from.
+    fn live(&self) -> &Snapshot {
+        self.at_end.as_ref().unwrap_or(&self.now)
+    }
+
+    /// Says the whole report to `sink`, without the braces around it.
+    pub fn describe(&self, sink: &mut impl Sink) {
+        let facts = self.facts;
+        sink.text("schema", SCHEMA);
+        sink.flag("partial", self.partial);
+        sink.begin("host");
+        sink.text("version", env!("CARGO_PKG_VERSION"));
+        sink.text("mimalloc", facts.mimalloc.as_str());
+        sink.text("native", facts.native);
+        sink.end();
+        sink.begin("python");
+        sink.text("version", &facts.python_version);
+        sink.flag("debug_build", cfg!(py_sys_config = "Py_DEBUG"));
+        sink.flag("free_threaded", cfg!(Py_GIL_DISABLED));
+        sink.end();
+        self.describe_process(sink);
+        sink.begin("children");
+        sink.int("forks", self.forks as i64);
+        sink.int("largest_peak_resident_bytes", self.resident.largest_child as i64);
+        sink.end();
+        sink.text("allocator", facts.allocator);
+        sink.flag("debug_hooks", facts.debug_hooks);
+        self.describe_accounts(sink);
+    }
+
+    fn describe_process(&self, sink: &mut impl Sink) {
+        sink.begin("process");
+        sink.int("pid", i64::from(self.pid));
+        sink.begin_list("argv");
+        for argument in &self.facts.argv {
+            sink.text("", argument);
+        }
+        sink.end();
+        sink.text("started", &self.facts.started);
+        sink.seconds("wall_seconds", self.wall_seconds);
+        match self.ending {
+            Ending::Running => sink.null("ended_by"),
+            Ending::Exit(_) => sink.text("ended_by", "exit"),
+            Ending::QuickExit(_) => sink.text("ended_by", "_exit"),
+            Ending::Signal(signal) => sink.text("ended_by", signal_name(signal)),
+            Ending::Exec => sink.text("ended_by", "exec"),
+        }
+        match self.ending {
+            Ending::Exit(status) | Ending::QuickExit(status) => {
+                sink.int("exit_status", i64::from(status & 0xff));
+            }
+            _ => sink.null("exit_status"),
+        }
+        sink.int("resident_bytes", self.resident.now as i64);
+        sink.int("peak_resident_bytes", self.resident.peak as i64);
+        sink.end();
+    }
+
+    fn describe_accounts(&self, sink: &mut impl Sink) {
+        sink.begin("accounts");
+        for (account, figures) in self.now.accounts() {
+            let live = self.live().account(account);
+            sink.begin(account.name());
+            sink.flag("active", self.facts.is_active(account));
+            sink.int("live_bytes", live.live_bytes as i64);
+            sink.int("peak_bytes", figures.peak_bytes as i64);
+            sink.int("live_blocks", live.live_blocks as i64);
+            sink.int("total_blocks", figures.total_blocks as i64);
+            sink.int("refused", figures.refused as i64);
+            sink.int("failed", figures.failed as i64);
+            if self.at_end.is_some() {
+                sink.int("finalized_live_bytes", figures.live_bytes as i64);
+                sink.int("finalized_live_blocks", figures.live_blocks as i64);
+            }
+            sink.end();
+        }
+        sink.end();
+        sink.begin("total");
+        sink.int("live_bytes", self.live().total_live_bytes as i64);
+        sink.int("peak_bytes", self.now.total_peak_bytes as i64);
+        if self.at_end.is_some() {
+            sink.int("finalized_live_bytes", self.now.total_live_bytes as i64);
+        }
+        sink.end();
+    }
+}

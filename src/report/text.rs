@@ -1,0 +1,109 @@
+//! A report as people read it: a table, or one closing line. Does not allocate.
+
+use super::{Ending, Report, signal_name};
+use crate::bytes::Bytes;
+use std::fmt::{self, Display, Write};
+
+/// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the
+/// formatter's own width does not take.
+struct Right<T>(T, usize);
+
+impl<T: Display> Display for Right<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Count(usize);
+        impl Write for Count {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0 += text.chars().count();
+                Ok(())
+            }
+        }
+        let mut count = Count(0);
+        write!(count, "{}", self.0)?;
+        for _ in count.0..self.1 {
+            out.write_char(' ')?;
+        }
+        write!(out, "{}", self.0)
+    }
+}
+
+impl Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Running => out.write_str("running"),
+            Ending::Exit(status) => write!(out, "exit status {}", status & 0xff),
+            Ending::QuickExit(status) => write!(out, "_exit, status {}", status & 0xff),
+            Ending::Signal(signal) => write!(out, "ended by {}", signal_name(*signal)),
+            Ending::Exec => out.write_str("exec"),
+        }
+    }
+}
+
+/// Writes the table.
+pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    writeln!(
+        out,
+        "pyhost: Python {}, {:.2} s, {}{}",
+        report.facts.python_version,
+        report.wall_seconds,
+        report.ending,
+        if report.partial { " (partial: taken in a signal handler)" } else { "" },
+    )?;
+    writeln!(out, "{:<8}{:>12}{:>12}{:>13}{:>14}", "account", "live", "peak", "live blocks", "allocations")?;
+    for (account, figures) in report.now.accounts() {
+        if !report.facts.is_active(account) {
+            continue;
+        }
+        let live = report.live().account(account);
+        writeln!(
+            out,
+            "{:<8}{}{}{:>13}{:>14}",
+            account.name(),
+            Right(Bytes(live.live_bytes), 12),
+            Right(Bytes(figures.peak_bytes), 12),
+            live.live_blocks,
+            figures.total_blocks,
+        )?;
+        for (count, what) in [(figures.refused, "refused"), (figures.failed, "failed")] {
+            if count > 0 {
+                writeln!(out, "        {count} requests {what}")?;
+            }
+        }
+    }
+    writeln!(
+        out,
+        "{:<8}{}{}",
+        "total",
+        Right(Bytes(report.live().total_live_bytes), 12),
+        Right(Bytes(report.now.total_peak_bytes), 12),
+    )?;
+    writeln!(
+        out,
+        "resident {}, peak {}; allocator {}{}",
+        Bytes(report.resident.now),
+        Bytes(report.resident.peak),
+        report.facts.allocator,
+        if report.facts.debug_hooks { ", debug hooks" } else { "" },
+    )?;
+    if report.forks > 0 || report.resident.largest_child > 0 {
+        writeln!(
+            out,
+            "not in these figures: {} forks; the largest child's resident peak {}",
+            report.forks,
+            Bytes(report.resident.largest_child),
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes the one line that ends an interactive run.
+pub fn closing_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    write!(out, "pyhost: peak {}", Bytes(report.now.total_peak_bytes))?;
+    let mut separator = " (";
+    for (account, figures) in report.now.accounts() {
+        if report.facts.is_active(account) {
+            write!(out, "{separator}{} {}", account.name(), Bytes(figures.peak_bytes))?;
+            separator = ", ";
+        }
+    }
+    out.write_str(")\n")
+}

@@ -1,0 +1,94 @@
+//! The order of events: what the host does before, around and after the script.
+
+use crate::endings;
+use crate::error::Error;
+use crate::heap;
+use crate::ledger::LEDGER;
+use crate::native::{self, Mode, lookup};
+use crate::options::{self, Options, Request};
+use crate::process;
+use crate::python::domains::{self, Allocator};
+use crate::python::interpreter::{self, Arguments};
+use crate::python::{self, module};
+use crate::report::Facts;
+use crate::tools;
+use std::ffi::OsString;
+
+/// Runs the host with the process's arguments; the exit status.
+///
+/// # Errors
+/// A bad host option, or a host that cannot start; nothing was run.
+pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
+    match options::read(argv)? {
+        Request::Print(text) => {
+            print!("{text}");
+            Ok(0)
+        }
+        Request::Run(options) => run_python(*options),
+    }
+}
+
+fn run_python(options: Options) -> Result<i32, Error> {
+    lookup::learn_libc();
+    let native = choose_native(&options);
+    if !heap::start() {
+        return Err(Error::start("mimalloc gives no heap"));
+    }
+    heap::set_several_gils(python::several_gils);
+    if cfg!(Py_GIL_DISABLED) {
+        LEDGER.without_gil();
+    }
+    process::set_variables(&options.exports);
+
+    let arguments = Arguments::new(options.python_argv);
+    interpreter::preinitialize(&arguments);
+
+    let asked = domains::asked();
+    let allocator = match native {
+        Mode::Off => Allocator::System,
+        _ => options.allocator.or(asked.allocator).unwrap_or(Allocator::Mimalloc),
+    };
+    let debug_hooks = options.debug_hooks || asked.debug_hooks;
+    if allocator == Allocator::System {
+        native::set_mode(Mode::Off);
+    }
+    domains::install(allocator, debug_hooks);
+
+    let python = interpreter::version();
+    let facts = Facts::gather(&options.argv, python, allocator.name(), debug_hooks);
+    endings::plan(facts, options.stats, options.closing_line);
+
+    module::register();
+    interpreter::initialize(&arguments);
+    if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
+        module::answer_allocated_blocks();
+    }
+    if endings::is_planned() {
+        module::watch_script_end();
+        interpreter::at_finalized(python_finalized)?;
+        endings::watch_signals();
+    }
+    Ok(interpreter::run())
+}
+
+extern "C" fn python_finalized() {
+    endings::python_finalized();
+}
+
+/// How the process's malloc serves: as asked, else not at all beneath a tool that must see
+/// every block.
+fn choose_native(options: &Options) -> Mode {
+    let mode = match (options.native, tools::memory_checker()) {
+        (Some(mode), _) => mode,
+        (None, None) => Mode::Count,
+        (None, Some(tool)) => {
+            eprintln!(
+                "pyhost: {tool} is at work: malloc and CPython's allocators are left to it \
+                 (--native off)"
+            );
+            Mode::Off
+        }
+    };
+    native::set_mode(mode);
+    mode
+}
