@@ -167,11 +167,13 @@ fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
         let takes_next = known.is_some_and(|known| {
             known.get_action().takes_values() && !known.is_require_equals_set()
         });
-        if takes_next && name.len() == bytes.len() {
+        let value_follows =
+            argv.get(1 + count).is_some_and(|next| !next.as_bytes().starts_with(b"-"));
+        if takes_next && name.len() == bytes.len() && value_follows {
             count += 1;
         }
     }
-    Ok(count.min(argv.len().saturating_sub(1)))
+    Ok(count)
 }
 
 fn parse(argv: &[OsString]) -> Result<Cli, Error> {

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
-pub use walk::{WalkedHeap, walk};
+pub use walk::walk;
 
 /// The heap of each account; null is the main heap, and until [`start`] every account's.
 static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];

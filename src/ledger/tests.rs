@@ -1,0 +1,326 @@
+//! The ledger against naive oracles: random bookings, from one thread, from many at once, and
+//! from many in turn as under a GIL.
+
+use super::account::Account;
+use super::shared::{Gils, Ledger, SLOTS};
+use super::slot::Slot;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
+
+static ONE_GIL: Gils = Gils { several: || false, barrier: || fence(SeqCst) };
+
+/// The most that a peak may be too high, a thread.
+const SLACK: i64 = 64 * 1024;
+
+/// A small generator (xorshift64*), so that a failure can be repeated from its seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// Mostly small sizes, at times large ones, as programs ask.
+    fn size(&mut self) -> usize {
+        match self.below(100) {
+            0 => 1 << (10 + self.below(14)),
+            _ => 8 * (1 + self.below(64)) as usize,
+        }
+    }
+}
+
+fn ledger() -> &'static Ledger {
+    Box::leak(Box::new(Ledger::new()))
+}
+
+fn book<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, gils: &Gils) {
+    if !slot.book::<A>(bytes) {
+        ledger.book_slow(slot, Account::ALL[A], bytes, gils);
+    }
+}
+
+fn release<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, gils: &Gils) {
+    if !slot.release::<A>(bytes) {
+        ledger.release_slow(slot, Account::ALL[A], bytes, gils);
+    }
+}
+
+const RAW: usize = Account::Raw as usize;
+const OBJ: usize = Account::Obj as usize;
+const ARENA: usize = Account::Arena as usize;
+const NATIVE: usize = Account::Native as usize;
+const POOLED: usize = Account::Pooled as usize;
+
+/// Random bookings by one thread; live, blocks and peak of `A` against sums.
+fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    let mut random = Random(seed);
+    let mut blocks: Vec<usize> = Vec::new();
+    let (mut live, mut peak, mut total) = (0i64, 0i64, 0u64);
+    for step in 0..50_000 {
+        // Long phases of growth and of shrinking, so that bounds are crossed both ways.
+        let grows = random.below(10) < if step / 5000 % 2 == 0 { 7 } else { 3 };
+        if grows || blocks.is_empty() {
+            let bytes = random.size();
+            book::<A>(ledger, slot, bytes, &ONE_GIL);
+            blocks.push(bytes);
+            live += bytes as i64;
+            peak = peak.max(live);
+            total += 1;
+        } else {
+            let index = random.below(blocks.len() as u64) as usize;
+            let bytes = blocks.swap_remove(index);
+            release::<A>(ledger, slot, bytes, &ONE_GIL);
+            live -= bytes as i64;
+        }
+        if step % 97 == 0 {
+            let snapshot = ledger.snapshot();
+            let figures = snapshot.account(Account::ALL[A]);
+            assert_eq!(figures.live_bytes as i64, live, "seed {seed} step {step}");
+            assert_eq!(figures.live_blocks, blocks.len() as u64);
+            assert_eq!(figures.total_blocks, total);
+            let too_high = figures.peak_bytes as i64 - peak;
+            assert!((0..=if exact_peak { 0 } else { SLACK }).contains(&too_high), "{too_high}");
+            let total_too_high = snapshot.total_peak_bytes as i64 - peak;
+            assert!((0..=SLACK).contains(&total_too_high), "{total_too_high}");
+        }
+    }
+    for bytes in blocks {
+        release::<A>(ledger, slot, bytes, &ONE_GIL);
+    }
+    let snapshot = ledger.snapshot();
+    assert_eq!(snapshot.account(Account::ALL[A]).live_bytes, 0);
+    assert_eq!(snapshot.account(Account::ALL[A]).live_blocks, 0);
+    assert_eq!(snapshot.total_live_bytes, 0);
+}
+
+#[test]
+fn one_thread_books_exactly_and_peaks_are_never_low() {
+    for seed in 1..=5 {
+        one_thread::<OBJ>(seed, true);
+        one_thread::<ARENA>(seed, true);
+        one_thread::<RAW>(seed, false);
+        one_thread::<NATIVE>(seed, false);
+    }
+}
+
+#[test]
+fn many_threads_lose_nothing_and_the_peak_is_within_its_bound() {
+    let ledger = ledger();
+    let live = AtomicI64::new(0);
+    let high = AtomicI64::new(0);
+    let threads = 8;
+    std::thread::scope(|scope| {
+        for seed in 0..threads {
+            let (live, high) = (&live, &high);
+            scope.spawn(move || {
+                let slot = ledger.claim();
+                let mut random = Random(seed + 11);
+                let mut blocks = Vec::new();
+                for _ in 0..100_000 {
+                    if random.below(2) == 0 || blocks.is_empty() {
+                        let bytes = random.size();
+                        // The oracle hears of a block after the ledger, of its end before, so
+                        // that its peak is not above the true one.
+                        book::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                        high.fetch_max(live.fetch_add(bytes as i64, SeqCst) + bytes as i64, SeqCst);
+                        blocks.push(bytes);
+                    } else {
+                        let bytes: usize = blocks.pop().unwrap();
+                        live.fetch_sub(bytes as i64, SeqCst);
+                        release::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                    }
+                }
+                for bytes in blocks {
+                    live.fetch_sub(bytes as i64, SeqCst);
+                    release::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                }
+                ledger.yield_slot(slot);
+            });
+        }
+    });
+    let snapshot = ledger.snapshot();
+    let native = snapshot.account(Account::Native);
+    assert_eq!((native.live_bytes, native.live_blocks), (0, 0));
+    let peak = high.into_inner();
+    // Between its two steps each thread may hold one block, of up to 8 MiB, that the oracle
+    // does not know of.
+    let unseen = threads as i64 * (8 << 20);
+    assert!(native.peak_bytes as i64 >= peak, "{} < {peak}", native.peak_bytes);
+    assert!(native.peak_bytes as i64 <= peak + unseen + threads as i64 * SLACK);
+}
+
+#[test]
+fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
+    let ledger = ledger();
+    // Live blocks, live bytes, peak: what the GIL guards.
+    let gil = Mutex::new((Vec::<usize>::new(), 0i64, 0i64));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let gil = &gil;
+            scope.spawn(move || {
+                let slot = ledger.claim();
+                let mut random = Random(seed + 3);
+                for _ in 0..400 {
+                    let mut state = gil.lock().unwrap();
+                    for _ in 0..random.below(300) {
+                        if random.below(100) < 52 || state.0.is_empty() {
+                            let bytes = random.size();
+                            book::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                            state.0.push(bytes);
+                            state.1 += bytes as i64;
+                            state.2 = state.2.max(state.1);
+                        } else {
+                            // Often a block of another thread's.
+                            let index = random.below(state.0.len() as u64) as usize;
+                            let bytes = state.0.swap_remove(index);
+                            release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                            state.1 -= bytes as i64;
+                        }
+                    }
+                    let snapshot = ledger.snapshot();
+                    let obj = snapshot.account(Account::Obj);
+                    assert_eq!(obj.live_bytes as i64, state.1);
+                    assert_eq!(obj.peak_bytes as i64, state.2);
+                    assert_eq!(obj.live_blocks, state.0.len() as u64);
+                    let too_high = snapshot.total_peak_bytes as i64 - state.2;
+                    assert!((0..=SLACK).contains(&too_high), "{too_high}");
+                }
+                ledger.yield_slot(slot);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_second_gil_in_the_middle_of_a_run_loses_nothing() {
+    static SECOND_GIL: AtomicBool = AtomicBool::new(false);
+    static GILS: Gils = Gils {
+        several: || SECOND_GIL.load(SeqCst),
+        // Stands in for membarrier(2): both threads below run fences of their own.
+        barrier: || {
+            fence(SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        },
+    };
+    for round in 0..20 {
+        SECOND_GIL.store(false, SeqCst);
+        let ledger = ledger();
+        let booked = AtomicI64::new(0);
+        let blocks = AtomicI64::new(0);
+        std::thread::scope(|scope| {
+            for seed in 0..3 {
+                let (booked, blocks) = (&booked, &blocks);
+                scope.spawn(move || {
+                    let slot = ledger.claim();
+                    // The first thread runs alone for a while, as the main interpreter does.
+                    if seed > 0 {
+                        std::thread::sleep(std::time::Duration::from_micros(200 * (round + seed)));
+                        SECOND_GIL.store(true, SeqCst);
+                    }
+                    let mut random = Random(seed * 7 + round + 1);
+                    let mut own = Vec::new();
+                    let mut sum = 0;
+                    for _ in 0..20_000 {
+                        if random.below(100) < 55 || own.is_empty() {
+                            let bytes = random.size();
+                            book::<OBJ>(ledger, slot, bytes, &GILS);
+                            own.push(bytes);
+                            sum += bytes as i64;
+                        } else {
+                            let bytes = own.pop().unwrap();
+                            release::<OBJ>(ledger, slot, bytes, &GILS);
+                            sum -= bytes as i64;
+                        }
+                    }
+                    booked.fetch_add(sum, SeqCst);
+                    blocks.fetch_add(own.len() as i64, SeqCst);
+                });
+            }
+        });
+        let obj = *ledger.snapshot().account(Account::Obj);
+        assert_eq!(obj.live_bytes as i64, booked.into_inner(), "round {round}");
+        assert_eq!(obj.live_blocks as i64, blocks.into_inner());
+        assert!(obj.peak_bytes >= obj.live_bytes);
+    }
+}
+
+#[test]
+fn the_total_counts_a_pooled_block_once() {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    book::<ARENA>(ledger, slot, 1 << 20, &ONE_GIL);
+    for _ in 0..1000 {
+        book::<OBJ>(ledger, slot, 512, &ONE_GIL);
+        book::<POOLED>(ledger, slot, 512, &ONE_GIL);
+    }
+    let snapshot = ledger.snapshot();
+    assert_eq!(snapshot.account(Account::Obj).live_bytes, 512_000);
+    assert_eq!(snapshot.total_live_bytes, 1 << 20);
+    let too_high = snapshot.total_peak_bytes as i64 - (1 << 20);
+    assert!((0..=SLACK).contains(&too_high), "{too_high}");
+}
+
+#[test]
+fn threads_beyond_the_slots_share_one_and_lose_nothing() {
+    let ledger = ledger();
+    let taken: Vec<&Slot> = (0..SLOTS).map(|_| ledger.claim()).collect();
+    assert!(taken.iter().all(|slot| !ledger.is_overflow(slot)));
+    assert!(ledger.is_overflow(ledger.claim()));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let slot = ledger.claim();
+                for _ in 0..10_000 {
+                    book::<NATIVE>(ledger, slot, 64, &ONE_GIL);
+                    book::<NATIVE>(ledger, slot, 32, &ONE_GIL);
+                    release::<NATIVE>(ledger, slot, 64, &ONE_GIL);
+                }
+            });
+        }
+    });
+    let native = *ledger.snapshot().account(Account::Native);
+    assert_eq!(native.live_bytes, 4 * 10_000 * 32);
+    assert_eq!(native.live_blocks, 4 * 10_000);
+    assert_eq!(native.total_blocks, 4 * 20_000);
+    ledger.yield_slot(taken[5]);
+    assert!(!ledger.is_overflow(ledger.claim()));
+}
+
+#[test]
+fn a_release_without_the_gil_goes_off_the_account() {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    book::<OBJ>(ledger, slot, 100, &ONE_GIL);
+    book::<OBJ>(ledger, slot, 50, &ONE_GIL);
+    ledger.release_foreign(Account::Obj, 100);
+    let obj = *ledger.snapshot().account(Account::Obj);
+    assert_eq!((obj.live_bytes, obj.live_blocks, obj.total_blocks), (50, 1, 2));
+}
+
+#[test]
+fn peaks_start_anew_from_what_is_live() {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    book::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
+    book::<NATIVE>(ledger, slot, 2_000_000, &ONE_GIL);
+    release::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
+    release::<NATIVE>(ledger, slot, 2_000_000, &ONE_GIL);
+    book::<OBJ>(ledger, slot, 500, &ONE_GIL);
+    ledger.reset_peaks();
+    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 500);
+    book::<OBJ>(ledger, slot, 700, &ONE_GIL);
+    release::<OBJ>(ledger, slot, 700, &ONE_GIL);
+    let snapshot = ledger.snapshot();
+    assert_eq!(snapshot.account(Account::Obj).peak_bytes, 1200);
+    assert!(snapshot.account(Account::Native).peak_bytes <= SLACK as u64);
+    assert!(snapshot.total_peak_bytes <= 1200 + SLACK as u64);
+}

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::wrapped;
+use super::wrapped::{self, over_pymalloc};
 use crate::hooks;
 use crate::ledger::Account;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -114,7 +114,8 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
             if cfg!(Py_GIL_DISABLED) {
-                set(PYMEM_DOMAIN_OBJ, wrapped::over_objects(own(PYMEM_DOMAIN_OBJ), true));
+                // The collector finds its objects in the pages of CPython's own mimalloc.
+                set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)));
             } else {
                 set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>());
             }
@@ -123,14 +124,16 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         Allocator::Pymalloc => {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
-            set(PYMEM_DOMAIN_OBJ, wrapped::over_objects(own(PYMEM_DOMAIN_OBJ), true));
-            set_arenas(wrapped::over_arenas(hooks::arenas()));
+            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)));
+            set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
         }
         Allocator::System => {
-            set(PYMEM_DOMAIN_RAW, wrapped::over::<RAW>(own(PYMEM_DOMAIN_RAW)));
-            set(PYMEM_DOMAIN_MEM, wrapped::over::<MEM>(own(PYMEM_DOMAIN_MEM)));
-            set(PYMEM_DOMAIN_OBJ, wrapped::over_objects(own(PYMEM_DOMAIN_OBJ), false));
-            set_arenas(wrapped::over_arenas(get_arenas()));
+            // All three are read before any is changed: debug hooks share their context.
+            let (raw, mem, obj) = (own(PYMEM_DOMAIN_RAW), own(PYMEM_DOMAIN_MEM), own(PYMEM_DOMAIN_OBJ));
+            set(PYMEM_DOMAIN_RAW, wrapped::over_raw(raw));
+            set(PYMEM_DOMAIN_MEM, over_pymalloc::<MEM, false>(mem));
+            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, false>(obj));
+            set_arenas(wrapped::over_arenas::<true>(get_arenas()));
         }
     }
     if debug_hooks {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::endings;
+use crate::heap;
 use crate::ledger::{Account, LEDGER};
 use crate::report::{self, Sink};
 use pyo3::ffi::{self, PyObject};
@@ -28,6 +29,15 @@ Return the figures of this moment as a dictionary, as in a JSON report.
 
 d['accounts'][name] holds live_bytes, peak_bytes, live_blocks, total_blocks, refused and failed;
 d['total'] holds live_bytes and peak_bytes. Bytes are integers. May be called from any thread.";
+
+const WALK_DOC: &CStr = c"_walk(account)
+--
+
+Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem' or 'obj', both
+taken at one moment: the ledger's live figures, and a count of the blocks in the account's heap.
+
+For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
+without a heap of its own.";
 
 const RESET_DOC: &CStr = c"reset_peak_memory_stats()
 --
@@ -167,6 +177,38 @@ unsafe extern "C" fn reset_peak_memory_stats(
     none()
 }
 
+unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called by Python, with the GIL. Nothing allocates in the walked heap between the
+    // two counts: the names are compared and the snapshot is taken on the stack.
+    unsafe {
+        let mut length = 0;
+        let text = ffi::PyUnicode_AsUTF8AndSize(name, &mut length);
+        if text.is_null() {
+            return null_mut();
+        }
+        let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
+        let account = Account::ALL.into_iter().find(|account| account.name().as_bytes() == text);
+        let ledger = LEDGER.snapshot();
+        match account.and_then(|account| heap::walk(account).map(|found| (account, found))) {
+            Some((account, found)) => {
+                let booked = ledger.account(account);
+                ffi::Py_BuildValue(
+                    c"KKKK".as_ptr(),
+                    booked.live_bytes,
+                    booked.live_blocks,
+                    found.bytes,
+                    found.blocks,
+                )
+            }
+            None => {
+                let text = c"expected an account with a heap of its own: 'raw', 'mem', 'obj'";
+                ffi::PyErr_SetString(ffi::PyExc_ValueError, text.as_ptr());
+                null_mut()
+            }
+        }
+    }
+}
+
 /// A structure that CPython keeps and may write to.
 #[repr(transparent)]
 struct Shared<T>(T);
@@ -174,18 +216,28 @@ struct Shared<T>(T);
 unsafe impl<T> Sync for Shared<T> {}
 
 const fn method(name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr) -> ffi::PyMethodDef {
+    method_with(name, function, doc, ffi::METH_NOARGS)
+}
+
+const fn method_with(
+    name: &'static CStr,
+    function: ffi::PyCFunction,
+    doc: &'static CStr,
+    flags: c_int,
+) -> ffi::PyMethodDef {
     ffi::PyMethodDef {
         ml_name: name.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
-        ml_flags: ffi::METH_NOARGS,
+        ml_flags: flags,
         ml_doc: doc.as_ptr(),
     }
 }
 
-static mut METHODS: Shared<[ffi::PyMethodDef; 4]> = Shared([
+static mut METHODS: Shared<[ffi::PyMethodDef; 5]> = Shared([
     method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     method(c"reset_peak_memory_stats", reset_peak_memory_stats, RESET_DOC),
     method(c"memory_summary", memory_summary, SUMMARY_DOC),
+    method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
     ffi::PyMethodDef::zeroed(),
 ]);
 

@@ -1,13 +1,15 @@
 //! Hooks that count over allocators that stay: CPython's own, for `--allocator system`, and
 //! pymalloc under OBJ, for `--allocator pymalloc`.
 //!
-//! RAW and MEM blocks are libc's, so their size is `malloc_usable_size`. OBJ blocks of up to 512
+//! RAW blocks are libc's, so their size is `malloc_usable_size`. MEM and OBJ blocks of up to 512
 //! bytes are pymalloc's, whose pools tell the size; larger ones pymalloc would take from RAW, so
-//! the hook takes them itself, from RAW's own allocator or from the `obj` heap, and books them
-//! to `obj`. What lies in a pool is also booked to `pooled`, since its arena is booked too.
+//! the hook takes them itself, from RAW's own allocator or from the account's heap, and books
+//! them to the domain that asked. What lies in a pool is also booked to `pooled`, since its
+//! arena is booked too. Where `PYTHONMALLOC=malloc` made libc the allocator of all domains there
+//! are no pools, and every size is libc's.
 //!
-//! On a free-threaded build OBJ is CPython's own mimalloc, which the collector walks and which
-//! exports no way to sizes: there the hook books blocks without bytes.
+//! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
+//! which exports no way to sizes: there the hooks book blocks without bytes.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +22,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-const OBJ: usize = Account::Obj as usize;
+const RAW: usize = Account::Raw as usize;
 const ARENA: usize = Account::Arena as usize;
 const POOLED: usize = Account::Pooled as usize;
 
@@ -55,7 +57,7 @@ unsafe fn usable(pointer: *mut c_void) -> usize {
     }
 }
 
-/// RAW and MEM over the table that CPython had.
+/// RAW over the table that CPython had.
 mod plain {
     use super::*;
 
@@ -109,53 +111,61 @@ mod plain {
     }
 }
 
-/// OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the `obj` heap, not from RAW.
-mod objects {
+/// MEM and OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the account's heap, not
+/// from RAW's allocator.
+mod pymalloc {
     use super::*;
 
-    fn book_pooled(block: *mut c_void) -> *mut c_void {
-        // SAFETY: a live block of OBJ, with the GIL.
-        if let Some(bytes) = unsafe { pools::block_size(block.addr()) } {
-            heap::book::<OBJ>(bytes);
-            heap::book::<POOLED>(bytes);
-        } else if block.is_null() {
-            heap::count_failure(Account::Obj);
-        } else if !heap::owns(block.cast()) {
-            // No arena was to be had, or PYTHONMALLOC=malloc: pymalloc is not in use.
-            // SAFETY: a live block of libc's.
-            heap::book::<OBJ>(unsafe { usable(block) });
+    /// Books what pymalloc gave for a request of `size` bytes. A block outside the pools, which
+    /// pymalloc took from RAW for want of an arena, is given back and replaced, so that every
+    /// block outside the pools is of one kind.
+    fn settle<const A: usize, const HEAP: bool>(block: *mut c_void, size: usize, zero: bool) -> *mut c_void {
+        if block.is_null() {
+            heap::count_failure(Account::ALL[A]);
+            return block;
         }
-        block
+        // SAFETY: a live block of the domain, with the GIL.
+        match unsafe { pools::block_size(block.addr()) } {
+            Some(bytes) => {
+                heap::book::<A>(bytes);
+                heap::book::<POOLED>(bytes);
+                block
+            }
+            None => {
+                original!(original::<A>(), free(block));
+                large::<A, HEAP>(size, zero)
+            }
+        }
     }
 
-    fn large<const HEAP: bool>(size: usize, zero: bool) -> *mut c_void {
+    fn large<const A: usize, const HEAP: bool>(size: usize, zero: bool) -> *mut c_void {
         if HEAP {
             // SAFETY: CPython holds the GIL.
             return unsafe {
                 if zero {
-                    heap::allocate::<OBJ, true, true>(size).cast()
+                    heap::allocate::<A, true, true>(size).cast()
                 } else {
-                    heap::allocate::<OBJ, false, true>(size).cast()
+                    heap::allocate::<A, false, true>(size).cast()
                 }
             };
         }
-        let raw = original::<0>();
+        let raw = original::<RAW>();
         let block = if zero {
             original!(raw, calloc(1, size))
         } else {
             original!(raw, malloc(size))
         };
-        super::plain::booked::<OBJ>(block)
+        super::plain::booked::<A>(block)
     }
 
-    pub extern "C" fn malloc<const HEAP: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    pub extern "C" fn malloc<const A: usize, const HEAP: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
         if size > SMALL_REQUEST {
-            return large::<HEAP>(size, false);
+            return large::<A, HEAP>(size, false);
         }
-        book_pooled(original!(original::<OBJ>(), malloc(size.max(1))))
+        settle::<A, HEAP>(original!(original::<A>(), malloc(size.max(1))), size.max(1), false)
     }
 
-    pub extern "C" fn calloc<const HEAP: bool>(
+    pub extern "C" fn calloc<const A: usize, const HEAP: bool>(
         _ctx: *mut c_void,
         count: usize,
         size: usize,
@@ -164,33 +174,27 @@ mod objects {
             return null_mut();
         };
         if bytes > SMALL_REQUEST {
-            return large::<HEAP>(bytes, true);
+            return large::<A, HEAP>(bytes, true);
         }
-        book_pooled(original!(original::<OBJ>(), calloc(1, bytes.max(1))))
+        settle::<A, HEAP>(original!(original::<A>(), calloc(1, bytes.max(1))), bytes.max(1), true)
     }
 
-    pub extern "C" fn realloc<const HEAP: bool>(
+    pub extern "C" fn realloc<const A: usize, const HEAP: bool>(
         ctx: *mut c_void,
         pointer: *mut c_void,
         size: usize,
     ) -> *mut c_void {
         if pointer.is_null() {
-            return malloc::<HEAP>(ctx, size);
+            return malloc::<A, HEAP>(ctx, size);
         }
-        // SAFETY: a live block of OBJ, with the GIL.
+        // SAFETY: a live block of the domain, with the GIL.
         let pooled = unsafe { pools::block_size(pointer.addr()) };
         match pooled {
-            Some(before) if size <= SMALL_REQUEST => {
-                let moved = original!(original::<OBJ>(), realloc(pointer, size.max(1)));
-                if !moved.is_null() {
-                    heap::release::<OBJ>(before);
-                    heap::release::<POOLED>(before);
-                    book_pooled(moved);
-                }
-                moved
-            }
+            // As pymalloc: a block stays where it fits and wastes no more than a quarter.
+            Some(before) if size <= before && 4 * size > 3 * before => pointer,
             Some(before) => {
-                let moved = large::<HEAP>(size, false);
+                // Never a realloc of pymalloc's: it may leave the pools.
+                let moved = malloc::<A, HEAP>(ctx, size);
                 if !moved.is_null() {
                     // SAFETY: two live blocks, each at least that long.
                     unsafe {
@@ -200,13 +204,13 @@ mod objects {
                             before.min(size),
                         );
                     }
-                    free::<HEAP>(ctx, pointer);
+                    free::<A, HEAP>(ctx, pointer);
                 }
                 moved
             }
             None if HEAP => {
                 // SAFETY: a live block, with the GIL.
-                match unsafe { heap::reallocate::<OBJ, true>(pointer.cast(), size) } {
+                match unsafe { heap::reallocate::<A, true>(pointer.cast(), size) } {
                     Reallocated::Block(block) => block.cast(),
                     Reallocated::Foreign => null_mut(),
                 }
@@ -214,88 +218,118 @@ mod objects {
             None => {
                 // SAFETY: a live block.
                 let before = unsafe { usable(pointer) };
-                let moved = original!(original::<0>(), realloc(pointer, size));
+                let moved = original!(original::<RAW>(), realloc(pointer, size));
                 if !moved.is_null() {
-                    heap::release::<OBJ>(before);
+                    heap::release::<A>(before);
                 }
-                super::plain::booked::<OBJ>(moved)
+                super::plain::booked::<A>(moved)
             }
         }
     }
 
-    pub extern "C" fn free<const HEAP: bool>(_ctx: *mut c_void, pointer: *mut c_void) {
+    pub extern "C" fn free<const A: usize, const HEAP: bool>(_ctx: *mut c_void, pointer: *mut c_void) {
         if pointer.is_null() {
             return;
         }
-        // SAFETY: a live block of OBJ, with the GIL.
+        // SAFETY: a live block of the domain, with the GIL.
         if let Some(bytes) = unsafe { pools::block_size(pointer.addr()) } {
-            heap::release::<OBJ>(bytes);
+            heap::release::<A>(bytes);
             heap::release::<POOLED>(bytes);
-            original!(original::<OBJ>(), free(pointer));
-        // SAFETY: a live block, with the GIL.
-        } else if !HEAP || !unsafe { heap::free::<OBJ, true>(pointer.cast()) } {
-            // SAFETY: a live block.
-            heap::release::<OBJ>(unsafe { usable(pointer) });
-            original!(original::<OBJ>(), free(pointer));
+            original!(original::<A>(), free(pointer));
+        } else if HEAP {
+            // SAFETY: a live block, with the GIL.
+            unsafe { heap::free::<A, true>(pointer.cast()) };
+        } else {
+            // SAFETY: a live block of RAW's own allocator.
+            heap::release::<A>(unsafe { usable(pointer) });
+            original!(original::<RAW>(), free(pointer));
         }
     }
 }
 
-/// OBJ of a free-threaded build: blocks are counted, bytes are not.
+/// MEM and OBJ of a free-threaded build: blocks are counted, bytes are not.
 #[cfg(Py_GIL_DISABLED)]
 mod blocks_only {
     use super::*;
 
-    fn counted(block: *mut c_void) -> *mut c_void {
+    fn counted<const A: usize>(block: *mut c_void) -> *mut c_void {
         if block.is_null() {
-            heap::count_failure(Account::Obj);
+            heap::count_failure(Account::ALL[A]);
         } else {
-            heap::book::<OBJ>(0);
+            heap::book::<A>(0);
         }
         block
     }
 
-    pub extern "C" fn malloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
-        counted(original!(original::<OBJ>(), malloc(size)))
+    extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+        counted::<A>(original!(original::<A>(), malloc(size)))
     }
 
-    pub extern "C" fn calloc(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
-        counted(original!(original::<OBJ>(), calloc(count, size)))
+    extern "C" fn calloc<const A: usize>(
+        _ctx: *mut c_void,
+        count: usize,
+        size: usize,
+    ) -> *mut c_void {
+        counted::<A>(original!(original::<A>(), calloc(count, size)))
     }
 
-    pub extern "C" fn realloc(_ctx: *mut c_void, pointer: *mut c_void, size: usize) -> *mut c_void {
-        let moved = original!(original::<OBJ>(), realloc(pointer, size));
-        if pointer.is_null() { counted(moved) } else { moved }
+    extern "C" fn realloc<const A: usize>(
+        _ctx: *mut c_void,
+        pointer: *mut c_void,
+        size: usize,
+    ) -> *mut c_void {
+        let moved = original!(original::<A>(), realloc(pointer, size));
+        if pointer.is_null() { counted::<A>(moved) } else { moved }
     }
 
-    pub extern "C" fn free(_ctx: *mut c_void, pointer: *mut c_void) {
+    extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
         if !pointer.is_null() {
-            heap::release::<OBJ>(0);
+            heap::release::<A>(0);
         }
-        original!(original::<OBJ>(), free(pointer));
+        original!(original::<A>(), free(pointer));
+    }
+
+    /// The table of domain `A`.
+    pub fn table<const A: usize>() -> PyMemAllocatorEx {
+        PyMemAllocatorEx {
+            ctx: null_mut(),
+            malloc: Some(malloc::<A>),
+            calloc: Some(calloc::<A>),
+            realloc: Some(realloc::<A>),
+            free: Some(free::<A>),
+        }
     }
 }
 
-extern "C" fn arena_alloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
+/// `BOOK`: the table underneath does not book by itself.
+extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
     let arena = original!(ARENAS.0.get().expect("wrapped"), alloc(size));
-    if arena.is_null() {
-        heap::count_failure(Account::Arena);
-    } else {
+    if !arena.is_null() {
         pools::add_arena(arena.addr(), size);
+    }
+    if BOOK && arena.is_null() {
+        heap::count_failure(Account::Arena);
+    } else if BOOK {
         heap::book::<ARENA>(size);
     }
     arena
 }
 
-extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
+extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
     pools::remove_arena(pointer.addr(), size);
-    heap::release::<ARENA>(size);
+    if BOOK {
+        heap::release::<ARENA>(size);
+    }
     original!(ARENAS.0.get().expect("wrapped"), free(pointer, size));
 }
 
-/// Remembers `table` as the one under domain `A` and gives the counting table over it.
-pub fn over<const A: usize>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
-    let _ = DOMAINS[A].0.set(table);
+/// Remembers `table` as RAW's own and gives the counting table over it.
+pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
+    let _ = DOMAINS[RAW].0.set(table);
+    plain_table::<RAW>()
+}
+
+fn plain_table<const A: usize>() -> PyMemAllocatorEx {
     PyMemAllocatorEx {
         ctx: null_mut(),
         malloc: Some(plain::malloc::<A>),
@@ -305,43 +339,38 @@ pub fn over<const A: usize>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
     }
 }
 
-/// The counting table over OBJ; `on_heap`: requests beyond pymalloc come from the `obj` heap.
-#[cfg(not(Py_GIL_DISABLED))]
-pub fn over_objects(table: PyMemAllocatorEx, on_heap: bool) -> PyMemAllocatorEx {
-    let _ = DOMAINS[OBJ].0.set(table);
-    macro_rules! table {
-        ($on_heap:literal) => {
-            PyMemAllocatorEx {
-                ctx: null_mut(),
-                malloc: Some(objects::malloc::<$on_heap>),
-                calloc: Some(objects::calloc::<$on_heap>),
-                realloc: Some(objects::realloc::<$on_heap>),
-                free: Some(objects::free::<$on_heap>),
-            }
-        };
-    }
-    if on_heap { table!(true) } else { table!(false) }
+type Malloc = extern "C" fn(*mut c_void, usize) -> *mut c_void;
+
+fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
+    left.map(|function| function as usize) == right.map(|function| function as usize)
 }
 
-/// The counting table over OBJ of a free-threaded build.
-#[cfg(Py_GIL_DISABLED)]
-pub fn over_objects(table: PyMemAllocatorEx, _on_heap: bool) -> PyMemAllocatorEx {
-    let _ = DOMAINS[OBJ].0.set(table);
+/// Remembers `table` as the own one of MEM or OBJ and gives the counting table over it. With
+/// `HEAP` requests beyond pymalloc come from the account's heap.
+pub fn over_pymalloc<const A: usize, const HEAP: bool>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
+    let _ = DOMAINS[A].0.set(table);
+    if !HEAP && is_same(table.malloc, original::<RAW>().malloc) {
+        return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
+    }
+    #[cfg(Py_GIL_DISABLED)]
+    return blocks_only::table::<A>();
+    #[cfg(not(Py_GIL_DISABLED))]
     PyMemAllocatorEx {
         ctx: null_mut(),
-        malloc: Some(blocks_only::malloc),
-        calloc: Some(blocks_only::calloc),
-        realloc: Some(blocks_only::realloc),
-        free: Some(blocks_only::free),
+        malloc: Some(pymalloc::malloc::<A, HEAP>),
+        calloc: Some(pymalloc::calloc::<A, HEAP>),
+        realloc: Some(pymalloc::realloc::<A, HEAP>),
+        free: Some(pymalloc::free::<A, HEAP>),
     }
 }
 
-/// The counting arena allocator over `table`.
-pub fn over_arenas(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
+/// The arena allocator over `table` that knows which addresses are arenas, and counts them
+/// where `BOOK`.
+pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
     let _ = ARENAS.0.set(table);
     PyObjectArenaAllocator {
         ctx: null_mut(),
-        alloc: Some(arena_alloc),
-        free: Some(arena_free),
+        alloc: Some(arena_alloc::<BOOK>),
+        free: Some(arena_free::<BOOK>),
     }
 }

@@ -1,0 +1,17 @@
+//! Tests that run the built host. Every case is a process of its own, since allocators and
+//! interpreter are process-global.
+
+mod host;
+
+mod cli;
+mod debug_hooks;
+mod domains;
+mod endings;
+mod exactness;
+mod forks;
+mod native;
+mod report;
+mod threads;
+mod tools;
+mod true_python;
+mod venvs;

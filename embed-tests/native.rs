@@ -1,0 +1,128 @@
+//! The process's malloc family.
+
+use crate::host::{Run, compile, figure, script};
+
+#[test]
+fn the_family_answers_as_libcs_does() {
+    let stock = Run::stock().arg(script("native_contract.py")).ok();
+    for mode in ["count", "plain", "off"] {
+        let host = Run::host().args(["--native", mode]).arg(script("native_contract.py")).ok();
+        assert_eq!(host.stdout, stock.stdout, "--native {mode}");
+    }
+}
+
+#[test]
+fn what_libraries_allocate_is_booked_to_native_and_goes_off_it_again() {
+    let code = "import sqlite3, pyhost
+def native(): return pyhost.memory_stats()['accounts']['native']['live_bytes']
+before = native()
+base = sqlite3.connect(':memory:')
+base.execute('create table t(x)')
+base.executemany('insert into t values (?)', (('x' * 1000,) for _ in range(5000)))
+full = native()
+assert full - before > 5_000_000, full - before
+base.close()
+assert native() - before < 200_000, native() - before";
+    Run::host().code(code).ok();
+}
+
+#[test]
+fn a_function_of_the_family_found_in_libc_itself_is_the_same_one() {
+    let code = "import ctypes
+libc = ctypes.CDLL('libc.so.6')
+libc.strdup.restype = libc.malloc.restype = ctypes.c_void_p
+libc.free(ctypes.c_void_p(libc.strdup(b'made inside libc')))
+ctypes.CDLL(None).free(ctypes.c_void_p(libc.malloc(100)))
+handle = ctypes.CDLL(None)
+handle.dlsym.restype = ctypes.c_void_p
+handle.dlsym.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+print('ok')";
+    for mode in ["count", "plain", "off"] {
+        assert_eq!(Run::host().args(["--native", mode]).code(code).ok().stdout, "ok\n");
+    }
+}
+
+#[test]
+fn a_pointer_of_libcs_own_heap_is_freed_and_resized_where_it_came_from() {
+    // RTLD_NEXT, asked by a library, is libc's own malloc, which the host does not see.
+    let library = compile("next_malloc.c", "next_malloc.so", &["-shared", "-fPIC"]);
+    let code = "import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.next_malloc.restype = ctypes.c_void_p
+libc = ctypes.CDLL(None)
+libc.realloc.restype = ctypes.c_void_p
+for size in (10, 1000, 1000000):
+    libc.free(ctypes.c_void_p(library.next_malloc(size)))
+    block = library.next_malloc(size)
+    ctypes.memset(block, 7, size)
+    block = libc.realloc(ctypes.c_void_p(block), size * 2)
+    assert ctypes.string_at(block, size) == bytes([7]) * size
+    assert libc.malloc_usable_size(ctypes.c_void_p(block)) >= size * 2
+    libc.free(ctypes.c_void_p(block))
+print('ok')";
+    let outcome = Run::host().code(code).arg(&library).ok();
+    assert_eq!(outcome.stdout, "ok\n");
+}
+
+#[test]
+fn blocks_of_the_domains_and_of_malloc_are_freed_through_each_other() {
+    let code = "import ctypes, pyhost
+api, libc = ctypes.pythonapi, ctypes.CDLL(None)
+void = ctypes.c_void_p
+for name in ('PyMem_RawMalloc', 'PyMem_Malloc', 'PyObject_Malloc'):
+    getattr(api, name).restype = void
+libc.malloc.restype = libc.realloc.restype = void
+def live(account): return pyhost.memory_stats()['accounts'][account]['live_bytes']
+for account, malloc in (('raw', api.PyMem_RawMalloc), ('mem', api.PyMem_Malloc), ('obj', api.PyObject_Malloc)):
+    before = live(account)
+    blocks = [malloc(10000) for _ in range(1000)]
+    assert live(account) - before >= 10_000_000, account
+    for block in blocks:
+        libc.free(void(block))
+    assert abs(live(account) - before) < 100_000, (account, live(account) - before)
+before = live('native'), live('raw')
+blocks = [libc.malloc(10000) for _ in range(1000)]
+assert live('native') - before[0] >= 10_000_000
+for block in blocks:
+    api.PyMem_RawFree(void(block))
+assert abs(live('native') - before[0]) < 100_000 and abs(live('raw') - before[1]) < 100_000
+# A resize moves the block to the account of whoever resizes.
+block = libc.malloc(50000)
+api.PyMem_RawRealloc.restype = void
+before = live('native'), live('raw')
+block = api.PyMem_RawRealloc(void(block), 60000)
+assert live('raw') - before[1] >= 60000 and before[0] - live('native') >= 50000
+api.PyMem_RawFree(void(block))
+print('ok')";
+    assert_eq!(Run::host().code(code).ok().stdout, "ok\n");
+}
+
+#[test]
+fn plain_serves_without_counting_and_off_leaves_the_family_to_libc() {
+    let code = "import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p
+keep = [libc.malloc(100000) for _ in range(100)]";
+    for mode in ["count", "plain", "off"] {
+        let (outcome, report) = Run::host().args(["--native", mode, "-c", code]).reported();
+        assert_eq!(outcome.code(), 0);
+        assert_eq!(report["host"]["native"], mode);
+        assert_eq!(report["accounts"]["native"]["active"], mode == "count");
+        assert_eq!(report["allocator"], if mode == "off" { "system" } else { "mimalloc" });
+        let peak = figure(&report, "native", "peak_bytes");
+        assert_eq!(peak > 10_000_000, mode == "count", "{mode}: {peak}");
+    }
+}
+
+#[test]
+fn malloc_trim_and_mallinfo2_answer_for_the_real_heap() {
+    let code = "import ctypes, pyhost
+libc = ctypes.CDLL(None)
+assert libc.malloc_trim(0) == 1
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in 'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost'.split()]
+libc.mallinfo2.restype = Info
+total = pyhost.memory_stats()['total']
+info = libc.mallinfo2()
+assert abs(info.uordblks - total['live_bytes']) < 100_000, (info.uordblks, total)
+assert info.usmblks >= info.uordblks";
+    Run::host().code(code).ok();
+}

@@ -1,0 +1,36 @@
+"""Starts argv[1] in a terminal of its own, types Ctrl-C into its loop, prints how it ended."""
+import os
+import pty
+import re
+import sys
+
+CODE = """
+import time
+print("ready", flush=True)
+try:
+    time.sleep(60)
+finally:
+    print("cleaned up", flush=True)
+"""
+
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ["PYHOST_STATS"] = "off"
+    os.execv(sys.argv[1], ["python", "-c", CODE])
+
+shown = b""
+typed = False
+while True:
+    try:
+        data = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not data:
+        break
+    shown += data
+    if b"ready" in shown and not typed:
+        typed = True
+        os.write(terminal, b"\x03")
+_, status = os.waitpid(pid, 0)
+print(re.sub(r"line \d+", "line N", shown.decode().replace("\r\n", "\n").replace("^C", "")))
+print("signal", os.WTERMSIG(status) if os.WIFSIGNALED(status) else None)

@@ -1,0 +1,23 @@
+"""What a process can see of itself from the start: must be the same by stock Python and by the host."""
+import os
+import resource
+import signal
+import sys
+import threading
+
+for number in sorted(signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, 65)):
+    try:
+        print(number, signal.getsignal(number))
+    except ValueError:
+        pass
+print("mask", signal.pthread_sigmask(signal.SIG_BLOCK, []))
+with open("/proc/self/status") as status:
+    for line in status:
+        if line.split(":")[0] in ("SigBlk", "SigIgn", "SigCgt", "Threads"):
+            print(line.strip())
+print("descriptors", sorted(os.listdir("/proc/self/fd")))
+print("limits", [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")])
+print("environment", sorted(name for name in os.environ if name != "_"))
+print("threads", threading.active_count(), threading.main_thread().name)
+print("streams", sys.stdin.encoding, sys.stdout.encoding, sys.stderr.errors, sys.stdin.fileno(), sys.stdout.fileno())
+print("umask", os.umask(0), "cwd", os.getcwd() == os.path.realpath("."), "session", os.getpgrp() == os.getpgid(0))

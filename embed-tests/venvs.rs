@@ -1,0 +1,79 @@
+//! Virtual environments, pip and pytest.
+
+use crate::host::{PYHOST, Run, folder, script, stock};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+const SHOW: &str = "import sys, os
+try:
+    import pyhost
+    hosted = 'hosted'
+except ImportError:
+    hosted = 'not hosted'
+print(sys.prefix, sys.base_prefix != sys.prefix, hosted, sys.executable)";
+
+/// Pinned, so that a newer release cannot change what the tests see.
+const PYTEST: &str = "pytest==8.3.4";
+
+fn made_by_host() -> PathBuf {
+    let path = folder("venv").join("v");
+    Run::host().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    path
+}
+
+#[test]
+fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
+    let path = made_by_host();
+    let prefix = path.to_string_lossy().into_owned();
+    for name in ["python", "python3", "pyhost"] {
+        let program = path.join("bin").join(name);
+        if !program.exists() {
+            continue; // the names that venv makes differ by version
+        }
+        let outcome = Run::program(&program).code(SHOW).ok();
+        let expected = format!("{prefix} True hosted {}\n", program.display());
+        assert_eq!(outcome.stdout, expected, "{name}");
+        // Its children too.
+        let code = format!("import subprocess, sys; subprocess.run([sys.executable, '-c', {SHOW:?}], check=True)");
+        let outcome = Run::program(&program).code(&code).ok();
+        assert_eq!(outcome.stdout, expected, "child of {name}");
+    }
+}
+
+#[test]
+fn a_symlink_to_the_host_inside_a_venv_of_pythons_runs_in_that_venv() {
+    let path = folder("venv").join("v");
+    Run::stock().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    let link = path.join("bin/pyhost");
+    symlink(PYHOST, &link).unwrap();
+    let outcome = Run::program(&link).code(SHOW).ok();
+    let expected = format!("{} True hosted {}\n", path.display(), link.display());
+    assert_eq!(outcome.stdout, expected);
+}
+
+#[test]
+fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
+    let path = folder("venv").join("v");
+    Run::stock().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    let python = path.join("bin/python");
+    std::fs::remove_file(&python).unwrap();
+    symlink(PYHOST, &python).unwrap();
+    let (outcome, report) = Run::program(&python).code(SHOW).reported();
+    assert!(outcome.stdout.contains(" True hosted "), "{outcome:?}");
+    assert_eq!(report["process"]["exit_status"], 0);
+}
+
+#[test]
+fn pip_installs_and_pytest_runs() {
+    let path = folder("venv").join("v");
+    Run::host().args(["-m", "venv"]).arg(&path).timeout(300).ok();
+    let python = path.join("bin/python");
+    let quiet = ["-m", "pip", "--disable-pip-version-check", "install", "-q"];
+    Run::program(&python).args(quiet).arg(PYTEST).timeout(300).ok();
+    let outcome = Run::program(&python)
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .arg(script("sample_pytest.py"))
+        .ok();
+    assert!(outcome.stdout.contains("3 passed"), "{}", outcome.stdout);
+    assert!(stock().exists());
+}
