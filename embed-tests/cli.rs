@@ -13,22 +13,51 @@ fn refused(run: Run, line: &str) {
 #[test]
 fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
     let cases: [(&[&str], &str); 10] = [
-        (&["--frobnicate"], "--frobnicate: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)"),
-        (&["--statz"], "--statz: unknown option; did you mean --stats?"),
-        (&["--allocator=jemalloc"], "--allocator: bad value 'jemalloc'; expected one of mimalloc, pymalloc, system"),
-        (&["--allocator"], "--allocator: expected a value, one of mimalloc, pymalloc, system"),
-        (&["--native", "maybe"], "--native: bad value 'maybe'; expected one of count, plain, off"),
-        (&["--stats=xml"], "--stats: bad value 'xml'; expected one of text, json, off"),
-        (&["--stats-fd", "two"], "--stats-fd: bad value 'two'; expected a number"),
-        (&["--stats-fd=99"], "--stats-fd: 99 is no open descriptor; expected one that the caller opened"),
-        (&["--stats-file", "/no/such/folder/r"], "--stats-file: no directory for '/no/such/folder/r'; expected a file in one that exists"),
+        (
+            &["--frobnicate"],
+            "--frobnicate: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)",
+        ),
+        (
+            &["--statz"],
+            "--statz: unknown option; did you mean --stats?",
+        ),
+        (
+            &["--allocator=jemalloc"],
+            "--allocator: bad value 'jemalloc'; expected one of mimalloc, pymalloc, system",
+        ),
+        (
+            &["--allocator"],
+            "--allocator: expected a value, one of mimalloc, pymalloc, system",
+        ),
+        (
+            &["--native", "maybe"],
+            "--native: bad value 'maybe'; expected one of count, plain, off",
+        ),
+        (
+            &["--stats=xml"],
+            "--stats: bad value 'xml'; expected one of text, json, off",
+        ),
+        (
+            &["--stats-fd", "two"],
+            "--stats-fd: bad value 'two'; expected a number",
+        ),
+        (
+            &["--stats-fd=99"],
+            "--stats-fd: 99 is no open descriptor; expected one that the caller opened",
+        ),
+        (
+            &["--stats-file", "/no/such/folder/r"],
+            "--stats-file: no directory for '/no/such/folder/r'; expected a file in one that exists",
+        ),
         (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
     ];
     for (arguments, line) in cases {
         refused(Run::host().args(arguments).code("print('ran')"), line);
     }
     refused(
-        Run::host().args(["--native=off", "--allocator=pymalloc"]).code("print('ran')"),
+        Run::host()
+            .args(["--native=off", "--allocator=pymalloc"])
+            .code("print('ran')"),
         "--native off: leaves no domain on mimalloc, but --allocator asks for it; expected --allocator system",
     );
 }
@@ -43,7 +72,10 @@ fn a_bad_variable_is_refused_like_its_option_and_an_empty_one_is_none() {
     ] {
         let line = format!("{name}: bad value '{value}'; expected one of {expected}");
         refused(Run::host().env(name, value).code("print('ran')"), &line);
-        assert_eq!(Run::host().env(name, "").code("print('ran')").ok().stdout, "ran\n");
+        assert_eq!(
+            Run::host().env(name, "").code("print('ran')").ok().stdout,
+            "ran\n"
+        );
     }
 }
 
@@ -53,7 +85,9 @@ fn an_option_wins_over_its_variable_and_children_inherit_both() {
 print(pyhost.memory_stats()['allocator'])
 if len(sys.argv) < 2:
     subprocess.run([sys.executable, '-c', sys.orig_argv[-1] if hasattr(sys, 'orig_argv') else open('/proc/self/cmdline').read().split('\\0')[-2], 'child'])";
-    let run = Run::host().env("PYHOST_ALLOCATOR", "system").arg("--allocator=pymalloc");
+    let run = Run::host()
+        .env("PYHOST_ALLOCATOR", "system")
+        .arg("--allocator=pymalloc");
     assert_eq!(run.code(code).ok().stdout, "pymalloc\npymalloc\n");
     let run = Run::host().env("PYHOST_ALLOCATOR", "pymalloc");
     assert_eq!(run.code(code).ok().stdout, "pymalloc\npymalloc\n");
@@ -63,21 +97,47 @@ if len(sys.argv) < 2:
 fn what_follows_the_host_options_is_pythons_untouched() {
     let code = "import sys; print(sys.argv[1:])";
     let outcome = Run::host()
-        .args(["--stats=off", "-c", code, "--stats", "--allocator=x", "--", "--help"])
+        .args([
+            "--stats=off",
+            "-c",
+            code,
+            "--stats",
+            "--allocator=x",
+            "--",
+            "--help",
+        ])
         .ok();
-    assert_eq!(outcome.stdout, "['--stats', '--allocator=x', '--', '--help']\n");
+    assert_eq!(
+        outcome.stdout,
+        "['--stats', '--allocator=x', '--', '--help']\n"
+    );
 }
 
 #[test]
 fn help_and_version_are_the_hosts_only_by_their_long_names() {
     let help = Run::host().arg("--help").ok().stdout;
-    for option in ["--allocator", "--debug-hooks", "--native", "--stats", "--stats-file", "--stats-fd", "--host-version", "pyhost -h"] {
+    for option in [
+        "--allocator",
+        "--debug-hooks",
+        "--native",
+        "--stats",
+        "--stats-file",
+        "--stats-fd",
+        "--host-version",
+        "pyhost -h",
+    ] {
         assert!(help.contains(option), "{option} is missing in\n{help}");
     }
     let version = Run::host().arg("--host-version").ok().stdout;
-    assert!(version.starts_with("pyhost ") && version.contains("mimalloc 3."), "{version}");
+    assert!(
+        version.starts_with("pyhost ") && version.contains("mimalloc 3."),
+        "{version}"
+    );
     for option in ["-h", "-V", "--version"] {
-        let (host, stock) = (Run::host().called("python").arg(option).ok(), Run::stock().called("python").arg(option).ok());
+        let (host, stock) = (
+            Run::host().called("python").arg(option).ok(),
+            Run::stock().called("python").arg(option).ok(),
+        );
         assert_eq!(host.stdout, stock.stdout, "{option}");
     }
 }
@@ -88,9 +148,16 @@ fn called_by_a_name_that_starts_with_python_every_argument_is_pythons() {
     symlink(PYHOST, &link).unwrap();
     let outcome = Run::program(&link).args(["--stats", "-c", "pass"]).run();
     assert_eq!(outcome.code(), 2);
-    assert!(outcome.stderr.contains("unknown option --stats"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("unknown option --stats"),
+        "{}",
+        outcome.stderr
+    );
     let code = "import pyhost; print(pyhost.memory_stats()['allocator'])";
-    let outcome = Run::program(&link).env("PYHOST_ALLOCATOR", "system").code(code).ok();
+    let outcome = Run::program(&link)
+        .env("PYHOST_ALLOCATOR", "system")
+        .code(code)
+        .ok();
     assert_eq!(outcome.stdout, "system\n");
 }
 

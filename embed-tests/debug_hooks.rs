@@ -3,7 +3,11 @@
 use crate::host::{Outcome, Run, script};
 
 fn bug(name: &str) -> Outcome {
-    Run::host().args(["--debug-hooks", "-X", "faulthandler"]).arg(script("memory_bugs.py")).arg(name).run()
+    Run::host()
+        .args(["--debug-hooks", "-X", "faulthandler"])
+        .arg(script("memory_bugs.py"))
+        .arg(name)
+        .run()
 }
 
 #[test]
@@ -11,9 +15,21 @@ fn an_overflow_is_caught_in_every_domain() {
     for domain in ["raw", "mem", "obj"] {
         let outcome = bug(&format!("overflow-{domain}"));
         assert_eq!(outcome.code(), 134, "{outcome:#?}");
-        assert!(outcome.stderr.contains("bad trailing pad byte"), "{domain}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("requested"), "a dump of the block: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("memory_bugs.py"), "Python's traceback: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("bad trailing pad byte"),
+            "{domain}: {}",
+            outcome.stderr
+        );
+        assert!(
+            outcome.stderr.contains("requested"),
+            "a dump of the block: {}",
+            outcome.stderr
+        );
+        assert!(
+            outcome.stderr.contains("memory_bugs.py"),
+            "Python's traceback: {}",
+            outcome.stderr
+        );
     }
 }
 
@@ -25,14 +41,24 @@ fn an_overflow_names_the_allocation_under_tracemalloc() {
         .arg("overflow-mem")
         .run();
     assert_eq!(outcome.code(), 134);
-    assert!(outcome.stderr.contains("Memory block allocated at (most recent call first)"), "{}", outcome.stderr);
+    assert!(
+        outcome
+            .stderr
+            .contains("Memory block allocated at (most recent call first)"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]
 fn an_underflow_is_caught() {
     let outcome = bug("underflow");
     assert_eq!(outcome.code(), 134, "{outcome:#?}");
-    assert!(outcome.stderr.contains("FORBIDDENBYTE"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("FORBIDDENBYTE"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]
@@ -56,7 +82,10 @@ fn a_call_without_the_gil_is_caught() {
 #[test]
 fn a_double_free_ends_inside_the_dump() {
     let outcome = bug("double-free");
-    assert!(outcome.stderr.contains("Debug memory block at address"), "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains("Debug memory block at address"),
+        "{outcome:#?}"
+    );
     assert!([134, 139].contains(&outcome.code()), "{outcome:#?}");
 }
 

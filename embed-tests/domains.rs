@@ -11,7 +11,11 @@ fn report(run: Run) -> Value {
 
 #[test]
 fn the_allocator_is_the_options_else_the_nearest_to_pythonmalloc_else_mimalloc() {
-    let own_mimalloc = if version() >= (3, 13) { &[("mimalloc", "mimalloc")][..] } else { &[] };
+    let own_mimalloc = if version() >= (3, 13) {
+        &[("mimalloc", "mimalloc")][..]
+    } else {
+        &[]
+    };
     let cases = [
         ("", "mimalloc"),
         ("default", "mimalloc"),
@@ -25,12 +29,22 @@ fn the_allocator_is_the_options_else_the_nearest_to_pythonmalloc_else_mimalloc()
         let run = Run::host().env("PYTHONMALLOC", asked).code("pass");
         let found = report(run);
         assert_eq!(found["allocator"], expected, "PYTHONMALLOC={asked}");
-        assert_eq!(found["debug_hooks"], asked.ends_with("debug"), "PYTHONMALLOC={asked}");
-        let run = Run::host().env("PYTHONMALLOC", asked).args(["--allocator", "pymalloc"]).code("pass");
+        assert_eq!(
+            found["debug_hooks"],
+            asked.ends_with("debug"),
+            "PYTHONMALLOC={asked}"
+        );
+        let run = Run::host()
+            .env("PYTHONMALLOC", asked)
+            .args(["--allocator", "pymalloc"])
+            .code("pass");
         assert_eq!(report(run)["allocator"], "pymalloc");
     }
     for option in ["-E", "-I"] {
-        let run = Run::host().env("PYTHONMALLOC", "malloc_debug").arg(option).code("pass");
+        let run = Run::host()
+            .env("PYTHONMALLOC", "malloc_debug")
+            .arg(option)
+            .code("pass");
         let found = report(run);
         assert_eq!(found["allocator"], "mimalloc", "{option}");
         assert_eq!(found["debug_hooks"], false, "{option}");
@@ -41,7 +55,10 @@ fn the_allocator_is_the_options_else_the_nearest_to_pythonmalloc_else_mimalloc()
 fn a_bogus_pythonmalloc_fails_as_pythons_does() {
     let run = |run: Run| run.env("PYTHONMALLOC", "bogus").code("print('ran')").run();
     let (host, stock) = (run(Run::host()), run(Run::stock()));
-    assert_eq!((host.code(), &host.stdout, &host.stderr), (stock.code(), &stock.stdout, &stock.stderr));
+    assert_eq!(
+        (host.code(), &host.stdout, &host.stderr),
+        (stock.code(), &stock.stdout, &stock.stderr)
+    );
 }
 
 #[test]
@@ -73,12 +90,17 @@ fn every_domain_keeps_the_contract_of_pep_445() {
 fn what_each_allocator_leaves_to_pymalloc_is_still_accounted_for() {
     let code = "keep = [object() for _ in range(100000)] + [bytes(5000) for _ in range(1000)]";
     for allocator in ["mimalloc", "pymalloc", "system"] {
-        let (outcome, report) = Run::host().args(["--allocator", allocator, "-c", code]).reported();
+        let (outcome, report) = Run::host()
+            .args(["--allocator", allocator, "-c", code])
+            .reported();
         assert_eq!(outcome.code(), 0);
         let obj = &report["accounts"]["obj"];
         // 1.6 MB of objects, 5 MB of bytes; usable sizes are up to an eighth larger.
         let bytes = obj["live_bytes"].as_i64().unwrap();
-        assert!((6_600_000..20_000_000).contains(&bytes), "{allocator}: {bytes}");
+        assert!(
+            (6_600_000..20_000_000).contains(&bytes),
+            "{allocator}: {bytes}"
+        );
         assert!(obj["live_blocks"].as_i64().unwrap() > 101_000);
         let total = report["total"]["live_bytes"].as_i64().unwrap();
         assert!(total >= bytes, "{allocator}: {total}");
@@ -91,7 +113,10 @@ fn the_blocks_that_python_leaves_behind_are_pythons_own() {
     if version() == (3, 11) {
         let (_, report) = Run::host().args(["-I", "-S", "-c", "pass"]).reported();
         for account in ["raw", "mem", "obj", "arena"] {
-            assert_eq!(report["accounts"][account]["finalized_live_bytes"], 0, "{account}");
+            assert_eq!(
+                report["accounts"][account]["finalized_live_bytes"], 0,
+                "{account}"
+            );
         }
     }
 }

@@ -12,7 +12,11 @@ fn run_script(name: &str, arguments: &[&str]) {
             .args(arguments)
             .timeout(300)
             .run();
-        assert_eq!((outcome.code(), outcome.last_line()), (0, "exact"), "{name} {outcome:#?}");
+        assert_eq!(
+            (outcome.code(), outcome.last_line()),
+            (0, "exact"),
+            "{name} {outcome:#?}"
+        );
     }
 }
 

@@ -5,7 +5,11 @@ use crate::host::{Run, compile, script};
 #[test]
 fn forks_from_a_busy_process_neither_crash_nor_hang() {
     let library = compile("churn.c", "churn.so", &["-shared", "-fPIC"]);
-    let forks = if std::env::var_os("PYHOST_TEST_FULL").is_some() { 2000 } else { 400 };
+    let forks = if std::env::var_os("PYHOST_TEST_FULL").is_some() {
+        2000
+    } else {
+        400
+    };
     for hooks in ["0", "1"] {
         let (outcome, report) = Run::host()
             .env("PYHOST_DEBUG_HOOKS", hooks)
@@ -14,7 +18,11 @@ fn forks_from_a_busy_process_neither_crash_nor_hang() {
             .arg(forks.to_string())
             .timeout(600)
             .reported();
-        assert_eq!((outcome.code(), outcome.last_line()), (0, "done"), "{outcome:#?}");
+        assert_eq!(
+            (outcome.code(), outcome.last_line()),
+            (0, "done"),
+            "{outcome:#?}"
+        );
         assert_eq!(report["children"]["forks"], forks);
         assert_eq!(report["partial"], false);
     }
@@ -33,5 +41,8 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
 print('done')";
-    assert_eq!(Run::host().args(["-W", "ignore", "-c", code]).ok().stdout, "done\n");
+    assert_eq!(
+        Run::host().args(["-W", "ignore", "-c", code]).ok().stdout,
+        "done\n"
+    );
 }

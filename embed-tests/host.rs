@@ -17,7 +17,8 @@ pub const PYHOST: &str = env!("CARGO_BIN_EXE_pyhost");
 pub fn stock() -> &'static Path {
     static STOCK: OnceLock<PathBuf> = OnceLock::new();
     STOCK.get_or_init(|| {
-        let code = "import sys; print('%s/bin/python%d.%d' % ((sys.base_prefix,) + sys.version_info[:2]))";
+        let code =
+            "import sys; print('%s/bin/python%d.%d' % ((sys.base_prefix,) + sys.version_info[:2]))";
         PathBuf::from(Run::host().args(["-I", "-c", code]).ok().stdout.trim())
     })
 }
@@ -35,13 +36,19 @@ pub fn version() -> (u32, u32) {
 
 /// A script of `embed-tests/scripts`.
 pub fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("embed-tests/scripts").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("embed-tests/scripts")
+        .join(name)
 }
 
 /// A fresh, empty folder under the build's own temporary folder.
 pub fn folder(name: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let unique = format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+    let unique = format!(
+        "{name}-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Relaxed)
+    );
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
@@ -51,7 +58,9 @@ pub fn folder(name: &str) -> PathBuf {
 /// Compiles a C file of `embed-tests/c` with further arguments; the path of what came out.
 pub fn compile(source: &str, output: &str, arguments: &[&str]) -> PathBuf {
     let output = folder("c").join(output);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed-tests/c").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("embed-tests/c")
+        .join(source);
     let status = Command::new("cc")
         .arg("-O1")
         .arg("-g")
@@ -104,7 +113,11 @@ impl Run {
                 command.env_remove(&name);
             }
         }
-        Run { command, stdin: Vec::new(), timeout: Duration::from_secs(120) }
+        Run {
+            command,
+            stdin: Vec::new(),
+            timeout: Duration::from_secs(120),
+        }
     }
 
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
@@ -194,7 +207,9 @@ impl Run {
 impl Outcome {
     /// The exit status, or 128 and the signal, as a shell tells it.
     pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap())
+        self.status
+            .code()
+            .unwrap_or_else(|| 128 + self.status.signal().unwrap())
     }
 
     /// The last line of standard output.
@@ -206,7 +221,9 @@ impl Outcome {
 /// A figure of an account in a report.
 pub fn figure(report: &Value, account: &str, name: &str) -> i64 {
     let value = &report["accounts"][account][name];
-    value.as_i64().unwrap_or_else(|| panic!("{account}.{name} is {value}"))
+    value
+        .as_i64()
+        .unwrap_or_else(|| panic!("{account}.{name} is {value}"))
 }
 
 fn read_all(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {

@@ -6,7 +6,10 @@ use crate::host::{Run, compile, figure, script};
 fn the_family_answers_as_libcs_does() {
     let stock = Run::stock().arg(script("native_contract.py")).ok();
     for mode in ["count", "plain", "off"] {
-        let host = Run::host().args(["--native", mode]).arg(script("native_contract.py")).ok();
+        let host = Run::host()
+            .args(["--native", mode])
+            .arg(script("native_contract.py"))
+            .ok();
         assert_eq!(host.stdout, stock.stdout, "--native {mode}");
     }
 }
@@ -38,7 +41,10 @@ handle.dlsym.restype = ctypes.c_void_p
 handle.dlsym.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 print('ok')";
     for mode in ["count", "plain", "off"] {
-        assert_eq!(Run::host().args(["--native", mode]).code(code).ok().stdout, "ok\n");
+        assert_eq!(
+            Run::host().args(["--native", mode]).code(code).ok().stdout,
+            "ok\n"
+        );
     }
 }
 
@@ -106,7 +112,10 @@ keep = [libc.malloc(100000) for _ in range(100)]";
         assert_eq!(outcome.code(), 0);
         assert_eq!(report["host"]["native"], mode);
         assert_eq!(report["accounts"]["native"]["active"], mode == "count");
-        assert_eq!(report["allocator"], if mode == "off" { "system" } else { "mimalloc" });
+        assert_eq!(
+            report["allocator"],
+            if mode == "off" { "system" } else { "mimalloc" }
+        );
         let peak = figure(&report, "native", "peak_bytes");
         assert_eq!(peak > 10_000_000, mode == "count", "{mode}: {peak}");
     }

@@ -21,19 +21,35 @@ fn a_reported_script_prints_and_ends_as_under_python() {
     for script in python_scripts() {
         let stock = Run::stock().arg(&script).run();
         let file = folder("report").join("R");
-        let host = Run::host().arg("--stats=json").arg("--stats-file").arg(&file).arg(&script).run();
+        let host = Run::host()
+            .arg("--stats=json")
+            .arg("--stats-file")
+            .arg(&file)
+            .arg(&script)
+            .run();
         assert_eq!(host.stdout, stock.stdout, "{}", script.display());
         assert_eq!(host.code(), stock.code(), "{}", script.display());
         let text = std::fs::read_to_string(&file).unwrap();
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["schema"], "pyhost-report/1");
         assert_eq!(report["partial"], false, "{}", script.display());
-        let (peak, live) = (figure(&report, "obj", "peak_bytes"), figure(&report, "obj", "live_bytes"));
-        assert!(peak > live && live > 0, "{}: peak {peak}, live {live}", script.display());
+        let (peak, live) = (
+            figure(&report, "obj", "peak_bytes"),
+            figure(&report, "obj", "live_bytes"),
+        );
+        assert!(
+            peak > live && live > 0,
+            "{}: peak {peak}, live {live}",
+            script.display()
+        );
         let total = report["total"]["peak_bytes"].as_i64().unwrap();
         for account in ["raw", "mem", "obj", "arena", "native"] {
             let peak = figure(&report, account, "peak_bytes");
-            assert!(peak <= total, "{}: {account} {peak} of {total}", script.display());
+            assert!(
+                peak <= total,
+                "{}: {account} {peak} of {total}",
+                script.display()
+            );
         }
         let resident = report["process"]["peak_resident_bytes"].as_i64().unwrap();
         assert!(resident > 5_000_000, "{resident}");
@@ -42,15 +58,27 @@ fn a_reported_script_prints_and_ends_as_under_python() {
 
 #[test]
 fn a_report_says_what_was_run_by_what() {
-    let (_, report) = Run::host().args(["-c", "raise SystemExit(3)", "argument"]).reported();
+    let (_, report) = Run::host()
+        .args(["-c", "raise SystemExit(3)", "argument"])
+        .reported();
     let (major, minor) = version();
-    assert!(report["python"]["version"].as_str().unwrap().starts_with(&format!("{major}.{minor}.")));
+    assert!(
+        report["python"]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with(&format!("{major}.{minor}."))
+    );
     assert_eq!(report["host"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["process"]["ended_by"], "exit");
     assert_eq!(report["process"]["exit_status"], 3);
     assert_eq!(report["process"]["argv"][3], "argument");
     assert!(report["process"]["wall_seconds"].as_f64().unwrap() > 0.0);
-    assert!(report["process"]["started"].as_str().unwrap().ends_with('Z'));
+    assert!(
+        report["process"]["started"]
+            .as_str()
+            .unwrap()
+            .ends_with('Z')
+    );
     assert_eq!(report["accounts"]["numpy"]["active"], false);
     assert_eq!(report["accounts"].as_object().unwrap().len(), 6);
 }
@@ -60,7 +88,10 @@ fn argv_is_valid_utf8_whatever_its_bytes() {
     let bad = std::ffi::OsString::from_vec(b"\xff\xfe \"quoted\\ \x01".to_vec());
     let (outcome, report) = Run::host().args(["-c", "pass"]).arg(bad).reported();
     assert_eq!(outcome.code(), 0);
-    assert_eq!(report["process"]["argv"][3], "\u{fffd}\u{fffd} \"quoted\\ \u{1}");
+    assert_eq!(
+        report["process"]["argv"][3],
+        "\u{fffd}\u{fffd} \"quoted\\ \u{1}"
+    );
 }
 
 #[test]
@@ -90,13 +121,13 @@ fn the_module_gives_the_same_dictionary() {
 #[test]
 fn peaks_can_be_reset_by_the_script() {
     let code = "import pyhost
-keep = bytearray(50_000_000)
+keep = bytes(50_000_000)
 del keep
 peak = lambda: pyhost.memory_stats()['accounts']['obj']['peak_bytes']
 assert peak() > 50_000_000
 pyhost.reset_peak_memory_stats()
 assert peak() < 20_000_000, peak()
-keep = bytearray(5_000_000)
+keep = bytes(5_000_000)
 assert 5_000_000 < peak() < 30_000_000, peak()
 assert 'obj' in pyhost.memory_summary()";
     Run::host().code(code).ok();
@@ -105,7 +136,10 @@ assert 'obj' in pyhost.memory_summary()";
 #[test]
 fn without_stats_the_host_is_silent() {
     let outcome = Run::host().code("print('x')").ok();
-    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("x\n", ""));
+    assert_eq!(
+        (outcome.stdout.as_str(), outcome.stderr.as_str()),
+        ("x\n", "")
+    );
 }
 
 #[test]
@@ -113,11 +147,20 @@ fn text_goes_to_stderr_and_json_is_one_line() {
     let outcome = Run::host().arg("--stats").code("print('x')").ok();
     assert_eq!(outcome.stdout, "x\n");
     let lines: Vec<&str> = outcome.stderr.lines().collect();
-    assert!(lines[0].starts_with("pyhost: Python ") && lines[0].ends_with("exit status 0"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("pyhost: Python ") && lines[0].ends_with("exit status 0"),
+        "{lines:?}"
+    );
     assert!(lines[1].starts_with("account "), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("total")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("total")),
+        "{lines:?}"
+    );
     let widths: Vec<usize> = lines[1..7].iter().map(|line| line.len()).collect();
-    assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "columns: {lines:?}");
+    assert!(
+        widths.windows(2).all(|pair| pair[0] == pair[1]),
+        "columns: {lines:?}"
+    );
     let outcome = Run::host().arg("--stats=json").code("pass").ok();
     assert_eq!(outcome.stderr.lines().count(), 1);
     serde_json::from_str::<serde_json::Value>(&outcome.stderr).unwrap();
@@ -132,11 +175,21 @@ if os.fork() == 0: os._exit(0)
 os.wait()";
     let file = folder.join("one.json");
     Run::host().arg("--stats-file").arg(&file).code(family).ok();
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(report["process"]["argv"][4], family);
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no part is left");
+    assert_eq!(
+        std::fs::read_dir(&folder).unwrap().count(),
+        1,
+        "no part is left"
+    );
     assert_eq!(report["children"]["forks"], 2);
-    assert!(report["children"]["largest_peak_resident_bytes"].as_i64().unwrap() > 5_000_000);
+    assert!(
+        report["children"]["largest_peak_resident_bytes"]
+            .as_i64()
+            .unwrap()
+            > 5_000_000
+    );
     // With %p each writes its own: parent, fork, child, the child's fork.
     let each = folder.join("%p.json");
     Run::host().arg("--stats-file").arg(&each).code(family).ok();

@@ -4,7 +4,11 @@ use crate::host::{Run, compile, script};
 
 /// Runs of the raw-domain hazard; `PYHOST_TEST_FULL=1` makes it the 100 of the project's claim.
 fn rounds(short: usize, full: usize) -> usize {
-    if std::env::var_os("PYHOST_TEST_FULL").is_some() { full } else { short }
+    if std::env::var_os("PYHOST_TEST_FULL").is_some() {
+        full
+    } else {
+        short
+    }
 }
 
 #[test]
@@ -14,17 +18,28 @@ fn a_native_thread_on_the_raw_domain_survives_start_and_exit() {
     for round in 0..rounds(20, 100) {
         let outcome = Run::host()
             .env("LD_PRELOAD", &library)
-            .args(["-I", "-c", "import json, threading; print(sum(range(1000)))"])
+            .args([
+                "-I",
+                "-c",
+                "import json, threading; print(sum(range(1000)))",
+            ])
             .timeout(60)
             .run();
-        assert_eq!((outcome.code(), outcome.stdout.as_str()), (0, "499500\n"), "round {round}: {outcome:?}");
+        assert_eq!(
+            (outcome.code(), outcome.stdout.as_str()),
+            (0, "499500\n"),
+            "round {round}: {outcome:?}"
+        );
     }
 }
 
 #[test]
 fn native_threads_that_start_allocate_and_end_leave_the_ledger_exact() {
     let library = compile("churn.c", "churn.so", &["-shared", "-fPIC"]);
-    let outcome = Run::host().arg(script("native_threads.py")).arg(library).ok();
+    let outcome = Run::host()
+        .arg(script("native_threads.py"))
+        .arg(library)
+        .ok();
     assert_eq!(outcome.last_line(), "exact");
 }
 

@@ -17,7 +17,10 @@ const CODE: &str = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).overflow(10)";
 
 /// The path of gcc's AddressSanitizer library.
 fn asan() -> PathBuf {
-    let output = Command::new("cc").arg("-print-file-name=libasan.so").output().unwrap();
+    let output = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .unwrap();
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
     std::fs::canonicalize(path).expect("gcc's libasan")
 }
@@ -34,15 +37,31 @@ fn an_overflow_gives_the_address_sanitizers_report_as_under_python() {
     };
     let (host, python) = (run(Run::host()), run(Run::stock()));
     assert_eq!(host.code(), python.code(), "{host:#?}");
-    for text in ["heap-buffer-overflow", "WRITE of size 1", "0 bytes to the right of 10-byte region", "in overflow", "overflow.c:8"] {
-        assert!(python.stderr.contains(text), "stock: {text}\n{}", python.stderr);
+    for text in [
+        "heap-buffer-overflow",
+        "WRITE of size 1",
+        "0 bytes to the right of 10-byte region",
+        "in overflow",
+        "overflow.c:8",
+    ] {
+        assert!(
+            python.stderr.contains(text),
+            "stock: {text}\n{}",
+            python.stderr
+        );
         assert!(host.stderr.contains(text), "host: {text}\n{}", host.stderr);
     }
     assert!(host.stderr.contains(NOTICE), "{}", host.stderr);
     // Where it was allocated: the first frame after the sanitizer's own is the library's.
     let allocation = host.stderr.split("allocated by thread").nth(1).unwrap();
-    let frames: Vec<&str> = allocation.lines().filter(|line| line.contains('#')).collect();
-    assert!(frames[0].contains("malloc") && frames[1].contains("in overflow"), "{frames:?}");
+    let frames: Vec<&str> = allocation
+        .lines()
+        .filter(|line| line.contains('#'))
+        .collect();
+    assert!(
+        frames[0].contains("malloc") && frames[1].contains("in overflow"),
+        "{frames:?}"
+    );
 }
 
 #[test]
@@ -61,8 +80,16 @@ fn an_overflow_gives_memchecks_report_as_under_python() {
     let host = run(crate::host::PYHOST.as_ref());
     let python = run(stock().as_os_str());
     assert_eq!(host.code(), python.code(), "{host:#?}");
-    for text in ["Invalid write of size 1", "overflow (overflow.c:8)", "is 0 bytes after a block of size 10 alloc'd"] {
-        assert!(python.stderr.contains(text), "stock: {text}\n{}", python.stderr);
+    for text in [
+        "Invalid write of size 1",
+        "overflow (overflow.c:8)",
+        "is 0 bytes after a block of size 10 alloc'd",
+    ] {
+        assert!(
+            python.stderr.contains(text),
+            "stock: {text}\n{}",
+            python.stderr
+        );
         assert!(host.stderr.contains(text), "host: {text}\n{}", host.stderr);
     }
     assert!(host.stderr.contains(NOTICE), "{}", host.stderr);
@@ -76,6 +103,10 @@ fn native_given_outright_wins_over_what_a_tool_would_have() {
         .args(["--native", "count"])
         .code("import pyhost; print(pyhost.memory_stats()['host']['native'])")
         .run();
-    assert_eq!((outcome.code(), outcome.stdout.as_str()), (0, "count\n"), "{outcome:?}");
+    assert_eq!(
+        (outcome.code(), outcome.stdout.as_str()),
+        (0, "count\n"),
+        "{outcome:?}"
+    );
     assert!(!outcome.stderr.contains(NOTICE));
 }

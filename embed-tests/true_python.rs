@@ -43,10 +43,20 @@ fn every_way_to_start_a_program_is_pythons() {
         &[],
     ];
     for arguments in launches {
-        same(&format!("{arguments:?}"), |run| run.folder(&folder).args(arguments).stdin(show));
+        same(&format!("{arguments:?}"), |run| {
+            run.folder(&folder).args(arguments).stdin(show)
+        });
     }
-    for arguments in [&["no_such.py"][..], &["-m", "no_such_module"], &["-Q"], &["-c"], &["-X"]] {
-        same(&format!("{arguments:?}"), |run| run.folder(&folder).args(arguments));
+    for arguments in [
+        &["no_such.py"][..],
+        &["-m", "no_such_module"],
+        &["-Q"],
+        &["-c"],
+        &["-X"],
+    ] {
+        same(&format!("{arguments:?}"), |run| {
+            run.folder(&folder).args(arguments)
+        });
     }
 }
 
@@ -59,8 +69,20 @@ print(sys.prefix, sys.exec_prefix, sys.base_prefix, sys.path, sys.hash_info.algo
 print(sorted(name for name in sys.modules if name != 'pyhost'), sys.implementation, sys.api_version)
 print(sys.getswitchinterval(), sys.getrecursionlimit(), sys.platlibdir)";
     let options: [&[&str]; 14] = [
-        &[], &["-B"], &["-E"], &["-I"], &["-O"], &["-OO"], &["-S"], &["-s"], &["-u"], &["-W", "error"],
-        &["-X", "utf8"], &["-X", "dev"], &["-X", "importtime=0"], &["-b", "-d", "-q", "-v0"],
+        &[],
+        &["-B"],
+        &["-E"],
+        &["-I"],
+        &["-O"],
+        &["-OO"],
+        &["-S"],
+        &["-s"],
+        &["-u"],
+        &["-W", "error"],
+        &["-X", "utf8"],
+        &["-X", "dev"],
+        &["-X", "importtime=0"],
+        &["-b", "-d", "-q", "-v0"],
     ];
     for arguments in options {
         let hash = |run: Run| run.env("PYTHONHASHSEED", "0");
@@ -68,14 +90,31 @@ print(sys.getswitchinterval(), sys.getrecursionlimit(), sys.platlibdir)";
             // Their output names addresses and times.
             continue;
         }
-        same(&format!("{arguments:?}"), |run| hash(run).args(arguments).args(["-c", show]));
+        same(&format!("{arguments:?}"), |run| {
+            hash(run).args(arguments).args(["-c", show])
+        });
     }
     let variables = [
-        ("PYTHONHASHSEED", "123"), ("PYTHONOPTIMIZE", "1"), ("PYTHONUTF8", "1"), ("PYTHONIOENCODING", "latin-1:replace"),
-        ("PYTHONWARNINGS", "ignore"), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONNOUSERSITE", "1"), ("PYTHONPATH", "/tmp:/x"),
-        ("PYTHONUNBUFFERED", "1"), ("PYTHONCOERCECLOCALE", "0"), ("LC_ALL", "C"), ("LC_ALL", "C.UTF-8"), ("PYTHONHOME", "/nonexistent"),
-        ("PYTHONPYCACHEPREFIX", "/tmp/cache"), ("PYTHONTRACEMALLOC", "3"), ("PYTHONFAULTHANDLER", "1"), ("PYTHONSAFEPATH", "1"),
-        ("PYTHONINTMAXSTRDIGITS", "1000"), ("PYTHONHASHSEED", "wrong"), ("PYTHONSTARTUP", "/none"),
+        ("PYTHONHASHSEED", "123"),
+        ("PYTHONOPTIMIZE", "1"),
+        ("PYTHONUTF8", "1"),
+        ("PYTHONIOENCODING", "latin-1:replace"),
+        ("PYTHONWARNINGS", "ignore"),
+        ("PYTHONDONTWRITEBYTECODE", "1"),
+        ("PYTHONNOUSERSITE", "1"),
+        ("PYTHONPATH", "/tmp:/x"),
+        ("PYTHONUNBUFFERED", "1"),
+        ("PYTHONCOERCECLOCALE", "0"),
+        ("LC_ALL", "C"),
+        ("LC_ALL", "C.UTF-8"),
+        ("PYTHONHOME", "/nonexistent"),
+        ("PYTHONPYCACHEPREFIX", "/tmp/cache"),
+        ("PYTHONTRACEMALLOC", "3"),
+        ("PYTHONFAULTHANDLER", "1"),
+        ("PYTHONSAFEPATH", "1"),
+        ("PYTHONINTMAXSTRDIGITS", "1000"),
+        ("PYTHONHASHSEED", "wrong"),
+        ("PYTHONSTARTUP", "/none"),
     ];
     for (name, value) in variables {
         if name == "PYTHONHOME" {
@@ -87,22 +126,40 @@ print(sys.getswitchinterval(), sys.getrecursionlimit(), sys.platlibdir)";
             assert_eq!(host.code(), stock.code());
             continue;
         }
-        same(&format!("{name}={value}"), |run| run.env("PYTHONHASHSEED", "0").env(name, value).args(["-c", show]));
+        same(&format!("{name}={value}"), |run| {
+            run.env("PYTHONHASHSEED", "0")
+                .env(name, value)
+                .args(["-c", show])
+        });
     }
 }
 
 #[test]
 fn every_exit_status_is_pythons() {
     let endings = [
-        "pass", "import sys; sys.exit(7)", "import sys; sys.exit('a message')", "import sys; sys.exit(None)",
-        "raise SystemExit(300)", "raise ValueError('x')", "import os; os._exit(9)", "1/0", "syntax error here",
-        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-        "import os, signal; os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt", "import os; os.abort()",
+        "pass",
+        "import sys; sys.exit(7)",
+        "import sys; sys.exit('a message')",
+        "import sys; sys.exit(None)",
+        "raise SystemExit(300)",
+        "raise ValueError('x')",
+        "import os; os._exit(9)",
+        "1/0",
+        "syntax error here",
+        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+        "raise KeyboardInterrupt",
+        "import os; os.abort()",
         "import atexit; atexit.register(lambda: print('bye')); raise SystemExit(4)",
-        "import sys; sys.stdout.close(); raise SystemExit(5)", "import threading; threading.Thread(target=lambda: 1/0).start()",
-        "import faulthandler; faulthandler._sigsegv()", "import ctypes; ctypes.CDLL(None).exit(11)",
-        "import sys; sys.excepthook = lambda *a: print('hook'); 1/0", "import os; os.execv('/bin/sh', ['sh', '-c', 'exit 13'])",
-        "import signal; signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()", "def f(): f()\nf()",
+        "import sys; sys.stdout.close(); raise SystemExit(5)",
+        "import threading; threading.Thread(target=lambda: 1/0).start()",
+        "import faulthandler; faulthandler._sigsegv()",
+        "import ctypes; ctypes.CDLL(None).exit(11)",
+        "import sys; sys.excepthook = lambda *a: print('hook'); 1/0",
+        "import os; os.execv('/bin/sh', ['sh', '-c', 'exit 13'])",
+        "import signal; signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()",
+        "def f(): f()\nf()",
     ];
     for code in endings {
         let clean = |run: Run| run.args(["-c", code]);
@@ -125,7 +182,12 @@ fn the_process_looks_to_the_script_as_under_python() {
     // Dispositions, masks, descriptors, limits and threads, from Python and from the kernel.
     same("surroundings", |run| run.arg(script("surroundings.py")));
     let blocked = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])";
-    same("blocked signal", |run| run.args(["-c", &format!("{blocked}; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))")]));
+    same("blocked signal", |run| {
+        run.args([
+            "-c",
+            &format!("{blocked}; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"),
+        ])
+    });
 }
 
 #[test]
@@ -136,12 +198,18 @@ except OSError: state = 'closed'
 os.write(3, ('%s %s %s %s' % (state, sys.stdin, sys.stdout, sys.stderr)).encode())";
     let shell = |program: &str, closed: &str| {
         let line = format!("exec 3>&1; exec \"$0\" -c \"$1\" {closed}");
-        Run::program("/bin/sh").args(["-c", &line, program, code]).run()
+        Run::program("/bin/sh")
+            .args(["-c", &line, program, code])
+            .run()
     };
     for closed in ["<&-", "<&- >&-", "<&- >&- 2>&-", ">&-", "2>&-"] {
         let host = shell(crate::host::PYHOST, closed);
         let python = shell(&stock().to_string_lossy(), closed);
-        assert_eq!((host.code(), &host.stdout), (python.code(), &python.stdout), "{closed}");
+        assert_eq!(
+            (host.code(), &host.stdout),
+            (python.code(), &python.stdout),
+            "{closed}"
+        );
     }
 }
 
@@ -150,24 +218,40 @@ fn ignored_signals_stay_ignored() {
     let show = "import signal; print([signal.getsignal(s) for s in (1, 2, 3, 13, 15)])";
     let shell = |program: &str| {
         let line = "trap '' HUP INT QUIT TERM; exec \"$0\" -c \"$1\"";
-        Run::program("/bin/sh").args(["-c", line, program, show]).ok().stdout
+        Run::program("/bin/sh")
+            .args(["-c", line, program, show])
+            .ok()
+            .stdout
     };
-    assert_eq!(shell(crate::host::PYHOST), shell(&stock().to_string_lossy()));
+    assert_eq!(
+        shell(crate::host::PYHOST),
+        shell(&stock().to_string_lossy())
+    );
 }
 
 #[test]
 fn the_repl_runs_in_a_terminal_and_ends_with_one_line() {
-    let outcome = Run::stock().arg(script("in_terminal.py")).arg(crate::host::PYHOST).ok();
+    let outcome = Run::stock()
+        .arg(script("in_terminal.py"))
+        .arg(crate::host::PYHOST)
+        .ok();
     let lines: Vec<&str> = outcome.stdout.lines().map(str::trim_end).collect();
     assert!(lines.contains(&"42"), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains(">>>")), "{lines:?}");
-    assert!(lines.last().unwrap().starts_with("pyhost: peak "), "{lines:?}");
+    assert!(
+        lines.last().unwrap().starts_with("pyhost: peak "),
+        "{lines:?}"
+    );
     // Silenced by its variable, by a name that starts with python, and inside another host.
     for variable in ["PYHOST_STATS=off", "PYHOST_OUTERMOST=1"] {
         let (name, value) = variable.split_once('=').unwrap();
         let run = Run::stock().env(name, value).arg(script("in_terminal.py"));
         let outcome = run.arg(crate::host::PYHOST).ok();
-        assert!(!outcome.stdout.contains("pyhost: peak"), "{variable}: {}", outcome.stdout);
+        assert!(
+            !outcome.stdout.contains("pyhost: peak"),
+            "{variable}: {}",
+            outcome.stdout
+        );
     }
 }
 
@@ -177,7 +261,10 @@ fn an_interrupt_from_the_terminal_ends_a_script_as_it_does_python() {
         let run = Run::stock().args([script("interrupt.py").as_os_str(), program]);
         run.ok().stdout
     };
-    assert_eq!(outcome(crate::host::PYHOST.as_ref()), outcome(stock().as_os_str()));
+    assert_eq!(
+        outcome(crate::host::PYHOST.as_ref()),
+        outcome(stock().as_os_str())
+    );
 }
 
 #[test]
@@ -193,7 +280,13 @@ fn multiprocessing_works_by_every_start_method() {
 fn the_hosts_path_is_found_whatever_the_name_it_is_called_by() {
     let code = "import sys; print(sys.executable)";
     let own = std::fs::canonicalize(crate::host::PYHOST).unwrap();
-    for name in ["python3", "", "/nonexistent/python", "pyhost-elsewhere", crate::host::PYHOST] {
+    for name in [
+        "python3",
+        "",
+        "/nonexistent/python",
+        "pyhost-elsewhere",
+        crate::host::PYHOST,
+    ] {
         let outcome = Run::host().called(name).code(code).ok();
         let found = std::fs::canonicalize(outcome.stdout.trim()).unwrap_or_default();
         assert_eq!(found, own, "called {name:?}");
@@ -213,22 +306,39 @@ for _ in range(5):
     interpreters.destroy(made)
 print('ok')";
     for hooks in ["0", "1"] {
-        let outcome = Run::host().env("PYHOST_DEBUG_HOOKS", hooks).code(code).run();
-        assert_eq!((outcome.code(), outcome.stdout.as_str()), (0, "ok\n"), "{outcome:?}");
+        let outcome = Run::host()
+            .env("PYHOST_DEBUG_HOOKS", hooks)
+            .code(code)
+            .run();
+        assert_eq!(
+            (outcome.code(), outcome.stdout.as_str()),
+            (0, "ok\n"),
+            "{outcome:?}"
+        );
     }
 }
 
 #[test]
 fn the_module_is_missing_under_plain_python_as_any_other() {
     let outcome = Run::stock().code("import pyhost").run();
-    assert!(outcome.stderr.contains("ModuleNotFoundError: No module named 'pyhost'"));
+    assert!(
+        outcome
+            .stderr
+            .contains("ModuleNotFoundError: No module named 'pyhost'")
+    );
 }
 
 #[test]
 fn extension_modules_written_in_c_load_and_run() {
-    let include = Run::stock().code("import sysconfig; print(sysconfig.get_paths()['include'])").ok();
+    let include = Run::stock()
+        .code("import sysconfig; print(sysconfig.get_paths()['include'])")
+        .ok();
     let include = format!("-I{}", include.stdout.trim());
-    let module = compile("extension.c", "extension.so", &["-shared", "-fPIC", &include]);
+    let module = compile(
+        "extension.c",
+        "extension.so",
+        &["-shared", "-fPIC", &include],
+    );
     let code = "import sys; sys.path.insert(0, sys.argv[1]); import extension; print(extension.roundtrip(b'bytes'))";
     let outcome = Run::host().code(code).arg(module.parent().unwrap()).ok();
     assert_eq!(outcome.stdout, "b'bytes'\n");

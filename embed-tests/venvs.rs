@@ -17,7 +17,10 @@ const PYTEST: &str = "pytest==8.3.4";
 
 fn made_by_host() -> PathBuf {
     let path = folder("venv").join("v");
-    Run::host().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    Run::host()
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&path)
+        .ok();
     path
 }
 
@@ -34,7 +37,9 @@ fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
         let expected = format!("{prefix} True hosted {}\n", program.display());
         assert_eq!(outcome.stdout, expected, "{name}");
         // Its children too.
-        let code = format!("import subprocess, sys; subprocess.run([sys.executable, '-c', {SHOW:?}], check=True)");
+        let code = format!(
+            "import subprocess, sys; subprocess.run([sys.executable, '-c', {SHOW:?}], check=True)"
+        );
         let outcome = Run::program(&program).code(&code).ok();
         assert_eq!(outcome.stdout, expected, "child of {name}");
     }
@@ -43,7 +48,10 @@ fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
 #[test]
 fn a_symlink_to_the_host_inside_a_venv_of_pythons_runs_in_that_venv() {
     let path = folder("venv").join("v");
-    Run::stock().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    Run::stock()
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&path)
+        .ok();
     let link = path.join("bin/pyhost");
     symlink(PYHOST, &link).unwrap();
     let outcome = Run::program(&link).code(SHOW).ok();
@@ -54,7 +62,10 @@ fn a_symlink_to_the_host_inside_a_venv_of_pythons_runs_in_that_venv() {
 #[test]
 fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
     let path = folder("venv").join("v");
-    Run::stock().args(["-m", "venv", "--without-pip"]).arg(&path).ok();
+    Run::stock()
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&path)
+        .ok();
     let python = path.join("bin/python");
     std::fs::remove_file(&python).unwrap();
     symlink(PYHOST, &python).unwrap();
@@ -66,10 +77,18 @@ fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
 #[test]
 fn pip_installs_and_pytest_runs() {
     let path = folder("venv").join("v");
-    Run::host().args(["-m", "venv"]).arg(&path).timeout(300).ok();
+    Run::host()
+        .args(["-m", "venv"])
+        .arg(&path)
+        .timeout(300)
+        .ok();
     let python = path.join("bin/python");
     let quiet = ["-m", "pip", "--disable-pip-version-check", "install", "-q"];
-    Run::program(&python).args(quiet).arg(PYTEST).timeout(300).ok();
+    Run::program(&python)
+        .args(quiet)
+        .arg(PYTEST)
+        .timeout(300)
+        .ok();
     let outcome = Run::program(&python)
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
         .arg(script("sample_pytest.py"))

@@ -15,7 +15,9 @@ impl ValueEnum for Allocator {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
             Allocator::Mimalloc => "RAW, MEM, OBJ and the arenas on mimalloc",
-            Allocator::Pymalloc => "RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted",
+            Allocator::Pymalloc => {
+                "RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted"
+            }
             Allocator::System => "nothing replaced: CPython's own allocators, counted",
         };
         Some(PossibleValue::new(self.name()).help(help))
@@ -48,7 +50,10 @@ impl ValueEnum for Format {
         let (name, help) = match self {
             Format::Text => ("text", "a table for people"),
             Format::Json => ("json", "one line of JSON, schema pyhost-report/1"),
-            Format::Off => ("off", "no report, not even an interactive run's closing line"),
+            Format::Off => (
+                "off",
+                "no report, not even an interactive run's closing line",
+            ),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -75,11 +80,16 @@ Python's own help: pyhost -h"
 )]
 pub struct Cli {
     /// What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
-    #[arg(long, value_name = "KIND", hide_possible_values = true, help = "\
+    #[arg(
+        long,
+        value_name = "KIND",
+        hide_possible_values = true,
+        help = "\
 What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
   mimalloc  RAW, MEM, OBJ and the arenas on mimalloc
   pymalloc  RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted
-  system    nothing replaced: CPython's own allocators, counted")]
+  system    nothing replaced: CPython's own allocators, counted"
+    )]
     pub allocator: Option<Allocator>,
 
     /// Put CPython's debug hooks over the host's allocators (PyMem_SetupDebugHooks)
@@ -87,12 +97,17 @@ What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
     pub debug_hooks: bool,
 
     /// How the process's malloc serves
-    #[arg(long, value_name = "HOW", hide_possible_values = true, help = "\
+    #[arg(
+        long,
+        value_name = "HOW",
+        hide_possible_values = true,
+        help = "\
 How the process's malloc serves
 [default: count; off under Valgrind or a preloaded sanitizer]
   count  from mimalloc, booked to the account `native`
   plain  from mimalloc, not counted
-  off    by what is preloaded, else by libc; and no domain on mimalloc")]
+  off    by what is preloaded, else by libc; and no domain on mimalloc"
+    )]
     pub native: Option<native::Mode>,
 
     /// Report live and peak bytes an account at the end
@@ -105,16 +120,24 @@ Report live and peak bytes an account at the end, on stderr
     pub stats: Option<Format>,
 
     /// Write the report to a file instead; %p is the process id
-    #[arg(long, value_name = "PATH", help = "\
+    #[arg(
+        long,
+        value_name = "PATH",
+        help = "\
 Write the report to this file, as JSON unless --stats says otherwise,
 whole or not at all. %p in it is the process id: then forked workers and
-child processes write theirs too, else only the outermost process does")]
+child processes write theirs too, else only the outermost process does"
+    )]
     pub stats_file: Option<OsString>,
 
     /// Write the report to an open descriptor instead
-    #[arg(long, value_name = "N", help = "\
+    #[arg(
+        long,
+        value_name = "N",
+        help = "\
 Write the report to this open descriptor, as JSON unless --stats says
-otherwise")]
+otherwise"
+    )]
     pub stats_fd: Option<i32>,
 
     /// Print this help

@@ -22,12 +22,16 @@ enum Kind {
 impl Error {
     /// A host option or variable is not what it should be; the text says which and what.
     pub fn option(text: impl Into<String>) -> Self {
-        Error { kind: Kind::Option(text.into()) }
+        Error {
+            kind: Kind::Option(text.into()),
+        }
     }
 
     /// The host cannot start; the text says what failed.
     pub fn start(text: &'static str) -> Self {
-        Error { kind: Kind::Start(text) }
+        Error {
+            kind: Kind::Start(text),
+        }
     }
 
     /// The exit status that goes with the failure.

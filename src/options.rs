@@ -126,7 +126,10 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
 }
 
 fn conflicts_with_off(options: &Options) -> bool {
-    matches!(options.allocator, Some(Allocator::Mimalloc | Allocator::Pymalloc))
+    matches!(
+        options.allocator,
+        Some(Allocator::Mimalloc | Allocator::Pymalloc)
+    )
 }
 
 fn is_python_name(argv0: &OsStr) -> bool {
@@ -167,8 +170,9 @@ fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
         let takes_next = known.is_some_and(|known| {
             known.get_action().takes_values() && !known.is_require_equals_set()
         });
-        let value_follows =
-            argv.get(1 + count).is_some_and(|next| !next.as_bytes().starts_with(b"-"));
+        let value_follows = argv
+            .get(1 + count)
+            .is_some_and(|next| !next.as_bytes().starts_with(b"-"));
         if takes_next && name.len() == bytes.len() && value_follows {
             count += 1;
         }
@@ -195,7 +199,9 @@ fn describe(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument => {
             let suggestion = text(ContextKind::SuggestedArg);
             if suggestion.is_empty() {
-                format!("{option}: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)")
+                format!(
+                    "{option}: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)"
+                )
             } else {
                 format!("{option}: unknown option; did you mean {suggestion}?")
             }
@@ -219,7 +225,8 @@ fn describe(error: &clap::Error) -> String {
 }
 
 fn bad_value(name: &str, value: &str, expected: &str) -> String {
-    format!("{name}: bad value '{value}'; expected one of {expected}").replace("one of a number", "a number")
+    format!("{name}: bad value '{value}'; expected one of {expected}")
+        .replace("one of a number", "a number")
 }
 
 /// The host's variables.
@@ -267,19 +274,24 @@ impl Variables {
             Some(value) if value == "1" => true,
             Some(value) => {
                 let value = value.to_string_lossy();
-                return Err(Error::option(bad_value("PYHOST_DEBUG_HOOKS", &value, "1, 0")));
+                return Err(Error::option(bad_value(
+                    "PYHOST_DEBUG_HOOKS",
+                    &value,
+                    "1, 0",
+                )));
             }
         };
-        let stats_fd = match variable("PYHOST_STATS_FD") {
-            None => None,
-            Some(value) => {
-                let value = value.to_string_lossy();
-                let number = value.parse();
-                Some(number.map_err(|_| {
-                    Error::option(bad_value("PYHOST_STATS_FD", &value, "a number"))
-                })?)
-            }
-        };
+        let stats_fd =
+            match variable("PYHOST_STATS_FD") {
+                None => None,
+                Some(value) => {
+                    let value = value.to_string_lossy();
+                    let number = value.parse();
+                    Some(number.map_err(|_| {
+                        Error::option(bad_value("PYHOST_STATS_FD", &value, "a number"))
+                    })?)
+                }
+            };
         Ok(Variables {
             allocator: choice("PYHOST_ALLOCATOR")?,
             debug_hooks,
@@ -308,7 +320,10 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
             return Ok(None);
         }
         let format = format.unwrap_or(Format::Json);
-        return Ok(Some(Stats { format, to: Destination::File(path) }));
+        return Ok(Some(Stats {
+            format,
+            to: Destination::File(path),
+        }));
     }
     if let Some(descriptor) = cli.stats_fd.or(variables.stats_fd) {
         if cli.stats_fd.is_none() && inherited {
@@ -321,11 +336,17 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
             )));
         }
         let format = format.unwrap_or(Format::Json);
-        return Ok(Some(Stats { format, to: Destination::Descriptor(descriptor) }));
+        return Ok(Some(Stats {
+            format,
+            to: Destination::Descriptor(descriptor),
+        }));
     }
     match format {
         Some(_) if cli.stats.is_none() && inherited => Ok(None),
-        Some(format) => Ok(Some(Stats { format, to: Destination::Stderr })),
+        Some(format) => Ok(Some(Stats {
+            format,
+            to: Destination::Stderr,
+        })),
         None => Ok(None),
     }
 }
@@ -347,7 +368,9 @@ fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
     let path = std::path::absolute(path)
         .map_err(|_| Error::option(format!("{option}: '{shown}' is no path")))?;
     if path.is_dir() {
-        return Err(Error::option(format!("{option}: '{shown}' is a directory; expected a file")));
+        return Err(Error::option(format!(
+            "{option}: '{shown}' is a directory; expected a file"
+        )));
     }
     if !path.parent().is_some_and(Path::is_dir) {
         return Err(Error::option(format!(
@@ -361,7 +384,9 @@ fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
 fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     fn name<T: ValueEnum>(value: &T) -> OsString {
         let possible = value.to_possible_value();
-        possible.map(|value| value.get_name().to_owned().into()).unwrap_or_default()
+        possible
+            .map(|value| value.get_name().to_owned().into())
+            .unwrap_or_default()
     }
     let mut exports = Vec::new();
     let mut export = |variable: &str, value: Option<OsString>| {
@@ -377,7 +402,10 @@ fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
         let path = absolute("--stats-file", path)?;
         export("PYHOST_STATS_FILE", Some(OsString::from_vec(path)));
     }
-    export("PYHOST_STATS_FD", cli.stats_fd.map(|number| number.to_string().into()));
+    export(
+        "PYHOST_STATS_FD",
+        cli.stats_fd.map(|number| number.to_string().into()),
+    );
     Ok(exports)
 }
 
@@ -398,7 +426,10 @@ mod tests {
         assert_eq!(count(&[]), 0);
         assert_eq!(count(&["script.py", "--stats"]), 0);
         assert_eq!(count(&["--stats", "script.py"]), 1);
-        assert_eq!(count(&["--stats=json", "--stats-file", "R", "-c", "pass"]), 3);
+        assert_eq!(
+            count(&["--stats=json", "--stats-file", "R", "-c", "pass"]),
+            3
+        );
         assert_eq!(count(&["--stats-file=R", "--version"]), 1);
         assert_eq!(count(&["--check-hash-based-pycs", "always", "s.py"]), 0);
         assert_eq!(count(&["-V"]), 0);

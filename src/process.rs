@@ -66,7 +66,10 @@ fn resident_pages() -> Option<u64> {
     let mut text = [0u8; 128];
     // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
     let length = unsafe {
-        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = libc::open(
+            c"/proc/self/statm".as_ptr(),
+            libc::O_RDONLY | libc::O_CLOEXEC,
+        );
         if file < 0 {
             return None;
         }

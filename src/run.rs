@@ -46,7 +46,10 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let asked = domains::asked();
     let allocator = match native {
         Mode::Off => Allocator::System,
-        _ => options.allocator.or(asked.allocator).unwrap_or(Allocator::Mimalloc),
+        _ => options
+            .allocator
+            .or(asked.allocator)
+            .unwrap_or(Allocator::Mimalloc),
     };
     let debug_hooks = options.debug_hooks || asked.debug_hooks;
     if allocator == Allocator::System {

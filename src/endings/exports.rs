@@ -1,5 +1,6 @@
-//! Functions of libc that the executable exports in its own form, because they end the process
-//! or replace it: each writes the report, then does what libc's does.
+//! Functions of libc that the executable exports in its own form: those that end the process or
+//! replace it write the report, those that make a process that no fork handler sees count it;
+//! then each does what libc's does.
 //!
 //! libpython and extension modules reach them through the dynamic symbol table; libc's own
 //! internal calls do not, which is why signals are watched as well.
@@ -69,7 +70,13 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings, environment: Strings) -> c_int {
     // SAFETY: as in `execv`.
-    unsafe { exec!(EXECVE, fn(*const c_char, Strings, Strings), (path, argv, environment)) }
+    unsafe {
+        exec!(
+            EXECVE,
+            fn(*const c_char, Strings, Strings),
+            (path, argv, environment)
+        )
+    }
 }
 
 /// `execvp(3)`.
@@ -83,14 +90,81 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> c_int {
     // SAFETY: as in `execv`.
-    unsafe { exec!(EXECVPE, fn(*const c_char, Strings, Strings), (file, argv, environment)) }
+    unsafe {
+        exec!(
+            EXECVPE,
+            fn(*const c_char, Strings, Strings),
+            (file, argv, environment)
+        )
+    }
 }
 
 /// `fexecve(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings, environment: Strings) -> c_int {
     // SAFETY: as in `execv`.
-    unsafe { exec!(FEXECVE, fn(c_int, Strings, Strings), (file, argv, environment)) }
+    unsafe {
+        exec!(
+            FEXECVE,
+            fn(c_int, Strings, Strings),
+            (file, argv, environment)
+        )
+    }
+}
+
+/// Counts a process that `$symbol` starts.
+macro_rules! spawn {
+    ($symbol:ident, ($($argument:expr),*)) => {{
+        next::resolve();
+        let result = call!(
+            next::$symbol,
+            fn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
+            ($($argument),*),
+            libc::ENOSYS
+        );
+        if result == 0 {
+            FORKS.fetch_add(1, Relaxed);
+        }
+        result
+    }};
+}
+
+/// `posix_spawn(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings,
+    environment: Strings,
+) -> c_int {
+    // SAFETY: the caller's duties; the next function has this type.
+    unsafe {
+        spawn!(
+            POSIX_SPAWN,
+            (pid, path, actions, attributes, argv, environment)
+        )
+    }
+}
+
+/// `posix_spawnp(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings,
+    environment: Strings,
+) -> c_int {
+    // SAFETY: the caller's duties; the next function has this type.
+    unsafe {
+        spawn!(
+            POSIX_SPAWNP,
+            (pid, file, actions, attributes, argv, environment)
+        )
+    }
 }
 
 /// Where the exported `vfork` counts.

@@ -55,14 +55,20 @@ static AT_END_STATE: AtomicU8 = AtomicU8::new(0);
 
 /// Whether a report or a closing line is to be written.
 pub fn is_planned() -> bool {
-    PLAN.get().is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+    PLAN.get()
+        .is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
 }
 
 /// Lays down what is to be written. Once, at the start, while the process has one thread.
 pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool) {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
-    let _ = PLAN.set(Plan { facts, stats, closing_line, pid });
+    let _ = PLAN.set(Plan {
+        facts,
+        stats,
+        closing_line,
+        pid,
+    });
     unsafe extern "C" {
         fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
@@ -129,7 +135,8 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
 
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
-    PLAN.get().map(|plan| take(&report(plan, Ending::Running, false)))
+    PLAN.get()
+        .map(|plan| take(&report(plan, Ending::Running, false)))
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.

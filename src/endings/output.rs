@@ -22,7 +22,12 @@ pub struct Descriptor {
 impl Descriptor {
     /// Writes to an open descriptor, which stays open.
     pub fn new(descriptor: c_int) -> Self {
-        Descriptor { descriptor, buffer: [0; 1024], length: 0, error: None }
+        Descriptor {
+            descriptor,
+            buffer: [0; 1024],
+            length: 0,
+            error: None,
+        }
     }
 
     /// The first error, as `errno`.
@@ -89,7 +94,9 @@ impl PathBuffer {
     pub fn expand(template: &[u8], pid: i32, suffix: &[u8]) -> Option<Self> {
         let mut digits = [0u8; 12];
         let digits = format_into(&mut digits, format_args!("{pid}"));
-        let mut path = PathBuffer { bytes: [0; libc::PATH_MAX as usize] };
+        let mut path = PathBuffer {
+            bytes: [0; libc::PATH_MAX as usize],
+        };
         let mut length = 0;
         let mut push = |piece: &[u8]| {
             let end = length + piece.len();

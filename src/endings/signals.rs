@@ -77,7 +77,11 @@ pub fn install() {
                 0,
             );
             if memory != libc::MAP_FAILED {
-                let stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: STACK };
+                let stack = libc::stack_t {
+                    ss_sp: memory,
+                    ss_flags: 0,
+                    ss_size: STACK,
+                };
                 libc::sigaltstack(&stack, null_mut());
             }
         }

@@ -118,11 +118,8 @@ unsafe extern "C" {
         zero: bool,
         usable: *mut usize,
     ) -> *mut c_void;
-    pub fn mi_theap_malloc_aligned(
-        theap: *mut Theap,
-        size: usize,
-        alignment: usize,
-    ) -> *mut c_void;
+    pub fn mi_theap_malloc_aligned(theap: *mut Theap, size: usize, alignment: usize)
+    -> *mut c_void;
     pub fn mi_free(block: *mut c_void);
     pub fn mi_usable_size(block: *const c_void) -> usize;
     pub fn _mi_page_retire(page: *mut Page);

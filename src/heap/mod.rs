@@ -51,7 +51,13 @@ pub fn start() -> bool {
     gate::register();
     thread::take_over_ends();
     thread::watch_forks();
-    for account in [Account::Raw, Account::Mem, Account::Obj, Account::Arena, Account::Numpy] {
+    for account in [
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Arena,
+        Account::Numpy,
+    ] {
         // SAFETY: no preconditions.
         let heap = unsafe { ffi::mi_heap_new() };
         if heap.is_null() {
@@ -160,7 +166,13 @@ fn account_of(page: *mut Page) -> Account {
     // SAFETY: a page with a live block; `heap` is constant meanwhile.
     let heap = unsafe { (*page).heap };
     if !heap.is_null() {
-        for account in [Account::Obj, Account::Mem, Account::Raw, Account::Numpy, Account::Arena] {
+        for account in [
+            Account::Obj,
+            Account::Mem,
+            Account::Raw,
+            Account::Numpy,
+            Account::Arena,
+        ] {
             if HEAPS[account as usize].load(Relaxed) == heap {
                 return account;
             }
@@ -265,8 +277,9 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     }
     // SAFETY: a theap of the calling thread, inside the gate.
     let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, size, alignment) }.cast();
-    // SAFETY: a live block's page.
-    let usable = if block.is_null() { 0 } else { unsafe { (*page_of(block)).block_size } };
+    let page = page_of(block);
+    // SAFETY: null, or the page of a live block.
+    let usable = unsafe { page.as_ref() }.map_or(0, |page| page.block_size);
     book_new(account, block, usable)
 }
 
@@ -345,7 +358,10 @@ pub enum Reallocated {
 /// # Safety
 /// As for [`free`].
 #[inline]
-pub unsafe fn reallocate<const A: usize, const BOOK: bool>(pointer: *mut u8, size: usize) -> Reallocated {
+pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
+    pointer: *mut u8,
+    size: usize,
+) -> Reallocated {
     if pointer.is_null() {
         // SAFETY: the caller's duties.
         return Reallocated::Block(unsafe { allocate::<A, false, BOOK>(size) });

@@ -177,4 +177,3 @@ pub fn watch_forks() {
         );
     }
 }
-

@@ -133,8 +133,7 @@ impl Ledger {
         for step in 0..SLOTS {
             let index = (start + step) % SLOTS;
             let claimed = &self.slots[index].claimed;
-            if claimed.load(Relaxed) == 0
-                && claimed.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
+            if claimed.load(Relaxed) == 0 && claimed.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
             {
                 return &self.slots[index];
             }
@@ -169,7 +168,9 @@ impl Ledger {
                 cell.published.store(live, Relaxed);
                 cell.high.store(live, Relaxed);
                 cell.low.store(live, Relaxed);
-                self.accounts[account as usize].bound.fetch_add(moved, Relaxed);
+                self.accounts[account as usize]
+                    .bound
+                    .fetch_add(moved, Relaxed);
                 let after = account_share(account, live, &cell.low);
                 self.total_bound.fetch_add(after - before, Relaxed);
             }
@@ -235,7 +236,9 @@ impl Ledger {
     /// build of CPython without a GIL. Before any booking.
     pub fn without_gil(&self) {
         for account in [Account::Mem, Account::Obj] {
-            self.accounts[account as usize].policy.store(WINDOWED, Relaxed);
+            self.accounts[account as usize]
+                .policy
+                .store(WINDOWED, Relaxed);
         }
     }
 
@@ -257,7 +260,8 @@ impl Ledger {
                 }
             }
         }
-        self.total_peak.store(self.total_bound.load(Relaxed), Relaxed);
+        self.total_peak
+            .store(self.total_bound.load(Relaxed), Relaxed);
     }
 
     /// Sum of all cells of an account, without what foreign threads released.
@@ -316,7 +320,11 @@ impl Ledger {
         let published = cell.published.load(Relaxed);
         let before = account_share(account, published, &cell.low);
         let low = live - half;
-        let after = if account == Account::Pooled { -low } else { live + half };
+        let after = if account == Account::Pooled {
+            -low
+        } else {
+            live + half
+        };
         // Published before it is booked: the bound is never below what is live.
         self.publish(account, live + half - published, after - before);
         cell.published.store(live + half, Relaxed);
@@ -349,7 +357,8 @@ impl Ledger {
         }
         let limit = shared.peak.load(Relaxed).min(shared.bound.load(Relaxed));
         cell.high.store(limit - others, Relaxed);
-        cell.low.store(shared.window_low.load(Relaxed) - others, Relaxed);
+        cell.low
+            .store(shared.window_low.load(Relaxed) - others, Relaxed);
     }
 
     fn owns(&self, slot: &Slot, account: Account) -> bool {
@@ -369,9 +378,7 @@ impl Ledger {
             others += previous.cell(account).live.load(Relaxed);
         }
         shared.others.store(others, Relaxed);
-        shared
-            .owner
-            .store(self.index_of(slot) as u32 + 1, Relaxed);
+        shared.owner.store(self.index_of(slot) as u32 + 1, Relaxed);
     }
 
     /// Turns an exact account into a windowed one, for good.

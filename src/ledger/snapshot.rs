@@ -59,7 +59,9 @@ impl Snapshot {
 
     /// Every reported account with its figures, in the report's order.
     pub fn accounts(&self) -> impl Iterator<Item = (Account, &AccountFigures)> {
-        REPORTED.iter().map(|&account| (account, self.account(account)))
+        REPORTED
+            .iter()
+            .map(|&account| (account, self.account(account)))
     }
 }
 

@@ -7,7 +7,10 @@ use super::slot::Slot;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
 
-static ONE_GIL: Gils = Gils { several: || false, barrier: || fence(SeqCst) };
+static ONE_GIL: Gils = Gils {
+    several: || false,
+    barrier: || fence(SeqCst),
+};
 
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
@@ -88,7 +91,10 @@ fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
             assert_eq!(figures.live_blocks, blocks.len() as u64);
             assert_eq!(figures.total_blocks, total);
             let too_high = figures.peak_bytes as i64 - peak;
-            assert!((0..=if exact_peak { 0 } else { SLACK }).contains(&too_high), "{too_high}");
+            assert!(
+                (0..=if exact_peak { 0 } else { SLACK }).contains(&too_high),
+                "{too_high}"
+            );
             let total_too_high = snapshot.total_peak_bytes as i64 - peak;
             assert!((0..=SLACK).contains(&total_too_high), "{total_too_high}");
         }
@@ -154,7 +160,11 @@ fn many_threads_lose_nothing_and_the_peak_is_within_its_bound() {
     // Between its two steps each thread may hold one block, of up to 8 MiB, that the oracle
     // does not know of.
     let unseen = threads as i64 * (8 << 20);
-    assert!(native.peak_bytes as i64 >= peak, "{} < {peak}", native.peak_bytes);
+    assert!(
+        native.peak_bytes as i64 >= peak,
+        "{} < {peak}",
+        native.peak_bytes
+    );
     assert!(native.peak_bytes as i64 <= peak + unseen + threads as i64 * SLACK);
 }
 
@@ -303,7 +313,10 @@ fn a_release_without_the_gil_goes_off_the_account() {
     book::<OBJ>(ledger, slot, 50, &ONE_GIL);
     ledger.release_foreign(Account::Obj, 100);
     let obj = *ledger.snapshot().account(Account::Obj);
-    assert_eq!((obj.live_bytes, obj.live_blocks, obj.total_blocks), (50, 1, 2));
+    assert_eq!(
+        (obj.live_bytes, obj.live_blocks, obj.total_blocks),
+        (50, 1, 2)
+    );
 }
 
 #[test]

@@ -58,7 +58,14 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
     if mode() == Mode::Off {
         // SAFETY: the next function has this type.
-        return unsafe { call!(next::CALLOC, fn(usize, usize) -> *mut u8, (count, size), null_mut()) };
+        return unsafe {
+            call!(
+                next::CALLOC,
+                fn(usize, usize) -> *mut u8,
+                (count, size),
+                null_mut()
+            )
+        };
     }
     let Some(bytes) = count.checked_mul(size) else {
         return or_no_memory(null_mut());
@@ -101,7 +108,12 @@ pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties; the next function has this type.
     unsafe {
         if mode() == Mode::Off && !heap::owns(pointer) {
-            return call!(next::REALLOC, fn(*mut u8, usize) -> *mut u8, (pointer, size), null_mut());
+            return call!(
+                next::REALLOC,
+                fn(*mut u8, usize) -> *mut u8,
+                (pointer, size),
+                null_mut()
+            );
         }
         if size == 0 && !pointer.is_null() {
             free(pointer);
@@ -136,11 +148,7 @@ pub unsafe extern "C" fn reallocarray(pointer: *mut u8, count: usize, size: usiz
 /// # Safety
 /// `out` is valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(
-    out: *mut *mut u8,
-    alignment: usize,
-    size: usize,
-) -> c_int {
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut u8, alignment: usize, size: usize) -> c_int {
     // SAFETY: the caller's duties; the next function has this type.
     unsafe {
         if mode() == Mode::Off {
@@ -172,7 +180,12 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
     if mode() == Mode::Off {
         // SAFETY: the next function has this type.
         return unsafe {
-            call!(next::MEMALIGN, fn(usize, usize) -> *mut u8, (alignment, size), null_mut())
+            call!(
+                next::MEMALIGN,
+                fn(usize, usize) -> *mut u8,
+                (alignment, size),
+                null_mut()
+            )
         };
     }
     // As glibc: an alignment that is no power of two is rounded up to one.
@@ -195,7 +208,12 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8
     if mode() == Mode::Off {
         // SAFETY: the next function has this type.
         return unsafe {
-            call!(next::ALIGNED_ALLOC, fn(usize, usize) -> *mut u8, (alignment, size), null_mut())
+            call!(
+                next::ALIGNED_ALLOC,
+                fn(usize, usize) -> *mut u8,
+                (alignment, size),
+                null_mut()
+            )
         };
     }
     // SAFETY: no duties.

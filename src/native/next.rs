@@ -64,6 +64,8 @@ symbols! {
     EXECVP = c"execvp",
     EXECVPE = c"execvpe",
     FEXECVE = c"fexecve",
+    POSIX_SPAWN = c"posix_spawn",
+    POSIX_SPAWNP = c"posix_spawnp",
 }
 
 /// libc's `dlsym`, behind the executable's own.
@@ -148,7 +150,14 @@ pub unsafe fn free(pointer: *mut u8) {
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     resolve();
     // SAFETY: as in `free`.
-    unsafe { call!(REALLOC, fn(*mut u8, usize) -> *mut u8, (pointer, size), null_mut()) }
+    unsafe {
+        call!(
+            REALLOC,
+            fn(*mut u8, usize) -> *mut u8,
+            (pointer, size),
+            null_mut()
+        )
+    }
 }
 
 /// Usable bytes of a pointer that is not mimalloc's; 0 where nobody can say.

@@ -115,7 +115,10 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
             if cfg!(Py_GIL_DISABLED) {
                 // The collector finds its objects in the pages of CPython's own mimalloc.
-                set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)));
+                set(
+                    PYMEM_DOMAIN_OBJ,
+                    over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)),
+                );
             } else {
                 set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>());
             }
@@ -124,12 +127,19 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         Allocator::Pymalloc => {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
-            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)));
+            set(
+                PYMEM_DOMAIN_OBJ,
+                over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)),
+            );
             set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
         }
         Allocator::System => {
             // All three are read before any is changed: debug hooks share their context.
-            let (raw, mem, obj) = (own(PYMEM_DOMAIN_RAW), own(PYMEM_DOMAIN_MEM), own(PYMEM_DOMAIN_OBJ));
+            let (raw, mem, obj) = (
+                own(PYMEM_DOMAIN_RAW),
+                own(PYMEM_DOMAIN_MEM),
+                own(PYMEM_DOMAIN_OBJ),
+            );
             set(PYMEM_DOMAIN_RAW, wrapped::over_raw(raw));
             set(PYMEM_DOMAIN_MEM, over_pymalloc::<MEM, false>(mem));
             set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, false>(obj));

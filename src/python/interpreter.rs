@@ -89,7 +89,11 @@ pub fn initialize(arguments: &Arguments) {
             && let Ok(executable) = CString::new(executable.into_os_string().into_vec())
         {
             let field = &raw mut (*config).executable;
-            check(ffi::PyConfig_SetBytesString(config, field, executable.as_ptr()));
+            check(ffi::PyConfig_SetBytesString(
+                config,
+                field,
+                executable.as_ptr(),
+            ));
         }
         check(ffi::Py_InitializeFromConfig(config));
         ffi::PyConfig_Clear(config);
@@ -136,5 +140,7 @@ fn look_up(name: &OsStr) -> Option<PathBuf> {
         metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_executable)
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(is_executable)
 }

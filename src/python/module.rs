@@ -70,7 +70,11 @@ impl Dictionary {
                 ffi::PyList_Append(parent, value)
             } else {
                 let name = string(key);
-                let added = if name.is_null() { -1 } else { ffi::PyDict_SetItem(parent, name, value) };
+                let added = if name.is_null() {
+                    -1
+                } else {
+                    ffi::PyDict_SetItem(parent, name, value)
+                };
                 ffi::Py_XDECREF(name);
                 added
             };
@@ -82,7 +86,8 @@ impl Dictionary {
     fn open(&mut self, key: &str, container: *mut PyObject) {
         self.add(key, container);
         // The parent holds it now, unless something failed.
-        self.open.push(if self.failed { null_mut() } else { container });
+        self.open
+            .push(if self.failed { null_mut() } else { container });
     }
 }
 
@@ -151,7 +156,10 @@ unsafe extern "C" fn memory_stats(_module: *mut PyObject, _: *mut PyObject) -> *
         if root.is_null() {
             return null_mut();
         }
-        let mut dictionary = Dictionary { open: vec![root], failed: false };
+        let mut dictionary = Dictionary {
+            open: vec![root],
+            failed: false,
+        };
         endings::with_report(|report| report.describe(&mut dictionary));
         if dictionary.failed {
             ffi::Py_DECREF(root);
@@ -187,7 +195,9 @@ unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut P
             return null_mut();
         }
         let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
-        let account = Account::ALL.into_iter().find(|account| account.name().as_bytes() == text);
+        let account = Account::ALL
+            .into_iter()
+            .find(|account| account.name().as_bytes() == text);
         let ledger = LEDGER.snapshot();
         match account.and_then(|account| heap::walk(account).map(|found| (account, found))) {
             Some((account, found)) => {
@@ -215,7 +225,11 @@ struct Shared<T>(T);
 // SAFETY: CPython reads the tables, and writes to them under its own locks.
 unsafe impl<T> Sync for Shared<T> {}
 
-const fn method(name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr) -> ffi::PyMethodDef {
+const fn method(
+    name: &'static CStr,
+    function: ffi::PyCFunction,
+    doc: &'static CStr,
+) -> ffi::PyMethodDef {
     method_with(name, function, doc, ffi::METH_NOARGS)
 }
 
@@ -227,7 +241,9 @@ const fn method_with(
 ) -> ffi::PyMethodDef {
     ffi::PyMethodDef {
         ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunction: function,
+        },
         ml_flags: flags,
         ml_doc: doc.as_ptr(),
     }
@@ -235,7 +251,11 @@ const fn method_with(
 
 static mut METHODS: Shared<[ffi::PyMethodDef; 5]> = Shared([
     method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
-    method(c"reset_peak_memory_stats", reset_peak_memory_stats, RESET_DOC),
+    method(
+        c"reset_peak_memory_stats",
+        reset_peak_memory_stats,
+        RESET_DOC,
+    ),
     method(c"memory_summary", memory_summary, SUMMARY_DOC),
     method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
     ffi::PyMethodDef::zeroed(),
@@ -249,7 +269,10 @@ static mut SLOTS: Shared<[ffi::PyModuleDef_Slot; 3]> = Shared([
         value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
     },
     #[cfg(Py_3_13)]
-    ffi::PyModuleDef_Slot { slot: ffi::Py_mod_gil, value: ffi::Py_MOD_GIL_NOT_USED },
+    ffi::PyModuleDef_Slot {
+        slot: ffi::Py_mod_gil,
+        value: ffi::Py_MOD_GIL_NOT_USED,
+    },
     END,
     #[cfg(not(Py_3_12))]
     END,
@@ -257,7 +280,10 @@ static mut SLOTS: Shared<[ffi::PyModuleDef_Slot; 3]> = Shared([
     END,
 ]);
 
-const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot { slot: 0, value: null_mut::<c_void>() };
+const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot {
+    slot: 0,
+    value: null_mut::<c_void>(),
+};
 
 static mut MODULE: Shared<ffi::PyModuleDef> = Shared(ffi::PyModuleDef {
     m_base: ffi::PyModuleDef_HEAD_INIT,
@@ -301,7 +327,9 @@ pub fn answer_allocated_blocks() -> bool {
             return false;
         }
         let entry = (*function.cast::<ffi::PyCFunctionObject>()).m_ml;
-        (*entry).ml_meth = ffi::PyMethodDefPointer { PyCFunction: allocated_blocks };
+        (*entry).ml_meth = ffi::PyMethodDefPointer {
+            PyCFunction: allocated_blocks,
+        };
         true
     }
 }
@@ -311,15 +339,19 @@ unsafe extern "C" fn script_ended(_module: *mut PyObject, _: *mut PyObject) -> *
     none()
 }
 
-static mut SCRIPT_ENDED: Shared<ffi::PyMethodDef> =
-    Shared(method(c"script_ended", script_ended, c"Take the script's last figures."));
+static mut SCRIPT_ENDED: Shared<ffi::PyMethodDef> = Shared(method(
+    c"script_ended",
+    script_ended,
+    c"Take the script's last figures.",
+));
 
 /// Has the live figures taken when the script has ended and its own `atexit` functions have
 /// run: registered first, called last. Returns false where that failed.
 pub fn watch_script_end() -> bool {
     // SAFETY: the GIL is held; new references are released, and an exception is cleared.
     unsafe {
-        let function = ffi::PyCFunction_NewEx((&raw mut SCRIPT_ENDED).cast(), null_mut(), null_mut());
+        let function =
+            ffi::PyCFunction_NewEx((&raw mut SCRIPT_ENDED).cast(), null_mut(), null_mut());
         let atexit = ffi::PyImport_ImportModule(c"atexit".as_ptr());
         let mut registered: c_int = 0;
         if !function.is_null() && !atexit.is_null() {

@@ -119,7 +119,11 @@ mod pymalloc {
     /// Books what pymalloc gave for a request of `size` bytes. A block outside the pools, which
     /// pymalloc took from RAW for want of an arena, is given back and replaced, so that every
     /// block outside the pools is of one kind.
-    fn settle<const A: usize, const HEAP: bool>(block: *mut c_void, size: usize, zero: bool) -> *mut c_void {
+    fn settle<const A: usize, const HEAP: bool>(
+        block: *mut c_void,
+        size: usize,
+        zero: bool,
+    ) -> *mut c_void {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
             return block;
@@ -158,11 +162,18 @@ mod pymalloc {
         super::plain::booked::<A>(block)
     }
 
-    pub extern "C" fn malloc<const A: usize, const HEAP: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    pub extern "C" fn malloc<const A: usize, const HEAP: bool>(
+        _ctx: *mut c_void,
+        size: usize,
+    ) -> *mut c_void {
         if size > SMALL_REQUEST {
             return large::<A, HEAP>(size, false);
         }
-        settle::<A, HEAP>(original!(original::<A>(), malloc(size.max(1))), size.max(1), false)
+        settle::<A, HEAP>(
+            original!(original::<A>(), malloc(size.max(1))),
+            size.max(1),
+            false,
+        )
     }
 
     pub extern "C" fn calloc<const A: usize, const HEAP: bool>(
@@ -176,7 +187,11 @@ mod pymalloc {
         if bytes > SMALL_REQUEST {
             return large::<A, HEAP>(bytes, true);
         }
-        settle::<A, HEAP>(original!(original::<A>(), calloc(1, bytes.max(1))), bytes.max(1), true)
+        settle::<A, HEAP>(
+            original!(original::<A>(), calloc(1, bytes.max(1))),
+            bytes.max(1),
+            true,
+        )
     }
 
     pub extern "C" fn realloc<const A: usize, const HEAP: bool>(
@@ -227,7 +242,10 @@ mod pymalloc {
         }
     }
 
-    pub extern "C" fn free<const A: usize, const HEAP: bool>(_ctx: *mut c_void, pointer: *mut c_void) {
+    pub extern "C" fn free<const A: usize, const HEAP: bool>(
+        _ctx: *mut c_void,
+        pointer: *mut c_void,
+    ) {
         if pointer.is_null() {
             return;
         }
@@ -279,7 +297,11 @@ mod blocks_only {
         size: usize,
     ) -> *mut c_void {
         let moved = original!(original::<A>(), realloc(pointer, size));
-        if pointer.is_null() { counted::<A>(moved) } else { moved }
+        if pointer.is_null() {
+            counted::<A>(moved)
+        } else {
+            moved
+        }
     }
 
     extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
@@ -347,7 +369,9 @@ fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 
 /// Remembers `table` as the own one of MEM or OBJ and gives the counting table over it. With
 /// `HEAP` requests beyond pymalloc come from the account's heap.
-pub fn over_pymalloc<const A: usize, const HEAP: bool>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
+pub fn over_pymalloc<const A: usize, const HEAP: bool>(
+    table: PyMemAllocatorEx,
+) -> PyMemAllocatorEx {
     let _ = DOMAINS[A].0.set(table);
     if !HEAP && is_same(table.malloc, original::<RAW>().malloc) {
         return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools

@@ -47,7 +47,10 @@ impl Facts {
         Facts {
             python_version: python_version.to_owned(),
             mimalloc: mimalloc_version(),
-            argv: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            argv: argv
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
             started: utc_now(),
             clock: Instant::now(),
             allocator,
@@ -60,7 +63,9 @@ impl Facts {
     pub fn is_active(&self, account: Account) -> bool {
         match account {
             Account::Numpy => false,
-            Account::Native => self.native == native::Mode::Count.name() && self.allocator != "system",
+            Account::Native => {
+                self.native == native::Mode::Count.name() && self.allocator != "system"
+            }
             _ => true,
         }
     }

@@ -16,7 +16,11 @@ impl<'a, W: Write> Json<'a, W> {
     /// Opens the outermost object.
     pub fn new(out: &'a mut W) -> Self {
         let _ = out.write_char('{');
-        Json { out, has_member: 0, is_list: 0 }
+        Json {
+            out,
+            has_member: 0,
+            is_list: 0,
+        }
     }
 
     /// Closes the outermost object and the line.

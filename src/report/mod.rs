@@ -136,7 +136,10 @@ impl Report<'_> {
         self.describe_process(sink);
         sink.begin("children");
         sink.int("forks", self.forks as i64);
-        sink.int("largest_peak_resident_bytes", self.resident.largest_child as i64);
+        sink.int(
+            "largest_peak_resident_bytes",
+            self.resident.largest_child as i64,
+        );
         sink.end();
         sink.text("allocator", facts.allocator);
         sink.flag("debug_hooks", facts.debug_hooks);

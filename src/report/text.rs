@@ -46,9 +46,17 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         report.facts.python_version,
         report.wall_seconds,
         report.ending,
-        if report.partial { " (partial: taken in a signal handler)" } else { "" },
+        if report.partial {
+            " (partial: taken in a signal handler)"
+        } else {
+            ""
+        },
     )?;
-    writeln!(out, "{:<8}{:>12}{:>12}{:>13}{:>14}", "account", "live", "peak", "live blocks", "allocations")?;
+    writeln!(
+        out,
+        "{:<8}{:>12}{:>12}{:>13}{:>14}",
+        "account", "live", "peak", "live blocks", "allocations"
+    )?;
     for (account, figures) in report.now.accounts() {
         if !report.facts.is_active(account) {
             continue;
@@ -82,7 +90,11 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         Bytes(report.resident.now),
         Bytes(report.resident.peak),
         report.facts.allocator,
-        if report.facts.debug_hooks { ", debug hooks" } else { "" },
+        if report.facts.debug_hooks {
+            ", debug hooks"
+        } else {
+            ""
+        },
     )?;
     if report.forks > 0 || report.resident.largest_child > 0 {
         writeln!(
@@ -101,7 +113,12 @@ pub fn closing_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     let mut separator = " (";
     for (account, figures) in report.now.accounts() {
         if report.facts.is_active(account) {
-            write!(out, "{separator}{} {}", account.name(), Bytes(figures.peak_bytes))?;
+            write!(
+                out,
+                "{separator}{} {}",
+                account.name(),
+                Bytes(figures.peak_bytes)
+            )?;
             separator = ", ";
         }
     }
