@@ -31,7 +31,7 @@ pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
 fn run_python(options: Options) -> Result<i32, Error> {
     lookup::learn_libc();
     let native = choose_native(&options);
-    if !heap::start() {
+    if native != Mode::Off && !heap::start() {
         return Err(Error::start("mimalloc gives no heap"));
     }
     heap::set_several_gils(python::several_gils);
@@ -54,6 +54,14 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let debug_hooks = options.debug_hooks || asked.debug_hooks;
     if allocator == Allocator::System {
         native::set_mode(Mode::Off);
+    } else if cfg!(Py_GIL_DISABLED)
+        && let Some(asked) = options.allocator
+    {
+        eprintln!(
+            "pyhost: --allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
+             blocks are counted without their bytes",
+            asked.name()
+        );
     }
     domains::install(allocator, debug_hooks);
 

@@ -6,6 +6,9 @@
 //! gate and waits until nobody is. What runs without the mark, the pop from and the push to a
 //! page of the thread's own, leaves at worst a block that nobody uses.
 //!
+//! The gate is closed by a handler of `pthread_atfork`, which libc runs before it takes stdio's
+//! list lock; libc's own functions do not allocate while they hold that lock.
+//!
 //! Entering costs two plain stores and a load: the forking thread pays for the ordering with
 //! `membarrier(2)`. Where the kernel has none, entering runs a fence.
 
@@ -105,7 +108,9 @@ pub fn close(own: &Slot, own_thread: usize) {
     }
     barrier_everywhere();
     for slot in LEDGER.slots() {
-        while !std::ptr::eq(slot, own) && slot.busy.load(Acquire) != 0 {
+        // The overflow slot is also other threads', whoever forks.
+        let is_own_alone = std::ptr::eq(slot, own) && !LEDGER.is_overflow(slot);
+        while !is_own_alone && slot.busy.load(Acquire) != 0 {
             pause();
         }
     }

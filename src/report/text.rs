@@ -96,7 +96,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             ""
         },
     )?;
-    if report.forks > 0 || report.resident.largest_child > 0 {
+    if report.forks > 0 {
         writeln!(
             out,
             "not in these figures: {} forks; the largest child's resident peak {}",
