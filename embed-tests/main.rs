@@ -3,6 +3,7 @@
 
 mod host;
 
+mod checkers;
 mod cli;
 mod debug_hooks;
 mod domains;
@@ -12,6 +13,5 @@ mod forks;
 mod native;
 mod report;
 mod threads;
-mod tools;
 mod true_python;
 mod venvs;

@@ -1,7 +1,7 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
+use crate::allocator::Allocator;
 use crate::native;
-use crate::python::domains::Allocator;
 use crate::report::Format;
 use clap::builder::PossibleValue;
 use clap::{Parser, ValueEnum};

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
+mod allocator;
 mod bytes;
 mod cli;
 mod endings;
@@ -20,7 +21,6 @@ mod process;
 mod python;
 mod report;
 mod run;
-mod tools;
 
 /// The C entry point.
 #[cfg(not(test))]

@@ -3,11 +3,11 @@
 
 #![allow(unsafe_code)]
 
+use crate::allocator::Allocator;
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::native::Mode;
 use crate::process;
-use crate::python::domains::Allocator;
 use crate::report::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, ValueEnum};
@@ -72,8 +72,10 @@ pub struct Options {
 pub enum Request {
     /// Run Python.
     Run(Box<Options>),
-    /// Print this text on stdout and end with status 0.
-    Print(String),
+    /// Print the host's help on stdout and end with status 0.
+    Help(String),
+    /// Print the host's version on stdout and end with status 0.
+    Version,
 }
 
 /// Reads `argv` and the environment.
@@ -85,10 +87,10 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let host_count = if as_python { 0 } else { host_arguments(&argv)? };
     let cli = parse(&argv[..argv.len().min(1 + host_count)])?;
     if cli.help {
-        return Ok(Request::Print(Cli::command().render_help().to_string()));
+        return Ok(Request::Help(Cli::command().render_help().to_string()));
     }
     if cli.host_version {
-        return Ok(Request::Print(version_text()));
+        return Ok(Request::Version);
     }
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
@@ -140,15 +142,6 @@ fn is_python_name(argv0: &OsStr) -> bool {
 fn is_terminal(descriptor: i32) -> bool {
     // SAFETY: a query of a descriptor.
     unsafe { libc::isatty(descriptor) == 1 }
-}
-
-fn version_text() -> String {
-    format!(
-        "pyhost {} (Python {}, mimalloc {})\n",
-        env!("CARGO_PKG_VERSION"),
-        crate::python::interpreter::version(),
-        crate::report::mimalloc_version(),
-    )
 }
 
 /// How many arguments after the program's name are the host's.

@@ -1,17 +1,17 @@
 //! The order of events: what the host does before, around and after the script.
 
+use crate::allocator::Allocator;
 use crate::endings;
 use crate::error::Error;
 use crate::heap;
 use crate::ledger::LEDGER;
-use crate::native::{self, Mode, lookup};
+use crate::native::{self, Mode, checkers, lookup};
 use crate::options::{self, Options, Request};
 use crate::process;
-use crate::python::domains::{self, Allocator};
+use crate::python::domains;
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module};
-use crate::report::Facts;
-use crate::tools;
+use crate::report::{self, Facts};
 use std::ffi::OsString;
 
 /// Runs the host with the process's arguments; the exit status.
@@ -20,8 +20,16 @@ use std::ffi::OsString;
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
     match options::read(argv)? {
-        Request::Print(text) => {
+        Request::Help(text) => {
             print!("{text}");
+            Ok(0)
+        }
+        Request::Version => {
+            let (host, python) = (env!("CARGO_PKG_VERSION"), interpreter::version());
+            println!(
+                "pyhost {host} (Python {python}, mimalloc {})",
+                report::mimalloc_version()
+            );
             Ok(0)
         }
         Request::Run(options) => run_python(*options),
@@ -89,7 +97,7 @@ extern "C" fn python_finalized() {
 /// How the process's malloc serves: as asked, else not at all beneath a tool that must see
 /// every block.
 fn choose_native(options: &Options) -> Mode {
-    let mode = match (options.native, tools::memory_checker()) {
+    let mode = match (options.native, checkers::at_work()) {
         (Some(mode), _) => mode,
         (None, None) => Mode::Count,
         (None, Some(tool)) => {

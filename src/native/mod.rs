@@ -5,6 +5,7 @@
 //! so blocks of the domains and of `malloc` are freed through each other's functions. With one
 //! family that is harmless: the account is read off the pointer, not off the entry point.
 
+pub mod checkers;
 mod early;
 pub mod family;
 pub mod lookup;

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::wrapped::{self, over_pymalloc};
+use crate::allocator::Allocator;
 use crate::hooks;
 use crate::ledger::Account;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -16,28 +17,6 @@ use std::mem::zeroed;
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
 const OBJ: usize = Account::Obj as usize;
-
-/// What `--allocator` picks: the use cases of PEP 445.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allocator {
-    /// All three domains and the arenas on mimalloc.
-    Mimalloc,
-    /// RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted.
-    Pymalloc,
-    /// Nothing replaced; CPython's own allocators, counted.
-    System,
-}
-
-impl Allocator {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Allocator::Mimalloc => "mimalloc",
-            Allocator::Pymalloc => "pymalloc",
-            Allocator::System => "system",
-        }
-    }
-}
 
 /// What the interpreter's own options and environment ask of the allocators.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
-//! Tools that watch the process's memory from inside it and must see every block: Valgrind and
+//! Memory checkers: tools that watch the process's memory from inside it and must see every block: Valgrind and
 //! the sanitizers' run-time libraries.
 
 #![allow(unsafe_code)]
 
-use crate::native::next;
+use super::next;
 use std::ffi::CStr;
 
 /// A function that each run-time library defines, and the library's name.
@@ -15,7 +15,7 @@ const SANITIZERS: [(&CStr, &str); 4] = [
 ];
 
 /// The name of the tool at work, if there is one.
-pub fn memory_checker() -> Option<&'static str> {
+pub fn at_work() -> Option<&'static str> {
     if is_under_valgrind() {
         return Some("Valgrind");
     }

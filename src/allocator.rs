@@ -1,0 +1,23 @@
+//! Which allocators CPython gets: the use cases of PEP 445.
+
+/// What `--allocator` picks: the use cases of PEP 445.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// All three domains and the arenas on mimalloc.
+    Mimalloc,
+    /// RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted.
+    Pymalloc,
+    /// Nothing replaced; CPython's own allocators, counted.
+    System,
+}
+
+impl Allocator {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Allocator::Mimalloc => "mimalloc",
+            Allocator::Pymalloc => "pymalloc",
+            Allocator::System => "system",
+        }
+    }
+}
