@@ -2,7 +2,8 @@
 //! objects of the process must find in the executable, and proves the layout of the mimalloc
 //! structures that `src/heap/ffi.rs` declares.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Symbols that the executable offers to every library of the process.
 const EXPORTS: &str = "src/exports.txt";
@@ -28,7 +29,7 @@ fn check_mimalloc_layout() {
         .compile("pyhost_layout");
 }
 
-/// Adds the run path of a shared libpython, or every member of a static one.
+/// Adds the run path of a shared libpython, or all of a static one.
 fn link_python() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
@@ -37,17 +38,64 @@ fn link_python() {
         pyo3_build_config::add_libpython_rpath_link_args();
         return;
     }
-    // Extension modules expect every symbol of libpython in the executable, also those that the
-    // host does not call.
-    let name = config.lib_name().expect("a static libpython has a name");
-    if let Some(dir) = config.lib_dir() {
-        println!("cargo:rustc-link-arg-bins=-L{dir}");
-    }
-    println!("cargo:rustc-link-arg-bins=-Wl,--whole-archive,-l{name},--no-whole-archive");
+    // pyo3 would put the archive into a crate that the linker reads first, and the executable
+    // would hold some of its members twice.
+    assert!(
+        config.suppress_build_script_link_lines(),
+        "a static libpython: build with tools/build-static, or write \
+         suppress_build_script_link_lines=true into the file of PYO3_CONFIG_FILE"
+    );
+    let object = static_python(config.lib_dir(), config.lib_name());
+    println!("cargo:rustc-link-arg-bins={}", object.display());
+    // Extension modules find libpython's symbols in the executable, also those that the host
+    // does not use itself.
     println!("cargo:rustc-link-arg-bins=-rdynamic");
-    for library in ["dl", "m", "util", "pthread"] {
+    // cargo keeps the link arguments of pyo3's own build script from this executable.
+    let lines = config.extra_build_script_lines().iter();
+    for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
+        println!("cargo:rustc-link-arg-bins={argument}");
+    }
+    for library in ["dl", "util", "pthread", "m"] {
         println!("cargo:rustc-link-arg-bins=-l{library}");
     }
+}
+
+/// Makes one object file of every member of a static libpython, in which the hidden symbols are
+/// local, as they are in a shared one.
+///
+/// From CPython 3.13 on the archive holds a mimalloc of its own, of another version and with many
+/// names that the host's has, too.
+fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
+    let folder = folder.expect("lib_dir in the file of PYO3_CONFIG_FILE");
+    let name = name.expect("lib_name in the file of PYO3_CONFIG_FILE");
+    let archive = Path::new(folder).join(format!("lib{name}.a"));
+    println!("cargo:rerun-if-changed={}", archive.display());
+    let output = std::env::var_os("OUT_DIR").expect("cargo gives OUT_DIR");
+    let object = Path::new(&output).join("libpython.o");
+    let mut link = tool("LD", "ld");
+    link.args(["-r", "-o"])
+        .arg(&object)
+        .arg("--whole-archive")
+        .arg(&archive);
+    run(link);
+    let mut localize = tool("OBJCOPY", "objcopy");
+    localize.arg("--localize-hidden").arg(&object);
+    run(localize);
+    object
+}
+
+/// A tool of binutils, by its variable or its usual name.
+fn tool(variable: &str, name: &str) -> Command {
+    println!("cargo:rerun-if-env-changed={variable}");
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| name.into()))
+}
+
+fn run(mut command: Command) {
+    let status = command.status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{command:?} failed"
+    );
 }
 
 /// Puts the exported family into the executable's dynamic symbol table.

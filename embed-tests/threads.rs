@@ -44,7 +44,7 @@ fn native_threads_that_start_allocate_and_end_leave_the_ledger_exact() {
 }
 
 #[test]
-fn memray_style_tracing_on_top_is_sound() {
+fn tracemalloc_over_the_hosts_hooks_is_sound() {
     // A hook over the host's, installed and removed in order: tracemalloc, in threads.
     let code = "import threading, tracemalloc
 def work():

@@ -14,6 +14,7 @@ print(sys.prefix, sys.base_prefix != sys.prefix, hosted, sys.executable)";
 
 /// Pinned, so that a newer release cannot change what the tests see.
 const PYTEST: &str = "pytest==8.3.4";
+const MEMRAY: &str = "memray==1.19.1";
 
 fn made_by_host() -> PathBuf {
     let path = folder("venv").join("v");
@@ -95,4 +96,46 @@ fn pip_installs_and_pytest_runs() {
         .ok();
     assert!(outcome.stdout.contains("3 passed"), "{}", outcome.stdout);
     assert!(stock().exists());
+}
+
+#[test]
+fn memray_traces_a_hosted_program() {
+    let path = folder("venv").join("v");
+    Run::host()
+        .args(["-m", "venv"])
+        .arg(&path)
+        .timeout(300)
+        .ok();
+    let python = path.join("bin/python");
+    let quiet = ["-m", "pip", "--disable-pip-version-check", "install", "-q"];
+    Run::program(&python)
+        .args(quiet)
+        .arg(MEMRAY)
+        .timeout(300)
+        .ok();
+    let trace = path.join("trace.bin");
+    for hooks in ["0", "1"] {
+        let traced = Run::program(&python)
+            .env("PYHOST_DEBUG_HOOKS", hooks)
+            .args([
+                "-m",
+                "memray",
+                "run",
+                "--trace-python-allocators",
+                "-f",
+                "-o",
+            ])
+            .arg(&trace)
+            .arg(script("traced.py"));
+        assert!(traced.ok().stdout.contains("hosted 12345"));
+        let stats = Run::program(&python)
+            .args(["-m", "memray", "stats"])
+            .arg(&trace)
+            .ok();
+        assert!(
+            stats.stdout.contains("Total allocations"),
+            "{}",
+            stats.stdout
+        );
+    }
 }

@@ -25,15 +25,8 @@ pub enum Account {
 /// How many accounts the ledger keeps, the internal one included.
 pub const ACCOUNTS: usize = 7;
 
-/// The accounts that a report shows, in its order.
-pub const REPORTED: [Account; 6] = [
-    Account::Raw,
-    Account::Mem,
-    Account::Obj,
-    Account::Arena,
-    Account::Numpy,
-    Account::Native,
-];
+/// The accounts that a report shows, in its order: all but the internal one.
+pub const REPORTED: &[Account] = Account::ALL.split_at(ACCOUNTS - 1).0;
 
 impl Account {
     /// Every account, by index.

@@ -102,6 +102,15 @@ impl Default for Ledger {
     }
 }
 
+// The stored layout: whoever reads it from outside counts on these.
+const _: () = {
+    assert!(size_of::<Shared>() == 128);
+    assert!(size_of::<Slot>() == 384);
+    assert!(std::mem::offset_of!(Ledger, accounts) == 64);
+    assert!(std::mem::offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
+    assert!(size_of::<Ledger>() == 13 * 4096);
+};
+
 /// Index of the overflow slot among all slots.
 const OVERFLOW: usize = SLOTS;
 

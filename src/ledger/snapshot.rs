@@ -70,7 +70,7 @@ impl Ledger {
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::EMPTY;
         let mut total = 0;
-        for account in REPORTED {
+        for &account in REPORTED {
             let (live, figures) = self.figures(account);
             snapshot.accounts[account as usize] = figures;
             total += live;
