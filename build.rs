@@ -33,7 +33,6 @@ fn check_mimalloc_layout() {
 fn link_python() {
     pyo3_build_config::use_pyo3_cfgs();
     let config = pyo3_build_config::get();
-    println!("cargo:rustc-env=PYHOST_BUILD_PYTHON={}", config.version());
     if config.shared() {
         pyo3_build_config::add_libpython_rpath_link_args();
         return;

@@ -41,21 +41,23 @@ library.start_background()
 threads = [threading.Thread(target=allocate) for _ in range(2)]
 for thread in threads:
     thread.start()
-for number in range(int(sys.argv[2])):
-    pid = os.fork()
-    if pid == 0:
-        child()
-    end = time.monotonic() + 60
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() > end:
-            subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace"])
-            os._exit(3)
-        time.sleep(0.0005)
-    assert status == 0, (number, status)
-running = False
+try:
+    for number in range(int(sys.argv[2])):
+        pid = os.fork()
+        if pid == 0:
+            child()
+        end = time.monotonic() + 60
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > end:
+                subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace"])
+                os._exit(3)
+            time.sleep(0.0005)
+        assert status == 0, (number, status)
+finally:
+    running = False  # else a failed check would leave the threads running for ever
 for thread in threads:
     thread.join()
 library.stop_background()

@@ -6,8 +6,8 @@ import sys
 
 CODE = """
 import time
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(60)
 finally:
     print("cleaned up", flush=True)

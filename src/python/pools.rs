@@ -10,10 +10,13 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
 /// `POOL_SIZE`: 16 KiB with the radix tree of 3.10 and later, a page before.
+#[cfg(not(Py_GIL_DISABLED))]
 const POOL_SIZE: usize = if cfg!(Py_3_10) { 16 * 1024 } else { 4096 };
 /// Offset of `szidx` in `struct pool_header`.
+#[cfg(not(Py_GIL_DISABLED))]
 const SIZE_INDEX_OFFSET: usize = 36;
 /// `ALIGNMENT` of 64-bit builds: the step between size classes.
+#[cfg(not(Py_GIL_DISABLED))]
 const CLASS_STEP: usize = 16;
 
 const PAGE_SHIFT: usize = 12;
@@ -97,6 +100,7 @@ pub fn remove_arena(start: usize, size: usize) {
 ///
 /// # Safety
 /// `address` is a live block of OBJ; the GIL is held.
+#[cfg(not(Py_GIL_DISABLED))]
 pub unsafe fn block_size(address: usize) -> Option<usize> {
     let leaf = leaf_of(address)?;
     let page = (address >> PAGE_SHIFT) & ((1 << (LEAF_SHIFT - PAGE_SHIFT)) - 1);

@@ -14,7 +14,9 @@
 #![allow(unsafe_code)]
 
 use super::pools;
-use crate::heap::{self, Reallocated};
+use crate::heap;
+#[cfg(not(Py_GIL_DISABLED))]
+use crate::heap::Reallocated;
 use crate::ledger::Account;
 use crate::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -24,9 +26,11 @@ use std::sync::OnceLock;
 
 const RAW: usize = Account::Raw as usize;
 const ARENA: usize = Account::Arena as usize;
+#[cfg(not(Py_GIL_DISABLED))]
 const POOLED: usize = Account::Pooled as usize;
 
 /// `SMALL_REQUEST_THRESHOLD` of `obmalloc.c`.
+#[cfg(not(Py_GIL_DISABLED))]
 const SMALL_REQUEST: usize = 512;
 
 /// A table that is wrapped. Raw pointers and functions: nothing that a thread could own.
@@ -113,6 +117,7 @@ mod plain {
 
 /// MEM and OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the account's heap, not
 /// from RAW's allocator.
+#[cfg(not(Py_GIL_DISABLED))]
 mod pymalloc {
     use super::*;
 
@@ -338,6 +343,10 @@ extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *
 }
 
 extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
+    // 3.12 and later free every slot of a sub-interpreter's arena table, also empty ones.
+    if pointer.is_null() {
+        return;
+    }
     pools::remove_arena(pointer.addr(), size);
     if BOOK {
         heap::release::<ARENA>(size);
