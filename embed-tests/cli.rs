@@ -169,3 +169,23 @@ fn python_options_that_ignore_the_environment_leave_the_hosts_variables_alone() 
         assert_eq!(run.code(code).ok().stdout, "pymalloc\n");
     }
 }
+
+#[test]
+fn an_output_that_cannot_be_written_is_no_crash() {
+    let shell = |line: &str| Run::program("/bin/sh").args(["-c", line, PYHOST]).run();
+    let outcome = shell("\"$0\" --help >/dev/full");
+    assert_eq!(outcome.code(), 1, "{outcome:?}");
+    assert_eq!(
+        outcome.stderr,
+        "pyhost: cannot start: standard output cannot be written\n"
+    );
+    assert_eq!(shell("\"$0\" --nonsense 2>/dev/full").code(), 2);
+    assert_eq!(
+        shell("\"$0\" --stats -c 'raise SystemExit(4)' 2>/dev/full").code(),
+        4
+    );
+    assert_eq!(
+        shell("\"$0\" --stats-fd 3 -c 'raise SystemExit(4)' 3>/dev/full").code(),
+        4
+    );
+}

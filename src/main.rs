@@ -41,7 +41,7 @@ mod entry {
         match crate::run::run(words) {
             Ok(status) => status,
             Err(error) => {
-                eprintln!("pyhost: {error}");
+                crate::report::notice(format_args!("{error}"));
                 error.exit_status()
             }
         }

@@ -13,6 +13,7 @@ use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
+use std::io::Write;
 
 /// Runs the host with the process's arguments; the exit status.
 ///
@@ -20,26 +21,30 @@ use std::ffi::OsString;
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
     match options::read(argv)? {
-        Request::Help(text) => {
-            print!("{text}");
-            Ok(0)
-        }
-        Request::Version => {
-            let (host, python) = (env!("CARGO_PKG_VERSION"), interpreter::version());
-            println!(
-                "pyhost {host} (Python {python}, mimalloc {})",
-                report::mimalloc_version()
-            );
-            Ok(0)
-        }
+        Request::Help(text) => show(&text),
+        Request::Version => show(&format!(
+            "pyhost {} (Python {}, mimalloc {})\n",
+            env!("CARGO_PKG_VERSION"),
+            interpreter::version(),
+            report::mimalloc_version()
+        )),
         Request::Run(options) => run_python(*options),
     }
+}
+
+/// Prints what the host itself was asked for, instead of running anything.
+fn show(text: &str) -> Result<i32, Error> {
+    let mut out = std::io::stdout();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written
+        .map(|()| 0)
+        .map_err(|_| Error::start("standard output cannot be written"))
 }
 
 fn run_python(options: Options) -> Result<i32, Error> {
     lookup::learn_libc();
     let native = choose_native(&options);
-    if native != Mode::Off && !heap::start() {
+    if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
     heap::set_several_gils(python::several_gils);
@@ -65,11 +70,11 @@ fn run_python(options: Options) -> Result<i32, Error> {
     } else if cfg!(Py_GIL_DISABLED)
         && let Some(asked) = options.allocator
     {
-        eprintln!(
-            "pyhost: --allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
+        report::notice(format_args!(
+            "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
              blocks are counted without their bytes",
             asked.name()
-        );
+        ));
     }
     domains::install(allocator, debug_hooks);
 
@@ -101,10 +106,10 @@ fn choose_native(options: &Options) -> Mode {
         (Some(mode), _) => mode,
         (None, None) => Mode::Count,
         (None, Some(tool)) => {
-            eprintln!(
-                "pyhost: {tool} is at work: malloc and CPython's allocators are left to it \
+            report::notice(format_args!(
+                "{tool} is at work: malloc and CPython's allocators are left to it \
                  (--native off)"
-            );
+            ));
             Mode::Off
         }
     };

@@ -45,12 +45,17 @@ static GILS: Gils = Gils {
     barrier: gate::barrier_everywhere,
 };
 
-/// Makes the heaps of the domains and puts the host's handlers in place. Once, at the start of
-/// `main`, while the process has one thread. False where mimalloc gives no heap.
-pub fn start() -> bool {
+/// Puts the host's handlers of thread ends and forks in place and, with `heaps`, makes the heaps
+/// of the domains. Once, at the start of `main`, while the process has one thread. False where
+/// mimalloc gives no heap.
+pub fn start(heaps: bool) -> bool {
     gate::register();
-    thread::take_over_ends();
+    thread::watch_ends();
     thread::watch_forks();
+    if !heaps {
+        return true;
+    }
+    thread::take_over_ends();
     for account in [
         Account::Raw,
         Account::Mem,

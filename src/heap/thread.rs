@@ -36,7 +36,7 @@ thread_local! {
     };
 }
 
-/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`take_over_ends`].
+/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`watch_ends`].
 static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// The calling thread's state, for the length of the thread.
@@ -134,17 +134,22 @@ unsafe extern "C" fn end_slot(_slot: *mut c_void) {
     }
 }
 
-/// Puts the host's destructors in place of mimalloc's. Once, while the process has one thread.
+/// Has each thread's slot given back at its end. Once, while the process has one thread.
+pub fn watch_ends() {
+    let mut key = 0;
+    // SAFETY: a plain pthread call with a function of the executable.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_slot)) } == 0 {
+        SLOT_KEY.store(key, Relaxed);
+    }
+}
+
+/// Puts the host's destructor in place of mimalloc's. Once, while the process has one thread.
 pub fn take_over_ends() {
     let mut key = 0;
-    let mut slot_key = 0;
     // SAFETY: plain pthread calls. mimalloc created its key in a constructor of the executable
     // and stores each thread's theap under the number found in `_mi_heap_default_key`; the
     // process has one thread, so nobody reads that number meanwhile.
     unsafe {
-        if libc::pthread_key_create(&mut slot_key, Some(end_slot)) == 0 {
-            SLOT_KEY.store(slot_key, Relaxed);
-        }
         if libc::pthread_key_create(&mut key, Some(end_theaps)) == 0 {
             libc::pthread_key_delete(ffi::_mi_heap_default_key);
             ffi::_mi_heap_default_key = key;

@@ -13,9 +13,16 @@ pub use text::{closing_line, table};
 
 use crate::ledger::Snapshot;
 use crate::process::Resident;
+use std::fmt;
+use std::io::Write;
 
 /// The schema's name, the first field of every JSON report.
 pub const SCHEMA: &str = "pyhost-report/1";
+
+/// Says one line of the host's on standard error, or nothing where that cannot be written.
+pub fn notice(text: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "pyhost: {text}");
+}
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
