@@ -6,9 +6,9 @@
 //! bound to the account and to the total. What is published is never below what is live, so the
 //! peaks taken from it are never low.
 //!
-//! `mem` and `obj` have exact peaks as long as one GIL serialises them: the bounds of the thread
-//! that last booked stand at the account's peak, and another thread that comes to book takes the
-//! ownership over in the slow path. See [`shared`].
+//! `mem` and `obj` have exact peaks as long as one GIL serialises them: the thread that last
+//! booked keeps its highest, and another thread that comes to book takes the ownership over in
+//! the slow path. See [`shared`].
 //!
 //! The storage is one block of fixed layout, `repr(C)`, made of atomics alone: it lies in static
 //! memory, and a page shared with a file can be mapped over it. Safe Rust, no Python, no heap.

@@ -7,10 +7,11 @@
 //! below it. The account's `bound` is the sum of what its cells published, so it is never below
 //! the sum of their live bytes; the peak is the highest value that the bound ever had.
 //!
-//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open. Its upper limit is
-//! the account's peak less what the other cells hold, so each new peak passes through here and
-//! is recorded to the byte. A thread that finds its cell closed takes the ownership over: it
-//! closes the owner's cell, whose thread cannot be booking since the caller holds the GIL.
+//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open, and what the other
+//! cells hold does not change meanwhile. The owner keeps its own highest live bytes (`top`); with
+//! the others' added it is the account's peak, to the byte. A thread that finds its cell closed
+//! takes the ownership over: it records the owner's top and closes its cell, whose thread cannot
+//! be booking since the caller holds the GIL.
 //!
 //! A thread beyond the last slot, and one that is past its destructors, books into the overflow
 //! slot with locked instructions; slower, never wrong.
@@ -105,10 +106,10 @@ impl Default for Ledger {
 // The stored layout: whoever reads it from outside counts on these.
 const _: () = {
     assert!(size_of::<Shared>() == 128);
-    assert!(size_of::<Slot>() == 384);
+    assert!(size_of::<Slot>() == 448);
     assert!(std::mem::offset_of!(Ledger, accounts) == 64);
     assert!(std::mem::offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
-    assert!(size_of::<Ledger>() == 13 * 4096);
+    assert!(size_of::<Ledger>() == 15 * 4096);
 };
 
 /// Index of the overflow slot among all slots.
@@ -260,12 +261,12 @@ impl Ledger {
             if self.is_windowed(account) {
                 shared.peak.store(shared.bound.load(Relaxed), Relaxed);
             } else {
-                // The caller holds the GIL. Closing the owner's cell makes its next booking
-                // compute its limits from the new peak.
+                // The caller holds the GIL: nobody books meanwhile.
                 let live: i64 = self.live_of(account);
                 shared.peak.store(live, Relaxed);
                 if let Some(owner) = self.slot_of(shared.owner.load(Relaxed)) {
-                    owner.cell(account).close();
+                    let cell = owner.cell(account);
+                    cell.top.store(cell.live.load(Relaxed), Relaxed);
                 }
             }
         }
@@ -357,15 +358,15 @@ impl Ledger {
             shared.window_low.store(live - half, Relaxed);
             self.publish_total(moved);
         }
-        if live > shared.peak.load(Relaxed) {
-            shared.peak.store(live, Relaxed);
-        }
+        let top = cell.top.load(Relaxed).max(own);
+        raise_alone(&shared.peak, top + others);
         cell.live.store(own, Relaxed);
+        cell.top.store(own, Relaxed);
         if self.is_overflow(slot) {
             return; // stays closed: the next thread that uses it may be another
         }
-        let limit = shared.peak.load(Relaxed).min(shared.bound.load(Relaxed));
-        cell.high.store(limit - others, Relaxed);
+        let bound = shared.bound.load(Relaxed);
+        cell.high.store(bound - others, Relaxed);
         cell.low
             .store(shared.window_low.load(Relaxed) - others, Relaxed);
     }
@@ -383,10 +384,15 @@ impl Ledger {
         let shared = &self.accounts[account as usize];
         let mut others = shared.others.load(Relaxed) - slot.cell(account).live.load(Relaxed);
         if let Some(previous) = self.slot_of(shared.owner.load(Relaxed)) {
-            previous.cell(account).close();
-            others += previous.cell(account).live.load(Relaxed);
+            let cell = previous.cell(account);
+            cell.close();
+            let top = cell.top.load(Relaxed) + shared.others.load(Relaxed);
+            raise_alone(&shared.peak, top);
+            others += cell.live.load(Relaxed);
         }
         shared.others.store(others, Relaxed);
+        let own = slot.cell(account);
+        own.top.store(own.live.load(Relaxed), Relaxed);
         shared.owner.store(self.index_of(slot) as u32 + 1, Relaxed);
     }
 
@@ -416,6 +422,7 @@ impl Ledger {
         }
         (gils.barrier)();
         // The account's bound stays; each cell takes over the part of it that it holds.
+        raise(&shared.peak, self.peak_of_owner(account));
         let others = shared.others.load(Relaxed);
         for slot in self.slots() {
             let cell = slot.cell(account);
@@ -426,6 +433,25 @@ impl Ledger {
             cell.published.store(part, Relaxed);
         }
         shared.policy.store(WINDOWED, Release);
+    }
+
+    /// Exact policy: the highest live bytes of the account in the owner's time.
+    fn peak_of_owner(&self, account: Account) -> i64 {
+        let shared = &self.accounts[account as usize];
+        match self.slot_of(shared.owner.load(Relaxed)) {
+            Some(owner) => owner.cell(account).top.load(Relaxed) + shared.others.load(Relaxed),
+            None => 0,
+        }
+    }
+
+    /// The highest live bytes of an account so far.
+    pub(super) fn peak_of(&self, account: Account) -> i64 {
+        let peak = self.accounts[account as usize].peak.load(Relaxed);
+        if self.is_windowed(account) {
+            peak
+        } else {
+            peak.max(self.peak_of_owner(account))
+        }
     }
 
     fn publish(&self, account: Account, moved: i64, total_moved: i64) {
@@ -468,6 +494,13 @@ fn account_share(account: Account, published: i64, low: &AtomicI64) -> i64 {
 
 fn account_sign(account: Account) -> i64 {
     if account == Account::Pooled { -1 } else { 1 }
+}
+
+/// Raises a maximum that no other thread raises meanwhile.
+fn raise_alone(peak: &AtomicI64, value: i64) {
+    if value > peak.load(Relaxed) {
+        peak.store(value, Relaxed);
+    }
 }
 
 /// Raises a maximum; a locked instruction only where it is new.

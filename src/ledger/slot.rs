@@ -16,6 +16,8 @@ pub struct Cell {
     pub(super) low: AtomicI64,
     /// What this cell has added to the account's bound.
     pub(super) published: AtomicI64,
+    /// Accounts of the GIL: the highest `live` since the slow path last looked.
+    pub(super) top: AtomicI64,
     pub(super) total_blocks: AtomicU64,
     pub(super) freed_blocks: AtomicU64,
 }
@@ -27,6 +29,7 @@ impl Cell {
             high: AtomicI64::new(high),
             low: AtomicI64::new(low),
             published: AtomicI64::new(0),
+            top: AtomicI64::new(0),
             total_blocks: AtomicU64::new(0),
             freed_blocks: AtomicU64::new(0),
         }
@@ -85,8 +88,8 @@ impl Slot {
     /// Books an allocated block of `bytes` to account `A`, or returns false, having changed
     /// nothing, where the slow path must do it.
     ///
-    /// A load, an add, a compare and a store for the bytes, one increment for the block. The
-    /// caller must own the slot, and hold the GIL where `A` is an account of the GIL.
+    /// A load, an add, a compare and a store for the bytes, one increment for the block; for an
+    /// account of the GIL one compare more, with the cell's highest so far. The caller must own the slot, and hold the GIL where `A` is an account of the GIL.
     #[inline(always)]
     pub fn book<const A: usize>(&self, bytes: usize) -> bool {
         let cell = &self.cells[A];
@@ -95,6 +98,9 @@ impl Slot {
             return false;
         }
         cell.live.store(live, Relaxed);
+        if const { Account::ALL[A].under_gil() } && live > cell.top.load(Relaxed) {
+            cell.top.store(live, Relaxed);
+        }
         cell.count_block();
         true
     }

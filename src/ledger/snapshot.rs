@@ -96,7 +96,7 @@ impl Ledger {
         let live_bytes = live.max(0) as u64;
         let figures = AccountFigures {
             live_bytes,
-            peak_bytes: (shared.peak.load(Relaxed).max(0) as u64).max(live_bytes),
+            peak_bytes: (self.peak_of(account).max(0) as u64).max(live_bytes),
             live_blocks: total.saturating_sub(freed),
             total_blocks: total,
             refused: shared.refused.load(Relaxed),
