@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Heap, HeapArea};
+use super::gate;
+use super::thread::{state, thread_id};
 use crate::ledger::Account;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Acquire;
@@ -35,16 +37,21 @@ unsafe extern "C" fn add_block(
 /// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists; None
 /// for an account without a heap of its own.
 ///
+/// The gate is closed meanwhile, so that a thread that is just ending does not give its pages up
+/// while they are visited.
+///
 /// # Safety
-/// No other thread allocates or frees in this heap meanwhile, and none has pages in it that it
-/// owns: mimalloc collects each page that it visits.
+/// No other thread allocates or frees in this heap meanwhile: mimalloc collects each page that it
+/// visits, whoever owns it.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let heap = super::HEAPS[account as usize].load(Acquire);
     if heap.is_null() {
         return None;
     }
     let mut found = WalkedHeap::default();
+    gate::close(state().slot(), thread_id());
     // SAFETY: the caller's duties; the visitor matches mimalloc's type.
     unsafe { ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast()) };
+    gate::open();
     Some(found)
 }
