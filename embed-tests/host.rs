@@ -113,6 +113,18 @@ impl Run {
                 command.env_remove(&name);
             }
         }
+        // As from a terminal: a test run that was started in the background, or by nohup, ignores
+        // some signals, and its children would inherit that.
+        // SAFETY: `signal` is async-signal-safe, and touches the child alone.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         Run {
             command,
             stdin: Vec::new(),
