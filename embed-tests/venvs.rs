@@ -1,6 +1,6 @@
 //! Virtual environments, pip and pytest.
 
-use crate::host::{PYHOST, Run, folder, script, stock};
+use crate::host::{PYHOST, Run, folder, script};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
@@ -75,45 +75,37 @@ fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
     assert_eq!(report["process"]["exit_status"], 0);
 }
 
+/// The python of a fresh venv of the host's, with a package that its own pip installed.
+fn python_with(requirement: &str) -> PathBuf {
+    let path = folder("venv").join("v");
+    let make = Run::host().args(["-m", "venv"]).arg(&path);
+    make.timeout(300).ok();
+    let python = path.join("bin/python");
+    let install = [
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        requirement,
+    ];
+    Run::program(&python).args(install).timeout(300).ok();
+    python
+}
+
 #[test]
 fn pip_installs_and_pytest_runs() {
-    let path = folder("venv").join("v");
-    Run::host()
-        .args(["-m", "venv"])
-        .arg(&path)
-        .timeout(300)
-        .ok();
-    let python = path.join("bin/python");
-    let quiet = ["-m", "pip", "--disable-pip-version-check", "install", "-q"];
-    Run::program(&python)
-        .args(quiet)
-        .arg(PYTEST)
-        .timeout(300)
-        .ok();
-    let outcome = Run::program(&python)
+    let outcome = Run::program(python_with(PYTEST))
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
         .arg(script("sample_pytest.py"))
         .ok();
     assert!(outcome.stdout.contains("3 passed"), "{}", outcome.stdout);
-    assert!(stock().exists());
 }
 
 #[test]
 fn memray_traces_a_hosted_program() {
-    let path = folder("venv").join("v");
-    Run::host()
-        .args(["-m", "venv"])
-        .arg(&path)
-        .timeout(300)
-        .ok();
-    let python = path.join("bin/python");
-    let quiet = ["-m", "pip", "--disable-pip-version-check", "install", "-q"];
-    Run::program(&python)
-        .args(quiet)
-        .arg(MEMRAY)
-        .timeout(300)
-        .ok();
-    let trace = path.join("trace.bin");
+    let python = python_with(MEMRAY);
+    let trace = folder("trace").join("trace.bin");
     for hooks in ["0", "1"] {
         let traced = Run::program(&python)
             .env("PYHOST_DEBUG_HOOKS", hooks)
@@ -128,10 +120,8 @@ fn memray_traces_a_hosted_program() {
             .arg(&trace)
             .arg(script("traced.py"));
         assert!(traced.ok().stdout.contains("hosted 12345"));
-        let stats = Run::program(&python)
-            .args(["-m", "memray", "stats"])
-            .arg(&trace)
-            .ok();
+        let stats = Run::program(&python).args(["-m", "memray", "stats"]);
+        let stats = stats.arg(&trace).ok();
         assert!(
             stats.stdout.contains("Total allocations"),
             "{}",

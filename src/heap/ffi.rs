@@ -92,6 +92,8 @@ const _: () = {
     assert!(offset_of!(Theap, pages_free_direct) == 272);
 };
 
+// SAFETY: the declarations are those of the pinned version's headers; each caller in `heap` states
+// why a call's own conditions hold.
 unsafe extern "C" {
     /// The theap of a thread that has none yet: every page in it is empty.
     pub static _mi_theap_empty: Theap;
