@@ -211,6 +211,24 @@ fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
 }
 
 #[test]
+fn a_peak_that_no_slow_path_saw_outlives_its_owner() {
+    let ledger = ledger();
+    let (first, second) = (ledger.claim(), ledger.claim());
+    book::<OBJ>(ledger, first, 1000, &ONE_GIL);
+    // Within the window: the first thread alone knows of these.
+    book::<OBJ>(ledger, first, 500, &ONE_GIL);
+    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
+    release::<OBJ>(ledger, first, 500, &ONE_GIL);
+    book::<OBJ>(ledger, second, 10, &ONE_GIL);
+    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
+    release::<OBJ>(ledger, second, 1000, &ONE_GIL);
+    book::<OBJ>(ledger, first, 1489, &ONE_GIL);
+    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
+    book::<OBJ>(ledger, first, 2, &ONE_GIL);
+    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1501);
+}
+
+#[test]
 fn a_second_gil_in_the_middle_of_a_run_loses_nothing() {
     static SECOND_GIL: AtomicBool = AtomicBool::new(false);
     static GILS: Gils = Gils {
