@@ -9,8 +9,9 @@
 //! bound of the ledger) goes to a `_slow` function, inside the [`gate`].
 //!
 //! What one small OBJ request costs beyond mimalloc's own pop, by the machine code: a load, an
-//! add, a compare with the bound, a store and one increment; the same for its release, plus the
-//! compare of the page's heap.
+//! add, a compare with the bound, a store, a compare with the highest so far and one increment;
+//! its release a load, a subtraction, a compare, a store, an increment and the compare of the
+//! page's heap.
 //!
 //! All functions may be called from any thread at any moment, before `main` and while a thread
 //! ends; those of `Mem` and `Obj` with the GIL. None panics or formats. Failure is null.
