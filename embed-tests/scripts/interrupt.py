@@ -2,6 +2,7 @@
 import os
 import pty
 import sys
+import termios
 
 CODE = """
 import time
@@ -14,6 +15,10 @@ finally:
 
 pid, terminal = pty.fork()
 if pid == 0:
+    # A terminal drops what was written and not yet read when Ctrl-C is typed, unless told otherwise.
+    attributes = termios.tcgetattr(0)
+    attributes[3] |= termios.NOFLSH
+    termios.tcsetattr(0, termios.TCSANOW, attributes)
     os.environ["PYHOST_STATS"] = "off"
     os.execv(sys.argv[1], ["python", "-c", CODE])
 
