@@ -32,7 +32,7 @@ while True:
     if not data:
         break
     shown += data
-    if b"ready" in shown and not typed:
+    if b"ready\r\n" in shown and not typed:
         typed = True
         os.write(terminal, b"\x03")
 _, status = os.waitpid(pid, 0)
