@@ -11,6 +11,7 @@ use crate::process;
 use crate::report::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, ValueEnum};
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -85,7 +86,10 @@ pub enum Request {
 pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let as_python = argv.first().is_some_and(|name| is_python_name(name));
     let host_count = if as_python { 0 } else { host_arguments(&argv)? };
-    let cli = parse(&argv[..argv.len().min(1 + host_count)])?;
+    let cli = match host_count {
+        0 => Cli::default(), // no need to build clap's command
+        count => parse(&argv[..=count])?,
+    };
     if cli.help {
         return Ok(Request::Help(Cli::command().render_help().to_string()));
     }
@@ -146,7 +150,7 @@ fn is_terminal(descriptor: i32) -> bool {
 
 /// How many arguments after the program's name are the host's.
 fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
-    let command = Cli::command();
+    let command = LazyCell::new(Cli::command);
     let mut count = 0;
     while let Some(argument) = argv.get(1 + count) {
         let bytes = argument.as_bytes();

@@ -30,10 +30,6 @@ fn no_memory() {
     unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
-fn is_power_of_two(alignment: usize) -> bool {
-    alignment.is_power_of_two()
-}
-
 /// `malloc(3)`.
 ///
 /// # Safety
@@ -159,7 +155,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut u8, alignment: usize, siz
                 libc::ENOMEM
             );
         }
-        if !is_power_of_two(alignment) || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
+        if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
             return libc::EINVAL;
         }
         let block = heap::allocate_aligned(Account::Native, size, alignment);
