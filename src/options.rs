@@ -209,7 +209,7 @@ fn describe(error: &clap::Error) -> String {
         ErrorKind::InvalidValue if value.is_empty() => {
             format!("{option}: expected a value, one of {expected}")
         }
-        ErrorKind::InvalidValue => bad_value(option, &value, &expected),
+        ErrorKind::InvalidValue => bad_value(option, &value, &one_of(&expected)),
         ErrorKind::ValueValidation => bad_value(option, &value, "a number"),
         ErrorKind::TooManyValues => format!("{option}: takes no value"),
         ErrorKind::ArgumentConflict => format!("{option}: given more than once"),
@@ -222,8 +222,12 @@ fn describe(error: &clap::Error) -> String {
 }
 
 fn bad_value(name: &str, value: &str, expected: &str) -> String {
-    format!("{name}: bad value '{value}'; expected one of {expected}")
-        .replace("one of a number", "a number")
+    format!("{name}: bad value '{value}'; expected {expected}")
+}
+
+/// What a choice expects.
+fn one_of(names: &str) -> String {
+    format!("one of {names}")
 }
 
 /// The host's variables.
@@ -255,7 +259,11 @@ fn choice<T: ValueEnum>(name: &str) -> Result<Option<T>, Error> {
                 .filter_map(|variant| variant.to_possible_value())
                 .map(|possible| possible.get_name().to_owned())
                 .collect();
-            Err(Error::option(bad_value(name, &value, &names.join(", "))))
+            Err(Error::option(bad_value(
+                name,
+                &value,
+                &one_of(&names.join(", ")),
+            )))
         }
     }
 }
@@ -274,7 +282,7 @@ impl Variables {
                 return Err(Error::option(bad_value(
                     "PYHOST_DEBUG_HOOKS",
                     &value,
-                    "1, 0",
+                    &one_of("1, 0"),
                 )));
             }
         };
