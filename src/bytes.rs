@@ -1,4 +1,4 @@
-//! A number of bytes, as people read it.
+//! A number of bytes, as people read and write it.
 
 use std::fmt;
 
@@ -25,9 +25,73 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// What a value should have been: the end of a line about a bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected(pub &'static str);
+
+impl fmt::Display for Expected {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Expected {}
+
+/// Reads a number of bytes: `512`, `64K`, `64KiB` (powers of 1024), `64KB` (powers of 1000), with
+/// M, G and T likewise, as GNU's coreutils do; a fraction is allowed before a unit.
+pub fn parse(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let scale: u64 = match unit {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        "KB" => 1000,
+        "MB" => 1000_u64.pow(2),
+        "GB" => 1000_u64.pow(3),
+        "TB" => 1000_u64.pow(4),
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(scale);
+    }
+    let bytes = number.parse::<f64>().ok()? * scale as f64;
+    (scale > 1 && bytes < (1_u64 << 53) as f64).then_some(bytes as u64)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Bytes;
+    use super::{Bytes, parse};
+
+    #[test]
+    fn units_are_those_of_coreutils() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("512", Some(512)),
+            ("7B", Some(7)),
+            ("64K", Some(65536)),
+            ("64KiB", Some(65536)),
+            ("64KB", Some(64000)),
+            ("1.5M", Some(1_572_864)),
+            ("2GB", Some(2_000_000_000)),
+            ("1T", Some(1 << 40)),
+            ("1.5", None),
+            ("", None),
+            ("M", None),
+            (".", None),
+            ("1.2.3M", None),
+            ("64m", None),
+            ("-1", None),
+            ("99999999T", None),
+            ("9999999.9T", None),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+        ] {
+            assert_eq!(parse(text), bytes, "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_rounded_to_a_tenth_of_the_largest_unit() {

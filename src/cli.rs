@@ -1,10 +1,13 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
 use crate::allocator::Allocator;
+use crate::heap::placement::HugePages;
+use crate::heap::pool::Limit;
 use crate::native;
+use crate::numpy::{Alignment, ArrayAllocator, Region};
 use crate::report::Format;
 use clap::builder::PossibleValue;
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use std::ffi::OsString;
 
 impl ValueEnum for Allocator {
@@ -36,6 +39,42 @@ impl ValueEnum for native::Mode {
             native::Mode::Off => {
                 "leave malloc to what is preloaded, else to libc, and no domain on mimalloc"
             }
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
+}
+
+impl ValueEnum for ArrayAllocator {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            ArrayAllocator::Mimalloc,
+            ArrayAllocator::Pool,
+            ArrayAllocator::Bfc,
+            ArrayAllocator::System,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            ArrayAllocator::Mimalloc => "mimalloc, in a heap of their own",
+            ArrayAllocator::Pool => "over it, a pool that keeps freed blocks by size",
+            ArrayAllocator::Bfc => "one region, best fit with coalescing",
+            ArrayAllocator::System => "libc's malloc, counted",
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
+}
+
+impl ValueEnum for HugePages {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[HugePages::Auto, HugePages::Always, HugePages::Never]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            HugePages::Auto => "ask for them for arrays of 4 MiB and more, as NumPy does",
+            HugePages::Always => "ask for them for all array memory",
+            HugePages::Never => "refuse them for all array memory",
         };
         Some(PossibleValue::new(self.name()).help(help))
     }
@@ -110,6 +149,10 @@ How the process's malloc serves
     )]
     pub native: Option<native::Mode>,
 
+    /// What NumPy's arrays are made from, and where.
+    #[command(flatten)]
+    pub numpy: NumpyOptions,
+
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "text", hide_possible_values = true, help = "\
@@ -147,4 +190,80 @@ otherwise"
     /// Print the host's version and the Python it runs
     #[arg(long)]
     pub host_version: bool,
+}
+
+/// The options of array data.
+#[derive(Debug, Default, Args)]
+pub struct NumpyOptions {
+    /// What NumPy's arrays are made from
+    #[arg(
+        long,
+        value_name = "NAME",
+        hide_possible_values = true,
+        help = "\
+What the data of NumPy's arrays is made from [default: mimalloc;
+system with --allocator system]
+  mimalloc  mimalloc, in a heap of their own
+  pool      over it, a pool that keeps freed blocks by size
+            (TensorFlow's PoolAllocator)
+  bfc       one region, best fit with coalescing (TensorFlow's
+            BFCAllocator)
+  system    libc's malloc, counted"
+    )]
+    pub numpy_allocator: Option<ArrayAllocator>,
+
+    /// Align array data to N bytes
+    #[arg(
+        long,
+        value_name = "N",
+        help = "\
+Align array data to N bytes, a power of two from 16 to 4096 (256 with
+bfc), and round its size up likewise [default: 64]"
+    )]
+    pub numpy_align: Option<Alignment>,
+
+    /// Transparent huge pages beneath arrays
+    #[arg(
+        long,
+        value_name = "WHEN",
+        hide_possible_values = true,
+        help = "\
+Transparent huge pages beneath array data
+  auto    ask for them for arrays of 4 MiB and more, as NumPy does
+          (NUMPY_MADVISE_HUGEPAGE=0: not at all) [default]
+  always  ask for them for all array memory
+  never   refuse them for all array memory"
+    )]
+    pub numpy_huge_pages: Option<HugePages>,
+
+    /// Prefer this memory node for array data
+    #[arg(
+        long,
+        value_name = "NODE",
+        help = "\
+Take array data from this NUMA node as long as it has room"
+    )]
+    pub numpy_numa: Option<u32>,
+
+    /// What the pool keeps
+    #[arg(
+        long,
+        value_name = "LIMIT",
+        help = "\
+What the pool keeps at most: a number of blocks, a size such as 64M, or
+auto: a number that grows with use, and never more bytes than were in
+use at once [default: auto]"
+    )]
+    pub numpy_pool_limit: Option<Limit>,
+
+    /// The region of bfc
+    #[arg(
+        long,
+        value_name = "SIZE[,MAX]",
+        help = "\
+The region of bfc: its size, and what it may grow to by doubling, such
+as 256M,4G; K, M, G, T are powers of 1024, KB and so on of 1000
+[default: 64M, growing to the machine's memory]"
+    )]
+    pub numpy_region: Option<Region>,
 }

@@ -71,7 +71,8 @@ extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, _size: usize) 
     }
 }
 
-fn context(account: Account) -> *mut c_void {
+/// What the `ctx` of an account's table is.
+pub fn context(account: Account) -> *mut c_void {
     (&raw const CONTEXTS[account as usize]).cast_mut().cast()
 }
 

@@ -10,12 +10,14 @@
 mod allocator;
 mod bytes;
 mod cli;
+mod descriptor;
 mod endings;
 mod error;
 mod heap;
 mod hooks;
 mod ledger;
 mod native;
+mod numpy;
 mod options;
 mod process;
 mod python;
@@ -41,7 +43,7 @@ mod entry {
         match crate::run::run(words) {
             Ok(status) => status,
             Err(error) => {
-                crate::report::notice(format_args!("{error}"));
+                crate::descriptor::notice(format_args!("{error}"));
                 error.exit_status()
             }
         }

@@ -1,5 +1,5 @@
-//! Facts of the running process, from the kernel. Nothing here allocates, so that a signal
-//! handler may ask.
+//! Facts of the running process and its machine, from the kernel. But for the list of nodes
+//! nothing here allocates, so that a signal handler may ask.
 
 #![allow(unsafe_code)]
 
@@ -30,6 +30,31 @@ pub fn resident() -> Resident {
 pub fn page_size() -> u64 {
     // SAFETY: asks for a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// Bytes of memory that the machine has.
+pub fn physical_memory() -> u64 {
+    // SAFETY: asks for a constant.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0) * page_size()
+}
+
+/// The machine's memory nodes, by number; none where the kernel knows of none. Allocates.
+pub fn numa_nodes() -> Vec<u32> {
+    let path = "/sys/devices/system/node/has_memory";
+    node_list(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// Reads a list such as `0-1,3` (`cpulist` format of bitmap_parselist).
+fn node_list(text: &str) -> Vec<u32> {
+    let mut nodes = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            nodes.extend(first..=last);
+        }
+    }
+    nodes
 }
 
 /// The calling process's id, from the kernel: also right in a child of `vfork`.
@@ -80,4 +105,16 @@ fn resident_pages() -> Option<u64> {
     let text = text.get(..usize::try_from(length).ok()?)?;
     let field = text.split(|&byte| byte == b' ').nth(1)?;
     std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_list;
+
+    #[test]
+    fn a_list_of_nodes_has_numbers_and_ranges() {
+        assert_eq!(node_list("0\n"), [0]);
+        assert_eq!(node_list("0-1,3,8-9\n"), [0, 1, 3, 8, 9]);
+        assert!(node_list("").is_empty());
+    }
 }

@@ -1,11 +1,14 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
+use crate::descriptor::notice;
 use crate::endings;
 use crate::error::Error;
 use crate::heap;
-use crate::ledger::LEDGER;
+use crate::hooks;
+use crate::ledger::{Account, LEDGER};
 use crate::native::{self, Mode, checkers, lookup};
+use crate::numpy;
 use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
@@ -70,13 +73,19 @@ fn run_python(options: Options) -> Result<i32, Error> {
     } else if cfg!(Py_GIL_DISABLED)
         && let Some(asked) = options.allocator
     {
-        report::notice(format_args!(
+        notice(format_args!(
             "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
              blocks are counted without their bytes",
             asked.name()
         ));
     }
     domains::install(allocator, debug_hooks);
+    numpy::start(
+        &numpy_settings(&options.numpy, native),
+        allocator,
+        debug_hooks,
+        hooks::context(Account::Numpy),
+    )?;
 
     let python = interpreter::version();
     let facts = Facts::gather(&options.argv, python, allocator.name(), debug_hooks);
@@ -87,6 +96,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
     if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
         module::answer_allocated_blocks();
     }
+    numpy::watch();
     if endings::is_planned() {
         module::watch_script_end();
         interpreter::at_finalized(python_finalized)?;
@@ -99,6 +109,15 @@ extern "C" fn python_finalized() {
     endings::python_finalized();
 }
 
+/// What holds for array data: as asked, but beneath a tool that must see every block all is left
+/// to it.
+fn numpy_settings(asked: &numpy::Settings, native: Mode) -> numpy::Settings {
+    match native {
+        Mode::Off => numpy::Settings::default(),
+        _ => *asked,
+    }
+}
+
 /// How the process's malloc serves: as asked, else not at all beneath a tool that must see
 /// every block.
 fn choose_native(options: &Options) -> Mode {
@@ -106,7 +125,7 @@ fn choose_native(options: &Options) -> Mode {
         (Some(mode), _) => mode,
         (None, None) => Mode::Count,
         (None, Some(tool)) => {
-            report::notice(format_args!(
+            notice(format_args!(
                 "{tool} is at work: malloc and CPython's allocators are left to it \
                  (--native off)"
             ));

@@ -14,11 +14,13 @@ mod exports;
 mod output;
 mod signals;
 
+use crate::descriptor::{Descriptor, errno};
 use crate::ledger::{LEDGER, Snapshot};
+use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
 use crate::process;
 use crate::report::{self, Ending, Facts, Format, Json, Report};
-use output::{Descriptor, PathBuffer};
+use output::PathBuffer;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -127,6 +129,7 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
         wall_seconds: plan.facts.clock.elapsed().as_secs_f64(),
         ending,
         partial,
+        numpy: numpy::figures(),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),
@@ -210,7 +213,7 @@ fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let file = libc::open(part.as_ptr(), flags, 0o666);
         if file < 0 {
-            return complain("cannot create the file", output::errno());
+            return complain("cannot create the file", errno());
         }
         let mut out = Descriptor::new(file);
         render(report, format, &mut out);
@@ -221,7 +224,7 @@ fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
             return complain("cannot write the file", error);
         }
         if libc::rename(part.as_ptr(), path.as_ptr()) != 0 {
-            let error = output::errno();
+            let error = errno();
             libc::unlink(part.as_ptr());
             complain("cannot move the file into place", error);
         }

@@ -1,71 +1,9 @@
-//! Output without allocation: a buffered descriptor and paths on the stack.
+//! Paths and short texts on the stack: output without allocation.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::fmt::{self, Write};
-
-/// The calling thread's `errno`.
-pub fn errno() -> i32 {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() }
-}
-
-/// A descriptor that is written through a small buffer.
-pub struct Descriptor {
-    descriptor: c_int,
-    buffer: [u8; 1024],
-    length: usize,
-    error: Option<i32>,
-}
-
-impl Descriptor {
-    /// Writes to an open descriptor, which stays open.
-    pub fn new(descriptor: c_int) -> Self {
-        Descriptor {
-            descriptor,
-            buffer: [0; 1024],
-            length: 0,
-            error: None,
-        }
-    }
-
-    /// The first error, as `errno`.
-    pub fn error(&self) -> Option<i32> {
-        self.error
-    }
-
-    /// Writes what is buffered.
-    pub fn flush(&mut self) {
-        let mut rest = &self.buffer[..self.length];
-        while !rest.is_empty() && self.error.is_none() {
-            // SAFETY: a buffer of ours and its length.
-            let written = unsafe { libc::write(self.descriptor, rest.as_ptr().cast(), rest.len()) };
-            match usize::try_from(written) {
-                Ok(written) => rest = &rest[written.min(rest.len())..],
-                Err(_) if errno() == libc::EINTR => {}
-                Err(_) => self.error = Some(errno()),
-            }
-        }
-        self.length = 0;
-    }
-}
-
-impl Write for Descriptor {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            if self.length == self.buffer.len() {
-                self.flush();
-            }
-            let count = rest.len().min(self.buffer.len() - self.length);
-            self.buffer[self.length..self.length + count].copy_from_slice(&rest[..count]);
-            self.length += count;
-            rest = &rest[count..];
-        }
-        Ok(())
-    }
-}
 
 /// Formats into a buffer of the caller's, cut where it is full.
 pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {

@@ -18,8 +18,13 @@
 
 #![allow(unsafe_code)]
 
+pub mod arrays;
+pub mod bfc;
 pub mod ffi;
 pub mod gate;
+pub mod placement;
+pub mod pool;
+pub mod region;
 mod thread;
 mod walk;
 
@@ -187,6 +192,44 @@ fn account_of(page: *mut Page) -> Account {
     Account::Native
 }
 
+/// Pops a block for `size` bytes, of which the bits of `mask` are 0, from the calling thread's
+/// own page and books it; null where the slow path must do it.
+///
+/// # Safety
+/// As for [`allocate`].
+#[inline(always)]
+unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
+    if size > ffi::SMALL_SIZE_MAX {
+        return null_mut();
+    }
+    let state = state();
+    // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
+    // the calling thread or the empty page, and only this thread pops from it.
+    unsafe {
+        let page = (*state.theaps[A].get()).pages_free_direct[size.div_ceil(8)];
+        let block = (*page).free;
+        if block.is_null()
+            || block.addr() & mask != 0
+            || (BOOK && !state.slot.get().book::<A>((*page).block_size))
+        {
+            return null_mut();
+        }
+        (*page).free = (*block).next;
+        (*page).used += 1;
+        if ZERO {
+            if (*page).free_is_zero {
+                (*block).next = null_mut();
+            } else {
+                std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
+            }
+        }
+        block.cast()
+    }
+}
+
 /// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A` where `BOOK`. Null on
 /// failure.
 ///
@@ -194,26 +237,10 @@ fn account_of(page: *mut Page) -> Account {
 /// `A` is an account's index; the GIL is held where the account is of the GIL.
 #[inline(always)]
 pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    if size <= ffi::SMALL_SIZE_MAX {
-        let state = state();
-        // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
-        // the calling thread or the empty page, and only this thread pops from it.
-        unsafe {
-            let page = (*state.theaps[A].get()).pages_free_direct[size.div_ceil(8)];
-            let block = (*page).free;
-            if !block.is_null() && (!BOOK || state.slot.get().book::<A>((*page).block_size)) {
-                (*page).free = (*block).next;
-                (*page).used += 1;
-                if ZERO {
-                    if (*page).free_is_zero {
-                        (*block).next = null_mut();
-                    } else {
-                        std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
-                    }
-                }
-                return block.cast();
-            }
-        }
+    // SAFETY: the caller's duties.
+    let block = unsafe { pop::<A, ZERO, BOOK>(size, 0) };
+    if !block.is_null() {
+        return block;
     }
     allocate_slow(Account::ALL[A], size, ZERO)
 }
@@ -301,25 +328,38 @@ pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
     if page.is_null() {
         return pointer.is_null();
     }
+    // SAFETY: the page of a live block.
+    if !unsafe { push::<A, BOOK>(page, pointer) } {
+        free_slow(page, pointer, Account::ALL[A]);
+    }
+    true
+}
+
+/// Pushes a block back to its page and takes it off the ledger; false, having done nothing, where
+/// the slow path must do it.
+///
+/// # Safety
+/// `page` is the page of the live `block`. The GIL is held where `A` is an account of the GIL.
+#[inline(always)]
+unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8) -> bool {
     // SAFETY: the page of a live block. Where its thread word equals the caller's, without flags,
     // the caller owns it and the pointer is the start of a block.
     unsafe {
-        if (*page).xthread_id.load(Relaxed) == thread_id()
-            && (*page).heap == HEAPS[A].load(Relaxed)
-            && (!BOOK || state().slot.get().release::<A>((*page).block_size))
+        if (*page).xthread_id.load(Relaxed) != thread_id()
+            || (*page).heap != HEAPS[A].load(Relaxed)
+            || (BOOK && !state().slot.get().release::<A>((*page).block_size))
         {
-            let block = pointer.cast::<Block>();
-            (*block).next = (*page).local_free;
-            (*page).local_free = block;
-            (*page).used -= 1;
-            if (*page).used == 0 && (*page).retire_expire == 0 {
-                retire(page);
-            }
-            return true;
+            return false;
         }
+        let block = block.cast::<Block>();
+        (*block).next = (*page).local_free;
+        (*page).local_free = block;
+        (*page).used -= 1;
+        if (*page).used == 0 && (*page).retire_expire == 0 {
+            retire(page);
+        }
+        true
     }
-    free_slow(page, pointer, Account::ALL[A]);
-    true
 }
 
 #[cold]

@@ -133,6 +133,20 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// Allocates from the allocator behind the host's own. Null on failure.
+pub fn malloc(size: usize) -> *mut u8 {
+    resolve();
+    // SAFETY: the symbol has this type.
+    unsafe { call!(MALLOC, fn(usize) -> *mut u8, (size), null_mut()) }
+}
+
+/// Allocates zeroed bytes from the allocator behind the host's own. Null on failure.
+pub fn calloc(size: usize) -> *mut u8 {
+    resolve();
+    // SAFETY: the symbol has this type.
+    unsafe { call!(CALLOC, fn(usize, usize) -> *mut u8, (1, size), null_mut()) }
+}
+
 /// Frees a pointer that is not mimalloc's.
 ///
 /// # Safety

@@ -6,6 +6,7 @@
 use crate::heap;
 use crate::ledger::Account;
 use crate::native;
+use crate::numpy;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -62,7 +63,7 @@ impl Facts {
     /// Whether anything is booked to `account` in this process.
     pub fn is_active(&self, account: Account) -> bool {
         match account {
-            Account::Numpy => false,
+            Account::Numpy => numpy::is_active(),
             Account::Native => {
                 self.native == native::Mode::Count.name() && self.allocator != "system"
             }

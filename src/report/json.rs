@@ -88,7 +88,7 @@ impl<W: Write> Sink for Json<'_, W> {
         let _ = write!(self.out, "{value}");
     }
 
-    fn seconds(&mut self, key: &str, value: f64) {
+    fn fraction(&mut self, key: &str, value: f64) {
         self.key(key);
         let _ = write!(self.out, "{value:.6}");
     }

@@ -11,18 +11,13 @@ pub use facts::{Facts, mimalloc_version};
 pub use json::Json;
 pub use text::{closing_line, table};
 
+use crate::heap::bfc;
 use crate::ledger::Snapshot;
+use crate::numpy;
 use crate::process::Resident;
-use std::fmt;
-use std::io::Write;
 
 /// The schema's name, the first field of every JSON report.
 pub const SCHEMA: &str = "pyhost-report/1";
-
-/// Says one line of the host's on standard error, or nothing where that cannot be written.
-pub fn notice(text: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "pyhost: {text}");
-}
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +59,8 @@ pub struct Report<'a> {
     pub ending: Ending,
     /// Made inside a signal handler, where another thread may be booking.
     pub partial: bool,
+    /// What array data is made from; None where no NumPy is counted.
+    pub numpy: Option<numpy::Figures>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -84,8 +81,8 @@ pub trait Sink {
     fn text(&mut self, key: &str, value: &str);
     /// A whole number.
     fn int(&mut self, key: &str, value: i64);
-    /// A number of seconds.
-    fn seconds(&mut self, key: &str, value: f64);
+    /// A number of seconds, or a fraction.
+    fn fraction(&mut self, key: &str, value: f64);
     /// A truth value.
     fn flag(&mut self, key: &str, value: bool);
     /// Nothing.
@@ -150,6 +147,10 @@ impl Report<'_> {
         sink.end();
         sink.text("allocator", facts.allocator);
         sink.flag("debug_hooks", facts.debug_hooks);
+        match &self.numpy {
+            Some(figures) => describe_numpy(figures, sink),
+            None => sink.null("numpy"),
+        }
         self.describe_accounts(sink);
     }
 
@@ -162,7 +163,7 @@ impl Report<'_> {
         }
         sink.end();
         sink.text("started", &self.facts.started);
-        sink.seconds("wall_seconds", self.wall_seconds);
+        sink.fraction("wall_seconds", self.wall_seconds);
         match self.ending {
             Ending::Running => sink.null("ended_by"),
             Ending::Exit(_) => sink.text("ended_by", "exit"),
@@ -208,4 +209,58 @@ impl Report<'_> {
         }
         sink.end();
     }
+}
+
+fn describe_numpy(figures: &numpy::Figures, sink: &mut impl Sink) {
+    let number = |sink: &mut _, key: &str, value: Option<u64>| match value {
+        Some(value) => Sink::int(sink, key, value as i64),
+        None => Sink::null(sink, key),
+    };
+    sink.begin("numpy");
+    match figures.version {
+        Some(version) => sink.text("version", version),
+        None => sink.null("version"),
+    }
+    sink.text("allocator", figures.allocator);
+    sink.int("align", figures.alignment as i64);
+    sink.text("huge_pages", figures.huge_pages);
+    number(sink, "numa_node", figures.node.map(u64::from));
+    match &figures.pool {
+        Some(pool) => {
+            sink.begin("pool");
+            sink.int("hits", pool.hits as i64);
+            sink.int("misses", pool.misses as i64);
+            sink.int("evictions", pool.evictions as i64);
+            sink.int("kept_blocks", pool.kept_blocks as i64);
+            sink.int("kept_bytes", pool.kept_bytes as i64);
+            number(sink, "limit_blocks", pool.limit_blocks);
+            number(sink, "limit_bytes", pool.limit_bytes);
+            sink.end();
+        }
+        None => sink.null("pool"),
+    }
+    match &figures.region {
+        Some(region) => describe_region(region, sink),
+        None => sink.null("region"),
+    }
+    sink.end();
+}
+
+/// The sums of the region of `--numpy-allocator bfc`.
+pub fn describe_region(region: &bfc::Statistics, sink: &mut impl Sink) {
+    sink.begin("region");
+    sink.int("region_bytes", region.region_bytes as i64);
+    sink.int("reserved_bytes", region.reserved_bytes as i64);
+    sink.int("live_bytes", region.live_bytes as i64);
+    sink.int("requested_bytes", region.requested_bytes as i64);
+    sink.int("peak_live_bytes", region.peak_live_bytes as i64);
+    sink.int("live_chunks", region.live_chunks as i64);
+    sink.int("free_bytes", region.free_bytes as i64);
+    sink.int("free_chunks", region.free_chunks as i64);
+    sink.int("largest_free_bytes", region.largest_free_bytes as i64);
+    sink.fraction("fragmentation", region.fragmentation());
+    sink.int("allocations", region.allocations as i64);
+    sink.int("growths", region.growths as i64);
+    sink.int("failures", region.failures as i64);
+    sink.end();
 }

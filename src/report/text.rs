@@ -2,6 +2,7 @@
 
 use super::{Ending, Report, signal_name};
 use crate::bytes::Bytes;
+use crate::numpy;
 use std::fmt::{self, Display, Write};
 
 /// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the
@@ -96,6 +97,9 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             ""
         },
     )?;
+    if let Some(figures) = &report.numpy {
+        numpy_line(figures, out)?;
+    }
     if report.forks > 0 {
         writeln!(
             out,
@@ -105,6 +109,40 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Writes what array data is made from.
+fn numpy_line(figures: &numpy::Figures, out: &mut impl Write) -> fmt::Result {
+    if let Some(version) = figures.version {
+        write!(out, "NumPy {version}: ")?;
+    }
+    write!(
+        out,
+        "array data from {}, aligned to {}",
+        figures.allocator, figures.alignment
+    )?;
+    if let Some(pool) = &figures.pool {
+        write!(
+            out,
+            "; {} hits, {} misses, {} evictions, {} kept in {} blocks",
+            pool.hits,
+            pool.misses,
+            pool.evictions,
+            Bytes(pool.kept_bytes),
+            pool.kept_blocks
+        )?;
+    }
+    if let Some(region) = &figures.region {
+        write!(
+            out,
+            "; region {} of {}, largest free {}, fragmentation {:.2}",
+            Bytes(region.region_bytes),
+            Bytes(region.reserved_bytes),
+            Bytes(region.largest_free_bytes),
+            region.fragmentation()
+        )?;
+    }
+    writeln!(out)
 }
 
 /// Writes the one line that ends an interactive run.

@@ -1,0 +1,192 @@
+//! Blocks for array data: aligned, in the `numpy` heap, without a header.
+//!
+//! mimalloc's pages begin on a multiple of 64 KiB with their first or second block, and the sizes
+//! of its blocks above four alignments are multiples of the alignment: a request that is rounded
+//! up to a multiple of the alignment is met by an aligned block, without a header and by the
+//! inlined path. Where a page begins otherwise (memory straight from the system), mimalloc's own
+//! aligned allocation serves, which marks the page.
+//!
+//! All functions may be called from any thread, without the GIL. Failure is null.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Page, Theap};
+use super::thread::{state, thread_id};
+use super::{book_new, gate, page_of, placement, pop, push};
+use crate::ledger::{Account, LEDGER};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const NUMPY: usize = Account::Numpy as usize;
+
+/// The largest alignment: that of an OS page.
+pub const MAX_ALIGNMENT: usize = 4096;
+
+/// From this size on, memory that is not known to be zero is given back to the system instead of
+/// being written: a large array of zeros takes no memory until it is used, as with `calloc` of
+/// libc.
+const LAZY_ZERO: usize = 1 << 20;
+
+/// The alignment less one.
+static MASK: AtomicUsize = AtomicUsize::new(63);
+
+/// Chooses the alignment: a power of two from 16 to [`MAX_ALIGNMENT`]. Before the first block.
+pub fn set_alignment(alignment: usize) {
+    MASK.store(alignment - 1, Relaxed);
+}
+
+/// The alignment of all blocks.
+pub fn alignment() -> usize {
+    MASK.load(Relaxed) + 1
+}
+
+/// Allocates `size` bytes, zeroed where `ZERO`; booked to `numpy`, as a failure is, where `BOOK`.
+#[inline(always)]
+pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
+    if size <= ffi::SMALL_SIZE_MAX {
+        let mask = MASK.load(Relaxed);
+        // SAFETY: `numpy` is no account of the GIL.
+        let block = unsafe { pop::<NUMPY, ZERO, BOOK>((size.max(1) + mask) & !mask, mask) };
+        if !block.is_null() {
+            return block;
+        }
+    }
+    allocate_slow(size, ZERO, BOOK)
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
+    let state = state();
+    let _inside = gate::enter(state.slot(), thread_id());
+    let lazy = zero && size >= LAZY_ZERO;
+    let block = aligned_block(state.theap(Account::Numpy), size, zero && !lazy);
+    if block.is_null() {
+        if book {
+            LEDGER.count_failure(Account::Numpy);
+        }
+        return null_mut();
+    }
+    let page = page_of(block);
+    // SAFETY: the page of a live block, which is the caller's own.
+    let charged = unsafe {
+        if (*page).used <= 1 {
+            let blocks = usize::from((*page).reserved);
+            placement::place((*page).page_start, (*page).block_size * blocks);
+        }
+        if lazy && !(*page).free_is_zero {
+            clear(block, size);
+        }
+        (*page).block_size
+    };
+    if book {
+        book_new(Account::Numpy, block, charged);
+    }
+    block
+}
+
+/// An aligned block of the calling thread's theap, which may be null. Inside the gate.
+fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
+    let mask = MASK.load(Relaxed);
+    let Some(rounded) = size.max(1).checked_add(mask).map(|size| size & !mask) else {
+        return null_mut();
+    };
+    if theap.is_null() {
+        return null_mut();
+    }
+    // SAFETY: a theap of the calling thread, inside the gate.
+    unsafe {
+        let block: *mut u8 = ffi::_mi_theap_malloc_zero(theap, rounded, zero, &mut 0).cast();
+        if block.addr() & mask == 0 {
+            return block;
+        }
+        ffi::mi_free(block.cast());
+        let block: *mut u8 = ffi::mi_theap_malloc_aligned(theap, rounded, mask + 1).cast();
+        if zero && !block.is_null() {
+            block.write_bytes(0, rounded);
+        }
+        block
+    }
+}
+
+/// Makes a block read as zeros; a large one without touching its whole pages, where the system
+/// can.
+///
+/// # Safety
+/// `size` bytes at `start` are the caller's own.
+pub unsafe fn clear(start: *mut u8, size: usize) {
+    let first = start.wrapping_add(start.align_offset(MAX_ALIGNMENT));
+    let head = first.addr() - start.addr();
+    let whole = size.saturating_sub(head) & !(MAX_ALIGNMENT - 1);
+    let lazy = size >= LAZY_ZERO;
+    // SAFETY: the caller's duties; private anonymous memory, as all of mimalloc's, reads as zeros
+    // after MADV_DONTNEED.
+    unsafe {
+        if !lazy || libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) != 0 {
+            start.write_bytes(0, size);
+        } else {
+            start.write_bytes(0, head);
+            first.add(whole).write_bytes(0, size - head - whole);
+        }
+    }
+}
+
+/// Frees a block that [`allocate`] made with the same `BOOK`.
+///
+/// # Safety
+/// `pointer` is null, or was allocated by [`allocate`] or [`reallocate`] and not freed since.
+#[inline(always)]
+pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
+    if pointer.is_null() {
+        return;
+    }
+    let page = page_of(pointer);
+    // SAFETY: the page of a live block.
+    if !unsafe { push::<NUMPY, BOOK>(page, pointer) } {
+        free_slow(page, pointer, BOOK);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    if book {
+        // SAFETY: the page of a live block.
+        let charged = unsafe { (*page).block_size };
+        LEDGER.release_slow(slot, Account::Numpy, charged, &super::GILS);
+    }
+    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    unsafe { ffi::mi_free(block.cast()) };
+}
+
+/// Bytes that a block may have to spare and still stay where it is when it is resized: about a
+/// size class. NumPy grows an array that it reads by half and shrinks it once, at the end.
+pub fn slack(usable: usize) -> usize {
+    usable / 4
+}
+
+/// Resizes a booked block; null where there is no memory, and the old block still lives.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        return allocate::<false, true>(size);
+    }
+    // SAFETY: a live block of mimalloc's.
+    let usable = unsafe { ffi::mi_usable_size(pointer.cast()) };
+    if size <= usable && usable - size <= slack(usable) {
+        return pointer;
+    }
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        let moved = allocate::<false, true>(size);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
+            free::<true>(pointer);
+        }
+        moved
+    }
+}

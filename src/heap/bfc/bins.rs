@@ -1,0 +1,197 @@
+//! The 21 bins: the free chunks, ordered by size and, among equals, by address.
+//!
+//! Bin `i` holds free chunks from `256 << i` bytes up to, not including, `256 << (i + 1)`; the
+//! last one holds all that are larger. Each is a treap, a search tree by (size, address) that is
+//! at the same time a heap by a number which looks random, so its depth is logarithmic whatever
+//! the order of events. The links lie in the chunks themselves: an insertion needs no memory.
+//!
+//! No recursion, so that the stack that is needed does not depend on the tree.
+
+use super::chunks::{Chunks, GRANULE, Handle};
+
+/// The number of bins (TensorFlow's `kNumBins`).
+pub const BINS: usize = 21;
+
+/// The bin of a chunk of so many granules, at least one.
+#[inline]
+pub fn bin_of(granules: u32) -> usize {
+    (granules.max(1).ilog2() as usize).min(BINS - 1)
+}
+
+/// The fewest bytes of a chunk in a bin.
+pub fn bin_start(bin: usize) -> usize {
+    GRANULE << bin.min(BINS - 1)
+}
+
+/// A place that links to a node.
+#[derive(Clone, Copy)]
+enum Place {
+    Root(usize),
+    Left(Handle),
+    Right(Handle),
+}
+
+/// The free chunks.
+pub struct Bins {
+    pub(super) roots: [Handle; BINS],
+    chunks: u64,
+}
+
+impl Bins {
+    /// No free chunk.
+    pub const EMPTY: Bins = Bins {
+        roots: [Handle::NONE; BINS],
+        chunks: 0,
+    };
+
+    /// The number of free chunks.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// The smallest free chunk of at least so many granules; of several, that of the lowest
+    /// address.
+    pub fn best_fit(&self, chunks: &Chunks, granules: u32) -> Option<Handle> {
+        self.roots
+            .iter()
+            .skip(bin_of(granules))
+            .map(|&root| least_from(chunks, root, granules))
+            .find(|handle| handle.is_some())
+    }
+
+    /// Granules of the largest free chunk; 0 where there is none.
+    pub fn largest(&self, chunks: &Chunks) -> u32 {
+        let root = self.roots.iter().rfind(|root| root.is_some());
+        let mut largest = 0;
+        let mut at = root.copied().unwrap_or(Handle::NONE);
+        while at.is_some() {
+            largest = chunks[at].granules;
+            at = chunks[at].right;
+        }
+        largest
+    }
+
+    /// Takes a free chunk up. Its size must not change until [`Bins::remove`].
+    pub fn insert(&mut self, chunks: &mut Chunks, handle: Handle) {
+        let key = key(chunks, handle);
+        let mut place = Place::Root(bin_of(chunks[handle].granules));
+        let mut at = self.link(chunks, place);
+        while at.is_some() && priority(at) > priority(handle) {
+            place = step(chunks, at, key);
+            at = self.link(chunks, place);
+        }
+        self.set(chunks, place, handle);
+        // What was below that place is of lower priority: along the search path for the new key
+        // it falls apart into the chunks before and those after it.
+        let (mut before, mut after) = (Place::Left(handle), Place::Right(handle));
+        while at.is_some() {
+            let below = step(chunks, at, key);
+            match below {
+                Place::Right(_) => {
+                    self.set(chunks, before, at);
+                    before = below;
+                }
+                _ => {
+                    self.set(chunks, after, at);
+                    after = below;
+                }
+            }
+            at = self.link(chunks, below);
+        }
+        self.set(chunks, before, Handle::NONE);
+        self.set(chunks, after, Handle::NONE);
+        self.chunks += 1;
+    }
+
+    /// Takes a chunk out that [`Bins::insert`] took up. Nothing is done for another one.
+    pub fn remove(&mut self, chunks: &mut Chunks, handle: Handle) {
+        let key = key(chunks, handle);
+        let mut place = Place::Root(bin_of(chunks[handle].granules));
+        let mut at = self.link(chunks, place);
+        while at != handle {
+            if !at.is_some() {
+                return;
+            }
+            place = step(chunks, at, key);
+            at = self.link(chunks, place);
+        }
+        // The two subtrees are merged in its place, the higher priority on top.
+        let (mut left, mut right) = (chunks[handle].left, chunks[handle].right);
+        while left.is_some() && right.is_some() {
+            if priority(left) > priority(right) {
+                self.set(chunks, place, left);
+                place = Place::Right(left);
+                left = chunks[left].right;
+            } else {
+                self.set(chunks, place, right);
+                place = Place::Left(right);
+                right = chunks[right].left;
+            }
+        }
+        self.set(chunks, place, if left.is_some() { left } else { right });
+        chunks[handle].left = Handle::NONE;
+        chunks[handle].right = Handle::NONE;
+        self.chunks = self.chunks.saturating_sub(1);
+    }
+
+    fn link(&self, chunks: &Chunks, place: Place) -> Handle {
+        match place {
+            Place::Root(bin) => self.roots.get(bin).copied().unwrap_or(Handle::NONE),
+            Place::Left(handle) => chunks[handle].left,
+            Place::Right(handle) => chunks[handle].right,
+        }
+    }
+
+    fn set(&mut self, chunks: &mut Chunks, place: Place, to: Handle) {
+        match place {
+            Place::Root(bin) => {
+                if let Some(root) = self.roots.get_mut(bin) {
+                    *root = to;
+                }
+            }
+            Place::Left(handle) => chunks[handle].left = to,
+            Place::Right(handle) => chunks[handle].right = to,
+        }
+    }
+}
+
+/// What the trees are ordered by: size, then address. No two chunks share it.
+#[inline]
+fn key(chunks: &Chunks, handle: Handle) -> (u32, u32) {
+    let chunk = &chunks[handle];
+    (chunk.granules, chunk.start)
+}
+
+/// The link below a node that leads towards a key.
+#[inline]
+fn step(chunks: &Chunks, at: Handle, towards: (u32, u32)) -> Place {
+    if key(chunks, at) < towards {
+        Place::Right(at)
+    } else {
+        Place::Left(at)
+    }
+}
+
+/// The first chunk below `root` of at least so many granules.
+fn least_from(chunks: &Chunks, root: Handle, granules: u32) -> Handle {
+    let (mut found, mut at) = (Handle::NONE, root);
+    while at.is_some() {
+        if chunks[at].granules >= granules {
+            found = at;
+            at = chunks[at].left;
+        } else {
+            at = chunks[at].right;
+        }
+    }
+    found
+}
+
+/// The node's rank in its tree: the handle, scrambled (the finaliser of MurmurHash3). A number
+/// of its own for each handle, so nothing need be stored and no two are equal.
+#[inline]
+pub(super) fn priority(handle: Handle) -> u32 {
+    let mut bits = handle.0;
+    bits = (bits ^ (bits >> 16)).wrapping_mul(0x85EB_CA6B);
+    bits = (bits ^ (bits >> 13)).wrapping_mul(0xC2B2_AE35);
+    bits ^ (bits >> 16)
+}

@@ -1,0 +1,1013 @@
+//! The region against naive oracles: a list of chunks that obeys the same rules by linear search,
+//! the contents that the blocks must keep, and all invariants of the tables.
+
+use super::bins::{bin_of, priority};
+use super::chunks::{Chunk, Handle};
+use super::reserved::LAZY_BYTES;
+use super::{BINS, Bfc, GRANULE};
+use std::collections::{BTreeMap, HashSet};
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+/// A small generator (xorshift64*), so that a failure can be repeated from its seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// A size of 1 to `1 << bits` bytes, each order of magnitude as likely as the others.
+    fn size(&mut self, bits: usize) -> usize {
+        let top = 1 << self.below(bits);
+        1 + top + self.below(top)
+    }
+}
+
+fn reserve(initial: usize, maximum: usize) -> Bfc {
+    let bfc = Bfc::reserve(initial, maximum).expect("address space");
+    bfc.check();
+    bfc
+}
+
+/// Allocates what must not fail.
+fn take(bfc: &mut Bfc, bytes: usize) -> *mut u8 {
+    bfc.allocate(bytes, false).expect("room").as_ptr()
+}
+
+/// Where a pointer lies, in bytes from the region's start.
+fn offset(bfc: &Bfc, pointer: *mut u8) -> usize {
+    pointer.addr() - bfc.region.address()
+}
+
+/// Every chunk as (offset, size, whether live).
+fn layout(bfc: &Bfc) -> Vec<(usize, usize, bool)> {
+    let base = bfc.region.address();
+    bfc.chunks()
+        .map(|chunk| (chunk.address - base, chunk.size, chunk.is_live()))
+        .collect()
+}
+
+fn bytes_at(pointer: *mut u8, length: usize) -> &'static mut [u8] {
+    // SAFETY: the tests pass a live block that is that long and drop the slice before its end.
+    unsafe { std::slice::from_raw_parts_mut(pointer, length) }
+}
+
+/// How many pages of `length` bytes from a page's start are resident.
+fn resident_pages(pointer: *mut u8, length: usize) -> usize {
+    let mut pages = vec![0u8; length.div_ceil(PAGE)];
+    // SAFETY: mapped memory, and a byte a page.
+    let result = unsafe { libc::mincore(pointer.cast(), length, pages.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    pages.iter().filter(|&&page| page & 1 != 0).count()
+}
+
+impl Bfc {
+    /// Asserts every invariant but those of the map beyond the chunks' starts.
+    fn check(&self) {
+        let in_bins = self.check_bins();
+        let (mut chunks, mut free_chunks) = (0, 0);
+        let (mut live_bytes, mut requested, mut live_chunks, mut largest) = (0, 0, 0, 0);
+        let mut allocations = HashSet::new();
+        let (mut end, mut before, mut before_is_free) = (0, Handle::NONE, false);
+        let mut at = self.chunks.first();
+        while at.is_some() {
+            let chunk = self.chunks[at];
+            assert_eq!(chunk.start, end, "a gap or an overlap");
+            assert!(chunk.granules > 0);
+            assert_eq!(chunk.previous, before);
+            assert_eq!(
+                self.chunks.starting_at(chunk.start as usize),
+                Some(at),
+                "the map does not know the chunk"
+            );
+            assert_eq!(in_bins.contains(&at.0), chunk.is_free());
+            if chunk.is_free() {
+                assert!(!before_is_free, "free neighbours were not merged");
+                assert_eq!(chunk.requested, 0);
+                free_chunks += 1;
+                largest = largest.max(chunk.bytes());
+            } else {
+                assert!((1..=chunk.bytes()).contains(&chunk.requested));
+                assert!(chunk.allocation <= self.counts.allocations);
+                assert!(allocations.insert(chunk.allocation), "a number used twice");
+                assert!(chunk.end() <= self.touched);
+                live_bytes += chunk.bytes();
+                requested += chunk.requested;
+                live_chunks += 1;
+            }
+            before_is_free = chunk.is_free();
+            end += chunk.granules;
+            before = at;
+            at = chunk.next;
+            chunks += 1;
+        }
+        assert_eq!(end, self.granules, "the chunks do not tile the region");
+        assert!(self.granules <= self.maximum);
+        assert_eq!(self.chunks.last(), before);
+        assert_eq!(in_bins.len(), free_chunks);
+        self.chunks.check(chunks);
+
+        let statistics = self.statistics();
+        let region = self.granules as usize * GRANULE;
+        assert_eq!(statistics.region_bytes, region as u64);
+        assert_eq!(statistics.live_bytes, live_bytes as u64);
+        assert_eq!(statistics.requested_bytes, requested as u64);
+        assert_eq!(statistics.live_chunks, live_chunks);
+        assert_eq!(statistics.free_bytes, (region - live_bytes) as u64);
+        assert_eq!(statistics.free_chunks, free_chunks as u64);
+        assert_eq!(statistics.largest_free_bytes, largest as u64);
+        assert!(statistics.peak_live_bytes >= statistics.live_bytes);
+    }
+
+    /// Asserts that each bin is a treap of chunks of its sizes; returns all that are in bins.
+    fn check_bins(&self) -> HashSet<u32> {
+        let mut seen = HashSet::new();
+        for (bin, &root) in self.bins.roots.iter().enumerate() {
+            let mut last = None;
+            // The nodes on the way whose right side is to come, each with its depth.
+            let mut above = Vec::new();
+            let (mut at, mut depth) = (root, 0);
+            while at.is_some() || !above.is_empty() {
+                while at.is_some() {
+                    depth += 1;
+                    assert!(depth < 100, "a degenerate tree");
+                    above.push((at, depth));
+                    at = self.chunks[at].left;
+                }
+                let node;
+                (node, depth) = above.pop().unwrap();
+                let chunk: Chunk = self.chunks[node];
+                assert!(chunk.is_free());
+                let bytes = chunk.bytes();
+                assert!(bytes >= 256 << bin, "{bytes} bytes in bin {bin}");
+                assert!(
+                    bin == 20 || bytes < 256 << (bin + 1),
+                    "{bytes} bytes in bin {bin}"
+                );
+                let key = Some((chunk.granules, chunk.start));
+                assert!(last < key, "the tree is out of order");
+                last = key;
+                for child in [chunk.left, chunk.right] {
+                    assert!(!child.is_some() || priority(child) < priority(node));
+                }
+                assert!(seen.insert(node.0), "twice in the bins");
+                at = chunk.right;
+            }
+        }
+        seen
+    }
+
+    /// Asserts that the map has an entry for each chunk's start and no other.
+    fn check_map(&self) {
+        let entries = (0..self.maximum as usize)
+            .filter(|&granule| self.chunks.starting_at(granule).is_some())
+            .count();
+        assert_eq!(entries, self.chunks().count());
+    }
+}
+
+/// The oracle of placement: chunks in a list, every rule by linear search, in bytes.
+struct Naive {
+    /// Offset, size and whether live, by offset.
+    chunks: Vec<(usize, usize, bool)>,
+    region: usize,
+    maximum: usize,
+    growths: u64,
+}
+
+impl Naive {
+    fn new(initial: usize, maximum: usize) -> Naive {
+        Naive {
+            chunks: vec![(0, initial, false)],
+            region: initial,
+            maximum,
+            growths: 0,
+        }
+    }
+
+    fn rounded(bytes: usize) -> usize {
+        bytes.max(1).div_ceil(256) * 256
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Option<usize> {
+        let size = Naive::rounded(bytes);
+        let mut best = self.best(size);
+        if best.is_none() {
+            let mut region = self.region;
+            let &(at, _, live) = self.chunks.last().unwrap();
+            let tail = if live { self.region } else { at };
+            while region - tail < size {
+                if region == self.maximum {
+                    return None;
+                }
+                region = (region * 2).min(self.maximum);
+            }
+            self.chunks.push((self.region, region - self.region, false));
+            self.region = region;
+            self.growths += 1;
+            self.merge();
+            best = self.best(size);
+        }
+        let index = best.unwrap();
+        self.chunks[index].2 = true;
+        self.cut(index, size);
+        Some(self.chunks[index].0)
+    }
+
+    /// The smallest free chunk that fits, the first of several: the list is by offset.
+    fn best(&self, size: usize) -> Option<usize> {
+        (0..self.chunks.len())
+            .filter(|&index| !self.chunks[index].2 && self.chunks[index].1 >= size)
+            .min_by_key(|&index| (self.chunks[index].1, index))
+    }
+
+    fn cut(&mut self, index: usize, size: usize) {
+        let (at, whole, _) = self.chunks[index];
+        if whole >= 2 * size || whole - size >= 128 * MIB {
+            self.chunks[index].1 = size;
+            self.chunks
+                .insert(index + 1, (at + size, whole - size, false));
+            self.merge();
+        }
+    }
+
+    fn free(&mut self, at: usize) {
+        let index = self.find(at);
+        self.chunks[index].2 = false;
+        self.merge();
+    }
+
+    fn resize(&mut self, at: usize, bytes: usize) -> bool {
+        let size = Naive::rounded(bytes);
+        let index = self.find(at);
+        if size > self.chunks[index].1 {
+            match self.chunks.get(index + 1) {
+                Some(&(_, more, false)) if self.chunks[index].1 + more >= size => {
+                    self.chunks[index].1 += more;
+                    self.chunks.remove(index + 1);
+                }
+                _ => return false,
+            }
+        }
+        self.cut(index, size);
+        true
+    }
+
+    fn find(&self, at: usize) -> usize {
+        self.chunks
+            .iter()
+            .position(|&(start, _, live)| start == at && live)
+            .unwrap()
+    }
+
+    fn merge(&mut self) {
+        self.chunks.dedup_by(|next, chunk| {
+            let merges = !next.2 && !chunk.2;
+            if merges {
+                chunk.1 += next.1;
+            }
+            merges
+        });
+    }
+}
+
+/// What was asked for of the live chunk at `pointer`.
+fn requested(bfc: &Bfc, pointer: *mut u8) -> Option<usize> {
+    Some(bfc.chunks[bfc.live(pointer)?].requested)
+}
+
+#[test]
+fn every_chunk_is_where_a_naive_best_fit_puts_it() {
+    for (seed, bits, steps) in [(1, 12, 20_000), (2, 20, 20_000), (3, 23, 5_000)] {
+        let (initial, maximum) = (64 * KIB, 24 * MIB);
+        let mut bfc = reserve(initial, maximum);
+        let mut naive = Naive::new(initial, maximum);
+        let mut random = Random(seed);
+        let mut live = Vec::new();
+        let (mut failures, mut resized, mut kept) = (0, 0, 0);
+        for step in 0..steps {
+            let grows = random.below(100) < if step / 2500 % 2 == 0 { 50 } else { 36 };
+            if live.is_empty() || grows {
+                let bytes = random.size(bits);
+                let expected = naive.allocate(bytes);
+                let block = bfc.allocate(bytes, false);
+                assert_eq!(
+                    block.map(|pointer| offset(&bfc, pointer.as_ptr())),
+                    expected,
+                    "seed {seed} step {step}"
+                );
+                failures += u64::from(block.is_none());
+                live.extend(block);
+            } else {
+                let index = random.below(live.len());
+                let pointer = live[index].as_ptr();
+                let at = offset(&bfc, pointer);
+                if random.below(4) == 0 {
+                    let bytes = random.size(bits);
+                    let expected = naive.resize(at, bytes);
+                    let resized_to = bfc.reallocate_in_place(pointer, bytes);
+                    assert_eq!(resized_to.is_some(), expected, "seed {seed} step {step}");
+                    *(if expected { &mut resized } else { &mut kept }) += 1;
+                } else {
+                    live.swap_remove(index);
+                    naive.free(at);
+                    assert!(bfc.free(pointer).is_some());
+                }
+            }
+            if step % 7 == 0 {
+                assert_eq!(layout(&bfc), naive.chunks, "seed {seed} step {step}");
+                bfc.check();
+            }
+        }
+        bfc.check_map();
+        assert_eq!(bfc.statistics().failures, failures);
+        assert_eq!(bfc.statistics().growths, naive.growths);
+        assert!(resized > 100 && kept > 100, "{resized} {kept}");
+    }
+}
+
+/// A block of the contents oracle.
+struct Block {
+    pointer: *mut u8,
+    requested: usize,
+    usable: usize,
+    pattern: u64,
+}
+
+impl Block {
+    /// Fills all usable bytes, of a large block only the ends and one byte a page.
+    fn fill(&self) {
+        let bytes = bytes_at(self.pointer, self.usable);
+        for index in Block::indices(self.usable) {
+            bytes[index] = self.byte(index);
+        }
+    }
+
+    fn verify(&self, length: usize) {
+        let bytes = bytes_at(self.pointer, self.usable);
+        for index in Block::indices(self.usable).filter(|&index| index < length) {
+            assert_eq!(bytes[index], self.byte(index), "overwritten at {index}");
+        }
+    }
+
+    fn indices(usable: usize) -> impl Iterator<Item = usize> {
+        let edge = 1024.min(usable);
+        let middle = (edge..usable.saturating_sub(edge)).step_by(509);
+        (0..edge).chain(middle).chain(usable - edge..usable)
+    }
+
+    fn byte(&self, index: usize) -> u8 {
+        (self.pattern.wrapping_add(index as u64 * 0x9E37_79B9) >> 13) as u8 | 1
+    }
+}
+
+#[test]
+fn random_operations_keep_blocks_apart_and_contents_whole() {
+    for seed in 1..=4 {
+        let mut bfc = reserve(100_000, 48 * MIB);
+        let mut random = Random(seed);
+        let mut blocks: BTreeMap<usize, Block> = BTreeMap::new();
+        let mut peak = 0;
+        for step in 0..6_000 {
+            let grows = random.below(10) < if step / 1000 % 2 == 0 { 6 } else { 3 };
+            if grows || blocks.is_empty() {
+                let bits = if random.below(20) == 0 { 22 } else { 15 };
+                let requested = random.size(bits);
+                let zero = random.below(3) == 0;
+                if let Some(pointer) = bfc.allocate(requested, zero) {
+                    let pointer = pointer.as_ptr();
+                    if zero {
+                        assert!(bytes_at(pointer, requested).iter().all(|&byte| byte == 0));
+                    }
+                    let block = Block {
+                        pointer,
+                        requested,
+                        usable: bfc.usable(pointer).unwrap(),
+                        pattern: random.next(),
+                    };
+                    block.fill();
+                    assert!(blocks.insert(pointer.addr(), block).is_none());
+                }
+            } else {
+                let pivot = bfc.region.address() + random.below(bfc.granules as usize) * GRANULE;
+                let address = blocks
+                    .range(pivot..)
+                    .chain(blocks.iter())
+                    .next()
+                    .map(|(&address, _)| address)
+                    .unwrap();
+                let block = blocks.get_mut(&address).unwrap();
+                block.verify(block.usable);
+                if random.below(3) == 0 {
+                    let bytes = match random.below(3) {
+                        0 => random.below(block.requested * 2),
+                        _ => random.size(16),
+                    };
+                    let sizes = bfc.reallocate_in_place(block.pointer, bytes);
+                    if let Some((before, after)) = sizes {
+                        assert_eq!(before, block.usable);
+                        block.verify(before.min(after));
+                        block.usable = after;
+                        block.requested = bytes.max(1);
+                        assert_eq!(bfc.usable(block.pointer), Some(after));
+                        block.fill();
+                    }
+                    block.verify(block.usable);
+                } else {
+                    assert_eq!(requested(&bfc, block.pointer), Some(block.requested));
+                    assert_eq!(bfc.free(block.pointer), Some(block.usable));
+                    blocks.remove(&address);
+                }
+            }
+            let mut end = bfc.region.address();
+            for (&address, block) in &blocks {
+                assert!(address >= end, "blocks overlap");
+                end = address + block.usable;
+            }
+            assert!(end <= bfc.region.address() + bfc.granules as usize * GRANULE);
+            let live: usize = blocks.values().map(|block| block.usable).sum();
+            peak = peak.max(live);
+            assert_eq!(bfc.statistics().live_bytes, live as u64);
+            assert_eq!(bfc.statistics().peak_live_bytes, peak as u64);
+            bfc.check();
+            if step % 500 == 0 {
+                bfc.check_map();
+                blocks.values().for_each(|block| block.verify(block.usable));
+            }
+        }
+        for block in blocks.values() {
+            block.verify(block.usable);
+            assert!(bfc.free(block.pointer).is_some());
+        }
+        bfc.check();
+        bfc.check_map();
+        assert_eq!(layout(&bfc).len(), 1, "the region is whole again");
+        assert_eq!(bfc.statistics().fragmentation(), 0.0);
+    }
+}
+
+#[test]
+fn sizes_are_rounded_up_to_granules_and_nothing_counts_as_one_byte() {
+    let mut bfc = reserve(MIB, MIB);
+    for (bytes, usable) in [(0, 256), (1, 256), (256, 256), (257, 512), (1000, 1024)] {
+        let pointer = take(&mut bfc, bytes);
+        assert_eq!(bfc.usable(pointer), Some(usable));
+        assert_eq!(requested(&bfc, pointer), Some(bytes.max(1)));
+        assert!(pointer.addr().is_multiple_of(GRANULE));
+    }
+    bfc.check();
+}
+
+#[test]
+fn bins_are_powers_of_two_from_256_bytes_and_the_last_has_no_end() {
+    for (bytes, bin) in [
+        (256, 0),
+        (256 + 256, 1),
+        (1024 - 256, 1),
+        (1024, 2),
+        (256 * MIB - 256, 19),
+        (256 * MIB, 20),
+        (2048 * MIB, 20),
+    ] {
+        assert_eq!(bin_of((bytes / GRANULE) as u32), bin, "{bytes}");
+    }
+    assert_eq!(bin_of(0), 0);
+    assert_eq!(bin_of(u32::MAX), BINS - 1);
+}
+
+/// A region whose free chunks are of the given sizes, in this order, with live ones between.
+fn with_holes(sizes: &[usize]) -> (Bfc, Vec<usize>) {
+    let total: usize = sizes.iter().map(|size| size + 256).sum();
+    // Long enough that each hole is split off the end.
+    let mut bfc = reserve(3 * total, 3 * total);
+    let holes: Vec<*mut u8> = sizes
+        .iter()
+        .map(|&size| {
+            let hole = take(&mut bfc, size);
+            take(&mut bfc, 256);
+            hole
+        })
+        .collect();
+    while bfc.allocate(256, false).is_some() {}
+    let offsets = holes.iter().map(|&hole| offset(&bfc, hole)).collect();
+    for hole in holes {
+        assert!(bfc.free(hole).is_some());
+    }
+    bfc.check();
+    (bfc, offsets)
+}
+
+#[test]
+fn the_smallest_chunk_that_fits_is_taken_and_of_equals_the_lowest() {
+    let sizes = [4096, 1280, 1536, 1280, 1024, 1280, 768];
+    let (mut bfc, holes) = with_holes(&sizes);
+    for expected in [1, 3, 5, 2, 0] {
+        let pointer = take(&mut bfc, 1200);
+        assert_eq!(offset(&bfc, pointer), holes[expected]);
+        bfc.check();
+    }
+    // A hole of the request's own bin that is too small is passed over for a larger bin.
+    let (mut bfc, holes) = with_holes(&[8192, 1024]);
+    let pointer = take(&mut bfc, 1025);
+    assert_eq!(offset(&bfc, pointer), holes[0]);
+}
+
+#[test]
+fn a_chunk_is_split_where_it_is_twice_the_request_and_not_before() {
+    let (mut bfc, holes) = with_holes(&[2048]);
+    let pointer = take(&mut bfc, 1024);
+    assert_eq!(offset(&bfc, pointer), holes[0]);
+    assert_eq!(bfc.usable(pointer), Some(1024));
+    assert_eq!(bfc.statistics().free_bytes, 1024);
+    let (mut bfc, _) = with_holes(&[2048]);
+    let pointer = take(&mut bfc, 1025);
+    assert_eq!(bfc.usable(pointer), Some(2048));
+    assert_eq!(requested(&bfc, pointer), Some(1025));
+    assert_eq!(bfc.statistics().free_bytes, 0);
+    bfc.check();
+}
+
+#[test]
+fn a_remainder_of_128_mib_is_split_off_whatever_the_request() {
+    // None of this memory is touched.
+    for (size, usable) in [(428 * MIB, 300 * MIB), (428 * MIB - PAGE, 428 * MIB - PAGE)] {
+        let mut bfc = reserve(size, size);
+        let pointer = take(&mut bfc, 300 * MIB);
+        assert_eq!(bfc.usable(pointer), Some(usable));
+        bfc.check();
+    }
+    let mut bfc = reserve(428 * MIB, 428 * MIB);
+    let pointer = take(&mut bfc, 428 * MIB);
+    let shrunk = bfc.reallocate_in_place(pointer, 300 * MIB + 1);
+    assert_eq!(shrunk, Some((428 * MIB, 428 * MIB)));
+    let shrunk = bfc.reallocate_in_place(pointer, 300 * MIB);
+    assert_eq!(shrunk, Some((428 * MIB, 300 * MIB)));
+    bfc.check();
+}
+
+#[test]
+fn a_freed_chunk_merges_with_both_neighbours() {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let mut bfc = reserve(PAGE, PAGE);
+        let blocks: Vec<_> = (0..3).map(|_| take(&mut bfc, 512)).collect();
+        let end = take(&mut bfc, 256);
+        for index in order {
+            assert_eq!(bfc.free(blocks[index]), Some(512));
+            bfc.check();
+        }
+        let rest = PAGE - 1792;
+        assert_eq!(
+            layout(&bfc),
+            [(0, 1536, false), (1536, 256, true), (1792, rest, false)]
+        );
+        bfc.free(end);
+        assert_eq!(layout(&bfc), [(0, PAGE, false)]);
+        bfc.check();
+        bfc.check_map();
+    }
+}
+
+#[test]
+fn the_region_doubles_until_the_request_fits_and_its_free_end_grows_along() {
+    let mut bfc = reserve(64 * KIB, 1000 * KIB);
+    let region = |bfc: &Bfc| bfc.statistics().region_bytes as usize / KIB;
+    let first = take(&mut bfc, 40 * KIB);
+    assert_eq!(region(&bfc), 64);
+    // 0 to 64 is taken, as 40 is not split off 64: 64 more are not enough for 70, but 192 are.
+    let second = take(&mut bfc, 70 * KIB);
+    assert_eq!(offset(&bfc, second), 64 * KIB);
+    assert_eq!(region(&bfc), 256);
+    assert_eq!(bfc.statistics().growths, 1);
+    bfc.check();
+    // The 122 KiB that are free at the end count.
+    let third = take(&mut bfc, 300 * KIB);
+    assert_eq!(offset(&bfc, third), 134 * KIB);
+    assert_eq!(region(&bfc), 512);
+    bfc.check();
+    // The last growth stops at the maximum.
+    let fourth = take(&mut bfc, 480 * KIB);
+    assert_eq!(offset(&bfc, fourth), 512 * KIB);
+    assert_eq!(region(&bfc), 1000);
+    assert_eq!(bfc.statistics().growths, 3);
+    bfc.check();
+    for pointer in [first, second, third, fourth] {
+        assert!(bfc.free(pointer).is_some());
+    }
+    assert_eq!(layout(&bfc), [(0, 1000 * KIB, false)]);
+}
+
+#[test]
+fn a_request_beyond_the_maximum_fails_and_changes_nothing() {
+    let mut bfc = reserve(64 * KIB, MIB);
+    let blocks: Vec<_> = (0..5).map(|_| take(&mut bfc, 5000)).collect();
+    bfc.free(blocks[1]);
+    let (before, sums) = (layout(&bfc), bfc.statistics());
+    let sizes = [
+        MIB,
+        MIB + 1,
+        1 << 40,
+        (1 << 40) - 256,
+        isize::MAX as usize,
+        usize::MAX - 255,
+        usize::MAX,
+    ];
+    for bytes in sizes {
+        assert_eq!(bfc.allocate(bytes, false), None);
+        assert_eq!(bfc.allocate(bytes, true), None);
+        assert_eq!(bfc.reallocate_in_place(blocks[0], bytes), None);
+        assert_eq!(bfc.reallocate_in_place(blocks[4], bytes), None);
+    }
+    assert_eq!(layout(&bfc), before);
+    let after = bfc.statistics();
+    assert_eq!(after.failures, 2 * sizes.len() as u64);
+    assert_eq!(
+        super::Statistics {
+            failures: 0,
+            ..after
+        },
+        sums
+    );
+    bfc.check();
+    // What is left can still be had, to the last byte.
+    let rest = MIB - offset(&bfc, blocks[4]) - 5120;
+    assert!(bfc.allocate(rest + 1, false).is_none());
+    assert!(bfc.allocate(rest, false).is_some());
+    bfc.check();
+}
+
+#[test]
+fn a_reservation_that_cannot_be_had_is_none() {
+    assert!(Bfc::reserve(0, usize::MAX).is_none());
+    assert!(Bfc::reserve(usize::MAX, usize::MAX - PAGE).is_none());
+    assert!(Bfc::reserve(0, 1 << 40).is_none());
+    // More than the maximum at the start is the maximum; nothing is a page.
+    assert_eq!(reserve(usize::MAX, MIB).statistics().region_bytes, 1 << 20);
+    assert_eq!(reserve(0, 0).statistics().reserved_bytes, PAGE as u64);
+    let sums = reserve(PAGE + 1, 5 * PAGE - 1).statistics();
+    assert_eq!(sums.region_bytes, 2 * PAGE as u64);
+    assert_eq!(sums.reserved_bytes, 5 * PAGE as u64);
+}
+
+#[test]
+fn a_pointer_that_starts_no_live_chunk_is_refused() {
+    let mut bfc = reserve(64 * KIB, MIB);
+    let block = take(&mut bfc, 1000);
+    let next = take(&mut bfc, 1000);
+    let on_the_stack = &mut 0u8 as *mut u8;
+    let mut pointers = vec![null_mut(), on_the_stack, usize::MAX as *mut u8];
+    // Before the region, inside the block, in the free end, beyond the usable part, at the end of
+    // the reservation.
+    let base = block.wrapping_sub(offset(&bfc, block));
+    pointers.extend(
+        [1, 8, 255, 256, 512, 4 * KIB, 64 * KIB, MIB - 256, MIB].map(|at| base.wrapping_add(at)),
+    );
+    pointers.push(base.wrapping_sub(256));
+    let before = layout(&bfc);
+    for &pointer in &pointers {
+        assert_eq!(bfc.free(pointer), None, "{pointer:?}");
+        assert_eq!(bfc.usable(pointer), None);
+        assert_eq!(requested(&bfc, pointer), None);
+        assert_eq!(bfc.reallocate_in_place(pointer, 1), None);
+    }
+    assert_eq!(layout(&bfc), before);
+    // Twice, alone and after the chunk was merged away into its neighbour.
+    assert_eq!(bfc.free(block), Some(1024));
+    assert_eq!(bfc.free(block), None);
+    assert_eq!(bfc.free(next), Some(1024));
+    assert_eq!(bfc.free(next), None);
+    assert_eq!(bfc.usable(next), None);
+    // Where the entry of the lost chunk has a new owner elsewhere.
+    take(&mut bfc, 4 * KIB);
+    take(&mut bfc, 4 * KIB);
+    assert_eq!(bfc.free(next), None);
+    bfc.check();
+}
+
+#[test]
+fn a_chunk_grows_into_a_free_neighbour_and_gives_a_large_tail_back() {
+    let mut bfc = reserve(64 * KIB, 64 * KIB);
+    let block = take(&mut bfc, 1024);
+    let next = take(&mut bfc, 1024);
+    let last = take(&mut bfc, 1024);
+    assert_eq!(bfc.reallocate_in_place(block, 1025), None, "next is live");
+    bfc.free(next);
+    assert_eq!(bfc.reallocate_in_place(block, 2049), None, "next is short");
+    assert_eq!(bfc.reallocate_in_place(block, 1025), Some((1024, 2048)));
+    assert_eq!(requested(&bfc, block), Some(1025));
+    // The tail of the middle block's pointer is no chunk now.
+    assert_eq!(bfc.free(next), None);
+    bfc.check();
+    assert_eq!(bfc.reallocate_in_place(block, 1025), Some((2048, 2048)));
+    assert_eq!(bfc.reallocate_in_place(block, 1024), Some((2048, 1024)));
+    assert_eq!(bfc.reallocate_in_place(block, 0), Some((1024, 256)));
+    bfc.check();
+    // The tail merged with the hole.
+    assert_eq!(layout(&bfc)[1], (256, 1792, false));
+    // At the region's end what is not needed stays free, and the region does not grow.
+    assert_eq!(bfc.reallocate_in_place(last, 5000), Some((1024, 5120)));
+    bfc.check();
+    assert_eq!(bfc.reallocate_in_place(last, 64 * KIB), None);
+    assert_eq!(requested(&bfc, last), Some(5000));
+    bfc.check();
+}
+
+#[test]
+fn zeroed_memory_is_zero_however_it_was_used_before() {
+    let mut bfc = reserve(MIB, 64 * MIB);
+    for size in [
+        1,
+        255,
+        5000,
+        LAZY_BYTES - 1,
+        LAZY_BYTES,
+        LAZY_BYTES + 5,
+        5 * MIB + 777,
+        20 * MIB,
+    ] {
+        // The first chunk is not at a page's start.
+        let before = take(&mut bfc, 256);
+        let dirty = take(&mut bfc, size);
+        let after = take(&mut bfc, 256);
+        let usable = bfc.usable(dirty).unwrap();
+        bytes_at(dirty, usable).fill(0xA5);
+        bytes_at(before, 256).fill(0x5A);
+        bytes_at(after, 256).fill(0x5A);
+        bfc.free(dirty);
+        let clean = bfc.allocate(size, true).unwrap().as_ptr();
+        assert_eq!(clean, dirty);
+        assert!(bytes_at(clean, size).iter().all(|&byte| byte == 0));
+        for neighbour in [before, after] {
+            assert!(bytes_at(neighbour, 256).iter().all(|&byte| byte == 0x5A));
+            bfc.free(neighbour);
+        }
+        // Partly beyond all that was handed out before.
+        bytes_at(clean, size).fill(0xA5);
+        bfc.free(clean);
+        let longer = bfc.allocate(size * 2, true).unwrap().as_ptr();
+        assert!(bytes_at(longer, size * 2).iter().all(|&byte| byte == 0));
+        bytes_at(longer, size * 2).fill(0xA5);
+        bfc.free(longer);
+        bfc.check();
+    }
+}
+
+#[test]
+fn memory_that_a_chunk_grew_into_counts_as_dirty() {
+    let mut bfc = reserve(MIB, MIB);
+    let block = take(&mut bfc, 256);
+    assert_eq!(
+        bfc.reallocate_in_place(block, 64 * KIB),
+        Some((256, 64 * KIB))
+    );
+    bytes_at(block, 64 * KIB).fill(0xA5);
+    bfc.free(block);
+    let clean = bfc.allocate(64 * KIB, true).unwrap().as_ptr();
+    assert!(bytes_at(clean, 64 * KIB).iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn large_zeroed_memory_stays_lazy() {
+    let size = 32 * MIB;
+    let mut bfc = reserve(64 * MIB, 64 * MIB);
+    let block = bfc.allocate(size, true).unwrap().as_ptr();
+    assert_eq!(resident_pages(block, size), 0, "never handed out before");
+    bytes_at(block, size).fill(1);
+    assert_eq!(resident_pages(block, size), size / PAGE);
+    bfc.free(block);
+    let again = bfc.allocate(size, true).unwrap().as_ptr();
+    assert_eq!(again, block);
+    assert_eq!(resident_pages(again, size), 0, "given back to the kernel");
+    bfc.free(again);
+    let small = bfc.allocate(LAZY_BYTES / 2, true).unwrap().as_ptr();
+    assert_eq!(
+        resident_pages(small, LAZY_BYTES / 2),
+        LAZY_BYTES / 2 / PAGE,
+        "zeroed by stores"
+    );
+}
+
+#[test]
+fn locked_pages_are_zeroed_by_stores() {
+    let size = 2 * MIB;
+    let mut bfc = reserve(size, size);
+    let block = take(&mut bfc, size);
+    bytes_at(block, size).fill(0xA5);
+    // SAFETY: a page of the block, mapped.
+    let locked = unsafe { libc::mlock(block.wrapping_add(MIB).cast(), PAGE) } == 0;
+    bfc.free(block);
+    let clean = bfc.allocate(size, true).unwrap().as_ptr();
+    assert!(bytes_at(clean, size).iter().all(|&byte| byte == 0));
+    if locked {
+        assert_eq!(resident_pages(clean, size), size / PAGE, "by stores");
+    }
+}
+
+/// Steady use: blocks of all sizes come and go by chance, about 160 MiB of them live. Prints the
+/// fragmentation of both halves.
+fn steady_use(region: usize, steps: usize) {
+    let target = 160 * MIB as u64;
+    let mut bfc = reserve(region, region);
+    let mut random = Random(42);
+    let mut live: Vec<*mut u8> = Vec::new();
+    let mut samples = Vec::new();
+    for step in 0..steps {
+        // A push towards the target from either side.
+        let grows = if bfc.counts.live_bytes < target {
+            60
+        } else {
+            40
+        };
+        if live.is_empty() || random.below(100) < grows {
+            let bytes = random.size(20);
+            live.extend(bfc.allocate(bytes, false).map(|block| block.as_ptr()));
+        } else {
+            let index = random.below(live.len());
+            assert!(bfc.free(live.swap_remove(index)).is_some());
+        }
+        // The start, while the region fills, is left out.
+        if step >= steps / 20 && step % 500 == 0 {
+            let sums = bfc.statistics();
+            samples.push([
+                sums.fragmentation(),
+                sums.free_chunks as f64,
+                sums.live_bytes as f64,
+            ]);
+        }
+    }
+    bfc.check();
+    bfc.check_map();
+    let (first, second) = samples.split_at(samples.len() / 2);
+    let means = [0, 1, 2].map(|figure| {
+        [first, second]
+            .map(|half| half.iter().map(|sample| sample[figure]).sum::<f64>() / half.len() as f64)
+    });
+    let [fragmentation, free_chunks, live_bytes] = means;
+    println!(
+        "{steps} operations in {} MiB: fragmentation {:.3} then {:.3}, free chunks {:.0} then \
+         {:.0}, live {:.0} MiB then {:.0}; {} failures",
+        region >> 20,
+        fragmentation[0],
+        fragmentation[1],
+        free_chunks[0],
+        free_chunks[1],
+        live_bytes[0] / MIB as f64,
+        live_bytes[1] / MIB as f64,
+        bfc.statistics().failures,
+    );
+    assert!(fragmentation[1] <= fragmentation[0] + 0.05);
+    assert!(free_chunks[1] <= free_chunks[0] * 1.1);
+    for block in live {
+        assert!(bfc.free(block).is_some());
+    }
+    assert_eq!(layout(&bfc), [(0, region, false)]);
+}
+
+#[test]
+fn fragmentation_stays_where_it_is_in_a_long_run() {
+    // With room to spare, and so tight that there is hardly a place for large blocks.
+    steady_use(256 * MIB, 1_000_000);
+    steady_use(172 * MIB, 1_000_000);
+}
+
+#[test]
+fn the_trees_stay_shallow_whatever_the_order() {
+    // 30,000 free chunks of one size that come to the bin by ascending address.
+    let mut bfc = reserve(2048 * MIB, 2048 * MIB);
+    let blocks: Vec<_> = (0..60_000)
+        .map(|index| take(&mut bfc, if index % 2 == 0 { 32 * KIB } else { 256 }))
+        .collect();
+    for block in blocks.iter().step_by(2) {
+        bfc.free(*block);
+    }
+    // Fails by the bound in `check_bins` if a tree is deep.
+    bfc.check();
+    assert_eq!(bfc.statistics().free_chunks, 30_001);
+}
+
+#[test]
+fn the_sums_of_the_bins_are_those_of_the_region() {
+    let mut bfc = reserve(MIB, 16 * MIB);
+    let mut random = Random(9);
+    let blocks: Vec<_> = (0..300)
+        .map(|_| {
+            let bytes = random.size(15);
+            take(&mut bfc, bytes)
+        })
+        .collect();
+    for block in blocks.iter().step_by(3) {
+        bfc.free(*block);
+    }
+    let bins = bfc.bins();
+    let sums = bfc.statistics();
+    for bin in &bins {
+        assert_eq!(bin.total_chunks, bin.live_chunks + bin.free_chunks);
+        assert_eq!(bin.total_bytes, bin.live_bytes + bin.free_bytes);
+        assert!(bin.requested_bytes <= bin.live_bytes);
+        assert!(bin.total_bytes >= bin.total_chunks * bin.from_bytes);
+    }
+    let sum = |of: fn(&super::BinStatistics) -> u64| bins.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|bin| bin.live_bytes), sums.live_bytes);
+    assert_eq!(sum(|bin| bin.requested_bytes), sums.requested_bytes);
+    assert_eq!(sum(|bin| bin.live_chunks), sums.live_chunks);
+    assert_eq!(sum(|bin| bin.free_bytes), sums.free_bytes);
+    assert_eq!(sum(|bin| bin.free_chunks), sums.free_chunks);
+    assert_eq!(sum(|bin| bin.total_bytes), sums.region_bytes);
+    assert_eq!(bins[20].to_bytes, None);
+    assert_eq!(bins[3].to_bytes, Some(4096));
+}
+
+#[test]
+fn the_map_shows_bins_chunks_and_sums() {
+    let mut bfc = reserve(64 * KIB, MIB);
+    take(&mut bfc, 300);
+    let hole = take(&mut bfc, 1000);
+    take(&mut bfc, 2000);
+    bfc.free(hole);
+    let base = bfc.region.address();
+    let mut text = String::new();
+    let chunks: Vec<_> = bfc.chunks().collect();
+    bfc.map().write(&chunks, &mut text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 21 + 4 + 4, "{text}");
+    let bins = [
+        "bin  0, from 256 B to below 512 B: 0 chunks, 0 in use; 0 B, 0 B in use, 0 B requested",
+        "bin  1, from 512 B to below 1.0 KiB: 1 chunks, 1 in use; 512 B, 512 B in use, 300 B requested",
+        "bin  2, from 1.0 KiB to below 2.0 KiB: 1 chunks, 0 in use; 1.0 KiB, 0 B in use, 0 B requested",
+    ];
+    assert_eq!(lines[..3], bins);
+    assert!(lines[20].starts_with("bin 20, from 256.0 MiB: 0 chunks"));
+    let rest = 64 * KIB - 3584;
+    let chunks = [
+        format!("in use {base:#014x} 512 (300 B requested, allocation 1)"),
+        format!("free   {:#014x} 1024", base + 512),
+        format!(
+            "in use {:#014x} 2048 (2000 B requested, allocation 3)",
+            base + 1536
+        ),
+        format!("free   {:#014x} {rest}", base + 3584),
+    ];
+    assert_eq!(lines[21..25], chunks);
+    let sums = [
+        "reserved 1.0 MiB, region 64.0 KiB after 0 growths",
+        "in use 2.5 KiB in 2 chunks, 2.2 KiB requested, peak 3.5 KiB",
+        "free 61.5 KiB in 2 chunks, largest 60.5 KiB, fragmentation 1.6 %",
+        "3 allocations, 0 failures",
+    ];
+    assert_eq!(lines[25..], sums);
+    let mut short = String::new();
+    bfc.map().write(&[], &mut short).unwrap();
+    assert_eq!(short.lines().count(), 21 + 4);
+}
+
+#[test]
+fn a_static_region_serves_every_thread_in_turn() {
+    static REGION: Mutex<Option<Bfc>> = Mutex::new(None);
+    *REGION.lock().unwrap() = Bfc::reserve(MIB, 16 * MIB);
+    std::thread::scope(|scope| {
+        for seed in 1..=4 {
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..2_000 {
+                    let bytes = random.size(14);
+                    let allocate = |region: &mut Option<Bfc>| {
+                        Some(region.as_mut()?.allocate(bytes, true)?.as_ptr().addr())
+                    };
+                    let address = allocate(&mut REGION.lock().unwrap()).unwrap();
+                    let block = address as *mut u8;
+                    bytes_at(block, bytes).fill(seed as u8);
+                    assert!(
+                        bytes_at(block, bytes)
+                            .iter()
+                            .all(|&byte| byte == seed as u8)
+                    );
+                    let mut region = REGION.lock().unwrap();
+                    assert!(region.as_mut().unwrap().free(block).is_some());
+                }
+            });
+        }
+    });
+    let mut region = REGION.lock().unwrap();
+    let bfc = region.as_mut().unwrap();
+    bfc.check();
+    assert_eq!(bfc.statistics().live_chunks, 0);
+    assert_eq!(bfc.statistics().allocations, 8_000);
+}

@@ -1,0 +1,172 @@
+//! Where and on what pages the memory of arrays lies: advice on huge pages, and a NUMA node.
+//!
+//! Applied to each run of memory that the `numpy` heap takes into use. The advice stays with the
+//! addresses; where another heap uses them later it does no harm, since it is a preference.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// How array data uses transparent huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Asked for arrays of 4 MiB and more, as NumPy does.
+    #[default]
+    Auto,
+    /// Asked for all array memory.
+    Always,
+    /// Refused for all array memory.
+    Never,
+}
+
+impl HugePages {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            HugePages::Auto => "auto",
+            HugePages::Always => "always",
+            HugePages::Never => "never",
+        }
+    }
+}
+
+/// From this size on NumPy asks for huge pages (`indicate_hugepages` of its `alloc.c`).
+const NUMPY_HUGE_PAGES: usize = 1 << 22;
+
+/// A size that no memory reaches: no advice.
+const NO_ADVICE: usize = usize::MAX;
+
+/// What `madvise` is told, of memory of at least so many bytes.
+static ADVICE: AtomicI32 = AtomicI32::new(libc::MADV_HUGEPAGE);
+static ADVISED_FROM: AtomicUsize = AtomicUsize::new(NO_ADVICE);
+
+/// The preferred node; `u32::MAX` for none.
+static NODE: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Chooses the advice. `numpys_own` tells whether NumPy itself would ask (`auto` follows it).
+pub fn set_huge_pages(choice: HugePages, numpys_own: bool) {
+    let (advice, from) = match choice {
+        HugePages::Auto if numpys_own => (libc::MADV_HUGEPAGE, NUMPY_HUGE_PAGES),
+        HugePages::Auto => (libc::MADV_HUGEPAGE, NO_ADVICE),
+        HugePages::Always => (libc::MADV_HUGEPAGE, 0),
+        HugePages::Never => (libc::MADV_NOHUGEPAGE, 0),
+    };
+    ADVICE.store(advice, Relaxed);
+    ADVISED_FROM.store(from, Relaxed);
+}
+
+/// Chooses the preferred node of all array memory.
+pub fn set_node(node: u32) {
+    NODE.store(node, Relaxed);
+}
+
+/// Applies what was chosen to a run of memory that is taken into use. What the system refuses is
+/// left.
+pub fn place(start: *mut u8, size: usize) {
+    let advise = size >= ADVISED_FROM.load(Relaxed);
+    let node = NODE.load(Relaxed);
+    if !advise && node == u32::MAX {
+        return;
+    }
+    let (start, size) = whole_pages(start, size);
+    if advise {
+        advise_on(start, size);
+    }
+    if node != u32::MAX && size > 0 {
+        prefer_node(start, size, node);
+    }
+}
+
+/// Applies what holds for all array memory to a region that arrays of every size will share.
+pub fn place_region(start: *mut u8, size: usize) {
+    if ADVISED_FROM.load(Relaxed) == 0 || NODE.load(Relaxed) != u32::MAX {
+        place(start, size);
+    }
+}
+
+/// Applies what depends on an array's size to one array of such a region.
+pub fn place_in_region(start: *mut u8, size: usize) {
+    let from = ADVISED_FROM.load(Relaxed);
+    if from != 0 && size >= from {
+        let (start, size) = whole_pages(start, size);
+        advise_on(start, size);
+    }
+}
+
+fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
+    const PAGE: usize = 4096;
+    let first = start.wrapping_add(start.align_offset(PAGE));
+    let rest = size.saturating_sub(first.addr() - start.addr());
+    (first, rest & !(PAGE - 1))
+}
+
+fn advise_on(start: *mut u8, size: usize) {
+    // SAFETY: advice on memory of the caller's; its contents stay.
+    unsafe { libc::madvise(start.cast(), size, ADVICE.load(Relaxed)) };
+}
+
+/// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).
+pub const MAX_NODES: u32 = 1024;
+
+/// `MPOL_PREFERRED` of `linux/mempolicy.h`: where the node is full, others serve.
+const MPOL_PREFERRED: libc::c_int = 1;
+
+/// Has pages of a run of memory taken from `node` first (mbind(2)); false where refused.
+fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
+    let mut nodes = [0u64; MAX_NODES as usize / 64];
+    let Some(word) = nodes.get_mut(node as usize / 64) else {
+        return false;
+    };
+    *word = 1 << (node % 64);
+    // SAFETY: policy of memory of the caller's; its contents stay. The mask has the said length;
+    // the kernel takes one bit less than it is told.
+    unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            start,
+            size,
+            MPOL_PREFERRED,
+            nodes.as_ptr(),
+            MAX_NODES as usize + 1,
+            0,
+        ) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_memory_prefers_its_node() {
+        const SIZE: usize = 1 << 16;
+        // SAFETY: fresh anonymous memory, which is given back.
+        unsafe {
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                SIZE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            if !prefer_node(start.cast(), SIZE, 0) {
+                let error = std::io::Error::last_os_error().raw_os_error();
+                assert!(
+                    matches!(error, Some(libc::ENOSYS | libc::EPERM)),
+                    "only a kernel without NUMA, or a sandbox, refuses node 0: {error:?}"
+                );
+            } else {
+                let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+                let wanted = format!("{:x} prefer", start.addr());
+                assert!(maps.contains(&wanted), "{wanted} in {maps}");
+                assert!(
+                    !prefer_node(start.cast(), SIZE, MAX_NODES - 1),
+                    "no such node"
+                );
+            }
+            libc::munmap(start, SIZE);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The one region of array data of `--numpy-allocator bfc`, behind a lock.
+//!
+//! The lock is held inside the [`gate`], so that a forked child finds it free, and nothing is
+//! allocated under it. Any thread, without the GIL.
+
+#![allow(unsafe_code)]
+
+use super::bfc::{Bfc, ChunkView, Map, Statistics};
+use super::thread::{state, thread_id};
+use super::{book, count_failure, gate, placement, release};
+use crate::ledger::Account;
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+const NUMPY: usize = Account::Numpy as usize;
+
+static REGION: Mutex<Option<Bfc>> = Mutex::new(None);
+
+/// What is told of the first request that the region could not meet.
+static ON_FAILURE: OnceLock<fn(&Map, usize)> = OnceLock::new();
+
+/// Runs `work` on the region, inside the gate; None before [`reserve`]. `work` must not allocate.
+fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {
+    let _inside = gate::enter(state().slot(), thread_id());
+    let mut guard = REGION.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.as_mut().map(work)
+}
+
+/// Reserves the region: `initial` bytes in use, growing to `maximum`. False where the system gives
+/// no such address space. `on_failure` is called once, with what was asked for, by the first
+/// request that cannot be met; it must not allocate.
+pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> bool {
+    let region = Bfc::reserve(initial, maximum);
+    let reserved = region.is_some();
+    if let Some(region) = &region {
+        let (start, size) = region.memory();
+        placement::place_region(start, size);
+    }
+    *REGION.lock().unwrap_or_else(PoisonError::into_inner) = region;
+    let _ = ON_FAILURE.set(on_failure);
+    reserved
+}
+
+/// Allocates `size` bytes, zeroed where `zero`, booked to `numpy`. Null on failure.
+pub fn allocate(size: usize, zero: bool) -> *mut u8 {
+    let taken = locked(|region| match region.allocate(size, zero) {
+        Some(pointer) => {
+            let pointer = pointer.as_ptr();
+            Ok((pointer, region.usable(pointer).unwrap_or(0)))
+        }
+        None if region.statistics().failures == 1 => Err(Some(region.map())),
+        None => Err(None),
+    });
+    match taken {
+        Some(Ok((pointer, usable))) => {
+            placement::place_in_region(pointer, usable);
+            book::<NUMPY>(usable);
+            return pointer;
+        }
+        Some(Err(Some(map))) => {
+            if let Some(tell) = ON_FAILURE.get() {
+                tell(&map, size);
+            }
+        }
+        _ => {}
+    }
+    count_failure(Account::Numpy);
+    null_mut()
+}
+
+/// Frees a block of the region; null, or what is none of its live blocks, is left alone.
+pub fn free(pointer: *mut u8) {
+    if pointer.is_null() {
+        return;
+    }
+    if let Some(Some(usable)) = locked(|region| region.free(pointer)) {
+        release::<NUMPY>(usable);
+    }
+}
+
+/// Resizes a block of the region, in place where it can be; null where there is no room, and the
+/// old block still lives. Null allocates.
+pub fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        return allocate(size, false);
+    }
+    let resized = locked(|region| {
+        let resized = region.reallocate_in_place(pointer, size);
+        (resized, region.usable(pointer).unwrap_or(0))
+    });
+    match resized {
+        Some((Some((before, after)), _)) => {
+            book::<NUMPY>(after);
+            release::<NUMPY>(before);
+            pointer
+        }
+        Some((None, usable)) => {
+            let moved = allocate(size, false);
+            if !moved.is_null() {
+                // SAFETY: both blocks are live and at least that long.
+                unsafe { std::ptr::copy_nonoverlapping(pointer, moved, usable.min(size)) };
+                free(pointer);
+            }
+            moved
+        }
+        None => null_mut(),
+    }
+}
+
+/// The region's sums; None without one, and where another thread, or this one beneath a signal
+/// handler, has the lock.
+pub fn statistics() -> Option<Statistics> {
+    REGION.try_lock().ok()?.as_ref().map(Bfc::statistics)
+}
+
+/// The region at this moment, and its chunks by ascending address; None without one. Not from a
+/// signal handler.
+pub fn map() -> Option<(Map, Vec<ChunkView>)> {
+    let count = |region: &mut Bfc| {
+        let statistics = region.statistics();
+        (statistics.live_chunks + statistics.free_chunks) as usize
+    };
+    loop {
+        let room = locked(count)? * 5 / 4 + 64;
+        let mut chunks = Vec::with_capacity(room);
+        let map = locked(|region| {
+            // The vector is not grown under the lock; where other threads were that fast, again.
+            (count(region) <= room).then(|| {
+                chunks.extend(region.chunks().take(room));
+                region.map()
+            })
+        })?;
+        if let Some(map) = map {
+            return Some((map, chunks));
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! NumPy's array data: the host's NEP 49 handler, what it allocates from, and its installation.
+//!
+//! [`start`] prepares the chosen store before Python starts; [`watch`] has the handler installed
+//! the moment NumPy has been loaded, and never loads NumPy itself. Whatever is wrong with a NumPy,
+//! the program runs on as it would under `python`, with one line on standard error.
+
+#![allow(unsafe_code)]
+
+mod capi;
+mod handler;
+mod install;
+mod loading;
+mod pads;
+mod settings;
+mod stores;
+
+pub use settings::{
+    Alignment, ArrayAllocator, DEFAULT_ALIGNMENT, REGION_ALIGNMENT, Region, Settings,
+};
+
+use crate::allocator::Allocator;
+use crate::descriptor::{Descriptor, notice};
+use crate::error::Error;
+use crate::heap::bfc;
+use crate::heap::placement::{self, HugePages};
+use crate::heap::{arrays, pool, region};
+use crate::process;
+use capi::DataMemHandler;
+use pads::Padded;
+use pyo3::ffi::{self, PyObject};
+use std::ffi::c_void;
+use std::fmt::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use stores::{Bfc, Mimalloc, Pool, Store, System};
+
+/// What is in force, decided by [`start`].
+struct Plan {
+    allocator: ArrayAllocator,
+    alignment: usize,
+    huge_pages: HugePages,
+    node: Option<u32>,
+}
+
+static PLAN: OnceLock<Plan> = OnceLock::new();
+/// The handler; made once, and NumPy's from then on.
+static HANDLER: AtomicPtr<DataMemHandler> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether it is installed in a NumPy of this process.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static VERSION: OnceLock<String> = OnceLock::new();
+
+/// What array data is made from, and what that has to tell.
+pub struct Figures {
+    /// NumPy's version; None where it did not tell.
+    pub version: Option<&'static str>,
+    /// The allocator's name.
+    pub allocator: &'static str,
+    /// The least alignment of array data, in bytes.
+    pub alignment: usize,
+    /// The choice of `--numpy-huge-pages`.
+    pub huge_pages: &'static str,
+    /// The preferred NUMA node.
+    pub node: Option<u32>,
+    /// Of `pool`.
+    pub pool: Option<pool::Statistics>,
+    /// Of `bfc`.
+    pub region: Option<bfc::Statistics>,
+}
+
+/// Where `--numpy-region` is not given: what is in use from the start.
+const FIRST_REGION: u64 = 64 << 20;
+
+/// libc's own alignment, which [`ArrayAllocator::System`] leaves.
+const SYSTEM_ALIGNMENT: usize = 16;
+
+/// Prepares what array data is made from. Before Python starts. `context` becomes the handler's
+/// `ctx`; `debug_hooks` puts pads around array data.
+///
+/// # Errors
+/// The region cannot be reserved, or the machine has no such node.
+pub fn start(
+    settings: &Settings,
+    allocator: Allocator,
+    debug_hooks: bool,
+    context: *mut c_void,
+) -> Result<(), Error> {
+    let array_allocator = match (allocator, settings.allocator) {
+        (Allocator::System, None) => ArrayAllocator::System,
+        (_, None) => ArrayAllocator::Mimalloc,
+        (_, Some(chosen)) => chosen,
+    };
+    let alignment = match array_allocator {
+        ArrayAllocator::System => SYSTEM_ALIGNMENT,
+        _ => settings.alignment.unwrap_or(DEFAULT_ALIGNMENT).0,
+    };
+    arrays::set_alignment(alignment);
+    let huge_pages = settings.huge_pages.unwrap_or_default();
+    placement::set_huge_pages(huge_pages, numpy_asks_for_huge_pages());
+    if let Some(node) = settings.node {
+        check_node(node)?;
+        placement::set_node(node);
+    }
+    match array_allocator {
+        ArrayAllocator::Pool => pool::set_limit(settings.pool_limit.unwrap_or_default()),
+        ArrayAllocator::Bfc => reserve_region(settings.region)?,
+        ArrayAllocator::Mimalloc | ArrayAllocator::System => {}
+    }
+    let handler = match array_allocator {
+        ArrayAllocator::Mimalloc => over::<Mimalloc>(debug_hooks, context),
+        ArrayAllocator::Pool => over::<Pool>(debug_hooks, context),
+        ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),
+        ArrayAllocator::System => over::<System>(debug_hooks, context),
+    };
+    HANDLER.store(Box::into_raw(Box::new(handler)), Relaxed);
+    let _ = PLAN.set(Plan {
+        allocator: array_allocator,
+        alignment,
+        huge_pages,
+        node: settings.node,
+    });
+    Ok(())
+}
+
+fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
+    match debug_hooks {
+        true => handler::over::<Padded<S>>(context),
+        false => handler::over::<S>(context),
+    }
+}
+
+/// Whether NumPy itself would ask for huge pages: `NUMPY_MADVISE_HUGEPAGE` of its `__init__`.
+fn numpy_asks_for_huge_pages() -> bool {
+    std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0")
+}
+
+fn reserve_region(asked: Option<Region>) -> Result<(), Error> {
+    let region = asked.unwrap_or_else(|| {
+        let maximum = process::physical_memory().max(FIRST_REGION);
+        Region {
+            initial: FIRST_REGION,
+            maximum,
+        }
+    });
+    let reserved = region::reserve(
+        region.initial as usize,
+        region.maximum as usize,
+        tell_failure,
+    );
+    match reserved {
+        true => Ok(()),
+        false => Err(Error::option(format!(
+            "--numpy-region: the system gives no address space of {} bytes; expected a size that \
+             it can reserve",
+            region.maximum
+        ))),
+    }
+}
+
+/// Says on standard error that the region could not meet a request, with its map. Beneath NumPy's
+/// allocation: does not allocate.
+fn tell_failure(map: &bfc::Map, size: usize) {
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    let _ = writeln!(
+        out,
+        "pyhost: no room for {size} bytes in the region of --numpy-allocator bfc; this is said \
+         once"
+    );
+    let _ = map.write(&[], &mut out);
+    out.flush();
+}
+
+fn check_node(node: u32) -> Result<(), Error> {
+    let nodes = process::numa_nodes();
+    if nodes.len() < 2 {
+        return Err(Error::option(format!(
+            "--numpy-numa {node}: this machine has one memory node; expected a machine with \
+             several"
+        )));
+    }
+    if !nodes.contains(&node) {
+        let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        return Err(Error::option(format!(
+            "--numpy-numa: bad value '{node}'; expected one of {}",
+            names.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Has the handler installed in each NumPy that is loaded from here on, and in one that is loaded
+/// already. Once, after initialisation, with the GIL.
+pub fn watch() {
+    if !loading::watch(loaded) {
+        notice(format_args!(
+            "NumPy's loading cannot be watched in this Python: array data is not counted"
+        ));
+    }
+}
+
+/// A NumPy has been loaded. With the GIL and no exception set.
+fn loaded(extension: *mut PyObject) {
+    // SAFETY: the extension has been executed; the handler is never freed.
+    match unsafe { install::install(extension, HANDLER.load(Relaxed)) } {
+        Ok(()) => {
+            let _ = numpy_version().map(|version| VERSION.set(version));
+            ACTIVE.store(true, Relaxed);
+        }
+        Err(refusal) => {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            if !SAID.swap(true, Relaxed) {
+                let version = numpy_version().map_or(String::new(), |version| version + " ");
+                notice(format_args!(
+                    "NumPy {version}keeps its own data handler, and array data is not counted: \
+                     {refusal}"
+                ));
+            }
+        }
+    }
+}
+
+/// The version of the NumPy that is being loaded. With the GIL and no exception set.
+fn numpy_version() -> Option<String> {
+    // Which of the modules is there at this moment differs by NumPy's version.
+    const PLACES: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
+        (c"numpy.version", c"version"),
+        (c"numpy._version", c"version_version"),
+        (c"numpy", c"__version__"),
+    ];
+    // SAFETY: the GIL is held; new references are released and exceptions cleared.
+    unsafe {
+        let modules = ffi::PyImport_GetModuleDict();
+        for (module, attribute) in PLACES {
+            let module = ffi::PyDict_GetItemString(modules, module.as_ptr());
+            if module.is_null() {
+                continue;
+            }
+            let value = ffi::PyObject_GetAttrString(module, attribute.as_ptr());
+            let mut length = 0;
+            let text = match value.is_null() {
+                true => std::ptr::null(),
+                false => ffi::PyUnicode_AsUTF8AndSize(value, &mut length),
+            };
+            let version = (!text.is_null()).then(|| {
+                let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
+                String::from_utf8_lossy(text).into_owned()
+            });
+            ffi::Py_XDECREF(value);
+            ffi::PyErr_Clear();
+            if version.is_some() {
+                return version;
+            }
+        }
+    }
+    None
+}
+
+/// Allocates `size` zeroed bytes as array data; null on failure. After [`start`], any thread.
+pub fn allocate_zeroed(size: usize) -> *mut u8 {
+    let handler = HANDLER.load(Relaxed);
+    if handler.is_null() {
+        return std::ptr::null_mut();
+    }
+    ACTIVE.store(true, Relaxed);
+    // SAFETY: the handler is never freed.
+    let table = unsafe { &(*handler).allocator };
+    (table.calloc)(table.ctx, 1, size).cast()
+}
+
+/// Frees what [`allocate_zeroed`] made.
+///
+/// # Safety
+/// Null, or such a block, not freed since.
+pub unsafe fn free(pointer: *mut u8) {
+    let handler = HANDLER.load(Relaxed);
+    if !handler.is_null() {
+        // SAFETY: the handler is never freed; the caller's duty.
+        let table = unsafe { &(*handler).allocator };
+        (table.free)(table.ctx, pointer.cast(), 0);
+    }
+}
+
+/// The least alignment of array data, in bytes.
+pub fn alignment() -> usize {
+    PLAN.get().map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
+}
+
+/// Whether array data is booked to `numpy` in this process.
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+/// What array data is made from; None where there is none in this process. Also from a signal handler.
+pub fn figures() -> Option<Figures> {
+    let plan = PLAN.get().filter(|_| is_active())?;
+    Some(Figures {
+        version: VERSION.get().map(String::as_str),
+        allocator: plan.allocator.name(),
+        alignment: plan.alignment,
+        huge_pages: plan.huge_pages.name(),
+        node: plan.node,
+        pool: (plan.allocator == ArrayAllocator::Pool)
+            .then(pool::statistics)
+            .flatten(),
+        region: (plan.allocator == ArrayAllocator::Bfc)
+            .then(region::statistics)
+            .flatten(),
+    })
+}

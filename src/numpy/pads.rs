@@ -1,0 +1,209 @@
+//! Pads around array data, under `--debug-hooks`: a store over another one that sees at `free` and
+//! `realloc` what was written outside.
+//!
+//! CPython's debug hooks (`PyMem_SetupDebugHooks`) reach the three domains alone. The bytes are
+//! theirs: 0xFD around the data, 0xCD in fresh data, 0xDD in freed data. In front of the leading
+//! pad lies a record of the size and of where the array was made: the innermost line of Python
+//! that is not NumPy's own. Damage ends the process as CPython's hooks do, with both.
+
+#![allow(unsafe_code)]
+
+use super::stores::Store;
+use crate::descriptor::Descriptor;
+use crate::heap::arrays;
+use crate::python::frames;
+use pyo3::ffi;
+use std::fmt::Write;
+use std::marker::PhantomData;
+
+const FRESH: u8 = 0xcd;
+const DEAD: u8 = 0xdd;
+const FORBIDDEN: u8 = 0xfd;
+
+/// Bytes of each pad.
+const PAD: usize = 16;
+/// Bytes in front of the data where the alignment is not larger.
+const LEAD: usize = 256;
+/// Marks a record of a live block.
+const LIVE: u64 = u64::from_le_bytes(*b"pyhost[]");
+
+#[repr(C)]
+struct Record {
+    mark: u64,
+    size: usize,
+    line: i32,
+    file_length: u32,
+    file: [u8; LEAD - PAD - 24],
+}
+
+/// `S` with pads.
+pub struct Padded<S>(PhantomData<S>);
+
+fn lead() -> usize {
+    arrays::alignment().max(LEAD)
+}
+
+/// Bytes of a block around `size` bytes of data.
+fn whole(size: usize) -> Option<usize> {
+    size.checked_add(lead() + PAD)
+}
+
+/// # Safety
+/// `pointer` was made by [`Padded`]; writing needs a live block.
+unsafe fn record(pointer: *mut u8) -> *mut Record {
+    // SAFETY: the record begins the block.
+    unsafe { pointer.sub(lead()).cast() }
+}
+
+/// Lays the pads around `size` bytes at `pointer`.
+///
+/// # Safety
+/// A block that long, with its record.
+unsafe fn lay(pointer: *mut u8, size: usize) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        let front = lead() - size_of::<Record>();
+        pointer.sub(front).write_bytes(FORBIDDEN, front);
+        pointer.add(size).write_bytes(FORBIDDEN, PAD);
+        (*record(pointer)).mark = LIVE;
+        (*record(pointer)).size = size;
+    }
+}
+
+/// Ends the process where something was written outside the data.
+///
+/// # Safety
+/// `pointer` was made by [`Padded`].
+unsafe fn check(pointer: *mut u8) {
+    // SAFETY: the caller's duty: a block with its record and pads, unless they were overwritten,
+    // which is what is looked for.
+    unsafe {
+        let record = record(pointer);
+        if (*record).mark != LIVE {
+            fail(
+                pointer,
+                "was freed before, or its record was overwritten",
+                None,
+            );
+        }
+        let front = lead() - size_of::<Record>();
+        let damaged = |start: *mut u8, length: usize| {
+            (0..length).find_map(|index| {
+                let byte = *start.add(index);
+                (byte != FORBIDDEN).then_some((index, byte))
+            })
+        };
+        if let Some((index, byte)) = damaged(pointer.add((*record).size), PAD) {
+            fail(pointer, "was written behind its end", Some((index, byte)));
+        }
+        if let Some((index, byte)) = damaged(pointer.sub(front), front) {
+            let before = front - index;
+            fail(
+                pointer,
+                "was written before its start",
+                Some((before, byte)),
+            );
+        }
+    }
+}
+
+/// # Safety
+/// `pointer` was made by [`Padded`].
+#[cold]
+unsafe fn fail(pointer: *mut u8, what: &str, damage: Option<(usize, u8)>) -> ! {
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    // SAFETY: the record is read, whatever it holds; the file's length is bounded.
+    unsafe {
+        let record = record(pointer);
+        let _ = write!(out, "pyhost: array data at {pointer:p}");
+        if (*record).mark == LIVE {
+            let length = ((*record).file_length as usize).min((*record).file.len());
+            let file = &(&(*record).file)[..length];
+            let _ = write!(out, ", {} bytes, allocated at ", (*record).size);
+            match length {
+                0 => _ = write!(out, "no line of Python"),
+                _ => {
+                    _ = write!(
+                        out,
+                        "{}:{}",
+                        std::str::from_utf8(file).unwrap_or("?"),
+                        (*record).line
+                    );
+                }
+            }
+        }
+        let _ = write!(out, ", {what}");
+        if let Some((distance, byte)) = damage {
+            let _ = write!(
+                out,
+                ": {distance} bytes off lies 0x{byte:02x}, expected 0x{FORBIDDEN:02x}"
+            );
+        }
+        let _ = writeln!(out);
+        out.flush();
+        ffi::Py_FatalError(c"pyhost: array data was damaged".as_ptr())
+    }
+}
+
+impl<S: Store> Store for Padded<S> {
+    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+        let Some(whole) = whole(size) else {
+            return S::allocate::<ZERO>(usize::MAX); // fails, and is counted
+        };
+        let block = S::allocate::<ZERO>(whole);
+        if block.is_null() {
+            return block;
+        }
+        // SAFETY: a fresh block of that size.
+        unsafe {
+            let pointer = block.add(lead());
+            let record = record(pointer);
+            let (length, line) = frames::script_line(&mut (*record).file);
+            (*record).file_length = length as u32;
+            (*record).line = line;
+            if !ZERO {
+                pointer.write_bytes(FRESH, size);
+            }
+            lay(pointer, size);
+            pointer
+        }
+    }
+
+    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+        if pointer.is_null() {
+            return Self::allocate::<false>(size);
+        }
+        let Some(whole) = whole(size) else {
+            return S::allocate::<false>(usize::MAX);
+        };
+        // SAFETY: a live block of this store; the record moves with it.
+        unsafe {
+            check(pointer);
+            let before = (*record(pointer)).size;
+            let moved = S::reallocate(pointer.sub(lead()), whole);
+            if moved.is_null() {
+                return moved;
+            }
+            let pointer = moved.add(lead());
+            if size > before {
+                pointer.add(before).write_bytes(FRESH, size - before);
+            }
+            lay(pointer, size);
+            pointer
+        }
+    }
+
+    unsafe fn free(pointer: *mut u8) {
+        if pointer.is_null() {
+            return;
+        }
+        // SAFETY: a live block of this store.
+        unsafe {
+            check(pointer);
+            let record = record(pointer);
+            pointer.write_bytes(DEAD, (*record).size);
+            (*record).mark = 0;
+            S::free(pointer.sub(lead()));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the user chose for array data.
+
+use crate::bytes::{self, Expected};
+use crate::heap::arrays::MAX_ALIGNMENT;
+use crate::heap::placement::HugePages;
+use crate::heap::pool::Limit;
+use std::fmt;
+use std::str::FromStr;
+
+/// What arrays are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayAllocator {
+    /// The `numpy` heap of mimalloc.
+    Mimalloc,
+    /// A pool of freed blocks over it, after TensorFlow's PoolAllocator.
+    Pool,
+    /// One region, best fit with coalescing, after TensorFlow's BFCAllocator.
+    Bfc,
+    /// The malloc that NumPy itself would use, counted.
+    System,
+}
+
+impl ArrayAllocator {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ArrayAllocator::Mimalloc => "mimalloc",
+            ArrayAllocator::Pool => "pool",
+            ArrayAllocator::Bfc => "bfc",
+            ArrayAllocator::System => "system",
+        }
+    }
+}
+
+/// The alignment of array data, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment(pub usize);
+
+impl FromStr for Alignment {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        match text.parse::<usize>() {
+            Ok(bytes) if bytes.is_power_of_two() && (16..=MAX_ALIGNMENT).contains(&bytes) => {
+                Ok(Alignment(bytes))
+            }
+            _ => Err(Expected("a power of two from 16 to 4096")),
+        }
+    }
+}
+
+impl fmt::Display for Alignment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+impl FromStr for Limit {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let expected = Expected("auto, a number of blocks, or a size such as 64M");
+        if text == "auto" {
+            return Ok(Limit::Auto);
+        }
+        if let Ok(blocks) = text.parse() {
+            return Ok(Limit::Blocks(blocks));
+        }
+        bytes::parse(text).map(Limit::Bytes).ok_or(expected)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Auto => out.write_str("auto"),
+            Limit::Blocks(blocks) => write!(out, "{blocks}"),
+            Limit::Bytes(bytes) => write!(out, "{bytes}B"),
+        }
+    }
+}
+
+/// The region of [`ArrayAllocator::Bfc`], in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// In use from the start.
+    pub initial: u64,
+    /// What it may grow to, by doubling.
+    pub maximum: u64,
+}
+
+impl FromStr for Region {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let expected = Expected("a size such as 256M, or a first and a greatest size, 256M,4G");
+        let (initial, maximum) = text.split_once(',').unwrap_or((text, text));
+        match (bytes::parse(initial), bytes::parse(maximum)) {
+            (Some(initial), Some(maximum)) if 0 < initial && initial <= maximum => {
+                Ok(Region { initial, maximum })
+            }
+            _ => Err(expected),
+        }
+    }
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}B,{}B", self.initial, self.maximum)
+    }
+}
+
+/// The `--numpy-*` options; None where not given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// `--numpy-allocator`.
+    pub allocator: Option<ArrayAllocator>,
+    /// `--numpy-align`.
+    pub alignment: Option<Alignment>,
+    /// `--numpy-huge-pages`.
+    pub huge_pages: Option<HugePages>,
+    /// `--numpy-numa`: the preferred node.
+    pub node: Option<u32>,
+    /// `--numpy-pool-limit`.
+    pub pool_limit: Option<Limit>,
+    /// `--numpy-region`.
+    pub region: Option<Region>,
+}
+
+/// The alignment where none is chosen: a cache line, and the widest vector register.
+pub const DEFAULT_ALIGNMENT: Alignment = Alignment(64);
+
+/// The largest alignment of [`ArrayAllocator::Bfc`], whose chunks are multiples of it.
+pub const REGION_ALIGNMENT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_back_as_it_was() {
+        for text in ["auto", "100", "64M", "1KiB"] {
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(limit.to_string().parse::<Limit>().unwrap(), limit);
+        }
+        for text in ["1M", "1M,2G", "100,100"] {
+            let region: Region = text.parse().unwrap();
+            assert_eq!(region.to_string().parse::<Region>().unwrap(), region);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in ["", "0", "8", "48", "8192", "x"] {
+            assert!(text.parse::<Alignment>().is_err(), "{text}");
+        }
+        for text in ["", "0", "2M,1M", "1M,", ",1M", "M", "1M,2M,3M", "-1"] {
+            assert!(text.parse::<Region>().is_err(), "{text}");
+        }
+        for text in ["", "M", "-1", "1.5X", "99999999999999999999G"] {
+            assert!(text.parse::<Limit>().is_err(), "{text}");
+        }
+    }
+}

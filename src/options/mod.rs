@@ -1,0 +1,292 @@
+//! From the process's arguments and environment to checked options. The only place that reads
+//! the host's variables.
+
+#![allow(unsafe_code)]
+
+mod arguments;
+mod variables;
+
+use crate::allocator::Allocator;
+use crate::cli::Cli;
+use crate::error::Error;
+use crate::native::Mode;
+use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
+use crate::process;
+use crate::report::Format;
+use arguments::{host_arguments, is_python_name, parse};
+use clap::CommandFactory;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use variables::{OUTERMOST, Variables, exports};
+
+/// Where a report goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard error.
+    Stderr,
+    /// An open descriptor.
+    Descriptor(i32),
+    /// A file: an absolute path, in which `%p` stands for the process id and `%%` for `%`.
+    File(Vec<u8>),
+}
+
+/// The report that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Its format, not [`Format::Off`].
+    pub format: Format,
+    /// Where it goes.
+    pub to: Destination,
+}
+
+/// What the host shall do.
+#[derive(Debug)]
+pub struct Options {
+    /// `--allocator`, where given.
+    pub allocator: Option<Allocator>,
+    /// `--debug-hooks`.
+    pub debug_hooks: bool,
+    /// `--native`, where given.
+    pub native: Option<Mode>,
+    /// The `--numpy-*` options.
+    pub numpy: Settings,
+    /// The report that this process shall write; None where another process does, or none.
+    pub stats: Option<Stats>,
+    /// Whether an interactive run ends with one line.
+    pub closing_line: bool,
+    /// All arguments of the process.
+    pub argv: Vec<OsString>,
+    /// The program's name, then Python's arguments.
+    pub python_argv: Vec<OsString>,
+    /// Variables to set, so that children inherit what the command line gave.
+    pub exports: Vec<(String, OsString)>,
+}
+
+/// What the arguments ask for.
+pub enum Request {
+    /// Run Python.
+    Run(Box<Options>),
+    /// Print the host's help on stdout and end with status 0.
+    Help(String),
+    /// Print the host's version on stdout and end with status 0.
+    Version,
+}
+
+/// Reads `argv` and the environment.
+///
+/// # Errors
+/// A bad host option or variable; the text names it and what was expected.
+pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
+    let as_python = argv.first().is_some_and(|name| is_python_name(name));
+    let host_count = if as_python { 0 } else { host_arguments(&argv)? };
+    let cli = match host_count {
+        0 => Cli::default(), // no need to build clap's command
+        count => parse(&argv[..=count])?,
+    };
+    if cli.help {
+        return Ok(Request::Help(Cli::command().render_help().to_string()));
+    }
+    if cli.host_version {
+        return Ok(Request::Version);
+    }
+    let variables = Variables::read(!process::is_privileged_start())?;
+    let exports = exports(&cli)?;
+    let stats = stats(&cli, &variables)?;
+    let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
+    let off = cli.stats.or(variables.stats) == Some(Format::Off);
+    let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
+    python_argv.extend(argv.iter().skip(1 + host_count).cloned());
+    let mut options = Options {
+        allocator: cli.allocator.or(variables.allocator),
+        debug_hooks: cli.debug_hooks || variables.debug_hooks,
+        native: cli.native.or(variables.native),
+        numpy: numpy(&cli, &variables.numpy),
+        closing_line: stderr_is_terminal
+            && !as_python
+            && !off
+            && stats.is_none()
+            && variables.outermost.is_none(),
+        stats,
+        argv,
+        python_argv,
+        exports,
+    };
+    if options.native == Some(Mode::Off) && conflicts_with_off(&options) {
+        return Err(Error::option(
+            "--native off: leaves no domain on mimalloc, but --allocator asks for it; expected \
+             --allocator system",
+        ));
+    }
+    check_numpy(&options)?;
+    let asked = options.stats.is_some() || stderr_is_terminal;
+    if asked && variables.outermost.is_none() {
+        let own = process::id().to_string().into();
+        options.exports.push((OUTERMOST.to_owned(), own));
+    }
+    Ok(Request::Run(Box::new(options)))
+}
+
+/// What the options and, where they are silent, the variables say of array data.
+fn numpy(cli: &Cli, variables: &Settings) -> Settings {
+    Settings {
+        allocator: cli.numpy.numpy_allocator.or(variables.allocator),
+        alignment: cli.numpy.numpy_align.or(variables.alignment),
+        huge_pages: cli.numpy.numpy_huge_pages.or(variables.huge_pages),
+        node: cli.numpy.numpy_numa.or(variables.node),
+        pool_limit: cli.numpy.numpy_pool_limit.or(variables.pool_limit),
+        region: cli.numpy.numpy_region.or(variables.region),
+    }
+}
+
+/// Refuses what goes with another choice only.
+fn check_numpy(options: &Options) -> Result<(), Error> {
+    let Settings {
+        allocator,
+        alignment,
+        huge_pages,
+        node,
+        pool_limit,
+        region,
+    } = options.numpy;
+    let refuse = |text: &str| Err(Error::option(text));
+    let is_system = match allocator {
+        Some(chosen) => chosen == ArrayAllocator::System,
+        None => options.allocator == Some(Allocator::System) || options.native == Some(Mode::Off),
+    };
+    if options.native == Some(Mode::Off) && !is_system {
+        return refuse(
+            "--native off: leaves no array on mimalloc, but --numpy-allocator asks for it; \
+             expected --numpy-allocator system",
+        );
+    }
+    if pool_limit.is_some() && allocator != Some(ArrayAllocator::Pool) {
+        return refuse("--numpy-pool-limit: there is no pool; expected --numpy-allocator pool");
+    }
+    if region.is_some() && allocator != Some(ArrayAllocator::Bfc) {
+        return refuse("--numpy-region: there is no region; expected --numpy-allocator bfc");
+    }
+    let placed = [
+        ("--numpy-align", alignment.is_some()),
+        ("--numpy-huge-pages", huge_pages.is_some()),
+        ("--numpy-numa", node.is_some()),
+    ];
+    for (option, given) in placed {
+        if given && is_system {
+            return Err(Error::option(format!(
+                "{option}: libc's malloc places array data itself; expected --numpy-allocator \
+                 mimalloc, pool or bfc"
+            )));
+        }
+    }
+    match alignment {
+        Some(alignment)
+            if allocator == Some(ArrayAllocator::Bfc) && alignment.0 > REGION_ALIGNMENT =>
+        {
+            Err(Error::option(format!(
+                "--numpy-align: bad value '{alignment}'; expected at most {REGION_ALIGNMENT} with \
+                 --numpy-allocator bfc"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn conflicts_with_off(options: &Options) -> bool {
+    matches!(
+        options.allocator,
+        Some(Allocator::Mimalloc | Allocator::Pymalloc)
+    )
+}
+
+fn is_terminal(descriptor: i32) -> bool {
+    // SAFETY: a query of a descriptor.
+    unsafe { libc::isatty(descriptor) == 1 }
+}
+
+/// The report that this process writes. What only variables ask for, and would go to one place
+/// for all processes, is the outermost host's to write.
+fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
+    let format = cli.stats.or(variables.stats);
+    if format == Some(Format::Off) {
+        return Ok(None);
+    }
+    let inherited = variables.outermost.is_some();
+    if let Some(path) = cli.stats_file.as_ref().or(variables.stats_file.as_ref()) {
+        let path = absolute("--stats-file", path)?;
+        if cli.stats_file.is_none() && inherited && !names_process(&path) {
+            return Ok(None);
+        }
+        let format = format.unwrap_or(Format::Json);
+        return Ok(Some(Stats {
+            format,
+            to: Destination::File(path),
+        }));
+    }
+    if let Some(descriptor) = cli.stats_fd.or(variables.stats_fd) {
+        if cli.stats_fd.is_none() && inherited {
+            return Ok(None);
+        }
+        // SAFETY: a query of a descriptor.
+        if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
+            return Err(Error::option(format!(
+                "--stats-fd: {descriptor} is no open descriptor; expected one that the caller opened"
+            )));
+        }
+        let format = format.unwrap_or(Format::Json);
+        return Ok(Some(Stats {
+            format,
+            to: Destination::Descriptor(descriptor),
+        }));
+    }
+    match format {
+        Some(_) if cli.stats.is_none() && inherited => Ok(None),
+        Some(format) => Ok(Some(Stats {
+            format,
+            to: Destination::Stderr,
+        })),
+        None => Ok(None),
+    }
+}
+
+/// Whether a path template holds `%p`.
+pub fn names_process(template: &[u8]) -> bool {
+    let mut bytes = template.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' && bytes.next() == Some(&b'p') {
+            return true;
+        }
+    }
+    false
+}
+
+/// The absolute form of a report's path, whose directory must exist.
+fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
+    let shown = path.to_string_lossy();
+    let path = std::path::absolute(path)
+        .map_err(|_| Error::option(format!("{option}: '{shown}' is no path")))?;
+    if path.is_dir() {
+        return Err(Error::option(format!(
+            "{option}: '{shown}' is a directory; expected a file"
+        )));
+    }
+    if !path.parent().is_some_and(Path::is_dir) {
+        return Err(Error::option(format!(
+            "{option}: no directory for '{shown}'; expected a file in one that exists"
+        )));
+    }
+    Ok(path.into_os_string().into_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_percent_p_names_the_process() {
+        assert!(names_process(b"/r/%p.json"));
+        assert!(names_process(b"/r/%%%p"));
+        assert!(!names_process(b"/r/%%p"));
+        assert!(!names_process(b"/r/p%"));
+    }
+}

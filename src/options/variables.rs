@@ -1,0 +1,167 @@
+//! The host's variables: read as the options' defaults, set for child processes.
+
+use super::absolute;
+use super::arguments::{bad_value, one_of};
+use crate::allocator::Allocator;
+use crate::bytes::Expected;
+use crate::cli::Cli;
+use crate::error::Error;
+use crate::native::Mode;
+use crate::numpy::Settings;
+use crate::process;
+use crate::report::Format;
+use clap::ValueEnum;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStringExt;
+use std::str::FromStr;
+
+/// Names the outermost host of a family of processes, by its process id.
+pub const OUTERMOST: &str = "PYHOST_OUTERMOST";
+
+/// The host's variables.
+#[derive(Default)]
+pub struct Variables {
+    pub allocator: Option<Allocator>,
+    pub debug_hooks: bool,
+    pub native: Option<Mode>,
+    pub numpy: Settings,
+    pub stats: Option<Format>,
+    pub stats_file: Option<OsString>,
+    pub stats_fd: Option<i32>,
+    pub outermost: Option<OsString>,
+}
+
+/// A variable that is set and not empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A variable that names one of several choices.
+fn choice<T: ValueEnum>(name: &str) -> Result<Option<T>, Error> {
+    let Some(value) = variable(name) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy();
+    match T::from_str(&value, false) {
+        Ok(choice) => Ok(Some(choice)),
+        Err(_) => {
+            let names: Vec<String> = T::value_variants()
+                .iter()
+                .filter_map(|variant| variant.to_possible_value())
+                .map(|possible| possible.get_name().to_owned())
+                .collect();
+            Err(Error::option(bad_value(
+                name,
+                &value,
+                &one_of(&names.join(", ")),
+            )))
+        }
+    }
+}
+
+/// A variable whose type says what its value should be.
+fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
+    let Some(value) = variable(name) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy();
+    let bad = |Expected(expected)| Error::option(bad_value(name, &value, expected));
+    value.parse().map(Some).map_err(bad)
+}
+
+/// A variable whose value should be `expected`.
+fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, Error> {
+    let Some(value) = variable(name) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy();
+    let bad = |_| Error::option(bad_value(name, &value, expected));
+    value.parse().map(Some).map_err(bad)
+}
+
+impl Variables {
+    /// Reads the host's variables; none where the start is not `trusted`.
+    ///
+    /// # Errors
+    /// A variable whose value is not what it should be.
+    pub fn read(trusted: bool) -> Result<Self, Error> {
+        if !trusted {
+            return Ok(Variables::default());
+        }
+        let debug_hooks = match variable("PYHOST_DEBUG_HOOKS") {
+            None => false,
+            Some(value) if value == "0" => false,
+            Some(value) if value == "1" => true,
+            Some(value) => {
+                let value = value.to_string_lossy();
+                return Err(Error::option(bad_value(
+                    "PYHOST_DEBUG_HOOKS",
+                    &value,
+                    &one_of("1, 0"),
+                )));
+            }
+        };
+        Ok(Variables {
+            allocator: choice("PYHOST_ALLOCATOR")?,
+            debug_hooks,
+            native: choice("PYHOST_NATIVE")?,
+            numpy: Settings {
+                allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
+                alignment: checked("PYHOST_NUMPY_ALIGN")?,
+                huge_pages: choice("PYHOST_NUMPY_HUGE_PAGES")?,
+                node: parsed("PYHOST_NUMPY_NUMA", "a number")?,
+                pool_limit: checked("PYHOST_NUMPY_POOL_LIMIT")?,
+                region: checked("PYHOST_NUMPY_REGION")?,
+            },
+            stats: choice("PYHOST_STATS")?,
+            stats_file: variable("PYHOST_STATS_FILE"),
+            stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
+            // An exec keeps the process id: then this is still the outermost host.
+            outermost: variable(OUTERMOST)
+                .filter(|pid| pid.to_str() != Some(process::id().to_string().as_str())),
+        })
+    }
+}
+
+/// The variables that stand for what the command line gave.
+pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
+    fn name<T: ValueEnum>(value: &T) -> OsString {
+        let possible = value.to_possible_value();
+        possible
+            .map(|value| value.get_name().to_owned().into())
+            .unwrap_or_default()
+    }
+    fn shown(value: impl Display) -> OsString {
+        value.to_string().into()
+    }
+    let mut exports = Vec::new();
+    let mut export = |variable: &str, value: Option<OsString>| {
+        if let Some(value) = value {
+            exports.push((variable.to_owned(), value));
+        }
+    };
+    export("PYHOST_ALLOCATOR", cli.allocator.as_ref().map(name));
+    export("PYHOST_DEBUG_HOOKS", cli.debug_hooks.then(|| "1".into()));
+    export("PYHOST_NATIVE", cli.native.as_ref().map(name));
+    let numpy = &cli.numpy;
+    export(
+        "PYHOST_NUMPY_ALLOCATOR",
+        numpy.numpy_allocator.as_ref().map(name),
+    );
+    export("PYHOST_NUMPY_ALIGN", numpy.numpy_align.map(shown));
+    export(
+        "PYHOST_NUMPY_HUGE_PAGES",
+        numpy.numpy_huge_pages.as_ref().map(name),
+    );
+    export("PYHOST_NUMPY_NUMA", numpy.numpy_numa.map(shown));
+    export("PYHOST_NUMPY_POOL_LIMIT", numpy.numpy_pool_limit.map(shown));
+    export("PYHOST_NUMPY_REGION", numpy.numpy_region.map(shown));
+    export("PYHOST_STATS", cli.stats.as_ref().map(name));
+    if let Some(path) = &cli.stats_file {
+        let path = absolute("--stats-file", path)?;
+        export("PYHOST_STATS_FILE", Some(OsString::from_vec(path)));
+    }
+    export("PYHOST_STATS_FD", cli.stats_fd.map(shown));
+    Ok(exports)
+}
