@@ -1,6 +1,7 @@
 //! Tests that run the built host. Every case is a process of its own, since allocators and
 //! interpreter are process-global.
 
+mod environments;
 mod host;
 
 mod checkers;
