@@ -69,7 +69,10 @@ impl Environment {
         let facts = self.stock().code(code).ok().stdout;
         let facts: Vec<&str> = facts.split_whitespace().collect();
         let mut c_source = source.clone();
-        if source.extension().is_some_and(|extension| extension == "pyx") {
+        if source
+            .extension()
+            .is_some_and(|extension| extension == "pyx")
+        {
             c_source = place.join(name).with_extension("c");
             self.stock()
                 .args(["-m", "cython", "-3", "-o"])

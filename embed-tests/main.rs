@@ -12,6 +12,7 @@ mod endings;
 mod exactness;
 mod forks;
 mod native;
+mod numpy;
 mod report;
 mod threads;
 mod true_python;

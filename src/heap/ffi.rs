@@ -79,6 +79,8 @@ pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
 
 /// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
 pub const SMALL_SIZE_MAX: usize = 1024;
+/// The flag in [`Page::xthread_id`] of a page with aligned blocks (`MI_PAGE_HAS_INTERIOR_POINTERS`).
+pub const HAS_INTERIOR_POINTERS: usize = 2;
 /// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
 pub const SLICE_SHIFT: usize = 16;
 /// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).

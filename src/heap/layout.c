@@ -26,6 +26,7 @@ AT(mi_theap_t, pages_free_direct, 272);
 
 _Static_assert(MI_SMALL_SIZE_MAX == 1024, "the limit of the direct page table");
 _Static_assert(MI_PAGE_META_IS_SEPARATED == 1, "a page begins with its blocks, see arrays.rs");
+_Static_assert(MI_PAGE_HAS_INTERIOR_POINTERS == 2, "the flag of pages with aligned blocks");
 _Static_assert(MI_ARENA_SLICE_SHIFT == 16, "the page map's granularity");
 _Static_assert(MI_PAGE_MAP_SUB_SHIFT == 13, "the page map's second level");
 _Static_assert(MI_PAGE_MAP_FLAT == 0, "a page map of two levels");

@@ -28,6 +28,7 @@ pub mod region;
 mod thread;
 mod walk;
 
+use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account, Gils, LEDGER};
 use ffi::{Block, Heap, Page, Theap};
 use std::ptr::null_mut;
@@ -379,6 +380,9 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     // SAFETY: the page of a live block.
     let bytes = unsafe { (*page).block_size };
     let account = account_of(page);
+    if let Some(offset) = offset_in_block(page, pointer) {
+        refuse(pointer, offset, bytes, account);
+    }
     let gil_needed = matches!(account, Account::Mem | Account::Obj);
     let gil_held = matches!(caller, Account::Mem | Account::Obj);
     if gil_needed && !gil_held {
@@ -388,6 +392,30 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     }
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
     unsafe { ffi::mi_free(pointer.cast()) };
+}
+
+/// How far into a block `pointer` lies; None for the start of one, and in a page with aligned
+/// blocks, whose pointers may lie anywhere.
+fn offset_in_block(page: *mut Page, pointer: *mut u8) -> Option<usize> {
+    // SAFETY: the page of a live block; these fields are constant meanwhile.
+    unsafe {
+        let offset = (pointer.addr() - (*page).page_start.addr()) % (*page).block_size;
+        let anywhere = (*page).xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS != 0;
+        (offset != 0 && !anywhere).then_some(offset)
+    }
+}
+
+/// Ends the process as libc does for a pointer that nobody allocated, with a line that says what
+/// it points into: mimalloc would take it, and hand out overlapping blocks later.
+#[cold]
+fn refuse(pointer: *mut u8, offset: usize, bytes: usize, account: Account) -> ! {
+    notice(format_args!(
+        "free(): invalid pointer {pointer:p}: {offset} bytes into a block of {bytes} bytes of the \
+         account {}",
+        account.name()
+    ));
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
 }
 
 /// What [`reallocate`] did.

@@ -80,11 +80,7 @@ unsafe fn check(pointer: *mut u8) {
     unsafe {
         let record = record(pointer);
         if (*record).mark != LIVE {
-            fail(
-                pointer,
-                "was freed before, or its record was overwritten",
-                None,
-            );
+            fail(pointer, "freed before, or its record overwritten", None);
         }
         let front = lead() - size_of::<Record>();
         let damaged = |start: *mut u8, length: usize| {
@@ -94,15 +90,12 @@ unsafe fn check(pointer: *mut u8) {
             })
         };
         if let Some((index, byte)) = damaged(pointer.add((*record).size), PAD) {
-            fail(pointer, "was written behind its end", Some((index, byte)));
+            let index = index as isize;
+            fail(pointer, "written past its end", Some((index, byte)));
         }
         if let Some((index, byte)) = damaged(pointer.sub(front), front) {
-            let before = front - index;
-            fail(
-                pointer,
-                "was written before its start",
-                Some((before, byte)),
-            );
+            let index = index as isize - front as isize;
+            fail(pointer, "written before its start", Some((index, byte)));
         }
     }
 }
@@ -110,7 +103,7 @@ unsafe fn check(pointer: *mut u8) {
 /// # Safety
 /// `pointer` was made by [`Padded`].
 #[cold]
-unsafe fn fail(pointer: *mut u8, what: &str, damage: Option<(usize, u8)>) -> ! {
+unsafe fn fail(pointer: *mut u8, what: &str, damage: Option<(isize, u8)>) -> ! {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     // SAFETY: the record is read, whatever it holds; the file's length is bounded.
     unsafe {
@@ -132,11 +125,12 @@ unsafe fn fail(pointer: *mut u8, what: &str, damage: Option<(usize, u8)>) -> ! {
                 }
             }
         }
-        let _ = write!(out, ", {what}");
-        if let Some((distance, byte)) = damage {
+        let _ = write!(out, ": {what}");
+        if let Some((index, byte)) = damage {
+            let from = if index < 0 { "its start" } else { "its end" };
             let _ = write!(
                 out,
-                ": {distance} bytes off lies 0x{byte:02x}, expected 0x{FORBIDDEN:02x}"
+                " (at {index:+} from {from}: 0x{byte:02x}, expected 0x{FORBIDDEN:02x})"
             );
         }
         let _ = writeln!(out);
