@@ -210,8 +210,7 @@ fn loaded(extension: *mut PyObject) {
             if !SAID.swap(true, Relaxed) {
                 let version = numpy_version().map_or(String::new(), |version| version + " ");
                 notice(format_args!(
-                    "NumPy {version}keeps its own data handler, and array data is not counted: \
-                     {refusal}"
+                    "NumPy {version}runs on, but its array data is not counted: {refusal}"
                 ));
             }
         }

@@ -41,8 +41,8 @@ d['total'] holds live_bytes and peak_bytes. Bytes are integers. May be called fr
 const WALK_DOC: &CStr = c"_walk(account)
 --
 
-Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem' or 'obj', both
-taken at one moment: the ledger's live figures, and a count of the blocks in the account's heap.
+Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem', 'obj' or
+'numpy', both taken at one moment: the ledger's live figures, and a count of the blocks in the account's heap.
 
 For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
 without a heap of its own.";
@@ -115,7 +115,8 @@ unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut P
                 )
             }
             None => {
-                let text = c"expected an account with a heap of its own: 'raw', 'mem', 'obj'";
+                let text =
+                    c"expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
                 ffi::PyErr_SetString(ffi::PyExc_ValueError, text.as_ptr());
                 null_mut()
             }
