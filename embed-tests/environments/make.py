@@ -107,11 +107,11 @@ def locked(path):
 
 
 def is_made_from(folder, pins):
-    """Says whether the environment is whole and of these pins, and the Python that it was made with is still there."""
-    made_from = folder / MADE_FROM
-    if not made_from.is_file() or not (folder / "bin" / "python").exists():
+    """Says whether the environment is whole and of these pins, was made here, and has its Python still."""
+    made_from, pip = folder / MADE_FROM, folder / "bin" / "pip"
+    if not (made_from.is_file() and pip.is_file() and (folder / "bin" / "python").exists()):
         return False
-    return made_from.read_bytes() == pins.read_bytes()
+    return made_from.read_bytes() == pins.read_bytes() and f"{folder}/bin/" in pip.read_text(encoding="utf-8")
 
 
 def make(python, folder, pins):

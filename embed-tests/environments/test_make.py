@@ -40,6 +40,7 @@ class MadeTests(unittest.TestCase):
     def made(self, *made_from):
         (self.folder / "bin").mkdir(exist_ok=True)
         (self.folder / "bin" / "python").touch()
+        (self.folder / "bin" / "pip").write_text(f"#!{self.folder}/bin/python\n")
         for text in made_from:
             (self.folder / make.MADE_FROM).write_text(text)
         return make.is_made_from(self.folder, self.pins)
@@ -50,6 +51,11 @@ class MadeTests(unittest.TestCase):
     def test_an_environment_without_its_python_is_made_anew(self):
         self.made("numpy==2.4.6\n")
         (self.folder / "bin" / "python").unlink()
+        self.assertFalse(make.is_made_from(self.folder, self.pins))
+
+    def test_an_environment_that_was_copied_is_made_anew(self):
+        self.made("numpy==2.4.6\n")
+        (self.folder / "bin" / "pip").write_text("#!/elsewhere/bin/python\n")
         self.assertFalse(make.is_made_from(self.folder, self.pins))
 
     def test_what_pip_says_becomes_one_line(self):

@@ -10,6 +10,7 @@ use super::thread::{state, thread_id};
 use super::{book, count_failure, gate, placement, release};
 use crate::ledger::Account;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const NUMPY: usize = Account::Numpy as usize;
@@ -43,29 +44,29 @@ pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> b
 
 /// Allocates `size` bytes, zeroed where `zero`, booked to `numpy`. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
-    let taken = locked(|region| match region.allocate(size, zero) {
-        Some(pointer) => {
-            let pointer = pointer.as_ptr();
-            Ok((pointer, region.usable(pointer).unwrap_or(0)))
-        }
-        None if region.statistics().failures == 1 => Err(Some(region.map())),
-        None => Err(None),
+    let taken = locked(|region| {
+        let pointer = region.allocate(size, zero)?.as_ptr();
+        Some((pointer, region.usable(pointer).unwrap_or(0)))
     });
-    match taken {
-        Some(Ok((pointer, usable))) => {
-            placement::place_in_region(pointer, usable);
-            book::<NUMPY>(usable);
-            return pointer;
-        }
-        Some(Err(Some(map))) => {
-            if let Some(tell) = ON_FAILURE.get() {
-                tell(&map, size);
-            }
-        }
-        _ => {}
-    }
+    let Some(Some((pointer, usable))) = taken else {
+        fail(size);
+        return null_mut();
+    };
+    placement::place_in_region(pointer, usable);
+    book::<NUMPY>(usable);
+    pointer
+}
+
+/// Counts a request that the region could not meet, and tells of the first.
+#[cold]
+fn fail(size: usize) {
     count_failure(Account::Numpy);
-    null_mut()
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if let (Some(tell), false) = (ON_FAILURE.get(), TOLD.swap(true, Relaxed))
+        && let Some(map) = locked(|region| region.map())
+    {
+        tell(&map, size);
+    }
 }
 
 /// Frees a block of the region; null, or what is none of its live blocks, is left alone.

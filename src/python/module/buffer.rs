@@ -127,7 +127,7 @@ unsafe extern "C" fn new(
             let text = format!("buffer: nbytes must not be negative, but is {length}");
             return raise(ffi::PyExc_ValueError, &text);
         }
-        if alignment < 1 || alignment > MAX_ALIGNMENT || alignment & (alignment - 1) != 0 {
+        if !(1..=MAX_ALIGNMENT).contains(&alignment) || alignment & (alignment - 1) != 0 {
             let text = format!(
                 "buffer: align must be a power of two up to {MAX_ALIGNMENT}, but is {alignment}"
             );
