@@ -13,6 +13,7 @@ mod exactness;
 mod forks;
 mod native;
 mod numpy;
+mod ownership;
 mod report;
 mod threads;
 mod true_python;
