@@ -65,8 +65,15 @@ unsafe fn file_of(frame: *mut PyFrameObject) -> *mut PyObject {
     // SAFETY: the caller's duties.
     unsafe {
         let code: *mut PyObject = ffi::PyFrame_GetCode(frame).cast();
-        let name = ffi::PyObject_GetAttrString(code, c"co_filename".as_ptr());
+        // Interned: `PyObject_GetAttrString` makes a string each time, and from 3.11 on CPython's
+        // method cache, which goes by the name's address, would keep hundreds of them.
+        let attribute = ffi::PyUnicode_InternFromString(c"co_filename".as_ptr());
+        let name = match attribute.is_null() {
+            true => null_mut(),
+            false => ffi::PyObject_GetAttr(code, attribute),
+        };
         ffi::PyErr_Clear();
+        ffi::Py_XDECREF(attribute);
         ffi::Py_DECREF(code);
         name
     }
