@@ -56,11 +56,16 @@ fn numpy_is_seen_by_whatever_route_it_is_loaded() {
             "by_another_loader",
             "failed_first",
         ] {
-            let outcome = environment
-                .host()
-                .arg(script("numpy_imports.py"))
-                .arg(route)
-                .ok();
+            let arguments = [script("numpy_imports.py"), route.into()];
+            // NumPy 1.22 cannot be imported again after a failure, by whatever Python.
+            if !environment.stock().args(&arguments).run().status.success() {
+                assert_eq!(
+                    (route, environment.name.as_str()),
+                    ("failed_first", "numpy-1.22")
+                );
+                continue;
+            }
+            let outcome = environment.host().args(&arguments).ok();
             assert_eq!(
                 outcome.last_line(),
                 "pyhost",
