@@ -3,6 +3,7 @@
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::Limit;
+use crate::heap::profile::Profile;
 use crate::native;
 use crate::numpy::{Alignment, ArrayAllocator, Region};
 use crate::report::Format;
@@ -39,6 +40,21 @@ impl ValueEnum for native::Mode {
             native::Mode::Off => {
                 "leave malloc to what is preloaded, else to libc, and no domain on mimalloc"
             }
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
+}
+
+impl ValueEnum for Profile {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Profile::Balanced, Profile::Speed, Profile::Small]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Profile::Balanced => "give freed memory back after 0.1 s",
+            Profile::Speed => "keep freed memory for 10 s, and ask for huge pages",
+            Profile::Small => "give freed memory back at once",
         };
         Some(PossibleValue::new(self.name()).help(help))
     }
@@ -148,6 +164,20 @@ How the process's malloc serves
   off    by what is preloaded, else by libc; and no domain on mimalloc"
     )]
     pub native: Option<native::Mode>,
+
+    /// What the heaps keep
+    #[arg(
+        long,
+        value_name = "NAME",
+        hide_possible_values = true,
+        help = "\
+What the heaps keep of the memory that was freed
+  balanced  a tenth of a second [default]
+  speed     ten seconds, and huge pages for the first GiB
+  small     nothing
+MIMALLOC_* variables win"
+    )]
+    pub profile: Option<Profile>,
 
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]

@@ -50,6 +50,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
+    heap::profile::apply(options.profile);
     heap::set_several_gils(python::several_gils);
     if cfg!(Py_GIL_DISABLED) {
         LEDGER.without_gil();
@@ -88,7 +89,13 @@ fn run_python(options: Options) -> Result<i32, Error> {
     )?;
 
     let python = interpreter::version();
-    let facts = Facts::gather(&options.argv, python, allocator.name(), debug_hooks);
+    let facts = Facts::gather(
+        &options.argv,
+        python,
+        allocator.name(),
+        debug_hooks,
+        options.profile.name(),
+    );
     endings::plan(facts, options.stats, options.closing_line);
 
     module::register();

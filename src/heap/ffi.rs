@@ -72,6 +72,12 @@ pub type BlockVisitor = unsafe extern "C" fn(
     arg: *mut c_void,
 ) -> bool;
 
+/// `mi_option_purge_delay`, in milliseconds.
+pub const OPTION_PURGE_DELAY: c_int = 15;
+/// `mi_option_arena_reserve`, in KiB.
+pub const OPTION_ARENA_RESERVE: c_int = 23;
+/// `mi_option_page_full_retain`.
+pub const OPTION_PAGE_FULL_RETAIN: c_int = 36;
 /// `mi_option_max_vabits`.
 pub const OPTION_MAX_VABITS: c_int = 38;
 /// `mi_option_pagemap_commit`.
@@ -105,6 +111,15 @@ unsafe extern "C" {
     pub static mut _mi_heap_default_key: libc::pthread_key_t;
 
     pub fn mi_option_set(option: c_int, value: libc::c_long);
+    pub fn mi_option_set_default(option: c_int, value: libc::c_long);
+    pub fn mi_manage_os_memory(
+        start: *mut c_void,
+        size: usize,
+        is_committed: bool,
+        is_pinned: bool,
+        is_zero: bool,
+        numa_node: c_int,
+    ) -> bool;
     pub fn mi_version() -> c_int;
     pub fn mi_heap_new() -> *mut Heap;
     pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;

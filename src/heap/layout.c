@@ -36,3 +36,6 @@ _Static_assert(MI_PADDING_SIZE == 0, "no padding behind blocks: block_size is th
 #endif
 _Static_assert(mi_option_pagemap_commit == 39, "the number of the page-map option");
 _Static_assert(mi_option_max_vabits == 38, "the number of the address-width option");
+_Static_assert(mi_option_purge_delay == 15, "the number of the purge option");
+_Static_assert(mi_option_arena_reserve == 23, "the number of the reserve option");
+_Static_assert(mi_option_page_full_retain == 36, "the number of the retain option");

@@ -8,10 +8,12 @@
 //! the thread's own slot. Everything else (no free block, larger sizes, another thread's page, a
 //! bound of the ledger) goes to a `_slow` function, inside the [`gate`].
 //!
-//! What one small OBJ request costs beyond mimalloc's own pop, by the machine code: a load, an
-//! add, a compare with the bound, a store, a compare with the highest so far and one increment;
-//! its release a load, a subtraction, a compare, a store, an increment and the compare of the
-//! page's heap.
+//! What the hooks cost by the machine code (x86-64, release), a small block of the thread's own:
+//! `malloc` 24 instructions, `calloc` 31 and a store or a `memset`, `free` 35, a `realloc` that
+//! stays where it is about 45. Of `malloc`, 9 are the accounting: the cell's address, a load, an add, a
+//! compare with the bound, a store, a compare with the highest so far, an increment; of `free` 8,
+//! and 10 find the page of a pointer that may be anyone's. Nothing is locked; the only calls are
+//! to the slow paths, as jumps.
 //!
 //! All functions may be called from any thread at any moment, before `main` and while a thread
 //! ends; those of `Mem` and `Obj` with the GIL. None panics or formats. Failure is null.
@@ -24,6 +26,7 @@ pub mod ffi;
 pub mod gate;
 pub mod placement;
 pub mod pool;
+pub mod profile;
 pub mod region;
 mod thread;
 mod walk;
@@ -145,6 +148,7 @@ fn start_mimalloc() {
             ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
             ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
         }
+        profile::prepare();
     }
 }
 
@@ -445,7 +449,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         return Reallocated::Foreign;
     }
     // SAFETY: a live block of mimalloc's.
-    let usable = unsafe { ffi::mi_usable_size(pointer.cast()) };
+    let usable = unsafe { usable_in(page, pointer) };
     // SAFETY: as above.
     let same_heap = unsafe { (*page).heap } == HEAPS[A].load(Relaxed);
     if size <= usable && size >= usable / 2 && size > 0 && same_heap {
@@ -456,9 +460,26 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         let moved = allocate::<A, false, BOOK>(size);
         if !moved.is_null() {
             std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
-            free::<A, BOOK>(pointer);
+            if !push::<A, BOOK>(page, pointer) {
+                free_slow(page, pointer, Account::ALL[A]);
+            }
         }
         Reallocated::Block(moved)
+    }
+}
+
+/// Usable bytes behind `pointer`, which lies in a live block of `page`.
+///
+/// # Safety
+/// As said.
+#[inline]
+unsafe fn usable_in(page: *mut Page, pointer: *mut u8) -> usize {
+    // SAFETY: the caller's duty. Without aligned blocks every pointer is the start of its block.
+    unsafe {
+        match (*page).xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS {
+            0 => (*page).block_size,
+            _ => ffi::mi_usable_size(pointer.cast()),
+        }
     }
 }
 
@@ -467,6 +488,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
+    let page = page_of(pointer);
     // SAFETY: a live block of mimalloc's.
-    owns(pointer).then(|| unsafe { ffi::mi_usable_size(pointer.cast()) })
+    (!page.is_null()).then(|| unsafe { usable_in(page, pointer) })
 }

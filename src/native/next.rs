@@ -151,6 +151,8 @@ pub fn calloc(size: usize) -> *mut u8 {
 ///
 /// # Safety
 /// As `free(3)` of the allocator that made the pointer.
+#[cold]
+#[inline(never)] // or every caller's fast path would keep a register for it
 pub unsafe fn free(pointer: *mut u8) {
     resolve();
     // SAFETY: the caller's duties; the symbol has this type.
@@ -161,6 +163,8 @@ pub unsafe fn free(pointer: *mut u8) {
 ///
 /// # Safety
 /// As `realloc(3)` of that allocator.
+#[cold]
+#[inline(never)]
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     resolve();
     // SAFETY: as in `free`.

@@ -9,6 +9,7 @@ mod variables;
 use crate::allocator::Allocator;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
@@ -49,6 +50,8 @@ pub struct Options {
     pub debug_hooks: bool,
     /// `--native`, where given.
     pub native: Option<Mode>,
+    /// `--profile`.
+    pub profile: Profile,
     /// The `--numpy-*` options.
     pub numpy: Settings,
     /// The report that this process shall write; None where another process does, or none.
@@ -101,6 +104,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
+        profile: cli.profile.or(variables.profile).unwrap_or_default(),
         numpy: numpy(&cli, &variables.numpy),
         closing_line: stderr_is_terminal
             && !as_python

@@ -6,6 +6,7 @@ use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::Settings;
 use crate::process;
@@ -25,6 +26,7 @@ pub struct Variables {
     pub allocator: Option<Allocator>,
     pub debug_hooks: bool,
     pub native: Option<Mode>,
+    pub profile: Option<Profile>,
     pub numpy: Settings,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
@@ -106,6 +108,7 @@ impl Variables {
             allocator: choice("PYHOST_ALLOCATOR")?,
             debug_hooks,
             native: choice("PYHOST_NATIVE")?,
+            profile: choice("PYHOST_PROFILE")?,
             numpy: Settings {
                 allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
                 alignment: checked("PYHOST_NUMPY_ALIGN")?,
@@ -144,6 +147,7 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_ALLOCATOR", cli.allocator.as_ref().map(name));
     export("PYHOST_DEBUG_HOOKS", cli.debug_hooks.then(|| "1".into()));
     export("PYHOST_NATIVE", cli.native.as_ref().map(name));
+    export("PYHOST_PROFILE", cli.profile.as_ref().map(name));
     let numpy = &cli.numpy;
     export(
         "PYHOST_NUMPY_ALLOCATOR",

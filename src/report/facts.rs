@@ -29,6 +29,8 @@ pub struct Facts {
     pub debug_hooks: bool,
     /// The name of the native mode.
     pub native: &'static str,
+    /// The name of the profile.
+    pub profile: &'static str,
 }
 
 /// mimalloc's version, such as `3.3.2`.
@@ -44,6 +46,7 @@ impl Facts {
         python_version: &str,
         allocator: &'static str,
         debug_hooks: bool,
+        profile: &'static str,
     ) -> Self {
         Facts {
             python_version: python_version.to_owned(),
@@ -57,6 +60,7 @@ impl Facts {
             allocator,
             debug_hooks,
             native: native::mode().name(),
+            profile,
         }
     }
 

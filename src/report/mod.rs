@@ -131,6 +131,7 @@ impl Report<'_> {
         sink.text("version", env!("CARGO_PKG_VERSION"));
         sink.text("mimalloc", facts.mimalloc.as_str());
         sink.text("native", facts.native);
+        sink.text("profile", facts.profile);
         sink.end();
         sink.begin("python");
         sink.text("version", &facts.python_version);

@@ -1,0 +1,89 @@
+//! What the heaps keep and what they give back: `--profile`.
+//!
+//! Each profile sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
+//! choices are in `docs/performance.md`. A `MIMALLOC_*` variable wins over a profile.
+
+#![allow(unsafe_code)]
+
+use super::ffi;
+use std::ffi::{c_int, c_long};
+
+/// A trade of memory against time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Gives memory back a tenth of a second after it was freed.
+    #[default]
+    Balanced,
+    /// Keeps what was freed for ten seconds, and asks for huge pages.
+    Speed,
+    /// Gives memory back at once.
+    Small,
+}
+
+impl Profile {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Balanced => "balanced",
+            Profile::Speed => "speed",
+            Profile::Small => "small",
+        }
+    }
+}
+
+/// KiB of address space that mimalloc reserves at a time, to begin with; more as a program grows.
+///
+/// mimalloc's own default is 1 GiB, whose bitmaps take 160 KiB for each heap from its first page
+/// on; those of 64 MiB take 10.
+const ARENA_RESERVE: c_long = 64 * 1024;
+
+/// Sets what must be set before mimalloc's first allocation, whatever the profile.
+pub(super) fn prepare() {
+    set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
+}
+
+/// Puts a profile in force. At the start of `main`, while the process has one thread.
+pub fn apply(profile: Profile) {
+    match profile {
+        Profile::Balanced => set_default(ffi::OPTION_PURGE_DELAY, 100),
+        Profile::Speed => {
+            set_default(ffi::OPTION_PURGE_DELAY, 10_000);
+            reserve_huge_pages();
+        }
+        Profile::Small => {
+            set_default(ffi::OPTION_PURGE_DELAY, 0);
+            set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
+        }
+    }
+}
+
+fn set_default(option: c_int, value: c_long) {
+    // SAFETY: sets a number in mimalloc's table of options, unless a variable has set it.
+    unsafe { ffi::mi_option_set_default(option, value) };
+}
+
+/// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first.
+/// What the system refuses is left.
+fn reserve_huge_pages() {
+    const SIZE: usize = 1 << 30;
+    /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of
+    /// 2 MiB.
+    const ALIGNMENT: usize = 1 << 21;
+    // SAFETY: fresh anonymous memory, which mimalloc then owns for good.
+    unsafe {
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            SIZE + ALIGNMENT,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        if start == libc::MAP_FAILED {
+            return;
+        }
+        let aligned = start.add(start.align_offset(ALIGNMENT));
+        libc::madvise(aligned, SIZE, libc::MADV_HUGEPAGE);
+        ffi::mi_manage_os_memory(aligned, SIZE, true, false, true, -1);
+    }
+}
