@@ -14,6 +14,7 @@ mod forks;
 mod native;
 mod numpy;
 mod ownership;
+mod profiles;
 mod report;
 mod threads;
 mod true_python;

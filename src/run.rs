@@ -50,7 +50,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
-    heap::profile::apply(options.profile);
+    if native != Mode::Off {
+        heap::profile::apply(options.profile);
+    }
     heap::set_several_gils(python::several_gils);
     if cfg!(Py_GIL_DISABLED) {
         LEDGER.without_gil();

@@ -48,6 +48,7 @@ pub fn apply(profile: Profile) {
         Profile::Balanced => set_default(ffi::OPTION_PURGE_DELAY, 100),
         Profile::Speed => {
             set_default(ffi::OPTION_PURGE_DELAY, 10_000);
+            ask_for_huge_pages();
             reserve_huge_pages();
         }
         Profile::Small => {
@@ -60,6 +61,24 @@ pub fn apply(profile: Profile) {
 fn set_default(option: c_int, value: c_long) {
     // SAFETY: sets a number in mimalloc's table of options, unless a variable has set it.
     unsafe { ffi::mi_option_set_default(option, value) };
+}
+
+/// Asks for huge pages beneath what mimalloc has reserved so far.
+fn ask_for_huge_pages() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let inside = maps.as_ptr().addr(); // a block of mimalloc's, as every one of the process
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        let parse = |text| usize::from_str_radix(text, 16).ok();
+        Some((parse(start)?, parse(end)?))
+    });
+    for (start, end) in ranges {
+        if (start..end).contains(&inside) {
+            let start = std::ptr::without_provenance_mut(start);
+            // SAFETY: advice on a mapping of mimalloc's; its contents stay.
+            unsafe { libc::madvise(start, end - start.addr(), libc::MADV_HUGEPAGE) };
+        }
+    }
 }
 
 /// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first.

@@ -1,0 +1,78 @@
+//! `--profile`: what the heaps keep of what was freed.
+
+use crate::host::Run;
+
+/// Resident bytes at the peak and after most of it was freed.
+fn peak_and_after(run: Run) -> (u64, u64) {
+    let code = "import gc
+def resident():
+    return int(open('/proc/self/statm').read().split()[1]) * 4096
+keep = [{'a': [n, n + 1, str(n)], 'b': float(n)} for n in range(200_000)]
+peak = resident()
+del keep
+gc.collect()
+print(peak, resident())";
+    let outcome = run.code(code).ok();
+    let mut numbers = outcome
+        .stdout
+        .split_whitespace()
+        .map(|word| word.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[test]
+fn the_small_profile_gives_memory_back_at_once() {
+    let (peak, after) = peak_and_after(Run::host().args(["--profile", "small"]));
+    assert!(peak > 80_000_000 && after < 40_000_000, "{peak} {after}");
+}
+
+#[test]
+fn the_speed_profile_keeps_memory() {
+    let (peak, after) = peak_and_after(Run::host().args(["--profile", "speed"]));
+    assert!(after > peak / 2, "{peak} {after}");
+}
+
+#[test]
+fn a_variable_of_mimallocs_wins_over_a_profile() {
+    let run = Run::host().env("MIMALLOC_PURGE_DELAY", "-1");
+    let (peak, after) = peak_and_after(run.args(["--profile", "small"]));
+    assert!(after > peak / 2, "{peak} {after}");
+}
+
+#[test]
+fn huge_pages_are_asked_for_by_the_speed_profile_alone() {
+    let code = "import sys
+inside = False
+for line in open('/proc/self/smaps'):
+    head = line.split()[0]
+    if '-' in head and not head.endswith(':'):
+        start, end = (int(part, 16) for part in head.split('-'))
+        inside = start <= id(sys) < end
+    elif inside and head == 'VmFlags:':
+        print('hg' in line.split())";
+    for (profile, expected) in [
+        ("balanced", "False\n"),
+        ("speed", "True\n"),
+        ("small", "False\n"),
+    ] {
+        let outcome = Run::host().args(["--profile", profile, "-c", code]).ok();
+        assert_eq!(outcome.stdout, expected, "{profile}");
+    }
+}
+
+#[test]
+fn a_profile_is_reported_inherited_and_checked() {
+    let code = "import subprocess, sys
+subprocess.run([sys.executable, '-c', 'import pyhost; print(pyhost.memory_stats()[\"host\"][\"profile\"])'], check=True)";
+    let (outcome, report) = Run::host().args(["--profile=small", "-c", code]).reported();
+    assert_eq!(outcome.stdout, "small\n");
+    assert_eq!(report["host"]["profile"], "small");
+    let (_, report) = Run::host().code("").reported();
+    assert_eq!(report["host"]["profile"], "balanced");
+    let outcome = Run::host().args(["--profile", "tiny", "-c", ""]).run();
+    assert_eq!(outcome.code(), 2);
+    assert_eq!(
+        outcome.stderr,
+        "pyhost: --profile: bad value 'tiny'; expected one of balanced, speed, small\n"
+    );
+}
