@@ -1,0 +1,140 @@
+"""Writes a run's results as JSON and as Markdown, which replaces a marked block of a document. Data in, text out."""
+
+import pairs
+import targets
+from sections import SECTIONS, arrays, suite
+
+SCHEMA = "pyhost-benches/1"
+BEGIN = "<!-- benches/run.py writes from here -->"
+END = "<!-- to here -->"
+CONFIDENCE = "95% bootstrap interval of the median; of fewer than five rounds, the least and the greatest"
+LEFT_TO_JSON = (arrays.MEDIAN, suite.RESIDENT)
+SAME_RUN = ("executables", "python", "linkage")
+# Each unit with the smaller one that takes over below 1, and the larger one that does from 1000 on.
+SMALLER = {"s": "ms", "ms": "µs", "µs": "ns"}
+LARGER = {smaller: larger for larger, smaller in SMALLER.items()}
+
+
+class Unwritable(Exception):
+    """The results have no place: a document without a block, or a file of results of something else."""
+
+
+def as_json(facts, sections, hosts, notes):
+    """Returns all of a run, raw values too."""
+    return joined({
+        "schema": SCHEMA, "facts": facts, "hosts": hosts, "notes": notes,
+        "sections": {name: {"mode": facts["mode"], "raw": samples.as_json()} for name, samples in sections.items()},
+    })
+
+
+def added(result, earlier):
+    """Returns a result with the sections that only an earlier one has, of the same executables."""
+    for fact in SAME_RUN:
+        if earlier.get("schema") != SCHEMA or earlier["facts"][fact] != result["facts"][fact]:
+            raise Unwritable(f"the file of results is of another run: {fact} differs")
+    return joined({
+        **result, "hosts": list(dict.fromkeys([*earlier["hosts"], *result["hosts"]])),
+        "notes": list(dict.fromkeys([*earlier["notes"], *result["notes"]])),
+        "sections": {name: {**earlier["sections"], **result["sections"]}[name] for name in SECTIONS
+                     if name in earlier["sections"] or name in result["sections"]},
+    })
+
+
+def joined(result):
+    """Returns a result with what follows from its raw values: the rows and the targets."""
+    samples = {name: pairs.Samples.of_json(section["raw"]) for name, section in result["sections"].items()}
+    return {
+        **result, "targets": targets.told(samples, result["hosts"]),
+        "sections": {name: {**section, "title": SECTIONS[name].TITLE, "rows": pairs.rows(samples[name])}
+                     for name, section in result["sections"].items()},
+    }
+
+
+def as_markdown(result):
+    """Returns the report of what `as_json` returned."""
+    parts = ["### Targets", table(("", "measured", "target", "", "with"), map(target_cells, result["targets"]))]
+    for name, section in result["sections"].items():
+        parts += [f"### {section['title']}", *of_section(name, section["rows"])]
+    parts += ["### How it was measured", table(("", ""), [(name, str(fact)) for name, fact in result["facts"].items()])]
+    modes = ", ".join(f"{name} {section['mode']}" for name, section in result["sections"].items())
+    parts.append(f"Ratios are to stock Python, and medians over rounds, in each of which the contenders were measured "
+                 f"one after the other; interval: {CONFIDENCE}. Sections: {modes}.")
+    if result["notes"]:
+        parts.append("\n".join(f"- {note}" for note in result["notes"]))
+    return "\n\n".join(parts)
+
+
+def of_section(name, rows):
+    """Returns the parts of the report that tell of one section."""
+    shown = [row for row in rows if not row["metric"].endswith(LEFT_TO_JSON)]
+    if not shown:
+        return ["Not measured."]
+    if name == "peers":
+        return ["Ratios to stock; their intervals are in the JSON.", table(*ratios_alone(shown))]
+    told = table(("", "with", "stock", "pyhost", "ratio", "interval", "rounds"), map(row_cells, shown))
+    return [*(summaries(rows) if name == "pyperformance" else ()), told]
+
+
+def target_cells(target):
+    bound = f"≤ {target['bound']:.2f}"
+    if target["ratio"] is None:
+        return target["target"], "", bound, "not measured", ""
+    return (target["target"], f"{target['ratio']:.3f}", bound, "met" if target["met"] else "**not met**",
+            target["contender"])
+
+
+def row_cells(row):
+    return (row["metric"], row["contender"], quantity(row["baseline_value"], row["unit"]),
+            quantity(row["value"], row["unit"]), f"{row['ratio']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}",
+            str(row["pairs"]))
+
+
+def ratios_alone(rows):
+    """Returns head and rows of a table with a column a contender."""
+    contenders = list(dict.fromkeys(row["contender"] for row in rows))
+    found = {}
+    for row in rows:
+        cells = found.setdefault(row["metric"], {"stock": quantity(row["baseline_value"], row["unit"])})
+        cells[row["contender"]] = f"{row['ratio']:.2f}"
+    lines = [(metric, *(cells.get(name, "") for name in ("stock", *contenders))) for metric, cells in found.items()]
+    return ("", "stock", *contenders), lines
+
+
+def summaries(rows):
+    """Returns the geometric mean and the worst benchmark, a line for each host."""
+    lines = []
+    for contender in dict.fromkeys(row["contender"] for row in rows):
+        of_it = [row for row in rows if row["contender"] == contender]
+        times = [row for row in of_it if not row["metric"].endswith(suite.RESIDENT)]
+        sizes = [row["ratio"] for row in of_it if row["metric"].endswith(suite.RESIDENT)]
+        worst = max(times, key=lambda row: row["ratio"])
+        line = (f"{contender}: geometric mean {pairs.geometric_mean(row['ratio'] for row in times):.3f} of "
+                f"{len(times)} benchmarks, worst {worst['metric']} {worst['ratio']:.3f}")
+        if sizes:
+            line += f"; resident size, geometric mean {pairs.geometric_mean(sizes):.3f}, worst {max(sizes):.3f}"
+        lines.append(line + ".")
+    return lines
+
+
+def quantity(value, unit):
+    """Returns three or four digits that count, in a unit of time that suits them."""
+    while 0 < value < 1 and unit in SMALLER:
+        value, unit = value * 1000, SMALLER[unit]
+    while value >= 1000 and unit in LARGER:
+        value, unit = value / 1000, LARGER[unit]
+    digits = 0 if value >= 1000 else 1 if value >= 100 else 2 if value >= 10 else 3
+    return f"{value:.{digits}f} {unit}"
+
+
+def table(head, rows):
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def replaced(text, markdown):
+    """Returns a document with its marked block replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise Unwritable(f"the document has no block from `{BEGIN}` to `{END}`")
+    return f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}"
