@@ -15,6 +15,7 @@ mod output;
 mod signals;
 
 use crate::descriptor::{Descriptor, errno};
+use crate::heap::profile;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
@@ -104,6 +105,8 @@ pub fn python_finalized() {
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    // mimalloc's own function at exit would give back each page of what Python has freed.
+    profile::keep_everything();
     finish(Ending::Exit(status), false);
 }
 
