@@ -52,7 +52,7 @@ impl ValueEnum for Profile {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
-            Profile::Balanced => "give freed memory back after 0.1 s",
+            Profile::Balanced => "give freed memory back after 10 ms",
             Profile::Speed => "keep freed memory for 10 s, and ask for huge pages",
             Profile::Small => "give freed memory back at once",
         };
@@ -172,8 +172,8 @@ How the process's malloc serves
         hide_possible_values = true,
         help = "\
 What the heaps keep of the memory that was freed
-  balanced  a tenth of a second [default]
-  speed     ten seconds, and huge pages for the first GiB
+  balanced  for 10 ms [default]
+  speed     for 10 s, and huge pages for the first GiB
   small     nothing
 MIMALLOC_* variables win"
     )]
