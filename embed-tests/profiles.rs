@@ -27,6 +27,33 @@ fn the_small_profile_gives_memory_back_at_once() {
 }
 
 #[test]
+fn a_program_that_goes_on_gives_back_what_it_freed_in_bulk() {
+    let code = "import gc, time
+def resident():
+    return int(open('/proc/self/statm').read().split()[1]) * 4096
+keep = [{'a': [n, n + 1, str(n)], 'b': float(n)} for n in range(200_000)]
+peak = resident()
+del keep
+gc.collect()
+end = time.monotonic() + 20
+few = []
+while resident() > 40_000_000 and time.monotonic() < end:
+    few.append(b'x' * 1000)  # no more than the pages that it has would meet
+    time.sleep(0.02)
+print(peak, resident(), len(few))";
+    let outcome = Run::host().code(code).ok();
+    let numbers: Vec<u64> = outcome
+        .stdout
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    assert!(
+        numbers[0] > 80_000_000 && numbers[1] <= 40_000_000,
+        "{numbers:?}"
+    );
+}
+
+#[test]
 fn the_speed_profile_keeps_memory() {
     let (peak, after) = peak_and_after(Run::host().args(["--profile", "speed"]));
     assert!(after > peak / 2, "{peak} {after}");

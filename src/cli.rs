@@ -52,7 +52,7 @@ impl ValueEnum for Profile {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
-            Profile::Balanced => "give freed memory back after 10 ms",
+            Profile::Balanced => "give freed memory back after a second",
             Profile::Speed => "keep freed memory for 10 s, and ask for huge pages",
             Profile::Small => "give freed memory back at once",
         };
@@ -172,7 +172,7 @@ How the process's malloc serves
         hide_possible_values = true,
         help = "\
 What the heaps keep of the memory that was freed
-  balanced  for 10 ms [default]
+  balanced  for a second [default]
   speed     for 10 s, and huge pages for the first GiB
   small     nothing
 MIMALLOC_* variables win"

@@ -12,7 +12,7 @@
 
 use super::ffi::{self, Page, Theap};
 use super::thread::{state, thread_id};
-use super::{book_new, gate, page_of, placement, pop, push};
+use super::{book_new, gate, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -43,10 +43,12 @@ pub fn alignment() -> usize {
 /// Allocates `size` bytes, zeroed where `ZERO`; booked to `numpy`, as a failure is, where `BOOK`.
 #[inline(always)]
 pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    if size <= ffi::SMALL_SIZE_MAX {
+    // 0 wraps around, and takes the slow path.
+    let last = size.wrapping_sub(1);
+    if last < ffi::SMALL_SIZE_MAX {
         let mask = MASK.load(Relaxed);
         // SAFETY: `numpy` is no account of the GIL.
-        let block = unsafe { pop::<NUMPY, ZERO, BOOK>((size.max(1) + mask) & !mask, mask) };
+        let block = unsafe { pop::<NUMPY, ZERO, BOOK>((last | mask) + 1, mask) };
         if !block.is_null() {
             return block;
         }
@@ -140,7 +142,8 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
     if pointer.is_null() {
         return;
     }
-    let page = page_of(pointer);
+    // SAFETY: a block of mimalloc's, so the map has its page.
+    let page = unsafe { page_of_block(pointer) };
     // SAFETY: the page of a live block.
     if !unsafe { push::<NUMPY, BOOK>(page, pointer) } {
         free_slow(page, pointer, BOOK);

@@ -171,6 +171,23 @@ fn page_of(pointer: *mut u8) -> *mut Page {
     }
 }
 
+/// The page of a live block, without the question whether it has one.
+///
+/// # Safety
+/// `block` is a live block of mimalloc's.
+#[inline(always)]
+unsafe fn page_of_block(block: *mut u8) -> *mut Page {
+    let slice = block.addr() >> ffi::SLICE_SHIFT;
+    // SAFETY: the map and its part for the block's address exist, or the block would not.
+    unsafe {
+        let submap = *(*ffi::_mi_page_map.as_ptr())
+            .add(slice >> ffi::SUBMAP_SHIFT)
+            .cast();
+        let submap: *mut *mut Page = submap;
+        *submap.add(slice & ((1 << ffi::SUBMAP_SHIFT) - 1))
+    }
+}
+
 /// Whether `pointer` lies in a page of one of the heaps.
 pub fn owns(pointer: *mut u8) -> bool {
     !page_of(pointer).is_null()
@@ -261,6 +278,7 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
     let block = if theap.is_null() {
         null_mut()
     } else {
+        profile::give_back_what_is_due(theap);
         // SAFETY: a theap of the calling thread, inside the gate.
         unsafe { ffi::_mi_theap_malloc_zero(theap, size, zero, &mut usable) }
     };
