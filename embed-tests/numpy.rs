@@ -389,6 +389,17 @@ print(len(text.splitlines()) - len(world['chunks']))";
 }
 
 #[test]
+fn a_report_has_the_region_as_the_script_left_it() {
+    let code = "import numpy as np; keep = [np.ones(n) for n in range(1000)]; del keep[::2]";
+    let (outcome, report) = hosted(newest_numpy(), "bfc").code(code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    let live = figure(&report, "numpy", "live_bytes");
+    assert!(live > 2_000_000, "{live}");
+    assert_eq!(report["numpy"]["region"]["live_bytes"], live);
+    assert_eq!(figure(&report, "numpy", "finalized_live_bytes"), 0);
+}
+
+#[test]
 fn a_region_grows_by_doubling_up_to_its_maximum() {
     let code = "import numpy as np, pyhost
 sizes = []

@@ -12,10 +12,9 @@ import warnings
 
 import numpy as np
 import pyhost
+from data_handler import handler
 
-sys.argv.append("1")
-source = open(os.path.join(os.path.dirname(__file__), "exact_arrays.py")).read()
-exec(source[source.index("storm = "):source.index("def live()")])
+storm = ctypes.CDLL(sys.argv[1])
 warnings.simplefilter("ignore", DeprecationWarning)
 
 

@@ -49,11 +49,12 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Python was finalised.
 static FINALIZED: AtomicBool = AtomicBool::new(false);
 
-/// The ledger as the script left it; written once, before `STATE` says so.
-struct AtEnd(UnsafeCell<Snapshot>);
+/// The ledger and the arrays' allocator as the script left them; written once, before
+/// `AT_END_STATE` says so.
+struct AtEnd(UnsafeCell<(Snapshot, Option<numpy::Figures>)>);
 // SAFETY: written by the thread that moves `AT_END_STATE` from 0 to 1, read once it is 2.
 unsafe impl Sync for AtEnd {}
-static AT_END: AtEnd = AtEnd(UnsafeCell::new(Snapshot::EMPTY));
+static AT_END: AtEnd = AtEnd(UnsafeCell::new((Snapshot::EMPTY, None)));
 static AT_END_STATE: AtomicU8 = AtomicU8::new(0);
 
 /// Whether a report or a closing line is to be written.
@@ -94,7 +95,7 @@ pub fn watch_signals() {
 pub fn script_ended() {
     if AT_END_STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
         // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
-        unsafe { *AT_END.0.get() = LEDGER.snapshot() };
+        unsafe { *AT_END.0.get() = (LEDGER.snapshot(), numpy::figures()) };
         AT_END_STATE.store(2, Release);
     }
 }
@@ -124,15 +125,16 @@ unsafe extern "C" fn forked_in_child() {
 /// The report of this moment.
 fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
     let finalized = FINALIZED.load(Relaxed) && AT_END_STATE.load(Acquire) == 2;
+    // SAFETY: the state says that both are complete; they are not written again.
+    let at_end = finalized.then(|| unsafe { *AT_END.0.get() });
     Report {
         facts: &plan.facts,
         now: LEDGER.snapshot(),
-        // SAFETY: the state says that the snapshot is complete; it is not written again.
-        at_end: finalized.then(|| unsafe { *AT_END.0.get() }),
+        at_end: at_end.map(|(snapshot, _)| snapshot),
         wall_seconds: plan.facts.clock.elapsed().as_secs_f64(),
         ending,
         partial,
-        numpy: numpy::figures(),
+        numpy: at_end.map_or_else(numpy::figures, |(_, figures)| figures),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),

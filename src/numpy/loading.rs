@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::python::text::with_text;
 use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -54,22 +55,16 @@ unsafe fn exec(
 
 /// With the GIL and no exception set, which it leaves so.
 unsafe fn is_numpys_extension(module: *mut PyObject) -> bool {
-    // SAFETY: a live object; the name's text lives as long as the name.
+    // SAFETY: a live object; the new reference is released.
     unsafe {
         if ffi::PyModule_Check(module) == 0 {
             return false;
         }
         let name = ffi::PyModule_GetNameObject(module);
-        let mut length = 0;
-        let text = match name.is_null() {
-            true => std::ptr::null(),
-            false => ffi::PyUnicode_AsUTF8AndSize(name, &mut length),
-        };
-        let is_numpys = !text.is_null()
-            && std::slice::from_raw_parts(text.cast::<u8>(), length as usize).ends_with(EXTENSION);
+        let is_numpys = with_text(name, |name| name.ends_with(EXTENSION));
         ffi::PyErr_Clear();
         ffi::Py_XDECREF(name);
-        is_numpys
+        is_numpys == Some(true)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
 use crate::heap::{arrays, pool, region};
 use crate::process;
+use crate::python::text::with_text;
 use capi::DataMemHandler;
 use pads::Padded;
 use pyo3::ffi::{self, PyObject};
@@ -50,6 +51,7 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 static VERSION: OnceLock<String> = OnceLock::new();
 
 /// What array data is made from, and what that has to tell.
+#[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// NumPy's version; None where it did not tell.
     pub version: Option<&'static str>,
@@ -234,15 +236,7 @@ fn numpy_version() -> Option<String> {
                 continue;
             }
             let value = ffi::PyObject_GetAttrString(module, attribute.as_ptr());
-            let mut length = 0;
-            let text = match value.is_null() {
-                true => std::ptr::null(),
-                false => ffi::PyUnicode_AsUTF8AndSize(value, &mut length),
-            };
-            let version = (!text.is_null()).then(|| {
-                let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
-                String::from_utf8_lossy(text).into_owned()
-            });
+            let version = with_text(value, |text| String::from_utf8_lossy(text).into_owned());
             ffi::Py_XDECREF(value);
             ffi::PyErr_Clear();
             if version.is_some() {

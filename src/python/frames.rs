@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::text::with_text;
 use pyo3::ffi::{self, PyFrameObject, PyObject};
 use std::ptr::null_mut;
 
@@ -28,25 +29,19 @@ pub fn script_line(file: &mut [u8]) -> (usize, i32) {
         ffi::Py_XINCREF(frame.cast());
         while !frame.is_null() {
             let name = file_of(frame);
-            let mut length = 0;
-            let text = match name.is_null() {
-                true => std::ptr::null(),
-                false => ffi::PyUnicode_AsUTF8AndSize(name, &mut length),
-            };
-            let mut is_scripts = false;
-            if !text.is_null() {
-                let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
-                is_scripts = !is_numpys(text);
+            let is_scripts = with_text(name, |text| {
+                let is_scripts = !is_numpys(text);
                 if is_scripts || found.0 == 0 {
                     let tail = &text[text.len().saturating_sub(file.len())..];
                     file[..tail.len()].copy_from_slice(tail);
                     found = (tail.len(), ffi::PyFrame_GetLineNumber(frame));
                 }
-            }
+                is_scripts
+            });
             ffi::Py_XDECREF(name);
             let caller = match is_scripts {
-                true => null_mut(),
-                false => ffi::PyFrame_GetBack(frame),
+                Some(true) => null_mut(),
+                _ => ffi::PyFrame_GetBack(frame),
             };
             ffi::Py_DECREF(frame.cast());
             frame = caller;

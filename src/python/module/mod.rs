@@ -15,6 +15,7 @@ use crate::endings;
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
 use crate::ledger::{Account, LEDGER};
+use crate::python::text::with_text;
 use crate::report::{self, Sink};
 use dictionary::{Dictionary, none, string};
 use pyo3::ffi::{self, PyObject};
@@ -93,15 +94,11 @@ unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut P
     // SAFETY: called by Python, with the GIL. Nothing allocates in the walked heap between the
     // two counts: the names are compared and the snapshot is taken on the stack.
     unsafe {
-        let mut length = 0;
-        let text = ffi::PyUnicode_AsUTF8AndSize(name, &mut length);
-        if text.is_null() {
-            return null_mut();
-        }
-        let text = std::slice::from_raw_parts(text.cast::<u8>(), length as usize);
-        let account = Account::ALL
-            .into_iter()
-            .find(|account| account.name().as_bytes() == text);
+        let account = with_text(name, |text| {
+            let mut all = Account::ALL.into_iter();
+            all.find(|account| account.name().as_bytes() == text)
+        })
+        .flatten();
         let ledger = LEDGER.snapshot();
         match account.and_then(|account| heap::walk(account).map(|found| (account, found))) {
             Some((account, found)) => {
