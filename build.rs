@@ -12,6 +12,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/heap/layout.c");
     println!("cargo:rerun-if-changed={EXPORTS}");
     check_mimalloc_layout();
+    compile_frame_reader();
     link_python();
     export_symbols();
 }
@@ -27,6 +28,32 @@ fn check_mimalloc_layout() {
         .define("MI_DEBUG", "0")
         .warnings(false)
         .compile("pyhost_layout");
+}
+
+/// Compiles what reads CPython's frames, against the headers of the Python that is linked.
+fn compile_frame_reader() {
+    const SOURCE: &str = "src/python/place.c";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    let python = pyo3_build_config::get();
+    let executable = python.executable().expect("pyo3 knows the interpreter");
+    let output = Command::new(executable)
+        .args(["-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+        .output()
+        .expect("the interpreter runs");
+    let include = String::from_utf8(output.stdout).expect("a path");
+    let include = Path::new(include.trim());
+    assert!(
+        include.join("Python.h").exists(),
+        "no Python.h in {}: CPython's headers are needed (Debian: python3-dev)",
+        include.display()
+    );
+    cc::Build::new()
+        .file(SOURCE)
+        .include(include)
+        .flag("-std=gnu11")
+        .define("NDEBUG", None)
+        .warnings(false)
+        .compile("pyhost_place");
 }
 
 /// Adds the run path of a shared libpython, or all of a static one.

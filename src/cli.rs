@@ -1,5 +1,7 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
+mod caps;
+
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::Limit;
@@ -7,6 +9,7 @@ use crate::heap::profile::Profile;
 use crate::native;
 use crate::numpy::{Alignment, ArrayAllocator, Region};
 use crate::report::Format;
+pub use caps::CapOptions;
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, ValueEnum};
 use std::ffi::OsString;
@@ -130,7 +133,8 @@ wins over its variable. PYHOST_DEBUG_HOOKS takes 1 or 0. Called by a name that s
 `python`, the host reads the variables alone. PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their
 meaning.
 
-Exit status: the script's own; 2 for a bad host option, when nothing is run.
+Exit status: the script's own; 2 for a bad host option, when nothing is run; 53 where a script has
+used up the reserve of a cap.
 Python's own help: pyhost -h"
 )]
 pub struct Cli {
@@ -178,6 +182,10 @@ What the heaps keep of the memory that was freed
 MIMALLOC_* variables win"
     )]
     pub profile: Option<Profile>,
+
+    /// Caps.
+    #[command(flatten)]
+    pub caps: CapOptions,
 
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]

@@ -9,6 +9,7 @@
 
 mod allocator;
 mod bytes;
+mod caps;
 mod cli;
 mod descriptor;
 mod endings;

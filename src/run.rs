@@ -1,6 +1,7 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
+use crate::caps;
 use crate::descriptor::notice;
 use crate::endings;
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments};
-use crate::python::{self, module};
+use crate::python::{self, module, surface};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
 use std::io::Write;
@@ -106,6 +107,8 @@ fn run_python(options: Options) -> Result<i32, Error> {
         module::answer_allocated_blocks();
     }
     numpy::watch();
+    surface::arm();
+    caps::start(&options.caps, heap::slot())?;
     if endings::is_planned() {
         module::watch_script_end();
         interpreter::at_finalized(python_finalized)?;

@@ -14,7 +14,7 @@ mod exports;
 mod output;
 mod signals;
 
-use crate::descriptor::{Descriptor, errno};
+use crate::descriptor::{Descriptor, errno, format_into};
 use crate::heap::profile;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
@@ -208,7 +208,7 @@ fn write(report: &Report<'_>, format: Format, descriptor: c_int) {
 fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     let path = PathBuffer::expand(template, report.pid, b"");
     let mut beside = [0u8; 32];
-    let suffix = output::format_into(&mut beside, format_args!(".{}.part", report.pid));
+    let suffix = format_into(&mut beside, format_args!(".{}.part", report.pid));
     let part = PathBuffer::expand(template, report.pid, suffix);
     let (Some(path), Some(part)) = (path, part) else {
         return complain("the path is too long", 0);

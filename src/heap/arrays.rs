@@ -12,7 +12,8 @@
 
 use super::ffi::{self, Page, Theap};
 use super::thread::{state, thread_id};
-use super::{book_new, gate, page_of, page_of_block, placement, pop, push};
+use super::booking::{admits, book_new, release_block};
+use super::{gate, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -60,7 +61,11 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
 #[inline(never)]
 fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
     let state = state();
-    let _inside = gate::enter(state.slot(), thread_id());
+    let slot = state.slot();
+    let _inside = gate::enter(slot, thread_id());
+    if book && !admits(slot, Account::Numpy, size) {
+        return null_mut();
+    }
     let lazy = zero && size >= LAZY_ZERO;
     let block = aligned_block(state.theap(Account::Numpy), size, zero && !lazy);
     if block.is_null() {
@@ -81,10 +86,10 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         }
         (*page).block_size
     };
-    if book {
-        book_new(Account::Numpy, block, charged);
+    match book {
+        true => book_new(Account::Numpy, block, charged),
+        false => block,
     }
-    block
 }
 
 /// An aligned block of the calling thread's theap, which may be null. Inside the gate.
@@ -158,7 +163,7 @@ fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     if book {
         // SAFETY: the page of a live block.
         let charged = unsafe { (*page).block_size };
-        LEDGER.release_slow(slot, Account::Numpy, charged, &super::GILS);
+        release_block(slot, Account::Numpy, block, charged, true);
     }
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };

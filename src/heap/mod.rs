@@ -22,23 +22,27 @@
 
 pub mod arrays;
 pub mod bfc;
+mod booking;
 pub mod ffi;
 pub mod gate;
 pub mod placement;
 pub mod pool;
 pub mod profile;
 pub mod region;
+pub mod register;
 mod thread;
 mod walk;
 
 use crate::descriptor::notice;
-use crate::ledger::{ACCOUNTS, Account, Gils, LEDGER};
+use crate::ledger::{ACCOUNTS, Account, Gils};
+use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
+pub use booking::{book, book_resized, count_failure, may_book, release};
 pub use walk::walk;
 
 /// The heap of each account; null is the main heap, and until [`start`] every account's.
@@ -108,6 +112,16 @@ pub fn counts_native() -> bool {
 pub fn version() -> i32 {
     // SAFETY: no preconditions.
     unsafe { ffi::mi_version() }
+}
+
+/// A number that is the calling thread's own while it lives.
+pub fn thread_number() -> usize {
+    thread_id()
+}
+
+/// The calling thread's slot of the ledger.
+pub fn slot() -> &'static crate::ledger::Slot {
+    state().slot()
 }
 
 /// Gives what the calling thread's theaps keep and do not use back to the system.
@@ -273,6 +287,9 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
     let state = state();
     let slot = state.slot();
     let _inside = gate::enter(slot, thread_id());
+    if !admits(slot, account, size) {
+        return null_mut();
+    }
     let theap = state.theap(account);
     let mut usable = 0;
     let block = if theap.is_null() {
@@ -285,48 +302,15 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
     book_new(account, block.cast(), usable)
 }
 
-/// Books a block that the heap just gave, or counts the failure.
-fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
-    if block.is_null() {
-        LEDGER.count_failure(account);
-    } else if account != Account::Native || counts_native() {
-        LEDGER.book_slow(state().slot(), account, usable, &GILS);
-    }
-    block
-}
-
-/// Books a block that another allocator made.
-#[inline]
-pub fn book<const A: usize>(bytes: usize) {
-    let state = state();
-    if !state.slot.get().book::<A>(bytes) {
-        let slot = state.slot();
-        let _inside = gate::enter(slot, thread_id());
-        LEDGER.book_slow(slot, Account::ALL[A], bytes, &GILS);
-    }
-}
-
-/// Takes a block off that [`book`] booked.
-#[inline]
-pub fn release<const A: usize>(bytes: usize) {
-    let state = state();
-    if !state.slot.get().release::<A>(bytes) {
-        let slot = state.slot();
-        let _inside = gate::enter(slot, thread_id());
-        LEDGER.release_slow(slot, Account::ALL[A], bytes, &GILS);
-    }
-}
-
-/// Counts a request of `account` that another allocator could not meet.
-pub fn count_failure(account: Account) {
-    LEDGER.count_failure(account);
-}
-
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
 #[cold]
 pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
     let state = state();
-    let _inside = gate::enter(state.slot(), thread_id());
+    let slot = state.slot();
+    let _inside = gate::enter(slot, thread_id());
+    if !admits(slot, account, size) {
+        return null_mut();
+    }
     let theap = state.theap(account);
     if theap.is_null() {
         return book_new(account, null_mut(), 0);
@@ -407,11 +391,7 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     }
     let gil_needed = matches!(account, Account::Mem | Account::Obj);
     let gil_held = matches!(caller, Account::Mem | Account::Obj);
-    if gil_needed && !gil_held {
-        LEDGER.release_foreign(account, bytes);
-    } else if account != Account::Native || counts_native() {
-        LEDGER.release_slow(slot, account, bytes, &GILS);
-    }
+    release_block(slot, account, pointer, bytes, gil_held || !gil_needed);
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
     unsafe { ffi::mi_free(pointer.cast()) };
 }

@@ -13,7 +13,7 @@
 #![allow(unsafe_code)]
 
 use super::thread::{state, thread_id};
-use super::{arrays, book, gate, release, usable_size};
+use super::{arrays, book, gate, may_book, release, usable_size};
 use crate::ledger::Account;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -303,12 +303,19 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
         if zero {
             arrays::clear(pointer, whole - lead);
         }
-        book::<NUMPY>(header(pointer).charged);
+        let charged = header(pointer).charged;
+        if !book::<NUMPY>(pointer, charged) {
+            keep(pointer, charged);
+            return null_mut();
+        }
     }
     pointer
 }
 
 fn allocate_new(whole: usize, lead: usize, zero: bool) -> *mut u8 {
+    if !may_book::<NUMPY>(whole) {
+        return null_mut();
+    }
     let from_heap = || match zero {
         true => arrays::allocate::<true, false>(whole),
         false => arrays::allocate::<false, false>(whole),
@@ -331,7 +338,10 @@ fn allocate_new(whole: usize, lead: usize, zero: bool) -> *mut u8 {
             charged,
         };
         locked(|pool| pool.count_live(charged));
-        book::<NUMPY>(charged);
+        if !book::<NUMPY>(pointer, charged) {
+            keep(pointer, charged);
+            return null_mut();
+        }
         pointer
     }
 }
@@ -347,15 +357,25 @@ pub unsafe fn free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
     unsafe {
         let charged = header(pointer).charged;
-        release::<NUMPY>(charged);
-        let evicted = locked(|pool| {
-            pool.released += 1;
-            pool.live_bytes -= charged as u64;
-            pool.keep(pointer);
-            pool.evict()
-        });
-        give_back(evicted);
+        release::<NUMPY>(pointer, charged);
+        keep(pointer, charged);
     }
+}
+
+/// Keeps a block that is not live any more, and gives back what exceeds the bound.
+///
+/// # Safety
+/// `pointer` was made by the pool and is the caller's alone.
+unsafe fn keep(pointer: *mut u8, charged: usize) {
+    let evicted = locked(|pool| {
+        pool.released += 1;
+        pool.live_bytes -= charged as u64;
+        // SAFETY: the caller's duty.
+        unsafe { pool.keep(pointer) };
+        pool.evict()
+    });
+    // SAFETY: a list that nobody else has.
+    unsafe { give_back(evicted) };
 }
 
 /// Resizes a block; null where there is no memory, and the old block still lives.

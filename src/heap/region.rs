@@ -7,7 +7,7 @@
 
 use super::bfc::{Bfc, ChunkView, Map, Statistics};
 use super::thread::{state, thread_id};
-use super::{book, count_failure, gate, placement, release};
+use super::{book, book_resized, count_failure, gate, may_book, placement, release};
 use crate::ledger::Account;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -44,6 +44,9 @@ pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> b
 
 /// Allocates `size` bytes, zeroed where `zero`, booked to `numpy`. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
+    if !may_book::<NUMPY>(size) {
+        return null_mut();
+    }
     let taken = locked(|region| {
         let pointer = region.allocate(size, zero)?.as_ptr();
         Some((pointer, region.usable(pointer).unwrap_or(0)))
@@ -52,8 +55,11 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
         fail(size);
         return null_mut();
     };
+    if !book::<NUMPY>(pointer, usable) {
+        let _ = locked(|region| region.free(pointer));
+        return null_mut();
+    }
     placement::place_in_region(pointer, usable);
-    book::<NUMPY>(usable);
     pointer
 }
 
@@ -75,7 +81,7 @@ pub fn free(pointer: *mut u8) {
         return;
     }
     if let Some(Some(usable)) = locked(|region| region.free(pointer)) {
-        release::<NUMPY>(usable);
+        release::<NUMPY>(pointer, usable);
     }
 }
 
@@ -85,14 +91,17 @@ pub fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() {
         return allocate(size, false);
     }
+    if !may_book::<NUMPY>(size) {
+        return null_mut();
+    }
     let resized = locked(|region| {
         let resized = region.reallocate_in_place(pointer, size);
         (resized, region.usable(pointer).unwrap_or(0))
     });
     match resized {
         Some((Some((before, after)), _)) => {
-            book::<NUMPY>(after);
-            release::<NUMPY>(before);
+            release::<NUMPY>(pointer, before);
+            book_resized::<NUMPY>(pointer, after);
             pointer
         }
         Some((None, usable)) => {

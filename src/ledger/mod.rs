@@ -16,13 +16,15 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod ceiling;
 mod shared;
 mod slot;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use account::{ACCOUNTS, Account};
+pub use account::{ACCOUNTS, Account, REPORTED};
+pub use ceiling::{Reach, Scope};
 pub use shared::{Gils, Ledger};
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::Snapshot;

@@ -17,6 +17,7 @@
 //! slot with locked instructions; slower, never wrong.
 
 use super::account::{ACCOUNTS, Account};
+use super::ceiling::{Ceiling, Reach, Scope, grant};
 use super::slot::Slot;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
@@ -63,6 +64,7 @@ pub(super) struct Shared {
     pub(super) foreign_freed: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) failed: AtomicU64,
+    pub(super) ceiling: Ceiling,
 }
 
 impl Shared {
@@ -79,8 +81,16 @@ impl Shared {
             foreign_freed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            ceiling: Ceiling::none(),
         }
     }
+}
+
+/// How high a booking may take the account's bound and the total's.
+#[derive(Clone, Copy)]
+struct Heights {
+    account: i64,
+    total: i64,
 }
 
 /// All accounts of a process. One block of fixed layout; see the module's text.
@@ -92,6 +102,9 @@ pub struct Ledger {
     pub(super) total_peak: AtomicI64,
     /// Where to look for the first free slot.
     next_slot: AtomicU32,
+    /// 1 while there is a ceiling.
+    pub(super) capped: AtomicU32,
+    pub(super) total_ceiling: Ceiling,
     pub(super) accounts: [Shared; ACCOUNTS],
     pub(super) slots: [Slot; SLOTS],
     overflow: Slot,
@@ -123,6 +136,8 @@ impl Ledger {
             total_bound: AtomicI64::new(0),
             total_peak: AtomicI64::new(0),
             next_slot: AtomicU32::new(0),
+            capped: AtomicU32::new(0),
+            total_ceiling: Ceiling::none(),
             accounts: [
                 Shared::new(WINDOWED),
                 Shared::new(EXACT),
@@ -171,18 +186,7 @@ impl Ledger {
         }
         for account in Account::ALL {
             if self.is_windowed(account) {
-                let cell = slot.cell(account);
-                let live = cell.live.load(Relaxed);
-                let before = account_share(account, cell.published.load(Relaxed), &cell.low);
-                let moved = live - cell.published.load(Relaxed);
-                cell.published.store(live, Relaxed);
-                cell.high.store(live, Relaxed);
-                cell.low.store(live, Relaxed);
-                self.accounts[account as usize]
-                    .bound
-                    .fetch_add(moved, Relaxed);
-                let after = account_share(account, live, &cell.low);
-                self.total_bound.fetch_add(after - before, Relaxed);
+                self.close_window(slot, account);
             }
         }
         slot.busy.store(0, Relaxed);
@@ -190,6 +194,41 @@ impl Ledger {
         let index = self.index_of(slot);
         if index < self.next_slot.load(Relaxed) as usize {
             self.next_slot.store(index as u32, Relaxed);
+        }
+    }
+
+    /// Takes a windowed account's published bytes of a slot down to what is live.
+    fn close_window(&self, slot: &Slot, account: Account) {
+        let cell = slot.cell(account);
+        let live = cell.live.load(Relaxed);
+        let before = account_share(account, cell.published.load(Relaxed), &cell.low);
+        let moved = live - cell.published.load(Relaxed);
+        cell.published.store(live, Relaxed);
+        cell.high.store(live, Relaxed);
+        cell.low.store(live, Relaxed);
+        self.accounts[account as usize]
+            .bound
+            .fetch_add(moved, Relaxed);
+        let after = account_share(account, live, &cell.low);
+        self.total_bound.fetch_add(after - before, Relaxed);
+    }
+
+    /// Takes what is published down to what is live: of the caller's own slot and, where one GIL
+    /// serialises an account, of all. The caller holds the GIL and owns the slot.
+    pub fn close_windows(&self, slot: &Slot) {
+        for account in Account::ALL {
+            let shared = &self.accounts[account as usize];
+            if self.is_windowed(account) {
+                if !self.is_overflow(slot) {
+                    self.close_window(slot, account);
+                }
+            } else if let Some(owner) = self.slot_of(shared.owner.load(Relaxed)) {
+                let cell = owner.cell(account);
+                let live = cell.live.load(Relaxed) + shared.others.load(Relaxed);
+                cell.high.store(cell.live.load(Relaxed), Relaxed);
+                let moved = live - shared.bound.swap(live, Relaxed);
+                self.total_bound.fetch_add(moved, Relaxed);
+            }
         }
     }
 
@@ -211,8 +250,30 @@ impl Ledger {
     /// Books a block where [`Slot::book`] could not.
     ///
     /// `slot` is the caller's own or the overflow slot.
-    pub fn book_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
-        self.adjust(slot, account, bytes as i64, gils);
+    ///
+    /// # Errors
+    /// The scope whose live bytes would go past `reach`; nothing was booked.
+    pub fn book_slow(
+        &self,
+        slot: &Slot,
+        account: Account,
+        bytes: usize,
+        gils: &Gils,
+        reach: Reach,
+    ) -> Result<(), Scope> {
+        self.adjust(slot, account, bytes as i64, gils, Some(reach))?;
+        self.count_block(slot, account);
+        Ok(())
+    }
+
+    /// Books a block that is there already, whatever the ceilings are.
+    pub fn book_anyway(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
+        // Without a height nothing is refused.
+        let _ = self.adjust(slot, account, bytes as i64, gils, None);
+        self.count_block(slot, account);
+    }
+
+    fn count_block(&self, slot: &Slot, account: Account) {
         if self.is_overflow(slot) {
             slot.cell(account).total_blocks.fetch_add(1, Relaxed);
         } else {
@@ -222,7 +283,8 @@ impl Ledger {
 
     /// Releases a block where [`Slot::release`] could not; the counterpart of `book_slow`.
     pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
-        self.adjust(slot, account, -(bytes as i64), gils);
+        // Without a height nothing is refused.
+        let _ = self.adjust(slot, account, -(bytes as i64), gils, None);
         if self.is_overflow(slot) {
             slot.cell(account).freed_blocks.fetch_add(1, Relaxed);
         } else {
@@ -285,11 +347,20 @@ impl Ledger {
         self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
     }
 
-    fn adjust(&self, slot: &Slot, account: Account, delta: i64, gils: &Gils) {
+    /// Moves the live bytes of `slot` by `delta`; up to a height only where there is one.
+    fn adjust(
+        &self,
+        slot: &Slot,
+        account: Account,
+        delta: i64,
+        gils: &Gils,
+        reach: Option<Reach>,
+    ) -> Result<(), Scope> {
         let shared = &self.accounts[account as usize];
+        let heights = self.heights(account, reach);
         loop {
             match shared.policy.load(Acquire) {
-                WINDOWED => return self.adjust_windowed(slot, account, delta),
+                WINDOWED => return self.adjust_windowed(slot, account, delta, heights),
                 CHANGING => std::hint::spin_loop(),
                 _ if !self.owns(slot, account) && (gils.several)() => {
                     self.make_windowed(account, gils);
@@ -299,52 +370,85 @@ impl Ledger {
                     // load of `entered`, so one of the two sides sees the other.
                     shared.entered.store(1, Relaxed);
                     let exact = shared.policy.load(Relaxed) == EXACT;
+                    let mut adjusted = Ok(());
                     if exact {
-                        self.adjust_exact(slot, account, delta);
+                        adjusted = self.adjust_exact(slot, account, delta, heights);
                     }
                     shared.entered.store(0, Release);
                     if exact {
-                        return;
+                        return adjusted;
                     }
                 }
             }
         }
     }
 
+    /// The heights that hold for a booking.
+    fn heights(&self, account: Account, reach: Option<Reach>) -> Heights {
+        match reach {
+            // What is pooled lies inside an arena, which was booked.
+            Some(reach) if self.is_capped() && account != Account::Pooled => Heights {
+                account: self.accounts[account as usize].ceiling.height(reach),
+                total: self.total_ceiling.height(reach),
+            },
+            _ => Heights {
+                account: i64::MAX,
+                total: i64::MAX,
+            },
+        }
+    }
+
     /// Windowed policy: publishes a bound half a window above the new live bytes.
-    fn adjust_windowed(&self, slot: &Slot, account: Account, delta: i64) {
+    fn adjust_windowed(
+        &self,
+        slot: &Slot,
+        account: Account,
+        delta: i64,
+        heights: Heights,
+    ) -> Result<(), Scope> {
         let cell = slot.cell(account);
         if self.is_overflow(slot) {
             // Shared by several threads: no window, locked instructions.
+            let moved = account_sign(account) * delta;
             if delta > 0 {
-                self.publish(account, delta, account_sign(account) * delta);
+                self.publish(account, (delta, delta), (moved, moved), heights)?;
             }
             cell.live.fetch_add(delta, Relaxed);
             if delta < 0 {
-                self.publish(account, delta, account_sign(account) * delta);
+                self.publish(account, (delta, delta), (moved, moved), heights)?;
             }
-            return;
+            return Ok(());
         }
         let live = cell.live.load(Relaxed) + delta;
         let half = account.window() / 2;
         let published = cell.published.load(Relaxed);
-        let before = account_share(account, published, &cell.low);
         let low = live - half;
-        let after = if account == Account::Pooled {
-            -low
-        } else {
-            live + half
-        };
         // Published before it is booked: the bound is never below what is live.
-        self.publish(account, live + half - published, after - before);
-        cell.published.store(live + half, Relaxed);
+        let published = if account == Account::Pooled {
+            let before = account_share(account, published, &cell.low);
+            let moved = -low - before;
+            let own = live + half - published;
+            self.publish(account, (own, own), (moved, moved), heights)?;
+            live + half
+        } else {
+            let step = (live - published, live + half - published);
+            published + self.publish(account, step, step, heights)?
+        };
+        cell.published.store(published, Relaxed);
         cell.live.store(live, Relaxed);
-        cell.high.store(live + half, Relaxed);
+        cell.high.store(published, Relaxed);
         cell.low.store(low, Relaxed);
+        Ok(())
     }
 
     /// Exact policy: the caller holds the GIL, so nobody else books to this account.
-    fn adjust_exact(&self, slot: &Slot, account: Account, delta: i64) {
+    fn adjust_exact(
+        &self,
+        slot: &Slot,
+        account: Account,
+        delta: i64,
+        heights: Heights,
+    ) -> Result<(), Scope> {
         let shared = &self.accounts[account as usize];
         let cell = slot.cell(account);
         self.take_ownership(slot, account);
@@ -352,23 +456,30 @@ impl Ledger {
         let own = cell.live.load(Relaxed) + delta;
         let live = own + others;
         let half = account.window() / 2;
-        if live > shared.bound.load(Relaxed) || live < shared.window_low.load(Relaxed) {
-            let moved = live + half - shared.bound.load(Relaxed);
-            shared.bound.store(live + half, Relaxed);
+        let bound = shared.bound.load(Relaxed);
+        if delta > 0 && live > heights.account && live > bound {
+            return Err(Scope::Account(account));
+        }
+        if live > bound || live < shared.window_low.load(Relaxed) {
+            let high = (live + half).min(heights.account.max(live));
+            let (moved, _) = grant(&self.total_bound, heights.total, live - bound, high - bound)
+                .ok_or(Scope::Total)?;
+            shared.bound.store(bound + moved, Relaxed);
             shared.window_low.store(live - half, Relaxed);
-            self.publish_total(moved);
+            raise(&self.total_peak, self.total_bound.load(Relaxed));
         }
         let top = cell.top.load(Relaxed).max(own);
         raise_alone(&shared.peak, top + others);
         cell.live.store(own, Relaxed);
         cell.top.store(own, Relaxed);
         if self.is_overflow(slot) {
-            return; // stays closed: the next thread that uses it may be another
+            return Ok(()); // stays closed: the next thread that uses it may be another
         }
         let bound = shared.bound.load(Relaxed);
         cell.high.store(bound - others, Relaxed);
         cell.low
             .store(shared.window_low.load(Relaxed) - others, Relaxed);
+        Ok(())
     }
 
     fn owns(&self, slot: &Slot, account: Account) -> bool {
@@ -454,16 +565,37 @@ impl Ledger {
         }
     }
 
-    fn publish(&self, account: Account, moved: i64, total_moved: i64) {
+    /// Moves the bounds of an account and of the total by what is wanted, or as far as there is
+    /// room, at least by what is needed (the first of each pair): how far the account's moved.
+    fn publish(
+        &self,
+        account: Account,
+        (need, want): (i64, i64),
+        (total_need, total_want): (i64, i64),
+        heights: Heights,
+    ) -> Result<i64, Scope> {
         let shared = &self.accounts[account as usize];
-        let bound = shared.bound.fetch_add(moved, Relaxed) + moved;
-        raise(&shared.peak, bound);
-        self.publish_total(total_moved);
-    }
-
-    fn publish_total(&self, moved: i64) {
-        let bound = self.total_bound.fetch_add(moved, Relaxed) + moved;
-        raise(&self.total_peak, bound);
+        let (moved, bound) = grant(&shared.bound, heights.account, need, want)
+            .ok_or(Scope::Account(account))?;
+        let unwanted = want - moved;
+        let granted = grant(
+            &self.total_bound,
+            heights.total,
+            total_need,
+            total_want - unwanted,
+        );
+        let Some((total_moved, total_bound)) = granted else {
+            shared.bound.fetch_sub(moved, Relaxed);
+            return Err(Scope::Total);
+        };
+        // Where the total had less room, the account's window shrinks to that.
+        let surplus = (total_want - unwanted) - total_moved;
+        if surplus > 0 {
+            shared.bound.fetch_sub(surplus, Relaxed);
+        }
+        raise(&shared.peak, bound - surplus);
+        raise(&self.total_peak, total_bound);
+        Ok(moved - surplus)
     }
 
     fn index_of(&self, slot: &Slot) -> usize {

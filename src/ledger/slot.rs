@@ -118,6 +118,13 @@ impl Slot {
         true
     }
 
+    /// The live bytes of this slot over all accounts: negative where its threads freed what others
+    /// allocated.
+    pub fn live(&self) -> i64 {
+        let sum: i64 = self.cells.iter().map(|cell| cell.live.load(Relaxed)).sum();
+        sum - 2 * self.cell(Account::Pooled).live.load(Relaxed)
+    }
+
     pub(super) fn cell(&self, account: Account) -> &Cell {
         &self.cells[account as usize]
     }

@@ -2,6 +2,7 @@
 //! from many in turn as under a GIL.
 
 use super::account::Account;
+use super::ceiling::{Reach, Scope};
 use super::shared::{Gils, Ledger, SLOTS};
 use super::slot::Slot;
 use std::sync::Mutex;
@@ -45,7 +46,8 @@ fn ledger() -> &'static Ledger {
 
 fn book<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, gils: &Gils) {
     if !slot.book::<A>(bytes) {
-        ledger.book_slow(slot, Account::ALL[A], bytes, gils);
+        let booked = ledger.book_slow(slot, Account::ALL[A], bytes, gils, Reach::Cap);
+        booked.expect("no ceiling");
     }
 }
 
@@ -354,4 +356,120 @@ fn peaks_start_anew_from_what_is_live() {
     assert_eq!(snapshot.account(Account::Obj).peak_bytes, 1200);
     assert!(snapshot.account(Account::Native).peak_bytes <= SLACK as u64);
     assert!(snapshot.total_peak_bytes <= 1200 + SLACK as u64);
+}
+
+/// Books where a ceiling allows it.
+fn try_book<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, reach: Reach) -> bool {
+    slot.book::<A>(bytes)
+        || ledger
+            .book_slow(slot, Account::ALL[A], bytes, &ONE_GIL, reach)
+            .is_ok()
+}
+
+#[test]
+fn one_thread_fills_a_ceiling_to_the_byte_and_never_passes_it() {
+    for (scope, reach, height) in [
+        (Scope::Total, Reach::Hold, 900_000),
+        (Scope::Total, Reach::Middle, 950_000),
+        (Scope::Total, Reach::Cap, 1_000_000),
+        (Scope::Account(Account::Obj), Reach::Hold, 900_000),
+        (Scope::Account(Account::Obj), Reach::Cap, 1_000_000),
+    ] {
+        let ledger = ledger();
+        let slot = ledger.claim();
+        ledger.set_ceiling(scope, Some(1_000_000), 100_000);
+        let mut random = Random(7);
+        let mut blocks = Vec::new();
+        let mut live = 0;
+        for _ in 0..20_000 {
+            let bytes = 8 * (1 + random.below(200)) as usize;
+            let booked = try_book::<OBJ>(ledger, slot, bytes, reach);
+            assert_eq!(booked, live + bytes <= height, "{live} + {bytes}");
+            if booked {
+                live += bytes;
+                blocks.push(bytes);
+            } else if random.below(8) == 0 {
+                for bytes in blocks.drain(..blocks.len() / 2) {
+                    release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                    live -= bytes;
+                }
+            }
+        }
+        let snapshot = ledger.snapshot();
+        assert!(snapshot.account(Account::Obj).peak_bytes <= height as u64);
+        assert!(snapshot.total_peak_bytes <= height as u64);
+    }
+}
+
+#[test]
+fn many_threads_never_pass_a_ceiling_together() {
+    const CAP: i64 = 4 << 20;
+    for scope in [Scope::Total, Scope::Account(Account::Native)] {
+        let ledger = ledger();
+        ledger.set_ceiling(scope, Some(CAP as u64), 1 << 20);
+        let live = AtomicI64::new(0);
+        let refusals = AtomicI64::new(0);
+        std::thread::scope(|scope| {
+            for seed in 0..8 {
+                let (live, refusals) = (&live, &refusals);
+                scope.spawn(move || {
+                    let slot = ledger.claim();
+                    let mut random = Random(seed + 5);
+                    let mut blocks: Vec<usize> = Vec::new();
+                    for _ in 0..50_000 {
+                        let bytes = 8 * (1 + random.below(2000)) as usize;
+                        let native = seed % 2 == 0;
+                        let booked = if native {
+                            try_book::<NATIVE>(ledger, slot, bytes, Reach::Cap)
+                        } else {
+                            try_book::<NATIVE>(ledger, slot, bytes, Reach::Hold)
+                        };
+                        if booked {
+                            // Told after the ledger, and of an end before it: never above it.
+                            let now = live.fetch_add(bytes as i64, SeqCst) + bytes as i64;
+                            assert!(now <= CAP, "{now}");
+                            blocks.push(bytes);
+                        } else {
+                            refusals.fetch_add(1, SeqCst);
+                        }
+                        if !booked && random.below(3) == 0 {
+                            for bytes in blocks.drain(..) {
+                                live.fetch_sub(bytes as i64, SeqCst);
+                                release::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                            }
+                        }
+                    }
+                    for bytes in blocks {
+                        live.fetch_sub(bytes as i64, SeqCst);
+                        release::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                    }
+                    ledger.yield_slot(slot);
+                });
+            }
+        });
+        assert!(refusals.into_inner() > 100);
+        let snapshot = ledger.snapshot();
+        assert_eq!(snapshot.total_live_bytes, 0);
+        assert!(snapshot.total_peak_bytes <= CAP as u64);
+        // Nothing of what was refused stays in the bounds.
+        assert_eq!(ledger.bound(Scope::Total), 0);
+        assert_eq!(ledger.bound(Scope::Account(Account::Native)), 0);
+    }
+}
+
+#[test]
+fn a_ceiling_below_what_is_live_stops_growth_at_once_where_windows_are_closed() {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    book::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
+    book::<RAW>(ledger, slot, 1_000, &ONE_GIL);
+    ledger.set_ceiling(Scope::Total, Some(500_000), 0);
+    ledger.close_windows(slot);
+    assert_eq!(ledger.bound(Scope::Total), 1_001_000);
+    assert!(!try_book::<OBJ>(ledger, slot, 8, Reach::Cap));
+    assert!(!try_book::<RAW>(ledger, slot, 8, Reach::Cap));
+    release::<OBJ>(ledger, slot, 600_000, &ONE_GIL);
+    assert!(try_book::<RAW>(ledger, slot, 8, Reach::Cap));
+    ledger.set_ceiling(Scope::Total, None, 0);
+    assert!(try_book::<OBJ>(ledger, slot, 1 << 30, Reach::Cap));
 }

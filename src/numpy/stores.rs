@@ -4,6 +4,7 @@
 
 use crate::heap::{self, arrays, pool, region};
 use crate::ledger::Account;
+use std::ptr::null_mut;
 use crate::native::next;
 
 const NUMPY: usize = Account::Numpy as usize;
@@ -89,15 +90,23 @@ pub struct System;
 
 impl Store for System {
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+        if !heap::may_book::<NUMPY>(size) {
+            return null_mut();
+        }
         let pointer = match ZERO {
             true => next::calloc(size.max(1)),
             false => next::malloc(size.max(1)),
         };
         if pointer.is_null() {
             heap::count_failure(Account::Numpy);
-        } else {
-            // SAFETY: a live block of that malloc.
-            heap::book::<NUMPY>(unsafe { next::usable_size(pointer) });
+            return pointer;
+        }
+        // SAFETY: a live block of that malloc, which nobody else has.
+        unsafe {
+            if !heap::book::<NUMPY>(pointer, next::usable_size(pointer)) {
+                next::free(pointer);
+                return null_mut();
+            }
         }
         pointer
     }
@@ -106,6 +115,9 @@ impl Store for System {
         if pointer.is_null() {
             return Self::allocate::<false>(size);
         }
+        if !heap::may_book::<NUMPY>(size) {
+            return null_mut();
+        }
         // SAFETY: the caller's duty.
         unsafe {
             let before = next::usable_size(pointer);
@@ -113,8 +125,8 @@ impl Store for System {
             if moved.is_null() {
                 heap::count_failure(Account::Numpy);
             } else {
-                heap::release::<NUMPY>(before);
-                heap::book::<NUMPY>(next::usable_size(moved));
+                heap::release::<NUMPY>(pointer, before);
+                heap::book_resized::<NUMPY>(moved, next::usable_size(moved));
             }
             moved
         }
@@ -124,7 +136,7 @@ impl Store for System {
         if !pointer.is_null() {
             // SAFETY: the caller's duty.
             unsafe {
-                heap::release::<NUMPY>(next::usable_size(pointer));
+                heap::release::<NUMPY>(pointer, next::usable_size(pointer));
                 next::free(pointer);
             }
         }

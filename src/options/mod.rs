@@ -7,6 +7,7 @@ mod arguments;
 mod variables;
 
 use crate::allocator::Allocator;
+use crate::caps::{self, Rules};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::profile::Profile;
@@ -52,6 +53,8 @@ pub struct Options {
     pub native: Option<Mode>,
     /// `--profile`.
     pub profile: Profile,
+    /// `--cap` and its like.
+    pub caps: caps::Settings,
     /// The `--numpy-*` options.
     pub numpy: Settings,
     /// The report that this process shall write; None where another process does, or none.
@@ -105,6 +108,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
         profile: cli.profile.or(variables.profile).unwrap_or_default(),
+        caps: caps(&cli, &variables.caps),
         numpy: numpy(&cli, &variables.numpy),
         closing_line: stderr_is_terminal
             && !as_python
@@ -129,6 +133,19 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         options.exports.push((OUTERMOST.to_owned(), own));
     }
     Ok(Request::Run(Box::new(options)))
+}
+
+/// What the options and, where they are silent, the variables say of caps.
+fn caps(cli: &Cli, variables: &caps::Settings) -> caps::Settings {
+    let rules = |given: &[caps::Rule], inherited: &Rules| match given {
+        [] => inherited.clone(),
+        given => Rules(given.to_vec()),
+    };
+    caps::Settings {
+        hard: rules(&cli.caps.cap, &variables.hard),
+        soft: rules(&cli.caps.soft_cap, &variables.soft),
+        share: cli.caps.cap_share.or(variables.share),
+    }
 }
 
 /// What the options and, where they are silent, the variables say of array data.

@@ -4,6 +4,7 @@ use super::absolute;
 use super::arguments::{bad_value, one_of};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
+use crate::caps::{self, Rules};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::profile::Profile;
@@ -27,6 +28,7 @@ pub struct Variables {
     pub debug_hooks: bool,
     pub native: Option<Mode>,
     pub profile: Option<Profile>,
+    pub caps: caps::Settings,
     pub numpy: Settings,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
@@ -109,6 +111,11 @@ impl Variables {
             debug_hooks,
             native: choice("PYHOST_NATIVE")?,
             profile: choice("PYHOST_PROFILE")?,
+            caps: caps::Settings {
+                hard: checked("PYHOST_CAP")?.unwrap_or_default(),
+                soft: checked("PYHOST_SOFT_CAP")?.unwrap_or_default(),
+                share: checked("PYHOST_CAP_SHARE")?,
+            },
             numpy: Settings {
                 allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
                 alignment: checked("PYHOST_NUMPY_ALIGN")?,
@@ -148,6 +155,10 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_DEBUG_HOOKS", cli.debug_hooks.then(|| "1".into()));
     export("PYHOST_NATIVE", cli.native.as_ref().map(name));
     export("PYHOST_PROFILE", cli.profile.as_ref().map(name));
+    let rules = |rules: &[caps::Rule]| (!rules.is_empty()).then(|| shown(Rules(rules.to_vec())));
+    export("PYHOST_CAP", rules(&cli.caps.cap));
+    export("PYHOST_SOFT_CAP", rules(&cli.caps.soft_cap));
+    export("PYHOST_CAP_SHARE", cli.caps.cap_share.map(shown));
     let numpy = &cli.numpy;
     export(
         "PYHOST_NUMPY_ALLOCATOR",

@@ -5,7 +5,9 @@ pub mod frames;
 mod gil;
 pub mod interpreter;
 pub mod module;
+pub mod place;
 mod pools;
+pub mod surface;
 pub mod text;
 mod wrapped;
 

@@ -66,7 +66,10 @@ mod plain {
     use super::*;
 
     pub extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-        booked::<A>(original!(original::<A>(), malloc(size)))
+        if !heap::may_book::<A>(size) {
+            return null_mut();
+        }
+        booked::<A>(original::<A>(), original!(original::<A>(), malloc(size)))
     }
 
     pub extern "C" fn calloc<const A: usize>(
@@ -74,7 +77,13 @@ mod plain {
         count: usize,
         size: usize,
     ) -> *mut c_void {
-        booked::<A>(original!(original::<A>(), calloc(count, size)))
+        if !heap::may_book::<A>(count.saturating_mul(size)) {
+            return null_mut();
+        }
+        booked::<A>(
+            original::<A>(),
+            original!(original::<A>(), calloc(count, size)),
+        )
     }
 
     pub extern "C" fn realloc<const A: usize>(
@@ -82,16 +91,29 @@ mod plain {
         pointer: *mut c_void,
         size: usize,
     ) -> *mut c_void {
+        resized::<A>(original::<A>(), pointer, size)
+    }
+
+    /// Resizes a block of `table` that is booked to account `A`.
+    pub fn resized<const A: usize>(
+        table: &PyMemAllocatorEx,
+        pointer: *mut c_void,
+        size: usize,
+    ) -> *mut c_void {
+        if !heap::may_book::<A>(size) {
+            return null_mut();
+        }
         // SAFETY: CPython passes a live block, or null.
         let before = (!pointer.is_null()).then(|| unsafe { usable(pointer) });
-        let moved = original!(original::<A>(), realloc(pointer, size));
+        let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
             heap::count_failure(Account::ALL[A]);
         } else {
             if let Some(bytes) = before {
-                heap::release::<A>(bytes);
+                heap::release::<A>(pointer.cast(), bytes);
             }
-            booked::<A>(moved);
+            // SAFETY: a block that was just made.
+            heap::book_resized::<A>(moved.cast(), unsafe { usable(moved) });
         }
         moved
     }
@@ -99,17 +121,24 @@ mod plain {
     pub extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
         if !pointer.is_null() {
             // SAFETY: CPython passes a live block.
-            heap::release::<A>(unsafe { usable(pointer) });
+            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
         }
         original!(original::<A>(), free(pointer));
     }
 
-    pub fn booked<const A: usize>(block: *mut c_void) -> *mut c_void {
+    /// Books a block that `table` made; null, and the block is free again, where a cap refuses it.
+    pub fn booked<const A: usize>(
+        table: &PyMemAllocatorEx,
+        block: *mut c_void,
+    ) -> *mut c_void {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
-        } else {
-            // SAFETY: a block that was just made.
-            heap::book::<A>(unsafe { usable(block) });
+            return block;
+        }
+        // SAFETY: a block that was just made.
+        if !heap::book::<A>(block.cast(), unsafe { usable(block) }) {
+            original!(table, free(block));
+            return null_mut();
         }
         block
     }
@@ -136,8 +165,11 @@ mod pymalloc {
         // SAFETY: a live block of the domain, with the GIL.
         match unsafe { pools::block_size(block.addr()) } {
             Some(bytes) => {
-                heap::book::<A>(bytes);
-                heap::book::<POOLED>(bytes);
+                if !heap::book::<A>(block.cast(), bytes) {
+                    original!(original::<A>(), free(block));
+                    return null_mut();
+                }
+                heap::book::<POOLED>(null_mut(), bytes);
                 block
             }
             None => {
@@ -158,13 +190,16 @@ mod pymalloc {
                 }
             };
         }
+        if !heap::may_book::<A>(size) {
+            return null_mut();
+        }
         let raw = original::<RAW>();
         let block = if zero {
             original!(raw, calloc(1, size))
         } else {
             original!(raw, malloc(size))
         };
-        super::plain::booked::<A>(block)
+        super::plain::booked::<A>(raw, block)
     }
 
     pub extern "C" fn malloc<const A: usize, const HEAP: bool>(
@@ -235,15 +270,7 @@ mod pymalloc {
                     Reallocated::Foreign => null_mut(),
                 }
             }
-            None => {
-                // SAFETY: a live block.
-                let before = unsafe { usable(pointer) };
-                let moved = original!(original::<RAW>(), realloc(pointer, size));
-                if !moved.is_null() {
-                    heap::release::<A>(before);
-                }
-                super::plain::booked::<A>(moved)
-            }
+            None => super::plain::resized::<A>(original::<RAW>(), pointer, size),
         }
     }
 
@@ -256,15 +283,15 @@ mod pymalloc {
         }
         // SAFETY: a live block of the domain, with the GIL.
         if let Some(bytes) = unsafe { pools::block_size(pointer.addr()) } {
-            heap::release::<A>(bytes);
-            heap::release::<POOLED>(bytes);
+            heap::release::<A>(pointer.cast(), bytes);
+            heap::release::<POOLED>(null_mut(), bytes);
             original!(original::<A>(), free(pointer));
         } else if HEAP {
             // SAFETY: a live block, with the GIL.
             unsafe { heap::free::<A, true>(pointer.cast()) };
         } else {
             // SAFETY: a live block of RAW's own allocator.
-            heap::release::<A>(unsafe { usable(pointer) });
+            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
             original!(original::<RAW>(), free(pointer));
         }
     }
@@ -279,7 +306,7 @@ mod blocks_only {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
         } else {
-            heap::book::<A>(0);
+            heap::book::<A>(null_mut(), 0);
         }
         block
     }
@@ -311,7 +338,7 @@ mod blocks_only {
 
     extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
         if !pointer.is_null() {
-            heap::release::<A>(0);
+            heap::release::<A>(null_mut(), 0);
         }
         original!(original::<A>(), free(pointer));
     }
@@ -336,8 +363,10 @@ extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *
     }
     if BOOK && arena.is_null() {
         heap::count_failure(Account::Arena);
-    } else if BOOK {
-        heap::book::<ARENA>(size);
+    } else if BOOK && !heap::book::<ARENA>(arena.cast(), size) {
+        pools::remove_arena(arena.addr(), size);
+        original!(ARENAS.0.get().expect("wrapped"), free(arena, size));
+        return null_mut();
     }
     arena
 }
@@ -349,7 +378,7 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_vo
     }
     pools::remove_arena(pointer.addr(), size);
     if BOOK {
-        heap::release::<ARENA>(size);
+        heap::release::<ARENA>(pointer.cast(), size);
     }
     original!(ARENAS.0.get().expect("wrapped"), free(pointer, size));
 }

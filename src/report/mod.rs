@@ -3,16 +3,19 @@
 //! [`describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
 //! nor the renderers allocate, so that a signal handler can write a report.
 
+mod dossier;
 mod facts;
 mod json;
 mod text;
 
+pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version};
 pub use json::Json;
 pub use text::{closing_line, table};
 
+use crate::caps;
 use crate::heap::bfc;
-use crate::ledger::Snapshot;
+use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
 
@@ -153,6 +156,24 @@ impl Report<'_> {
             None => sink.null("numpy"),
         }
         self.describe_accounts(sink);
+        self.describe_caps(sink);
+    }
+
+    fn describe_caps(&self, sink: &mut impl Sink) {
+        sink.begin("caps");
+        for scope in Scope::all() {
+            if let Some(cap) = LEDGER.cap(scope) {
+                sink.begin(scope.name());
+                sink.int("cap_bytes", cap as i64);
+                sink.int("reserve_from_bytes", LEDGER.hold(scope).unwrap_or(cap) as i64);
+                sink.end();
+            }
+        }
+        match caps::dossier() {
+            Some(dossier) => describe_dossier(&dossier, sink),
+            None => sink.null("dossier"),
+        }
+        sink.end();
     }
 
     fn describe_process(&self, sink: &mut impl Sink) {

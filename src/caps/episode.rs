@@ -1,0 +1,381 @@
+//! Episodes: from the request that first enters a ceiling's reserve until live bytes have fallen
+//! below it again.
+//!
+//! Within an episode each thread that asks is in one of four states. *New*: it has taken less than
+//! a slice of the reserve; it is served, so that a thread that did not hog notices nothing.
+//! *Posted*: Python was asked to raise `MemoryError` in it at the next safe point (the main thread
+//! alone has such). *Missed*: the safe point came where another handler would have caught the
+//! error, or none; then the next request inside the right one is refused. *Told*: it has its
+//! error, and what it needs to handle it comes from the reserve.
+//!
+//! A thread without safe points of its own is told by a refused request straight away, and so is
+//! the main thread where half the reserve goes without one (a loop in C). CPython makes
+//! `MemoryError` of a refused request inside the innermost `try` around it.
+
+use super::refusal::{self, How};
+use super::{Python, python};
+use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Where a thread's Python code is, as far as it matters to who catches an error there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The thread runs no Python code.
+    Nowhere,
+    /// Inside an import.
+    Importing,
+    /// At a jump from which an error would leave past the handlers of its loop.
+    Jump,
+    /// Inside the handler with this identity; all 0 where there is none.
+    Within {
+        /// The frame that has the handler.
+        frame: usize,
+        /// Where in the frame's code the handler is.
+        handler: isize,
+    },
+    /// Somewhere: this Python does not tell.
+    Unknown,
+}
+
+/// What a thread is within an episode; see the module's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Posted,
+    Missed,
+    Told,
+}
+
+/// A thread's part in an episode. Plain cells without a destructor, as the heap's own.
+struct Part {
+    episode: Cell<u64>,
+    state: Cell<State>,
+    /// The thread's live bytes when it was last told, or when it came.
+    base: Cell<i64>,
+    place: Cell<Place>,
+    attempts: Cell<u8>,
+    /// What it was that the thread is to be told of.
+    asked: Cell<(Account, usize)>,
+}
+
+thread_local! {
+    static PART: Part = const {
+        Part {
+            episode: Cell::new(0),
+            state: Cell::new(State::New),
+            base: Cell::new(0),
+            place: Cell::new(Place::Nowhere),
+            attempts: Cell::new(0),
+            asked: Cell::new((Account::Raw, 0)),
+        }
+    };
+}
+
+/// The number of each scope's episode; 0 where there is none.
+static EPISODES: [AtomicU64; Scope::COUNT] = [const { AtomicU64::new(0) }; Scope::COUNT];
+static LATEST: AtomicU64 = AtomicU64::new(0);
+/// The scopes whose episode has left its dossier.
+static TOLD_OF: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
+
+/// Safe points that the main thread may miss before a request is refused.
+const ATTEMPTS: u8 = 3;
+
+/// Bounds of what counts as a small request of a thread that has not been told.
+const SMALL: (u64, u64) = (4 << 10, 64 << 10);
+
+/// What a thread may take of the reserve unnoticed.
+fn slice(reserve: u64) -> i64 {
+    (reserve / 32).min(64 << 10) as i64
+}
+
+/// How far into the reserve an account's small requests go. Those of libraries stop half way,
+/// so that Python can still handle what comes of it.
+fn reach(account: Account) -> Reach {
+    match account {
+        Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
+        _ => Reach::Middle,
+    }
+}
+
+/// Whether nothing can go on where a small request of `account` gets null: Python has no memory to
+/// handle that with.
+fn ends(account: Account) -> bool {
+    matches!(account, Account::Mem | Account::Obj)
+}
+
+/// Whether CPython or NumPy makes an error of a small request of `account` that gets null.
+fn surfaces(account: Account) -> bool {
+    !matches!(account, Account::Raw | Account::Native)
+}
+
+/// Whether a request for so many bytes is refused at once, once it does not fit below the
+/// reserve.
+fn is_large(bytes: usize, reserve: u64, told: bool) -> bool {
+    let bytes = bytes as u64;
+    match told {
+        true => bytes > (reserve / 8).max(SMALL.0),
+        false => bytes > (reserve / 64).clamp(SMALL.0, SMALL.1),
+    }
+}
+
+fn reserve(scope: Scope) -> u64 {
+    let cap = LEDGER.cap(scope).unwrap_or(0);
+    cap - LEDGER.hold(scope).unwrap_or(0).min(cap)
+}
+
+/// The number of the scope's episode, begun if need be.
+fn begin(scope: Scope) -> u64 {
+    let episode = &EPISODES[scope.index()];
+    let now = episode.load(Relaxed);
+    if now != 0 {
+        return now;
+    }
+    let number = LATEST.fetch_add(1, Relaxed) + 1;
+    match episode.compare_exchange(0, number, AcqRel, Relaxed) {
+        Ok(_) => {
+            TOLD_OF[scope.index()].store(false, Relaxed);
+            super::attend();
+            number
+        }
+        Err(other) => other,
+    }
+}
+
+/// Ends the scope's episode: its ceiling was changed, or live bytes have fallen.
+pub(super) fn end(scope: Scope) {
+    EPISODES[scope.index()].store(0, Relaxed);
+}
+
+/// Ends the scope's episode where live bytes have fallen below the reserve; whether one lasts.
+pub(super) fn look(scope: Scope) -> bool {
+    if EPISODES[scope.index()].load(Relaxed) == 0 {
+        return false;
+    }
+    let margin = slice(reserve(scope));
+    let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
+    if LEDGER.bound(scope) < hold - margin {
+        end(scope);
+        return false;
+    }
+    true
+}
+
+/// A request that does not fit beneath a ceiling's reserve.
+struct Case<'a> {
+    slot: &'a Slot,
+    account: Account,
+    bytes: usize,
+    scope: Scope,
+    reserve: u64,
+}
+
+/// Decides on a block that does not fit below the reserve of `scope`, and books it with `book`
+/// where it may be had; whether it was booked.
+#[cold]
+pub(super) fn settle(
+    slot: &Slot,
+    account: Account,
+    bytes: usize,
+    scope: Scope,
+    book: &dyn Fn(Reach) -> Result<(), Scope>,
+) -> bool {
+    let Some(python) = python() else {
+        let booked = book(Reach::Cap).is_ok();
+        if !booked {
+            LEDGER.count_refusal(account);
+        }
+        return booked;
+    };
+    let case = Case {
+        slot,
+        account,
+        bytes,
+        scope,
+        reserve: reserve(scope),
+    };
+    PART.with(|part| {
+        case.join(part);
+        if is_large(bytes, case.reserve, part.state.get() == State::Told)
+            || case.must_refuse(part, python)
+        {
+            return case.refuse(part, python);
+        }
+        match book(reach(account)) {
+            Ok(()) => true,
+            Err(_) if bytes as u64 <= SMALL.0 && ends(account) => {
+                let refusal = case.record(How::Fatal, python);
+                case.tell_of_first(&refusal, python);
+                (python.end)(&refusal)
+            }
+            Err(_) => case.refuse(part, python),
+        }
+    })
+}
+
+/// Whether a request that does not fit below the reserve is small enough to be decided on when it
+/// is booked; else it is refused.
+#[cold]
+pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) -> bool {
+    let reserve = reserve(scope);
+    let Some(python) = python() else {
+        return true;
+    };
+    let case = Case {
+        slot,
+        account,
+        bytes,
+        scope,
+        reserve,
+    };
+    PART.with(|part| {
+        let told = part.state.get() == State::Told
+            && part.episode.get() == EPISODES[scope.index()].load(Relaxed);
+        if !is_large(bytes, reserve, told) {
+            return true;
+        }
+        case.join(part);
+        case.refuse(part, python)
+    })
+}
+
+impl Case<'_> {
+    /// Makes the calling thread part of the scope's episode.
+    fn join(&self, part: &Part) {
+        let episode = begin(self.scope);
+        if part.episode.get() != episode {
+            part.episode.set(episode);
+            part.state.set(State::New);
+            part.base.set(self.slot.live());
+        }
+    }
+
+    /// Whether this request is the one by which the thread is told. Moves the thread to the next
+    /// state.
+    fn must_refuse(&self, part: &Part, python: &Python) -> bool {
+        let middle_passed = LEDGER
+            .lacks_room(self.account, self.bytes, Reach::Middle)
+            .is_some();
+        let taken = self.slot.live() - part.base.get();
+        match part.state.get() {
+            State::New => {
+                if taken <= slice(self.reserve) && !middle_passed {
+                    return false;
+                }
+                let place = (python.place)();
+                match place {
+                    Place::Nowhere => false,
+                    Place::Importing if !middle_passed => false,
+                    _ if middle_passed => surfaces(self.account),
+                    _ if (python.is_main)() => {
+                        part.attempts.set(0);
+                        self.post(part, place, python);
+                        false
+                    }
+                    _ => surfaces(self.account),
+                }
+            }
+            State::Posted => middle_passed && surfaces(self.account),
+            State::Missed => {
+                let place = (python.place)();
+                if place == Place::Importing && !middle_passed {
+                    return false;
+                }
+                if place == part.place.get() || middle_passed || part.attempts.get() >= ATTEMPTS {
+                    return surfaces(self.account);
+                }
+                self.post(part, place, python);
+                false
+            }
+            State::Told => {
+                let again = taken > (self.reserve / 8) as i64;
+                again && surfaces(self.account) && (python.place)() != Place::Importing
+            }
+        }
+    }
+
+    fn post(&self, part: &Part, place: Place, python: &Python) {
+        part.place.set(place);
+        part.asked.set((self.account, self.bytes));
+        part.attempts.set(part.attempts.get() + 1);
+        let posted = (python.post)();
+        part.state.set(match posted {
+            true => State::Posted,
+            false => State::Missed,
+        });
+    }
+
+    /// Refuses the request: the thread is told. Always false.
+    fn refuse(&self, part: &Part, python: &Python) -> bool {
+        LEDGER.count_refusal(self.account);
+        part.state.set(State::Told);
+        part.base.set(self.slot.live());
+        let refusal = self.record(How::Null, python);
+        self.tell_of_first(&refusal, python);
+        false
+    }
+
+    fn record(&self, how: How, python: &Python) -> refusal::Refusal {
+        refusal::record(self.scope, self.account, self.bytes, how, python)
+    }
+
+    fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
+        if !TOLD_OF[self.scope.index()].swap(true, Relaxed) {
+            refusal::leave_dossier(refusal, python);
+        }
+    }
+}
+
+/// Whether the calling thread is to have its error now.
+pub enum Told {
+    /// No: what it asked for has been freed, or it has its error already.
+    No,
+    /// Not here: another handler would catch it.
+    Elsewhere,
+    /// Yes: this is what it was refused.
+    Now(refusal::Refusal),
+}
+
+/// What becomes of the error that was posted for the calling thread, at a safe point. The caller
+/// holds the GIL and raises it.
+pub fn told(slot: &Slot) -> Told {
+    let Some(python) = python() else {
+        return Told::No;
+    };
+    PART.with(|part| {
+        let episode = part.episode.get();
+        let scope = Scope::all().find(|scope| {
+            episode != 0 && EPISODES[scope.index()].load(Relaxed) == episode
+        });
+        let (Some(scope), State::Posted) = (scope, part.state.get()) else {
+            return Told::No;
+        };
+        // What was taken of the reserve has been given back meanwhile.
+        let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
+        if LEDGER.bound(scope) <= hold {
+            part.state.set(State::New);
+            part.base.set(slot.live());
+            return Told::No;
+        }
+        let place = (python.place)();
+        if place != part.place.get() {
+            part.state.set(State::Missed);
+            return Told::Elsewhere;
+        }
+        let (account, bytes) = part.asked.get();
+        let case = Case {
+            slot,
+            account,
+            bytes,
+            scope,
+            reserve: reserve(scope),
+        };
+        LEDGER.count_refusal(account);
+        part.state.set(State::Told);
+        part.base.set(slot.live());
+        let refusal = case.record(How::Raised, python);
+        case.tell_of_first(&refusal, python);
+        Told::Now(refusal)
+    })
+}

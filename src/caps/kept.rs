@@ -1,0 +1,64 @@
+//! A value in static memory that the allocator writes and others copy: a writer that finds another
+//! one at work leaves its own away, a reader waits for the moment that a copy takes. Any thread,
+//! also in a signal handler; nothing is allocated or locked for good.
+
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A value that hooks write and others copy.
+pub struct Kept<T> {
+    busy: AtomicBool,
+    filled: AtomicBool,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is touched only by whoever has set `busy`.
+unsafe impl<T: Copy> Sync for Kept<T> {}
+
+impl<T: Copy> Kept<T> {
+    /// Nothing yet.
+    pub const fn empty() -> Self {
+        Kept {
+            busy: AtomicBool::new(false),
+            filled: AtomicBool::new(false),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    fn enter(&self) -> bool {
+        self.busy
+            .compare_exchange(false, true, Acquire, Relaxed)
+            .is_ok()
+    }
+
+    /// Keeps a value, unless another thread is at it.
+    pub fn set(&self, value: &T) {
+        if self.enter() {
+            // SAFETY: `busy` is this thread's.
+            unsafe { (*self.value.get()).write(*value) };
+            self.filled.store(true, Release);
+            self.busy.store(false, Release);
+        }
+    }
+
+    /// A copy; None where there is none, or where another thread is at it for long.
+    pub fn get(&self) -> Option<T> {
+        for _ in 0..10_000 {
+            if !self.filled.load(Acquire) {
+                return None;
+            }
+            if self.enter() {
+                // SAFETY: `busy` is this thread's, and the value was written.
+                let value = unsafe { (*self.value.get()).assume_init() };
+                self.busy.store(false, Release);
+                return Some(value);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}

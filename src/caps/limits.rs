@@ -1,0 +1,204 @@
+//! The caps in force: one a scope that options and the script set, and the limits of blocks of
+//! code that are open. The lowest of them is the ledger's ceiling.
+//!
+//! A cap is a ceiling for good, its reserve inside it. A limit caps the growth of a scope since
+//! its block was entered; the room in which Python handles the error lies above it, and below the
+//! cap. All functions but [`binding`] are for callers that hold the GIL.
+
+use super::episode;
+use super::kept::Kept;
+use crate::ledger::{Account, LEDGER, Scope, Slot};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+/// How many limits may be open at a time.
+const LIMITS: usize = 64;
+/// The least and the most of a cap of Python's own accounts that is its reserve.
+const RESERVE: (u64, u64) = (2 << 20, 4 << 20);
+
+/// A limit of a block of code.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// The growth that it allows, in bytes.
+    pub bytes: u64,
+    /// The scope's live bytes when the block was entered.
+    pub base: u64,
+    /// The line of the `with` statement.
+    pub line: i32,
+    file: [u8; 80],
+    file_length: usize,
+}
+
+impl Limit {
+    /// A limit of so many bytes of growth, for a block at that place.
+    pub fn new(bytes: u64, name: &str, line: i32) -> Self {
+        let mut file = [0; 80];
+        let from = name.len().saturating_sub(file.len());
+        let name = name.get(from..).unwrap_or_default();
+        file[..name.len()].copy_from_slice(name.as_bytes());
+        Limit {
+            bytes,
+            base: 0,
+            line,
+            file,
+            file_length: name.len(),
+        }
+    }
+
+    /// The file of the `with` statement; empty where it is not known.
+    pub fn file(&self) -> &str {
+        std::str::from_utf8(&self.file[..self.file_length]).unwrap_or_default()
+    }
+}
+
+/// Why a cap or a limit cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitError {
+    /// The scope has so many bytes live, and with its reserve needs so many.
+    TooLow {
+        /// Live bytes of the moment.
+        live: u64,
+        /// The least cap.
+        least: u64,
+    },
+    /// Too many limits are open.
+    TooMany,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    scope: Scope,
+    /// Where the growth that the block was granted ends.
+    hold: u64,
+}
+
+struct Table {
+    caps: [Option<u64>; Scope::COUNT],
+    limits: [Option<Open>; LIMITS],
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    caps: [None; Scope::COUNT],
+    limits: [None; LIMITS],
+});
+static LABELS: [Kept<Limit>; LIMITS] = [const { Kept::empty() }; LIMITS];
+/// One past the limit that is each scope's ceiling; 0 where the cap is.
+static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT];
+
+/// The part of a cap that is kept for handling its errors.
+fn reserve(scope: Scope, cap: u64) -> u64 {
+    match scope {
+        Scope::Total | Scope::Account(Account::Obj | Account::Mem) => {
+            (cap / 8).clamp(RESERVE.0, RESERVE.1)
+        }
+        Scope::Account(Account::Raw | Account::Arena) => (cap / 8).clamp(64 << 10, 1 << 20),
+        Scope::Account(_) => (cap / 16).min(1 << 20),
+    }
+}
+
+/// The room above a limit in which its error is handled.
+fn room_above(bytes: u64) -> u64 {
+    (bytes / 8).max(RESERVE.1)
+}
+
+fn locked<T>(work: impl FnOnce(&mut Table) -> T) -> T {
+    work(&mut TABLE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The live bytes of a scope.
+pub fn live(scope: Scope) -> u64 {
+    let snapshot = LEDGER.snapshot();
+    match scope {
+        Scope::Account(account) => snapshot.account(account).live_bytes,
+        Scope::Total => snapshot.total_live_bytes,
+    }
+}
+
+impl Table {
+    /// Makes the lowest of what stands over a scope the ledger's ceiling.
+    fn apply(&self, scope: Scope, slot: &Slot) {
+        let base = self.caps[scope.index()];
+        let cap = base.unwrap_or(u64::MAX);
+        let mut hold = base.map_or(u64::MAX, |cap| cap.saturating_sub(reserve(scope, cap)));
+        let mut height = cap;
+        let mut binding = 0;
+        for (index, limit) in self.limits.iter().enumerate() {
+            if let Some(open) = limit
+                && open.scope == scope
+                && open.hold < hold
+            {
+                hold = open.hold;
+                let granted = LABELS[index].get().map_or(0, |limit| limit.bytes);
+                height = cap.min(hold.saturating_add(room_above(granted)));
+                binding = index + 1;
+            }
+        }
+        BINDING[scope.index()].store(binding, Relaxed);
+        let ceiling = (hold != u64::MAX).then_some(height);
+        LEDGER.set_ceiling(scope, ceiling, height - hold.min(height));
+        if ceiling.is_some() {
+            LEDGER.close_windows(slot);
+        }
+        episode::end(scope);
+    }
+}
+
+/// Sets the cap of a scope, or takes it away. `slot` is the calling thread's.
+///
+/// # Errors
+/// The cap is below what is live and its reserve; nothing has changed.
+pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError> {
+    if let Some(cap) = cap {
+        let live = live(scope);
+        let least = live + reserve(scope, cap);
+        if cap < least {
+            return Err(LimitError::TooLow { live, least });
+        }
+    }
+    locked(|table| {
+        table.caps[scope.index()] = cap;
+        table.apply(scope, slot);
+    });
+    Ok(())
+}
+
+/// The cap of a scope that options or the script set.
+pub fn get(scope: Scope) -> Option<u64> {
+    locked(|table| table.caps[scope.index()])
+}
+
+/// Opens a limit over a scope; its number, for [`leave`].
+///
+/// # Errors
+/// Too many are open.
+pub fn enter(scope: Scope, limit: Limit, slot: &Slot) -> Result<usize, LimitError> {
+    let base = live(scope);
+    locked(|table| {
+        let free = table.limits.iter().position(Option::is_none);
+        let index = free.ok_or(LimitError::TooMany)?;
+        LABELS[index].set(&Limit { base, ..limit });
+        table.limits[index] = Some(Open {
+            scope,
+            hold: base.saturating_add(limit.bytes),
+        });
+        table.apply(scope, slot);
+        Ok(index)
+    })
+}
+
+/// Closes a limit.
+pub fn leave(index: usize, slot: &Slot) {
+    locked(|table| {
+        if let Some(open) = table.limits.get_mut(index).and_then(Option::take) {
+            table.apply(open.scope, slot);
+        }
+    });
+}
+
+/// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside
+/// the allocator.
+pub fn binding(scope: Scope) -> Option<Limit> {
+    let index = BINDING[scope.index()].load(Relaxed).checked_sub(1)?;
+    LABELS[index].get()
+}

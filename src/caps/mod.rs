@@ -1,0 +1,126 @@
+//! Caps: what becomes of a request that does not fit beneath a ceiling.
+//!
+//! A ceiling of the ledger has a cap and, beneath it, a reserve. A request that would go into the
+//! reserve ends up in [`episode`]: a large one is refused at once; a small one is served from the
+//! reserve, and the thread that took more than a slice of it is told, by an error that Python
+//! raises at a place where the script can catch it, or by one refused request. What was refused
+//! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
+//!
+//! What the caps need of Python (where a thread is, how it is told) is handed over by
+//! [`arm`], so that the heap beneath Python can call this. [`book`] and what it calls run inside
+//! the allocator, on any thread: they do not allocate, lock or panic.
+
+mod episode;
+mod kept;
+mod limits;
+mod pressure;
+mod refusal;
+mod settings;
+mod start;
+
+pub use episode::{Place, Told, told};
+pub use limits::{Limit, LimitError, enter, get, leave, live, set};
+pub use pressure::{pressed, set_soft, soft};
+pub use refusal::{Dossier, How, Refusal, TRACE, dossier, last};
+pub use settings::{Rule, Rules, Settings, Share};
+pub use start::start;
+
+use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8};
+
+/// What the caps ask of Python. Each may be called inside the allocator, on any thread.
+pub struct Python {
+    /// Where the calling thread's Python code is.
+    pub place: fn() -> Place,
+    /// Whether Python runs and is not being finalised.
+    pub is_running: fn() -> bool,
+    /// Has the calling thread, the main thread, told at its next safe point; false where that
+    /// cannot be.
+    pub post: fn() -> bool,
+    /// Has the main thread relieve memory at its next safe point.
+    pub post_pressure: fn() -> bool,
+    /// Whether the calling thread is the one that safe points are Python's to find for.
+    pub is_main: fn() -> bool,
+    /// Writes the calling thread's Python traceback, cut where it is full; its length.
+    pub trace: fn(&mut [u8]) -> usize,
+    /// Tells of the first refusal of an episode.
+    pub report: fn(&Dossier),
+    /// Ends the process: the reserve is used up.
+    pub end: fn(&Refusal) -> !,
+}
+
+static PYTHON: OnceLock<Python> = OnceLock::new();
+
+/// No script runs yet, or none any more: requests are met up to the cap, and nobody is told.
+const QUIET: u8 = 0;
+/// The script runs.
+const ARMED: u8 = 1;
+static PHASE: AtomicU8 = AtomicU8::new(QUIET);
+
+/// Whether the slow path has anything to look at after a booking: an episode or a soft cap.
+static ATTENTION: AtomicBool = AtomicBool::new(false);
+
+/// Lets refusals be told, from here on. After Python has initialised.
+pub fn arm(python: Python) {
+    let _ = PYTHON.set(python);
+    PHASE.store(ARMED, Release);
+}
+
+fn python() -> Option<&'static Python> {
+    match PHASE.load(Acquire) {
+        ARMED => PYTHON.get().filter(|python| (python.is_running)()),
+        _ => None,
+    }
+}
+
+/// Books a block that was made, by the slow path; false where a cap refuses it, and nothing was
+/// booked. Inside the heap's gate.
+pub fn book(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
+    let book = |reach| LEDGER.book_slow(slot, account, bytes, gils, reach);
+    match book(Reach::Hold) {
+        Ok(()) => {
+            if ATTENTION.load(Relaxed) {
+                look();
+            }
+            true
+        }
+        Err(scope) => episode::settle(slot, account, bytes, scope, &book),
+    }
+}
+
+/// Whether a request for `bytes` may be met, before anything is allocated for it: one that is too
+/// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
+pub fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
+    if !LEDGER.is_capped() {
+        return true;
+    }
+    match LEDGER.lacks_room(account, bytes, Reach::Hold) {
+        None => true,
+        Some(scope) => episode::admits(slot, account, bytes, scope),
+    }
+}
+
+/// Looks whether live bytes have fallen or risen enough to matter. Called by the slow paths of
+/// booking and of releasing.
+pub fn look_after_release() {
+    if ATTENTION.load(Relaxed) {
+        look();
+    }
+}
+
+#[cold]
+fn look() {
+    let mut attention = false;
+    for scope in Scope::all() {
+        attention |= episode::look(scope);
+        attention |= pressure::look(scope);
+    }
+    ATTENTION.store(attention, Relaxed);
+}
+
+/// Makes the slow paths look.
+fn attend() {
+    ATTENTION.store(true, Relaxed);
+}

@@ -1,0 +1,62 @@
+//! Soft caps: past one, memory is relieved at the next safe point, and nothing fails.
+//!
+//! An episode begins where the published bytes of a scope pass its soft cap, and ends where they
+//! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
+//! episode.
+
+use super::{attend, python};
+use crate::ledger::{LEDGER, Scope};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+const NONE: i64 = i64::MAX;
+
+static SOFT: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(NONE) }; Scope::COUNT];
+/// Scopes that are past their soft cap.
+static PAST: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
+/// Scopes of which Python has not been told yet.
+static UNTOLD: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
+
+/// Sets the soft cap of a scope in bytes, or takes it away.
+pub fn set_soft(scope: Scope, cap: Option<u64>) {
+    let bytes = cap.map_or(NONE, |cap| i64::try_from(cap).unwrap_or(NONE));
+    SOFT[scope.index()].store(bytes, Relaxed);
+    PAST[scope.index()].store(false, Relaxed);
+    if cap.is_some() {
+        attend();
+    }
+}
+
+/// The soft cap of a scope.
+pub fn soft(scope: Scope) -> Option<u64> {
+    let bytes = SOFT[scope.index()].load(Relaxed);
+    (bytes != NONE).then_some(bytes as u64)
+}
+
+/// Looks at a scope; whether it has a soft cap. Inside the allocator.
+pub(super) fn look(scope: Scope) -> bool {
+    let soft = SOFT[scope.index()].load(Relaxed);
+    if soft == NONE {
+        return false;
+    }
+    let live = LEDGER.bound(scope);
+    let past = &PAST[scope.index()];
+    if live <= soft {
+        if live < soft - soft / 20 {
+            past.store(false, Relaxed);
+        }
+    } else if let Some(python) = python()
+        && !past.swap(true, AcqRel)
+    {
+        UNTOLD[scope.index()].store(true, Relaxed);
+        if !(python.post_pressure)() {
+            past.store(false, Relaxed);
+        }
+    }
+    true
+}
+
+/// The next scope that is past its soft cap and of which Python has not been told.
+pub fn pressed() -> Option<Scope> {
+    Scope::all().find(|scope| UNTOLD[scope.index()].swap(false, AcqRel))
+}

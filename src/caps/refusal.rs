@@ -1,0 +1,179 @@
+//! What was refused: the last refusal, and the dossier of an episode's first.
+//!
+//! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
+
+use super::kept::Kept;
+use super::{Python, limits};
+use crate::bytes::Bytes;
+use crate::heap::register::{self, BigBlock};
+use crate::ledger::{Account, LEDGER, Scope, Snapshot};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::AcqRel;
+
+/// Room for a traceback, in bytes of UTF-8.
+pub const TRACE: usize = 2048;
+
+/// How the thread that asked learns of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The request got null, of which CPython, NumPy or a library makes an error.
+    Null,
+    /// The host raised `MemoryError`.
+    Raised,
+    /// The process ends: the reserve is used up.
+    Fatal,
+}
+
+impl How {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            How::Null => "null",
+            How::Raised => "raised",
+            How::Fatal => "fatal",
+        }
+    }
+}
+
+/// One request that a cap refused.
+#[derive(Clone, Copy)]
+pub struct Refusal {
+    /// Its number among the process's refusals, from 1 on.
+    pub number: u64,
+    /// Whose cap it was.
+    pub scope: Scope,
+    /// The account that was asked.
+    pub account: Account,
+    /// The bytes that were asked for.
+    pub bytes: u64,
+    /// The scope's cap in bytes.
+    pub cap: u64,
+    /// The live bytes of the moment.
+    pub live: u64,
+    /// How the thread learns of it.
+    pub how: How,
+    /// The block of code whose limit it was; None for a cap.
+    pub limit: Option<limits::Limit>,
+    trace: [u8; TRACE],
+    trace_length: usize,
+}
+
+impl Refusal {
+    /// The Python traceback of the thread that asked, innermost line first.
+    pub fn trace(&self) -> &str {
+        std::str::from_utf8(&self.trace[..self.trace_length]).unwrap_or_default()
+    }
+}
+
+/// Says what was refused, without a full stop.
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = format_args!("{} asked for {} bytes", self.account.name(), self.bytes);
+        let scope = self.scope.name();
+        match &self.limit {
+            Some(limit) => write!(
+                out,
+                "limit of {} ({scope}) of the block at {}:{} reached: {asked} after {} of growth",
+                Bytes(limit.bytes),
+                limit.file(),
+                limit.line,
+                Bytes(self.live.saturating_sub(limit.base))
+            ),
+            None => write!(
+                out,
+                "cap of {} ({scope}) reached: {asked} with {} live",
+                Bytes(self.cap),
+                Bytes(self.live)
+            ),
+        }
+    }
+}
+
+/// The first refusal of an episode with what surrounded it.
+#[derive(Clone, Copy)]
+pub struct Dossier {
+    /// The refusal.
+    pub refusal: Refusal,
+    /// All accounts at that moment.
+    pub snapshot: Snapshot,
+    /// The largest live blocks of a mebibyte and more, largest first.
+    pub blocks: [Option<BigBlock>; BLOCKS],
+    /// How many such blocks there were, and their bytes.
+    pub all_blocks: (u64, u64),
+}
+
+/// How many big blocks a dossier names.
+pub const BLOCKS: usize = 8;
+
+static LAST: Kept<Refusal> = Kept::empty();
+static DOSSIER: Kept<Dossier> = Kept::empty();
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// The last refusal. Any thread, also from a signal handler.
+pub fn last() -> Option<Refusal> {
+    LAST.get()
+}
+
+/// The dossier of the latest episode. Any thread, also from a signal handler.
+pub fn dossier() -> Option<Dossier> {
+    DOSSIER.get()
+}
+
+/// Keeps a refusal of this moment as the last one.
+pub(super) fn record(
+    scope: Scope,
+    account: Account,
+    bytes: usize,
+    how: How,
+    python: &Python,
+) -> Refusal {
+    let snapshot = LEDGER.snapshot();
+    let live = match scope {
+        Scope::Account(account) => snapshot.account(account).live_bytes,
+        Scope::Total => snapshot.total_live_bytes,
+    };
+    let mut refusal = Refusal {
+        number: COUNT.fetch_add(1, AcqRel) + 1,
+        scope,
+        account,
+        bytes: bytes as u64,
+        cap: LEDGER.cap(scope).unwrap_or(0),
+        live,
+        how,
+        limit: limits::binding(scope),
+        trace: [0; TRACE],
+        trace_length: 0,
+    };
+    refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
+    LAST.set(&refusal);
+    refusal
+}
+
+/// Keeps and tells what surrounded the first refusal of an episode.
+#[cold]
+pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
+    let mut dossier = Dossier {
+        refusal: *refusal,
+        snapshot: LEDGER.snapshot(),
+        blocks: [None; BLOCKS],
+        all_blocks: (0, 0),
+    };
+    register::each(|block| {
+        dossier.all_blocks.0 += 1;
+        dossier.all_blocks.1 += block.bytes;
+        insert(&mut dossier.blocks, block);
+    });
+    DOSSIER.set(&dossier);
+    (python.report)(&dossier);
+}
+
+/// Puts a block where its size belongs, the smallest falls out.
+fn insert(blocks: &mut [Option<BigBlock>; BLOCKS], block: BigBlock) {
+    let size = |block: &Option<BigBlock>| block.map_or(0, |block| block.bytes);
+    let place = blocks.iter().position(|known| size(known) < block.bytes);
+    if let Some(place) = place {
+        blocks[place..].rotate_right(1);
+        blocks[place] = Some(block);
+    }
+}

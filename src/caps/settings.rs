@@ -1,0 +1,177 @@
+//! What `--cap` and its like say.
+
+use crate::bytes::{self, Expected};
+use crate::ledger::Scope;
+use std::fmt;
+use std::str::FromStr;
+
+/// The size of a cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of a percent of what the process may have.
+    Share(u32),
+    /// What the process's cgroup allows, less what the ledger does not see.
+    Auto,
+}
+
+/// One cap: `[ACCOUNT=]SIZE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What it is over.
+    pub scope: Scope,
+    /// How much that may have.
+    pub size: CapSize,
+}
+
+/// Several caps, separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(pub Vec<Rule>);
+
+/// All that is asked of caps at the start.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// `--cap`.
+    pub hard: Rules,
+    /// `--soft-cap`.
+    pub soft: Rules,
+    /// `--cap-share`.
+    pub share: Option<Share>,
+}
+
+/// Among how many processes a cap is divided: 1 and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(pub u32);
+
+const EXPECTED: Expected = Expected(
+    "a size such as 64M, 1.5GiB, 25% or auto, or ACCOUNT=SIZE with raw, mem, obj, arena, numpy, \
+     native or total",
+);
+
+impl FromStr for CapSize {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        if text == "auto" {
+            return Ok(CapSize::Auto);
+        }
+        if let Some(percent) = text.strip_suffix('%') {
+            let plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let hundredths = percent.parse::<f64>().map_err(|_| EXPECTED)? * 100.0;
+            return match plain && (1.0..=10_000.0).contains(&hundredths) {
+                true => Ok(CapSize::Share(hundredths as u32)),
+                false => Err(EXPECTED),
+            };
+        }
+        match bytes::parse(text) {
+            Some(bytes) if bytes > 0 => Ok(CapSize::Bytes(bytes)),
+            _ => Err(EXPECTED),
+        }
+    }
+}
+
+impl fmt::Display for CapSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CapSize::Bytes(bytes) => write!(out, "{bytes}"),
+            CapSize::Share(hundredths) => {
+                write!(out, "{}.{:02}%", hundredths / 100, hundredths % 100)
+            }
+            CapSize::Auto => out.write_str("auto"),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let (scope, size) = match text.split_once('=') {
+            Some((name, size)) => (Scope::named(name).ok_or(EXPECTED)?, size),
+            None => (Scope::Total, text),
+        };
+        let size = size.parse()?;
+        match (scope, size) {
+            (Scope::Account(_), CapSize::Auto) => Err(Expected(
+                "a size such as 64M or 25% for one account; auto is for all together",
+            )),
+            _ => Ok(Rule { scope, size }),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            Scope::Total => write!(out, "{}", self.size),
+            scope => write!(out, "{}={}", scope.name(), self.size),
+        }
+    }
+}
+
+impl FromStr for Rules {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let rules: Result<Vec<Rule>, Expected> = text.split(',').map(str::parse).collect();
+        rules.map(Rules)
+    }
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, rule) in self.0.iter().enumerate() {
+            let separator = if index > 0 { "," } else { "" };
+            write!(out, "{separator}{rule}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    /// The rule of a scope; the last one counts.
+    pub fn of(&self, scope: Scope) -> Option<&Rule> {
+        self.0.iter().rfind(|rule| rule.scope == scope)
+    }
+}
+
+impl FromStr for Share {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        match text.parse() {
+            Ok(count @ 1..) => Ok(Share(count)),
+            _ => Err(Expected("a number of processes, 1 or more")),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Account;
+
+    #[test]
+    fn rules_name_an_account_or_the_total() {
+        let rules: Rules = "64M,numpy=25%,total=auto".parse().unwrap();
+        assert_eq!(rules.of(Scope::Total).unwrap().size, CapSize::Auto);
+        assert_eq!(
+            rules.of(Scope::Account(Account::Numpy)).unwrap().size,
+            CapSize::Share(2500)
+        );
+        assert_eq!(rules.to_string().parse::<Rules>().unwrap(), rules);
+        for bad in [
+            "", "64m", "nump=64M", "pooled=64M", "0", "0%", "101%", "-5%", "numpy=auto", "64M,",
+            "nan%", "inf%", "1e1%", "=64M",
+        ] {
+            assert!(bad.parse::<Rules>().is_err(), "{bad}");
+        }
+    }
+}

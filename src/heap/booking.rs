@@ -1,0 +1,119 @@
+//! Between the heaps and the ledger: booking what was allocated, with the caps' consent, and
+//! taking off what was freed, where the inlined paths could not.
+//!
+//! Any thread; the functions on blocks of a heap run inside the gate.
+
+#![allow(unsafe_code)]
+
+use super::thread::{state, thread_id};
+use super::{GILS, counts_native, ffi, gate, register};
+use crate::caps;
+use crate::ledger::{Account, LEDGER, Slot};
+use std::ptr::null_mut;
+
+/// Whether blocks of `account` are booked at all.
+fn counts(account: Account) -> bool {
+    account != Account::Native || counts_native()
+}
+
+/// Whether a request for `size` bytes may be tried: one that a cap refuses at once is counted and
+/// told of here, before any memory is touched for it.
+pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
+    !counts(account) || caps::admits(slot, account, size)
+}
+
+/// Books a block that the heap just gave, or counts the failure. Null, and the block is free
+/// again, where a cap refuses it.
+pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
+    if block.is_null() {
+        LEDGER.count_failure(account);
+        return block;
+    }
+    if !counts(account) || settle(state().slot(), account, block, usable) {
+        return block;
+    }
+    // SAFETY: a block of mimalloc's that nobody else has, inside the gate.
+    unsafe { ffi::mi_free(block.cast()) };
+    null_mut()
+}
+
+/// Books a block, big ones to the register too; false where a cap refuses it.
+fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
+    let booked = caps::book(slot, account, bytes, &GILS);
+    if booked && bytes >= register::BIG && account != Account::Pooled {
+        register::add(block.addr(), account, bytes);
+    }
+    booked
+}
+
+/// Takes a block of a heap off the ledger; `gil` says whether the caller holds the GIL that the
+/// account needs, if it needs one.
+pub(super) fn release_block(
+    slot: &Slot,
+    account: Account,
+    block: *mut u8,
+    bytes: usize,
+    gil: bool,
+) {
+    if !counts(account) {
+        return;
+    }
+    if bytes >= register::BIG {
+        register::remove(block.addr());
+    }
+    if gil {
+        LEDGER.release_slow(slot, account, bytes, &GILS);
+    } else {
+        LEDGER.release_foreign(account, bytes);
+    }
+    caps::look_after_release();
+}
+
+/// Books a block that another allocator made; false where a cap refuses it, and nothing was
+/// booked.
+#[inline]
+pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
+    let state = state();
+    state.slot.get().book::<A>(bytes) || {
+        let slot = state.slot();
+        let _inside = gate::enter(slot, thread_id());
+        settle(slot, Account::ALL[A], block, bytes)
+    }
+}
+
+/// Whether the caps let another allocator try to make a block of `size` bytes.
+pub fn may_book<const A: usize>(size: usize) -> bool {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    caps::admits(slot, Account::ALL[A], size)
+}
+
+/// Books a block that another allocator has resized, and whose old form is gone: whatever the
+/// caps say, which [`may_book`] was asked.
+pub fn book_resized<const A: usize>(block: *mut u8, bytes: usize) {
+    if !book::<A>(block, bytes) {
+        let slot = state().slot();
+        let _inside = gate::enter(slot, thread_id());
+        LEDGER.book_anyway(slot, Account::ALL[A], bytes, &GILS);
+    }
+}
+
+/// Takes a block off that [`book`] booked.
+#[inline]
+pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
+    let state = state();
+    if !state.slot.get().release::<A>(bytes) {
+        let slot = state.slot();
+        let _inside = gate::enter(slot, thread_id());
+        if bytes >= register::BIG {
+            register::remove(block.addr());
+        }
+        LEDGER.release_slow(slot, Account::ALL[A], bytes, &GILS);
+        caps::look_after_release();
+    }
+}
+
+/// Counts a request of `account` that another allocator could not meet.
+pub fn count_failure(account: Account) {
+    LEDGER.count_failure(account);
+}

@@ -1,0 +1,166 @@
+//! The register of big blocks: every live block of a mebibyte and more, with the time and the line
+//! of Python of its allocation.
+//!
+//! Such blocks are rare and always take the slow path, so the register is always on. A table in
+//! static memory that is filled from its beginning; whoever takes an entry writes it alone, and
+//! its address last. Any thread, inside the gate; nothing is allocated.
+
+#![allow(unsafe_code)]
+
+use crate::ledger::Account;
+use std::cell::UnsafeCell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// From this size on a block is big.
+pub const BIG: usize = 1 << 20;
+
+/// How many blocks the register holds; more are counted alone.
+const ENTRIES: usize = 8192;
+/// Room for a file's name, of which the end is kept.
+const FILE: usize = 80;
+
+/// A big block, as it was registered.
+#[derive(Clone, Copy, Debug)]
+pub struct BigBlock {
+    /// Its account.
+    pub account: Account,
+    /// Its usable bytes.
+    pub bytes: u64,
+    /// When it was made: seconds of the monotonic clock.
+    pub made: f64,
+    /// The line of Python that the allocating thread was at; 0 where it ran none.
+    pub line: i32,
+    file: [u8; FILE],
+    file_length: usize,
+}
+
+impl BigBlock {
+    /// The file of that line; empty where there is none.
+    pub fn file(&self) -> &str {
+        let file = &self.file[..self.file_length];
+        // The name is cut in front, maybe within a letter.
+        let start = file.iter().position(|byte| byte & 0xc0 != 0x80);
+        std::str::from_utf8(&file[start.unwrap_or(0)..]).unwrap_or("?")
+    }
+
+    /// Seconds since it was made.
+    pub fn age(&self) -> f64 {
+        now() - self.made
+    }
+}
+
+struct Entry {
+    /// The block's key; 0 is free, 1 is being written.
+    key: AtomicUsize,
+    block: UnsafeCell<BigBlock>,
+}
+
+// SAFETY: `block` is written only by the thread that has set `key` to 1, and read by copies that
+// are thrown away where `key` has changed meanwhile.
+unsafe impl Sync for Entry {}
+
+const BEING_WRITTEN: usize = 1;
+
+static TABLE: [Entry; ENTRIES] = [const {
+    Entry {
+        key: AtomicUsize::new(0),
+        block: UnsafeCell::new(BigBlock {
+            account: Account::Raw,
+            bytes: 0,
+            made: 0.0,
+            line: 0,
+            file: [0; FILE],
+            file_length: 0,
+        }),
+    }
+}; ENTRIES];
+
+/// One past the highest entry that was ever taken.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Blocks for which there was no room.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Writes the file of the line that the calling thread is at, and gives its length and the line.
+type Line = fn(&mut [u8]) -> (usize, i32);
+static LINE: OnceLock<Line> = OnceLock::new();
+
+/// Gives the function that finds the line of Python that a thread is at. It must not allocate.
+pub fn set_line(line: Line) {
+    let _ = LINE.set(line);
+}
+
+/// Seconds of the monotonic clock, read cheaply.
+pub fn now() -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills a structure of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Enters a block under `key`, an address that is its own while it lives.
+#[cold]
+pub fn add(key: usize, account: Account, bytes: usize) {
+    let mut block = BigBlock {
+        account,
+        bytes: bytes as u64,
+        made: now(),
+        line: 0,
+        file: [0; FILE],
+        file_length: 0,
+    };
+    if let Some(line) = LINE.get() {
+        let (length, line) = line(&mut block.file);
+        (block.file_length, block.line) = (length.min(FILE), line);
+    }
+    for (index, entry) in TABLE.iter().enumerate() {
+        let taken = entry.key.load(Relaxed) == 0
+            && entry
+                .key
+                .compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed)
+                .is_ok();
+        if taken {
+            USED.fetch_max(index + 1, Relaxed);
+            // SAFETY: the entry is this thread's until its key is stored.
+            unsafe { *entry.block.get() = block };
+            entry.key.store(key, Release);
+            return;
+        }
+    }
+    LEFT_OUT.fetch_add(1, Relaxed);
+}
+
+/// Takes out the block of `key`, if it is there.
+#[cold]
+pub fn remove(key: usize) {
+    for entry in &TABLE[..USED.load(Relaxed)] {
+        if entry.key.load(Relaxed) == key {
+            entry.key.store(0, Release);
+            return;
+        }
+    }
+}
+
+/// Gives every block of the register to `take`, in no order.
+pub fn each(mut take: impl FnMut(BigBlock)) {
+    for entry in &TABLE[..USED.load(Relaxed)] {
+        let key = entry.key.load(Acquire);
+        if key > BEING_WRITTEN {
+            // SAFETY: plain data; the copy counts only where the entry is still the same.
+            let block = unsafe { std::ptr::read_volatile(entry.block.get()) };
+            std::sync::atomic::fence(Acquire);
+            if entry.key.load(Relaxed) == key {
+                take(block);
+            }
+        }
+    }
+}
+
+/// How many blocks the register had no room for so far.
+pub fn left_out() -> u64 {
+    LEFT_OUT.load(Relaxed)
+}

@@ -1,0 +1,330 @@
+/* Where the calling thread's Python code is: read off its frames without an allocation, a lock or
+   a reference, so that an allocator may ask in the middle of anything.
+
+   The frames are CPython's own structures, so this is compiled against the headers of the Python
+   that the host is built for: cpython/frameobject.h up to 3.10, internal/pycore_frame.h from 3.11
+   on. A Python that is newer than what was read here gives no place. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#include <opcode.h>
+#endif
+#include <frameobject.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* How many frames are looked at, so that a deep recursion costs no more. */
+#define DEPTH 1000
+
+#if PY_VERSION_HEX < 0x030B0000
+
+typedef PyFrameObject frame_t;
+
+static frame_t *innermost(void)
+{
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    return thread == NULL ? NULL : thread->frame;
+}
+
+static frame_t *caller(frame_t *frame) { return frame->f_back; }
+static PyCodeObject *code_of(frame_t *frame) { return frame->f_code; }
+
+/* The offset of the current instruction, in bytes. */
+static int offset_of(frame_t *frame)
+{
+#if PY_VERSION_HEX >= 0x030A0000
+    return frame->f_lasti * 2;
+#else
+    return frame->f_lasti;
+#endif
+}
+
+/* The handler that would get an error of the frame; -1 for none. From SETUP_FINALLY's blocks;
+   those of a handler that runs (EXCEPT_HANDLER, 257) catch nothing. */
+static intptr_t handler_of(frame_t *frame)
+{
+    for (int index = frame->f_iblock - 1; index >= 0; index--) {
+        if (frame->f_blockstack[index].b_type != 257)
+            return frame->f_blockstack[index].b_handler;
+    }
+    return -1;
+}
+
+static int leaves_by_jump(frame_t *frame)
+{
+    (void)frame;
+    return 0;
+}
+
+#elif PY_VERSION_HEX < 0x030E0000
+
+typedef _PyInterpreterFrame frame_t;
+
+/* Frames that are not set up yet, and those of calls from C, are passed over. */
+static frame_t *complete(frame_t *frame)
+{
+    while (frame != NULL && _PyFrame_IsIncomplete(frame))
+        frame = frame->previous;
+    return frame;
+}
+
+static frame_t *innermost(void)
+{
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    if (thread == NULL)
+        return NULL;
+#if PY_VERSION_HEX >= 0x030D0000
+    return complete(thread->current_frame);
+#else
+    return thread->cframe == NULL ? NULL : complete(thread->cframe->current_frame);
+#endif
+}
+
+static frame_t *caller(frame_t *frame) { return complete(frame->previous); }
+
+static PyCodeObject *code_of(frame_t *frame)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (PyCodeObject *)frame->f_executable;
+#else
+    return frame->f_code;
+#endif
+}
+
+static int unit_of(frame_t *frame) { return _PyInterpreterFrame_LASTI(frame); }
+static int offset_of(frame_t *frame) { return unit_of(frame) * (int)sizeof(_Py_CODEUNIT); }
+
+static const uint8_t *read_number(const uint8_t *at, const uint8_t *end, int *number)
+{
+    int value = 0;
+    while (at < end) {
+        value = value << 6 | (*at & 63);
+        if ((*at++ & 64) == 0)
+            break;
+    }
+    *number = value;
+    return at;
+}
+
+/* The handler that would get an error of the frame's current instruction; -1 for none. From the
+   code's exception table (Objects/exception_handling_notes.txt). */
+static intptr_t handler_of(frame_t *frame)
+{
+    PyObject *table = code_of(frame)->co_exceptiontable;
+    if (table == NULL || !PyBytes_Check(table))
+        return -1;
+    const uint8_t *at = (const uint8_t *)PyBytes_AS_STRING(table);
+    const uint8_t *end = at + PyBytes_GET_SIZE(table);
+    int unit = unit_of(frame);
+    while (at < end) {
+        int start, length, target, depth;
+        at = read_number(at, end, &start);
+        at = read_number(at, end, &length);
+        at = read_number(at, end, &target);
+        at = read_number(at, end, &depth);
+        if (start > unit)
+            break;
+        if (unit < start + length)
+            return target;
+    }
+    return -1;
+}
+
+/* Whether the frame is at a backward jump from which an error leaves as if it came from before the
+   loop: up to 3.12 the check for pending calls follows the jump, and the handler is looked for
+   one instruction before its target. */
+static int leaves_by_jump(frame_t *frame)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)frame;
+    return 0;
+#else
+    int unit = unit_of(frame);
+    if (unit < 0)
+        return 0;
+    switch (_Py_OPCODE(_PyCode_CODE(code_of(frame))[unit])) {
+    case JUMP_BACKWARD:
+#ifdef JUMP_BACKWARD_QUICK
+    case JUMP_BACKWARD_QUICK:
+#endif
+#ifdef INSTRUMENTED_JUMP_BACKWARD
+    case INSTRUMENTED_JUMP_BACKWARD:
+#endif
+#ifdef POP_JUMP_BACKWARD_IF_TRUE
+    case POP_JUMP_BACKWARD_IF_TRUE:
+    case POP_JUMP_BACKWARD_IF_FALSE:
+    case POP_JUMP_BACKWARD_IF_NONE:
+    case POP_JUMP_BACKWARD_IF_NOT_NONE:
+#endif
+        return 1;
+    default:
+        return 0;
+    }
+#endif
+}
+
+#else
+
+typedef struct { int unused; } frame_t;
+static frame_t *innermost(void) { return NULL; }
+static frame_t *caller(frame_t *frame) { return (void)frame, NULL; }
+static PyCodeObject *code_of(frame_t *frame) { return (void)frame, NULL; }
+static int offset_of(frame_t *frame) { return (void)frame, 0; }
+static intptr_t handler_of(frame_t *frame) { return (void)frame, -1; }
+static int leaves_by_jump(frame_t *frame) { return (void)frame, 0; }
+
+#endif
+
+/* Copies the text of a string object as UTF-8, its end where it is too long; the length. */
+static size_t copy_text(PyObject *text, char *out, size_t room)
+{
+    if (text == NULL || !PyUnicode_Check(text))
+        return 0;
+#if PY_VERSION_HEX < 0x030C0000
+    if (!PyUnicode_IS_READY(text))
+        return 0;
+#endif
+    int kind = PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t count = PyUnicode_GET_LENGTH(text);
+    /* From the end, as many letters as there is room for. */
+    size_t length = 0;
+    Py_ssize_t first = count;
+    while (first > 0) {
+        Py_UCS4 letter = PyUnicode_READ(kind, data, first - 1);
+        size_t bytes = letter < 0x80 ? 1 : letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4;
+        if (length + bytes > room)
+            break;
+        length += bytes;
+        first--;
+    }
+    char *at = out;
+    for (Py_ssize_t index = first; index < count; index++) {
+        Py_UCS4 letter = PyUnicode_READ(kind, data, index);
+        if (letter < 0x80) {
+            *at++ = (char)letter;
+        } else if (letter < 0x800) {
+            *at++ = (char)(0xC0 | letter >> 6);
+            *at++ = (char)(0x80 | (letter & 63));
+        } else if (letter < 0x10000) {
+            /* A lone surrogate has no UTF-8. */
+            if (letter >= 0xD800 && letter < 0xE000)
+                letter = 0xFFFD;
+            *at++ = (char)(0xE0 | letter >> 12);
+            *at++ = (char)(0x80 | (letter >> 6 & 63));
+            *at++ = (char)(0x80 | (letter & 63));
+        } else {
+            *at++ = (char)(0xF0 | letter >> 18);
+            *at++ = (char)(0x80 | (letter >> 12 & 63));
+            *at++ = (char)(0x80 | (letter >> 6 & 63));
+            *at++ = (char)(0x80 | (letter & 63));
+        }
+    }
+    return (size_t)(at - out);
+}
+
+static int starts_with(PyObject *text, const char *start)
+{
+    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
+        return 0;
+    size_t length = strlen(start);
+    return (size_t)PyUnicode_GET_LENGTH(text) >= length &&
+           memcmp(PyUnicode_DATA(text), start, length) == 0;
+}
+
+static int is_numpys(const char *file, size_t length)
+{
+    static const char part[] = "/numpy/";
+    for (size_t at = 0; at + sizeof part - 1 <= length; at++) {
+        if (memcmp(file + at, part, sizeof part - 1) == 0)
+            return 1;
+    }
+    return length >= 20 && memcmp(file, "<__array_function__ ", 20) == 0;
+}
+
+/* Whether this Python's frames can be read. */
+int pyhost_place_is_known(void) { return PY_VERSION_HEX < 0x030E0000; }
+
+/* Whether the calling thread runs Python code inside an import. */
+int pyhost_is_importing(void)
+{
+    int depth = 0;
+    for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
+        if (starts_with(code_of(frame)->co_filename, "<frozen importlib"))
+            return 1;
+    }
+    return 0;
+}
+
+/* Finds the handler that would get an error that is raised here: its frame and its place in the
+   code, both 0 where there is none. 0 where the thread runs no Python code, 2 where the error
+   would leave by a jump, else 1. */
+int pyhost_handler(uintptr_t *frame_out, intptr_t *handler_out)
+{
+    frame_t *frame = innermost();
+    *frame_out = 0;
+    *handler_out = 0;
+    if (frame == NULL)
+        return 0;
+    if (leaves_by_jump(frame))
+        return 2;
+    for (int depth = 0; frame != NULL && depth < DEPTH; depth++, frame = caller(frame)) {
+        intptr_t handler = handler_of(frame);
+        if (handler >= 0) {
+            *frame_out = (uintptr_t)frame;
+            *handler_out = handler;
+            break;
+        }
+    }
+    return 1;
+}
+
+/* Writes the file that the calling thread is at, its end where it is too long, and gives the line:
+   that of the innermost frame which is not NumPy's. 0 without Python code. */
+size_t pyhost_line(char *file, size_t room, int *line)
+{
+    size_t length = 0;
+    *line = 0;
+    int depth = 0;
+    for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
+        PyCodeObject *code = code_of(frame);
+        length = copy_text(code->co_filename, file, room);
+        *line = PyCode_Addr2Line(code, offset_of(frame));
+        if (!is_numpys(file, length))
+            break;
+    }
+    return length;
+}
+
+/* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and
+   `name`, and the line. 0 where there is none. */
+int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t *name_length,
+                 int *line)
+{
+    frame_t *frame = innermost();
+    while (frame != NULL && depth-- > 0)
+        frame = caller(frame);
+    if (frame == NULL)
+        return 0;
+    PyCodeObject *code = code_of(frame);
+    *file_length = copy_text(code->co_filename, file, *file_length);
+    *name_length = copy_text(code->co_name, name, *name_length);
+    *line = PyCode_Addr2Line(code, offset_of(frame));
+    return 1;
+}
+
+/* Whether Python is being finalised. */
+int pyhost_is_finalizing(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}

@@ -1,0 +1,100 @@
+//! Where the calling thread's Python code is, for callers inside an allocator: nothing is
+//! allocated, locked or referenced. The reading itself is done by `place.c`.
+
+#![allow(unsafe_code)]
+
+use crate::caps::Place;
+use std::ffi::{c_char, c_int};
+
+/// Longest part of a file's and of a function's name in a traceback.
+const NAME: usize = 120;
+/// Most lines of a traceback.
+const LINES: i32 = 24;
+
+// SAFETY: as `place.c` defines them.
+unsafe extern "C" {
+    fn pyhost_place_is_known() -> c_int;
+    fn pyhost_is_importing() -> c_int;
+    fn pyhost_is_finalizing() -> c_int;
+    fn pyhost_handler(frame: *mut usize, handler: *mut isize) -> c_int;
+    fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
+    fn pyhost_frame(
+        depth: c_int,
+        file: *mut c_char,
+        file_length: *mut usize,
+        name: *mut c_char,
+        name_length: *mut usize,
+        line: *mut c_int,
+    ) -> c_int;
+}
+
+/// Whether Python is being finalised.
+pub fn is_finalizing() -> bool {
+    // SAFETY: reads a flag of the runtime.
+    unsafe { pyhost_is_finalizing() != 0 }
+}
+
+/// Where an error that is raised now in the calling thread would be caught.
+pub fn place() -> Place {
+    let (mut frame, mut handler) = (0, 0);
+    // SAFETY: reads the calling thread's own frames, which it cannot leave meanwhile; the
+    // variables outlive the calls.
+    unsafe {
+        if pyhost_place_is_known() == 0 {
+            return Place::Unknown;
+        }
+        match pyhost_handler(&mut frame, &mut handler) {
+            0 => Place::Nowhere,
+            _ if pyhost_is_importing() != 0 => Place::Importing,
+            2 => Place::Jump,
+            _ => Place::Within { frame, handler },
+        }
+    }
+}
+
+/// Writes the file of the line that the calling thread is at, its end where it is too long; its
+/// length and the line. (0, 0) without Python code. Frames of NumPy's are passed over.
+pub fn line(file: &mut [u8]) -> (usize, i32) {
+    let mut line = 0;
+    // SAFETY: as in `place`; the buffer has that room.
+    let length = unsafe { pyhost_line(file.as_mut_ptr().cast(), file.len(), &mut line) };
+    (length, line)
+}
+
+/// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
+/// many as there is room for; the length.
+pub fn trace(out: &mut [u8]) -> usize {
+    let mut used = 0;
+    for depth in 0..LINES {
+        let (mut file, mut name) = ([0u8; NAME], [0u8; NAME]);
+        let (mut file_length, mut name_length, mut line) = (NAME, NAME, 0);
+        // SAFETY: as in `place`; the lengths are those of the buffers.
+        let found = unsafe {
+            pyhost_frame(
+                depth,
+                file.as_mut_ptr().cast(),
+                &mut file_length,
+                name.as_mut_ptr().cast(),
+                &mut name_length,
+                &mut line,
+            )
+        };
+        if found == 0 {
+            break;
+        }
+        let text = |bytes| std::str::from_utf8(bytes).unwrap_or("?");
+        let written = crate::descriptor::format_into(
+            &mut out[used..],
+            format_args!(
+                "  {}:{line} in {}\n",
+                text(&file[..file_length]),
+                text(&name[..name_length])
+            ),
+        );
+        if written.last() != Some(&b'\n') {
+            break; // cut: there is no room for the whole line
+        }
+        used += written.len();
+    }
+    used
+}

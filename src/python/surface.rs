@@ -1,0 +1,162 @@
+//! How refusals reach the script: the errors and the relief that the caps ask for, at safe points
+//! of the main thread (`Py_AddPendingCall`), and the end where nothing is left to handle an error
+//! with.
+//!
+//! What the caps call runs inside the allocator. `Py_AddPendingCall` takes a lock that CPython
+//! holds for a few stores only, and may be called without the GIL.
+
+#![allow(unsafe_code)]
+
+use super::place;
+use crate::caps::{self, Dossier, Refusal, Told};
+use crate::descriptor::{Descriptor, format_into, notice};
+use crate::error::CAP_EXHAUSTED;
+use crate::heap::{self, register};
+use crate::report;
+use pyo3::ffi::{self, PyObject};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+
+/// The thread that pending calls run in, by its number.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many dossiers are written to standard error.
+const DOSSIERS: u32 = 10;
+
+/// The list of functions that relieve memory; null before the first.
+static RELIEFS: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
+
+/// Lets the caps reach the script. After initialisation, in the main thread.
+pub fn arm() {
+    MAIN.store(heap::thread_number(), Relaxed);
+    register::set_line(place::line);
+    // SAFETY: a function of the executable.
+    unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
+    caps::arm(caps::Python {
+        place: place::place,
+        is_running: || !place::is_finalizing(),
+        post: || post(surface),
+        post_pressure: || post(relieve),
+        is_main: || MAIN.load(Relaxed) == heap::thread_number(),
+        trace: place::trace,
+        report: tell,
+        end,
+    });
+}
+
+/// The forking thread is the child's main thread.
+unsafe extern "C" fn forked_in_child() {
+    MAIN.store(heap::thread_number(), Relaxed);
+}
+
+fn post(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
+    // SAFETY: a function of the executable, and no argument.
+    unsafe { ffi::Py_AddPendingCall(Some(call), null_mut()) == 0 }
+}
+
+/// Raises the error that was posted for the main thread, if this is the place for it.
+extern "C" fn surface(_: *mut c_void) -> c_int {
+    let Told::Now(refusal) = caps::told(heap::slot()) else {
+        return 0;
+    };
+    let mut text = [0u8; 320];
+    let length = format_into(&mut text[..319], format_args!("{refusal}")).len();
+    text[length] = 0;
+    // SAFETY: a pending call holds the GIL; a text that ends in a zero byte.
+    unsafe { ffi::PyErr_SetString(ffi::PyExc_MemoryError, text.as_ptr().cast()) };
+    -1
+}
+
+/// Writes a dossier as one block.
+fn tell(dossier: &Dossier) {
+    static WRITTEN: AtomicU32 = AtomicU32::new(0);
+    let number = WRITTEN.fetch_add(1, Relaxed);
+    if number < DOSSIERS {
+        let mut out = Descriptor::new(libc::STDERR_FILENO);
+        let _ = report::dossier(dossier, &mut out);
+        out.flush();
+    } else if number == DOSSIERS {
+        notice(format_args!(
+            "further dossiers are left to pyhost.last_refusal() and the report"
+        ));
+    }
+}
+
+/// Ends the process, with a line that says why.
+fn end(refusal: &Refusal) -> ! {
+    notice(format_args!(
+        "fatal: {refusal}; the reserve is used up; exit status {CAP_EXHAUSTED}"
+    ));
+    // SAFETY: ends the process; the executable's own `_exit`, which writes the report.
+    unsafe { libc::_exit(CAP_EXHAUSTED) }
+}
+
+/// Has `function` called when a soft cap is passed. With the GIL, in the main interpreter; false
+/// with an exception set.
+///
+/// # Safety
+/// `function` is live.
+pub unsafe fn add_relief(function: *mut PyObject) -> bool {
+    // SAFETY: the GIL is held; the list lives for ever.
+    unsafe {
+        if RELIEFS.load(Relaxed).is_null() {
+            let list = ffi::PyList_New(0);
+            if list.is_null() {
+                return false;
+            }
+            RELIEFS.store(list, Relaxed);
+        }
+        ffi::PyList_Append(RELIEFS.load(Relaxed), function) == 0
+    }
+}
+
+/// Relieves memory for each scope that is past its soft cap.
+extern "C" fn relieve(_: *mut c_void) -> c_int {
+    while let Some(scope) = caps::pressed() {
+        // SAFETY: a pending call holds the GIL.
+        unsafe {
+            ffi::PyGC_Collect();
+            heap::collect();
+            call_reliefs();
+            let live = caps::live(scope);
+            let soft = caps::soft(scope).unwrap_or(0);
+            let mut text = [0u8; 200];
+            let line = format_args!(
+                "soft cap of {} ({}) passed: {} live after collecting",
+                crate::bytes::Bytes(soft),
+                scope.name(),
+                crate::bytes::Bytes(live)
+            );
+            let length = format_into(&mut text[..199], line).len();
+            text[length] = 0;
+            let text = CStr::from_ptr(text.as_ptr().cast());
+            if ffi::PyErr_WarnEx(ffi::PyExc_ResourceWarning, text.as_ptr(), 1) != 0 {
+                return -1; // the script made errors of such warnings
+            }
+        }
+    }
+    0
+}
+
+/// # Safety
+/// The GIL is held and no exception is set.
+unsafe fn call_reliefs() {
+    // SAFETY: the caller's duties; the list and the functions in it are held while they run.
+    unsafe {
+        let reliefs = RELIEFS.load(Relaxed);
+        let mut index = 0;
+        while !reliefs.is_null() && index < ffi::PyList_Size(reliefs) {
+            let function = ffi::PyList_GetItem(reliefs, index);
+            ffi::Py_INCREF(function);
+            let result = ffi::PyObject_CallObject(function, null_mut());
+            if result.is_null() {
+                ffi::PyErr_WriteUnraisable(function);
+            }
+            ffi::Py_XDECREF(result);
+            ffi::Py_DECREF(function);
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The dossier of a refusal: as text for standard error, and as a section of the report. Does not
+//! allocate.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::caps::{Dossier, Refusal};
+use crate::heap::register::BigBlock;
+use std::fmt::{self, Write};
+
+/// Writes a dossier for people.
+pub fn dossier(dossier: &Dossier, out: &mut impl Write) -> fmt::Result {
+    let refusal = &dossier.refusal;
+    writeln!(out, "pyhost: {refusal}")?;
+    if refusal.trace().is_empty() {
+        writeln!(out, "  by a thread that runs no Python code")?;
+    } else {
+        writeln!(out, "  asked at, innermost first:")?;
+        for line in refusal.trace().lines() {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    write!(out, "  live (peak):")?;
+    for (account, figures) in dossier.snapshot.accounts() {
+        if figures.total_blocks > 0 {
+            write!(
+                out,
+                " {} {} ({});",
+                account.name(),
+                Bytes(figures.live_bytes),
+                Bytes(figures.peak_bytes)
+            )?;
+        }
+    }
+    writeln!(
+        out,
+        " total {} ({})",
+        Bytes(dossier.snapshot.total_live_bytes),
+        Bytes(dossier.snapshot.total_peak_bytes)
+    )?;
+    let (blocks, bytes) = dossier.all_blocks;
+    if blocks > 0 {
+        let (all, noun) = (Bytes(bytes), if blocks == 1 { "block" } else { "blocks" });
+        writeln!(out, "  {blocks} big {noun}, {all}; the largest:")?;
+    }
+    for block in dossier.blocks.iter().flatten() {
+        write!(
+            out,
+            "    {} of {}, {:.1} s old",
+            Bytes(block.bytes),
+            block.account.name(),
+            block.age()
+        )?;
+        match block.line {
+            0 => writeln!(out)?,
+            line => writeln!(out, ", made at {}:{line}", block.file())?,
+        }
+    }
+    Ok(())
+}
+
+/// Says a refusal to `sink`, without the braces around it.
+pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
+    sink.int("number", refusal.number as i64);
+    sink.text("scope", refusal.scope.name());
+    sink.text("account", refusal.account.name());
+    sink.int("size_bytes", refusal.bytes as i64);
+    sink.int("cap_bytes", refusal.cap as i64);
+    sink.int("live_bytes", refusal.live as i64);
+    sink.text("how", refusal.how.name());
+    match &refusal.limit {
+        Some(limit) => {
+            sink.begin("limit");
+            sink.int("bytes", limit.bytes as i64);
+            sink.int("base_bytes", limit.base as i64);
+            sink.text("file", limit.file());
+            sink.int("line", i64::from(limit.line));
+            sink.end();
+        }
+        None => sink.null("limit"),
+    }
+    sink.begin_list("traceback");
+    for line in refusal.trace().lines() {
+        sink.text("", line.trim_start());
+    }
+    sink.end();
+}
+
+/// Says a big block to `sink`, as an object.
+pub fn describe_block(block: &BigBlock, sink: &mut impl Sink) {
+    sink.begin("");
+    sink.text("account", block.account.name());
+    sink.int("size_bytes", block.bytes as i64);
+    sink.fraction("age_seconds", block.age());
+    match block.line {
+        0 => {
+            sink.null("file");
+            sink.null("line");
+        }
+        line => {
+            sink.text("file", block.file());
+            sink.int("line", i64::from(line));
+        }
+    }
+    sink.end();
+}
+
+/// Says a dossier to `sink`, as an object.
+pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
+    sink.begin("dossier");
+    describe_refusal(&dossier.refusal, sink);
+    sink.begin("accounts");
+    for (account, figures) in dossier.snapshot.accounts() {
+        sink.begin(account.name());
+        sink.int("live_bytes", figures.live_bytes as i64);
+        sink.int("peak_bytes", figures.peak_bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.int("big_blocks", dossier.all_blocks.0 as i64);
+    sink.int("big_bytes", dossier.all_blocks.1 as i64);
+    sink.begin_list("largest");
+    for block in dossier.blocks.iter().flatten() {
+        describe_block(block, sink);
+    }
+    sink.end();
+    sink.end();
+}
