@@ -1,7 +1,9 @@
-//! Facts of the running process and its machine, from the kernel. But for the list of nodes
-//! nothing here allocates, so that a signal handler may ask.
+//! Facts of the running process and its machine, from the kernel. But for the list of nodes and
+//! the look for a limit in [`cgroup`] nothing here allocates, so that a signal handler may ask.
 
 #![allow(unsafe_code)]
+
+pub mod cgroup;
 
 use std::mem::zeroed;
 

@@ -1,0 +1,149 @@
+//! The memory limit that a control group sets for this process, and what counts against it.
+//!
+//! [`limit`] reads at start, on the main thread, and may allocate; [`Watch`] and [`own`] are for
+//! later, from any thread. Nothing here writes to a group. The files are those of the kernel's
+//! `admin-guide/cgroup-v1/memory.rst` and `admin-guide/cgroup-v2.rst`; where they are mounted is
+//! read from `/proc/self/mountinfo`, never assumed.
+//!
+//! A group's limit also binds the groups below it, so the lowest on the way up holds. `memory.high`
+//! counts as a limit: beyond it a process is not killed, but anonymous memory cannot be reclaimed
+//! and the process does little but wait. Limits above the group that a container shows as its
+//! root cannot be seen; under version 1 `memory.stat` tells them all the same.
+
+#![deny(unsafe_code)]
+// Read by the caps, which are being built.
+#![allow(dead_code, unused_imports)]
+
+mod mounts;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use watch::{Charged, Watch, own};
+
+use crate::bytes::Bytes;
+use mounts::Group;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From here on a number in `memory.limit_in_bytes` means that there is no limit: the kernel
+/// writes 2^63 rounded down to whole pages.
+const UNLIMITED: u64 = 1 << 60;
+
+/// The two interfaces of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A hierarchy for each controller.
+    V1,
+    /// The unified hierarchy.
+    V2,
+}
+
+/// The lowest memory limit that binds this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes, at least 0 and below 2^60.
+    pub bytes: u64,
+    /// The interface that it was read through.
+    pub version: Version,
+    /// The file and, where that holds several numbers, which.
+    name: &'static str,
+    /// The group's folder.
+    folder: PathBuf,
+}
+
+/// Displays as `128.0 MiB (memory.max of /sys/fs/cgroup/app)`.
+impl fmt::Display for Limit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        write!(out, "{} ({} of {folder})", Bytes(self.bytes), self.name)
+    }
+}
+
+/// The lowest memory limit among this process's groups and their ancestors; None where there is
+/// none or none can be seen. May exceed the machine's memory. Allocates.
+pub fn limit() -> Option<Limit> {
+    limit_below(Path::new("/"))
+}
+
+/// As [`limit`], of a system whose `/proc/self` and mounts lie below `root`.
+fn limit_below(root: &Path) -> Option<Limit> {
+    let groups = mounts::groups(root);
+    // With equal limits the nearest group's: what counts against it is what this process and its
+    // relatives have.
+    groups
+        .iter()
+        .flat_map(limits)
+        .min_by_key(|found| found.bytes)
+}
+
+/// All limits that bind a process of the group, the nearest first.
+fn limits(group: &Group) -> Vec<Limit> {
+    match group.version {
+        Version::V1 => limits_v1(group),
+        Version::V2 => limits_v2(group),
+    }
+}
+
+fn limits_v2(group: &Group) -> Vec<Limit> {
+    let mut found = Vec::new();
+    for folder in group.folders() {
+        for name in ["memory.max", "memory.high"] {
+            found.extend(number(folder, name).map(|bytes| Limit {
+                bytes,
+                version: Version::V2,
+                name,
+                folder: folder.to_owned(),
+            }));
+        }
+    }
+    found
+}
+
+/// Ends below the first ancestor that is not charged for its descendants.
+fn limits_v1(group: &Group) -> Vec<Limit> {
+    let mut found = Vec::new();
+    let at = |name, folder: &Path, bytes| Limit {
+        bytes,
+        version: Version::V1,
+        name,
+        folder: folder.to_owned(),
+    };
+    let mut nearest: Option<&Path> = None;
+    for folder in group.folders() {
+        if nearest.is_some() && number(folder, "memory.use_hierarchy") == Some(0) {
+            break;
+        }
+        let name = "memory.limit_in_bytes";
+        if let Some(bytes) = number(folder, name) {
+            found.push(at(name, folder, bytes));
+        }
+        if nearest.is_none() && folder.is_dir() {
+            nearest = Some(folder);
+        }
+    }
+    // Last, so that it stands only for what no file above tells: that of ancestors out of sight.
+    let statistics = nearest.and_then(|folder| fs::read(folder.join("memory.stat")).ok());
+    let of_all = watch::field(
+        &statistics.unwrap_or_default(),
+        b"hierarchical_memory_limit",
+    );
+    if let (Some(folder), Some(bytes)) = (nearest, of_all) {
+        found.push(at(
+            "hierarchical_memory_limit in memory.stat",
+            folder,
+            bytes,
+        ));
+    }
+    found.retain(|limit| limit.bytes < UNLIMITED);
+    found
+}
+
+/// The number in a file of a group; None for `max`, and where there is no such file or number.
+fn number(folder: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(folder.join(name)).ok()?;
+    let bytes = text.trim().parse().ok()?;
+    (bytes < UNLIMITED).then_some(bytes)
+}

@@ -1,0 +1,441 @@
+//! What counts against a group's limit right now, read without allocating.
+//!
+//! Any thread may read, from inside an allocation or a signal handler too: one `fstat`, one or two
+//! `pread`s into the stack, no lock of the process's, `errno` as it was. What is counted is what
+//! the kernel cannot take back when the limit is reached. Page cache and reclaimable slab are left
+//! out, which `memory.current` and `memory.usage_in_bytes` hold.
+//!
+//! Version 1 tells its kernel memory as one number, `memory.kmem.usage_in_bytes`, most of which
+//! may be reclaimable (seen on 6.18: 166 MB after a walk over 117,000 files). So it counts up to
+//! what the charged memory and the threads explain: see [`kernel_bound`].
+
+#![allow(unsafe_code)]
+
+use super::{Limit, Version};
+use std::ffi::{CStr, CString, c_int};
+use std::mem::zeroed;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is read of a file: its interesting numbers lie in the first half of this.
+const FILE_BYTES: usize = 4096;
+/// The watch keeps its descriptors above those that scripts get and expect.
+const FIRST_DESCRIPTOR: c_int = 900;
+
+/// Bytes that the kernel charges and cannot take back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Anonymous memory: heaps, stacks, private maps that were written.
+    pub anonymous: u64,
+    /// Shared memory: `MAP_SHARED | MAP_ANONYMOUS`, `memfd`, tmpfs.
+    pub shared: u64,
+    /// The kernel's own: stacks, page tables, slab that cannot be reclaimed, sockets' buffers.
+    pub kernel: u64,
+}
+
+impl Charged {
+    /// All together.
+    pub fn total(self) -> u64 {
+        self.anonymous
+            .saturating_add(self.shared)
+            .saturating_add(self.kernel)
+    }
+}
+
+/// The files of one limiting group. Stays open for the life of the process; a forked child may
+/// use its copy.
+pub struct Watch {
+    version: Version,
+    statistics: File,
+    kernel: Option<File>,
+}
+
+impl Watch {
+    /// Opens the group that a limit was found in; None where it does not tell what is charged.
+    /// Allocates.
+    pub fn open(limit: &Limit) -> Option<Watch> {
+        let v1 = limit.version == Version::V1;
+        let kernel = v1.then(|| File::open(&limit.folder.join("memory.kmem.usage_in_bytes")));
+        let watch = Watch {
+            version: limit.version,
+            statistics: File::open(&limit.folder.join("memory.stat"))?,
+            kernel: kernel.flatten(),
+        };
+        watch.charged().map(|_| watch)
+    }
+
+    /// Puts another file under the number that the watch reads.
+    #[cfg(test)]
+    pub fn replace_descriptor(&self, path: &Path) {
+        let other = File::open(path).unwrap();
+        // SAFETY: both are descriptors of this process.
+        let made = unsafe { libc::dup2(other.descriptor, self.statistics.descriptor) };
+        assert_eq!(made, self.statistics.descriptor);
+    }
+
+    /// What the group and those below it are charged now; None where the file cannot be read or
+    /// is not what it should be. Neither allocates nor locks.
+    pub fn charged(&self) -> Option<Charged> {
+        let _errno = KeptErrno::new();
+        let mut buffer = [0; FILE_BYTES];
+        let text = self.statistics.read(&mut buffer)?;
+        match self.version {
+            Version::V2 => charged_v2(text),
+            Version::V1 => {
+                let mut charged = charged_v1(text)?;
+                let mut buffer = [0; 32];
+                let usage = self.kernel.as_ref().and_then(|file| {
+                    let line = file.read(&mut buffer)?;
+                    decimal(line.strip_suffix(b"\n")?)
+                });
+                charged.kernel = usage.map_or(0, |usage| part_of_kernel(usage, charged, threads));
+                Some(charged)
+            }
+        }
+    }
+}
+
+/// What this process alone has, whatever its group: anonymous memory, shared memory, page tables;
+/// None where `/proc` does not tell. Neither allocates nor locks.
+pub fn own() -> Option<Charged> {
+    let _errno = KeptErrno::new();
+    let mut buffer = [0; FILE_BYTES];
+    own_in(read_once(c"/proc/self/status", &mut buffer)?)
+}
+
+fn own_in(status: &[u8]) -> Option<Charged> {
+    let bytes = |name: &[u8]| kilobytes(status, name);
+    Some(Charged {
+        anonymous: bytes(b"RssAnon:")?,
+        shared: bytes(b"RssShmem:")?,
+        kernel: bytes(b"VmPTE:").unwrap_or(0),
+    })
+}
+
+/// The threads of this process.
+fn threads() -> u64 {
+    let mut buffer = [0; FILE_BYTES];
+    let status = read_once(c"/proc/self/status", &mut buffer);
+    let line = status.and_then(|text| lines(text).find_map(|line| line.strip_prefix(b"Threads:")));
+    line.and_then(|rest| decimal(rest.trim_ascii()))
+        .unwrap_or(1)
+}
+
+fn charged_v2(text: &[u8]) -> Option<Charged> {
+    let get = |name: &[u8]| field(text, name);
+    let sum = |names: &[&[u8]]| {
+        names
+            .iter()
+            .filter_map(|name| get(name))
+            .fold(0, u64::saturating_add)
+    };
+    // `kernel` (5.18 on) holds what has no line of its own, and reclaimable slab.
+    let kernel = match get(b"kernel") {
+        Some(all) => all.saturating_sub(get(b"slab_reclaimable").unwrap_or(0)),
+        None => sum(&[
+            b"kernel_stack",
+            b"pagetables",
+            b"percpu",
+            b"vmalloc",
+            b"slab_unreclaimable",
+        ]),
+    };
+    Some(Charged {
+        anonymous: get(b"anon")?,
+        shared: get(b"shmem").unwrap_or(0),
+        kernel: kernel.saturating_add(get(b"sock").unwrap_or(0)),
+    })
+}
+
+/// All but `kernel`. Where the kernel does not tell shared memory (before 4.12), the lists of
+/// pages that need swap to be reclaimed hold it beside anonymous memory.
+fn charged_v1(text: &[u8]) -> Option<Charged> {
+    let get = |name: &[u8]| field(text, name);
+    let anonymous = get(b"total_rss")?;
+    let shared = match get(b"total_shmem") {
+        Some(shared) => shared,
+        None => {
+            let (active, inactive) = (get(b"total_active_anon"), get(b"total_inactive_anon"));
+            let swappable = active.unwrap_or(0).saturating_add(inactive.unwrap_or(0));
+            swappable.saturating_sub(anonymous)
+        }
+    };
+    Some(Charged {
+        anonymous,
+        shared,
+        kernel: 0,
+    })
+}
+
+/// Version 1's kernel memory, of which page tables and threads are taken for what cannot be
+/// reclaimed. Counts the threads only where that decides.
+fn part_of_kernel(usage: u64, charged: Charged, threads: fn() -> u64) -> u64 {
+    if usage <= kernel_bound(charged, 1) {
+        return usage;
+    }
+    usage.min(kernel_bound(charged, threads()))
+}
+
+/// Two entries of a page table for each page, 32 KiB a thread (seen on 6.18: 27), and 1 MiB.
+fn kernel_bound(charged: Charged, threads: u64) -> u64 {
+    let pages = charged.anonymous.saturating_add(charged.shared) / 256;
+    (1u64 << 20)
+        .saturating_add(pages)
+        .saturating_add(threads.saturating_mul(32 << 10))
+}
+
+/// The number of a line `NAME NUMBER`; None where there is no such whole line.
+pub fn field(text: &[u8], name: &[u8]) -> Option<u64> {
+    lines(text).find_map(|line| decimal(line.strip_prefix(name)?.strip_prefix(b" ")?))
+}
+
+/// The bytes of a line such as `RssAnon:\t     112 kB`.
+fn kilobytes(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = lines(text).find_map(|line| line.strip_prefix(name))?;
+    decimal(line.strip_suffix(b" kB")?.trim_ascii())?.checked_mul(1024)
+}
+
+/// The lines that end: a last one without its newline may have lost digits.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    text[..whole].split(|&byte| byte == b'\n')
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A file that is read again and again, by a descriptor that the script may close behind it.
+struct File {
+    descriptor: c_int,
+    /// Device and inode: another file under the same number is never read.
+    identity: (libc::dev_t, libc::ino_t),
+    path: CString,
+}
+
+impl File {
+    fn open(path: &Path) -> Option<File> {
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let low = open(&path)?;
+        // SAFETY: duplicates and closes a descriptor of ours; the number is free or the call fails.
+        let descriptor = unsafe {
+            match libc::fcntl(low, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
+                -1 => low,
+                high => {
+                    libc::close(low);
+                    high
+                }
+            }
+        };
+        Some(File {
+            descriptor,
+            identity: identity(descriptor)?,
+            path,
+        })
+    }
+
+    /// The file's first bytes; opened anew where the script has closed the descriptor.
+    fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        if identity(self.descriptor) == Some(self.identity) {
+            return read(self.descriptor, buffer);
+        }
+        read_once(&self.path, buffer)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if identity(self.descriptor) == Some(self.identity) {
+            // SAFETY: a descriptor that is still ours.
+            unsafe { libc::close(self.descriptor) };
+        }
+    }
+}
+
+fn identity(descriptor: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
+    // SAFETY: the call fills the structure, or fails where the descriptor is not open.
+    unsafe {
+        let mut status: libc::stat = zeroed();
+        (libc::fstat(descriptor, &mut status) == 0).then_some((status.st_dev, status.st_ino))
+    }
+}
+
+/// Opens a file, reads its first bytes and closes it.
+fn read_once<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let descriptor = open(path)?;
+    let text = read(descriptor, buffer);
+    // SAFETY: a descriptor of ours.
+    unsafe { libc::close(descriptor) };
+    text
+}
+
+fn open(path: &CStr) -> Option<c_int> {
+    // SAFETY: a path that ends with a zero.
+    let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    (descriptor >= 0).then_some(descriptor)
+}
+
+/// Reads from the file's start, which has the kernel write these files anew.
+fn read(descriptor: c_int, buffer: &mut [u8]) -> Option<&[u8]> {
+    loop {
+        // SAFETY: a buffer of the caller's and its length.
+        let length =
+            unsafe { libc::pread(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match usize::try_from(length) {
+            Ok(length) => return buffer.get(..length),
+            Err(_) if crate::descriptor::errno() == libc::EINTR => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Puts `errno` back when it goes.
+struct KeptErrno(c_int);
+
+impl KeptErrno {
+    fn new() -> KeptErrno {
+        KeptErrno(crate::descriptor::errno())
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: errno is the calling thread's own.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    const V2: &[u8] = b"anon 1000\nfile 999999\nkernel 700\nkernel_stack 10\npagetables 20\n\
+        sec_pagetables 0\npercpu 30\nsock 5\nvmalloc 0\nshmem 40\nanon_thp 500\n\
+        slab_reclaimable 600\nslab_unreclaimable 50\nslab 650\n";
+
+    #[test]
+    fn of_version_2_anonymous_shared_and_unreclaimable_kernel_memory_count() {
+        let found = charged_v2(V2).unwrap();
+        assert_eq!(
+            (found.anonymous, found.shared, found.kernel),
+            (1000, 40, 105)
+        );
+        assert_eq!(found.total(), 1145);
+    }
+
+    #[test]
+    fn kernels_that_give_no_sum_of_kernel_memory_give_its_parts() {
+        let text = b"anon 1000\nkernel_stack 10\npercpu 30\nsock 5\nslab_reclaimable 600\n\
+            slab_unreclaimable 50\n";
+        assert_eq!(charged_v2(text).unwrap().kernel, 95);
+    }
+
+    #[test]
+    fn of_version_1_the_totals_count_and_not_the_groups_own() {
+        let text = b"rss 1\nrss_huge 1\nshmem 2\ntotal_cache 999\ntotal_rss 300\n\
+            total_rss_huge 200\ntotal_shmem 40\ntotal_active_anon 5\n";
+        let found = charged_v1(text).unwrap();
+        assert_eq!((found.anonymous, found.shared), (300, 40));
+    }
+
+    #[test]
+    fn where_version_1_does_not_tell_shared_memory_its_page_lists_do() {
+        let text = b"total_rss 300\ntotal_inactive_anon 250\ntotal_active_anon 100\n";
+        assert_eq!(charged_v1(text).unwrap().shared, 50);
+    }
+
+    #[test]
+    fn version_1s_kernel_memory_counts_as_far_as_pages_and_threads_explain_it() {
+        let charged = Charged {
+            anonymous: 256 * MIB,
+            ..Charged::default()
+        };
+        let never = || -> u64 { unreachable!("threads are counted in vain") };
+        assert_eq!(part_of_kernel(2 * MIB, charged, never), 2 * MIB);
+        assert_eq!(part_of_kernel(160 * MIB, charged, || 64), 4 * MIB);
+        assert_eq!(part_of_kernel(u64::MAX, charged, || u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_process_tells_its_own_share() {
+        let text = b"Name:\tRssAnon: 7 kB\nVmPTE:\t      8 kB\nRssAnon:\t     112 kB\n\
+            RssFile:\t    1640 kB\nRssShmem:\t       4 kB\nThreads:\t3\n";
+        let found = own_in(text).unwrap();
+        assert_eq!(
+            (found.anonymous, found.shared, found.kernel),
+            (112 << 10, 4 << 10, 8 << 10)
+        );
+        let real = own().expect("/proc/self/status tells it");
+        assert!(real.anonymous > 0 && real.anonymous < 1 << 40);
+        assert!(threads() >= 1);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_not_read() {
+        assert_eq!(field(b"anon 1000", b"anon"), None);
+        assert_eq!(field(b"anon 1000\nshmem 4", b"shmem"), None);
+        assert_eq!(field(b"anon 1000\n", b"anon"), Some(1000));
+        assert_eq!(field(b"anon_thp 1\nanon 2\n", b"anon"), Some(2));
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in [
+            &b""[..],
+            b"\n",
+            b"anon\n",
+            b"anon \n",
+            b"anon -1\n",
+            b"anon 1 2\n",
+            b"anon 18446744073709551616\n",
+            b"anon 1\0\n",
+            b"\xff\xfe\n\n\n",
+        ] {
+            assert_eq!(field(text, b"anon"), None, "{text:?}");
+            assert_eq!(charged_v2(text), None, "{text:?}");
+            assert_eq!(charged_v1(text), None, "{text:?}");
+            assert_eq!(own_in(text), None, "{text:?}");
+        }
+    }
+
+    /// Every prefix, and random edits of the bytes: never a panic, and a prefix never gives a
+    /// number that the whole does not have.
+    #[test]
+    fn torn_and_scrambled_files_give_true_numbers_or_none() {
+        for end in 0..V2.len() {
+            if let Some(found) = charged_v2(&V2[..end]) {
+                assert_eq!(found.anonymous, 1000);
+                assert!(found.shared == 40 || found.shared == 0);
+            }
+        }
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        for _ in 0..20_000 {
+            let mut text = V2.to_vec();
+            for _ in 0..=random(8) {
+                let at = random(text.len());
+                match random(3) {
+                    0 => text[at] = random(256) as u8,
+                    1 => drop(text.remove(at)),
+                    _ => text.insert(at, b"0 \n9"[random(4)]),
+                }
+            }
+            for read in [charged_v1, charged_v2, own_in] {
+                read(&text).map(Charged::total);
+            }
+        }
+    }
+}
