@@ -37,7 +37,11 @@ fn compile_frame_reader() {
     let python = pyo3_build_config::get();
     let executable = python.executable().expect("pyo3 knows the interpreter");
     let output = Command::new(executable)
-        .args(["-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+        .args([
+            "-I",
+            "-c",
+            "import sysconfig; print(sysconfig.get_path('include'))",
+        ])
         .output()
         .expect("the interpreter runs");
     let include = String::from_utf8(output.stdout).expect("a path");

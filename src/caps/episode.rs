@@ -345,9 +345,8 @@ pub fn told(slot: &Slot) -> Told {
     };
     PART.with(|part| {
         let episode = part.episode.get();
-        let scope = Scope::all().find(|scope| {
-            episode != 0 && EPISODES[scope.index()].load(Relaxed) == episode
-        });
+        let scope = Scope::all()
+            .find(|scope| episode != 0 && EPISODES[scope.index()].load(Relaxed) == episode);
         let (Some(scope), State::Posted) = (scope, part.state.get()) else {
             return Told::No;
         };

@@ -8,8 +8,8 @@
 use super::episode;
 use super::kept::Kept;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// How many limits may be open at a time.
@@ -86,6 +86,12 @@ static LABELS: [Kept<Limit>; LIMITS] = [const { Kept::empty() }; LIMITS];
 /// One past the limit that is each scope's ceiling; 0 where the cap is.
 static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT];
 
+/// The cap and the hold of each scope by caps and limits, without [`FOLLOWED`].
+static FIXED: [[AtomicU64; 2]; Scope::COUNT] =
+    [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT];
+/// What the total may be by the charges of a control group.
+static FOLLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
+
 /// The part of a cap that is kept for handling its errors.
 fn reserve(scope: Scope, cap: u64) -> u64 {
     match scope {
@@ -135,13 +141,34 @@ impl Table {
             }
         }
         BINDING[scope.index()].store(binding, Relaxed);
-        let ceiling = (hold != u64::MAX).then_some(height);
-        LEDGER.set_ceiling(scope, ceiling, height - hold.min(height));
-        if ceiling.is_some() {
+        FIXED[scope.index()][0].store(height, Relaxed);
+        FIXED[scope.index()][1].store(hold, Relaxed);
+        combine(scope);
+        if LEDGER.cap(scope).is_some() {
             LEDGER.close_windows(slot);
         }
         episode::end(scope);
     }
+}
+
+/// Makes the lower of the fixed heights and of what is followed the ledger's ceiling.
+fn combine(scope: Scope) {
+    let [cap, hold] = &FIXED[scope.index()];
+    let (mut cap, mut hold) = (cap.load(Relaxed), hold.load(Relaxed));
+    let followed = FOLLOWED.load(Relaxed);
+    if scope == Scope::Total && followed != u64::MAX {
+        cap = cap.min(followed);
+        hold = hold.min(followed.saturating_sub(reserve(scope, followed)));
+    }
+    let ceiling = (hold != u64::MAX).then_some(cap);
+    LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
+}
+
+/// Lets the total be no more than `cap`, beside what caps and limits say. Any thread, also inside
+/// the allocator.
+pub(super) fn follow(cap: u64) {
+    FOLLOWED.store(cap, Relaxed);
+    combine(Scope::Total);
 }
 
 /// Sets the cap of a scope, or takes it away. `slot` is the calling thread's.
@@ -194,6 +221,12 @@ pub fn leave(index: usize, slot: &Slot) {
             table.apply(open.scope, slot);
         }
     });
+}
+
+/// What may still be booked to a scope before its reserve; None where nothing stands over it.
+pub fn headroom(scope: Scope) -> Option<u64> {
+    let hold = LEDGER.hold(scope)?;
+    Some(hold.saturating_sub(live(scope)))
 }
 
 /// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside

@@ -17,9 +17,10 @@ mod pressure;
 mod refusal;
 mod settings;
 mod start;
+mod watch;
 
 pub use episode::{Place, Told, told};
-pub use limits::{Limit, LimitError, enter, get, leave, live, set};
+pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{Dossier, How, Refusal, TRACE, dossier, last};
 pub use settings::{Rule, Rules, Settings, Share};
@@ -86,7 +87,16 @@ pub fn book(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
             }
             true
         }
-        Err(scope) => episode::settle(slot, account, bytes, scope, &book),
+        Err(scope) => {
+            if watch::is_on() {
+                watch::read(true);
+                match book(Reach::Hold) {
+                    Ok(()) => return true,
+                    Err(scope) => return episode::settle(slot, account, bytes, scope, &book),
+                }
+            }
+            episode::settle(slot, account, bytes, scope, &book)
+        }
     }
 }
 
@@ -98,7 +108,11 @@ pub fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
     }
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         None => true,
-        Some(scope) => episode::admits(slot, account, bytes, scope),
+        Some(_) => {
+            watch::read(true);
+            let scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
+            scope.is_none_or(|scope| episode::admits(slot, account, bytes, scope))
+        }
     }
 }
 
@@ -112,7 +126,8 @@ pub fn look_after_release() {
 
 #[cold]
 fn look() {
-    let mut attention = false;
+    watch::read(false);
+    let mut attention = watch::is_on();
     for scope in Scope::all() {
         attention |= episode::look(scope);
         attention |= pressure::look(scope);

@@ -47,7 +47,7 @@ pub struct Refusal {
     pub account: Account,
     /// The bytes that were asked for.
     pub bytes: u64,
-    /// The scope's cap in bytes.
+    /// The scope's cap in bytes, or what the limit let be live.
     pub cap: u64,
     /// The live bytes of the moment.
     pub live: u64,
@@ -133,15 +133,20 @@ pub(super) fn record(
         Scope::Account(account) => snapshot.account(account).live_bytes,
         Scope::Total => snapshot.total_live_bytes,
     };
+    let limit = limits::binding(scope);
+    let cap = match &limit {
+        Some(limit) => limit.base.saturating_add(limit.bytes),
+        None => LEDGER.cap(scope).unwrap_or(0),
+    };
     let mut refusal = Refusal {
         number: COUNT.fetch_add(1, AcqRel) + 1,
         scope,
         account,
         bytes: bytes as u64,
-        cap: LEDGER.cap(scope).unwrap_or(0),
+        cap,
         live,
         how,
-        limit: limits::binding(scope),
+        limit,
         trace: [0; TRACE],
         trace_length: 0,
     };

@@ -57,7 +57,9 @@ impl FromStr for CapSize {
             return Ok(CapSize::Auto);
         }
         if let Some(percent) = text.strip_suffix('%') {
-            let plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let plain = percent
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.');
             let hundredths = percent.parse::<f64>().map_err(|_| EXPECTED)? * 100.0;
             return match plain && (1.0..=10_000.0).contains(&hundredths) {
                 true => Ok(CapSize::Share(hundredths as u32)),
@@ -168,8 +170,20 @@ mod tests {
         );
         assert_eq!(rules.to_string().parse::<Rules>().unwrap(), rules);
         for bad in [
-            "", "64m", "nump=64M", "pooled=64M", "0", "0%", "101%", "-5%", "numpy=auto", "64M,",
-            "nan%", "inf%", "1e1%", "=64M",
+            "",
+            "64m",
+            "nump=64M",
+            "pooled=64M",
+            "0",
+            "0%",
+            "101%",
+            "-5%",
+            "numpy=auto",
+            "64M,",
+            "nan%",
+            "inf%",
+            "1e1%",
+            "=64M",
         ] {
             assert!(bad.parse::<Rules>().is_err(), "{bad}");
         }

@@ -1,39 +1,92 @@
 //! Puts in force what options ask of caps, once Python has initialised.
 
 use super::settings::{CapSize, Rule, Settings};
-use super::{LimitError, limits, pressure};
+use super::{LimitError, limits, pressure, watch};
 use crate::bytes::Bytes;
+use crate::descriptor::notice;
 use crate::error::Error;
 use crate::ledger::{Scope, Slot};
-use crate::process;
+use crate::process::{self, cgroup};
+use std::fmt;
 
 /// Sets the caps and soft caps of `settings`. `slot` is the calling thread's.
 ///
 /// # Errors
 /// A cap is below what Python itself has live at its start, and its reserve.
 pub fn start(settings: &Settings, slot: &Slot) -> Result<(), Error> {
+    if settings.hard.0.is_empty() && settings.soft.0.is_empty() {
+        return Ok(());
+    }
     let share = u64::from(settings.share.map_or(1, |share| share.0));
+    let machine = Machine::look();
     for scope in Scope::all() {
         if let Some(rule) = settings.hard.of(scope) {
-            let bytes = size_of_rule(rule) / share;
+            let bytes = machine.size_of(rule) / share;
+            if rule.size == CapSize::Auto {
+                machine.follow(bytes, share);
+            }
+            // One that follows must be possible at all, and is then lowered as need be.
             limits::set(scope, Some(bytes), slot).map_err(|error| too_low(rule, bytes, error))?;
+            machine.tell(rule, bytes);
         }
         if let Some(rule) = settings.soft.of(scope) {
-            pressure::set_soft(scope, Some(size_of_rule(rule) / share));
+            pressure::set_soft(scope, Some(machine.size_of(rule) / share));
         }
     }
     Ok(())
 }
 
-/// The bytes of a rule.
-fn size_of_rule(rule: &Rule) -> u64 {
-    match rule.size {
-        CapSize::Bytes(bytes) => bytes,
-        CapSize::Share(hundredths) => {
-            let whole = u128::from(process::physical_memory());
-            (whole * u128::from(hundredths) / 10_000) as u64
+/// What the process may have altogether.
+struct Machine {
+    group: Option<cgroup::Limit>,
+    physical: u64,
+}
+
+impl Machine {
+    fn look() -> Self {
+        let physical = process::physical_memory();
+        let group = cgroup::limit().filter(|limit| limit.bytes < physical);
+        Machine { group, physical }
+    }
+
+    fn whole(&self) -> u64 {
+        self.group
+            .as_ref()
+            .map_or(self.physical, |limit| limit.bytes)
+    }
+
+    /// The bytes of a rule.
+    fn size_of(&self, rule: &Rule) -> u64 {
+        match rule.size {
+            CapSize::Bytes(bytes) => bytes,
+            CapSize::Share(hundredths) => {
+                (u128::from(self.whole()) * u128::from(hundredths) / 10_000) as u64
+            }
+            CapSize::Auto => self.whole(),
         }
-        CapSize::Auto => process::physical_memory(),
+    }
+
+    /// Has the total follow the charges: the group's, or where it is shared the process's own.
+    fn follow(&self, bytes: u64, share: u64) {
+        watch::start(bytes, self.group.as_ref().filter(|_| share == 1));
+    }
+
+    /// Says what was chosen, where the option does not.
+    fn tell(&self, rule: &Rule, bytes: u64) {
+        let from: &dyn fmt::Display = match &self.group {
+            Some(limit) => limit,
+            None => &format_args!("{}, the machine's memory", Bytes(self.physical)),
+        };
+        match rule.size {
+            CapSize::Bytes(_) => {}
+            CapSize::Share(_) => notice(format_args!("--cap {rule}: {} of {from}", Bytes(bytes))),
+            CapSize::Auto => notice(format_args!(
+                "--cap auto: {} of {from}; requests are refused so that what the kernel charges \
+                 stays below; stacks, shared memory and what libraries map themselves are charged \
+                 and cannot be refused",
+                Bytes(bytes)
+            )),
+        }
     }
 }
 

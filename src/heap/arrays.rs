@@ -10,9 +10,9 @@
 
 #![allow(unsafe_code)]
 
+use super::booking::{admits, book_new, release_block};
 use super::ffi::{self, Page, Theap};
 use super::thread::{state, thread_id};
-use super::booking::{admits, book_new, release_block};
 use super::{gate, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
 use std::ptr::null_mut;

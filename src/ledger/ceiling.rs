@@ -28,7 +28,9 @@ impl Scope {
 
     /// Every scope: the reported accounts, then the total.
     pub fn all() -> impl Iterator<Item = Scope> {
-        let accounts = super::REPORTED.iter().map(|&account| Scope::Account(account));
+        let accounts = super::REPORTED
+            .iter()
+            .map(|&account| Scope::Account(account));
         accounts.chain(std::iter::once(Scope::Total))
     }
 
@@ -95,12 +97,7 @@ impl Ceiling {
 
 /// Moves a bound by `want`, or by as much of it as there is room below `height`, at least by
 /// `need`: how far it moved, and where it then was. None where even `need` would go up past it.
-pub(super) fn grant(
-    bound: &AtomicI64,
-    height: i64,
-    need: i64,
-    want: i64,
-) -> Option<(i64, i64)> {
+pub(super) fn grant(bound: &AtomicI64, height: i64, need: i64, want: i64) -> Option<(i64, i64)> {
     if height == NONE {
         return Some((want, bound.fetch_add(want, AcqRel) + want));
     }

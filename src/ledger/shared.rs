@@ -575,8 +575,8 @@ impl Ledger {
         heights: Heights,
     ) -> Result<i64, Scope> {
         let shared = &self.accounts[account as usize];
-        let (moved, bound) = grant(&shared.bound, heights.account, need, want)
-            .ok_or(Scope::Account(account))?;
+        let (moved, bound) =
+            grant(&shared.bound, heights.account, need, want).ok_or(Scope::Account(account))?;
         let unwanted = want - moved;
         let granted = grant(
             &self.total_bound,

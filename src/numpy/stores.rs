@@ -4,8 +4,8 @@
 
 use crate::heap::{self, arrays, pool, region};
 use crate::ledger::Account;
-use std::ptr::null_mut;
 use crate::native::next;
+use std::ptr::null_mut;
 
 const NUMPY: usize = Account::Numpy as usize;
 

@@ -103,12 +103,19 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
+    let caps = caps(&cli, &variables.caps);
+    let profile = cli.profile.or(variables.profile);
+    // Beneath a cap what is freed goes back at once: else it would be resident beside what is live.
+    let profile = profile.unwrap_or(match caps.hard.0.is_empty() {
+        true => Profile::default(),
+        false => Profile::Small,
+    });
     let mut options = Options {
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
-        profile: cli.profile.or(variables.profile).unwrap_or_default(),
-        caps: caps(&cli, &variables.caps),
+        profile,
+        caps,
         numpy: numpy(&cli, &variables.numpy),
         closing_line: stderr_is_terminal
             && !as_python

@@ -127,10 +127,7 @@ mod plain {
     }
 
     /// Books a block that `table` made; null, and the block is free again, where a cap refuses it.
-    pub fn booked<const A: usize>(
-        table: &PyMemAllocatorEx,
-        block: *mut c_void,
-    ) -> *mut c_void {
+    pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: *mut c_void) -> *mut c_void {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
             return block;

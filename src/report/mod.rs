@@ -165,7 +165,10 @@ impl Report<'_> {
             if let Some(cap) = LEDGER.cap(scope) {
                 sink.begin(scope.name());
                 sink.int("cap_bytes", cap as i64);
-                sink.int("reserve_from_bytes", LEDGER.hold(scope).unwrap_or(cap) as i64);
+                sink.int(
+                    "reserve_from_bytes",
+                    LEDGER.hold(scope).unwrap_or(cap) as i64,
+                );
                 sink.end();
             }
         }

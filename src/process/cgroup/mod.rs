@@ -11,9 +11,6 @@
 //! root cannot be seen; under version 1 `memory.stat` tells them all the same.
 
 #![deny(unsafe_code)]
-// Read by the caps, which are being built.
-#![allow(dead_code, unused_imports)]
-
 mod mounts;
 mod watch;
 

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::Shared;
+use super::arguments::raise;
 use super::dictionary::string;
 use crate::ledger::Account;
 use crate::numpy;
@@ -79,19 +80,6 @@ unsafe fn free(account: Account, block: *mut u8) {
             _ => libc::free(block.cast()),
         }
     }
-}
-
-/// Sets an exception with a text of one line.
-unsafe fn raise(kind: *mut PyObject, text: &str) -> *mut PyObject {
-    let text = string(text);
-    if !text.is_null() {
-        // SAFETY: the GIL is held.
-        unsafe {
-            ffi::PyErr_SetObject(kind, text);
-            ffi::Py_DECREF(text);
-        }
-    }
-    null_mut()
 }
 
 unsafe extern "C" fn new(

@@ -17,9 +17,19 @@ impl Dictionary {
     /// What `describe` says, as a new dictionary; null with an exception set on failure. With the
     /// GIL.
     pub fn build(describe: impl FnOnce(&mut Self)) -> *mut PyObject {
-        // SAFETY: the GIL is held; a reference that was made here is given up on failure.
+        // SAFETY: the GIL is held.
+        Self::build_in(unsafe { ffi::PyDict_New() }, describe)
+    }
+
+    /// As [`Dictionary::build`], a list.
+    pub fn list(describe: impl FnOnce(&mut Self)) -> *mut PyObject {
+        // SAFETY: the GIL is held.
+        Self::build_in(unsafe { ffi::PyList_New(0) }, describe)
+    }
+
+    fn build_in(root: *mut PyObject, describe: impl FnOnce(&mut Self)) -> *mut PyObject {
+        // SAFETY: the GIL is held; the reference is given up on failure.
         unsafe {
-            let root = ffi::PyDict_New();
             if root.is_null() {
                 return root;
             }

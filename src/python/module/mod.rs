@@ -5,8 +5,11 @@
 
 #![allow(unsafe_code)]
 
+mod arguments;
 mod buffer;
+mod caps;
 mod dictionary;
+mod limit;
 mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
@@ -226,7 +229,8 @@ const fn method_with(
     }
 }
 
-static mut METHODS: Shared<[ffi::PyMethodDef; 6]> = Shared([
+/// The module's own functions; those of its parts follow.
+const FUNCTIONS: [ffi::PyMethodDef; 5] = [
     method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     method(
         c"reset_peak_memory_stats",
@@ -243,12 +247,33 @@ static mut METHODS: Shared<[ffi::PyMethodDef; 6]> = Shared([
         ml_doc: MAP_DOC.as_ptr(),
     },
     method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
-    ffi::PyMethodDef::zeroed(),
-]);
+];
+
+/// How many functions there are, and the entry that ends the table.
+const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + 1;
+
+const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
+    let mut all = [ffi::PyMethodDef::zeroed(); METHOD_COUNT];
+    let mut next = 0;
+    let parts: [&[ffi::PyMethodDef]; 2] = [&FUNCTIONS, &caps::METHODS];
+    let mut part = 0;
+    while part < parts.len() {
+        let mut index = 0;
+        while index < parts[part].len() {
+            all[next] = parts[part][index];
+            next += 1;
+            index += 1;
+        }
+        part += 1;
+    }
+    all
+}
+
+static mut METHODS: Shared<[ffi::PyMethodDef; METHOD_COUNT]> = Shared(all_methods());
 
 unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
     // SAFETY: called by the import system with the GIL.
-    match unsafe { buffer::add(module) } {
+    match unsafe { buffer::add(module) && limit::add(module) } {
         true => 0,
         false => -1,
     }

@@ -1,0 +1,96 @@
+//! `--cap auto`: the total's cap follows what the kernel charges.
+//!
+//! A control group's limit is held against more than the ledger knows of: what the heaps keep,
+//! stacks, shared memory, maps that libraries make themselves, other processes. So the cap moves:
+//! it is what is live now and what the group has left. What is live and was never touched is not
+//! charged yet and soon may be, so the cap is also no more than the limit less what this process
+//! had beside the ledger at its start.
+//!
+//! [`look`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
+//! microseconds), as often as growth or time demands.
+
+use super::limits;
+use crate::heap::register::now;
+use crate::ledger::{LEDGER, Scope};
+use crate::process::cgroup::{Limit, Watch, own};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+
+/// Left free below the limit: what the kernel's own counting lags by.
+const MARGIN: u64 = 1 << 20;
+/// Growth after which the files are read again, at least and as a part of what is left.
+const LEAST_STEP: i64 = 256 << 10;
+const STEP: i64 = 16;
+/// Seconds after which they are read again.
+const INTERVAL: f64 = 0.1;
+
+struct Charges {
+    /// What this process, or its share of the group, may be charged.
+    limit: u64,
+    /// The group; None where only this process counts.
+    group: Option<Watch>,
+    /// What this process was charged beside the ledger's live bytes at its start.
+    beside: u64,
+}
+
+static CHARGES: OnceLock<Charges> = OnceLock::new();
+/// A thread is reading.
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// When to read again: total bytes published, and microseconds of the clock.
+static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
+static NEXT_TIME: AtomicU64 = AtomicU64::new(0);
+
+/// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
+/// one does and is this process's alone.
+pub(super) fn start(bytes: u64, group: Option<&Limit>) {
+    let charged = own().map_or(0, |charged| charged.total());
+    let live = LEDGER.bound(Scope::Total).max(0) as u64;
+    let _ = CHARGES.set(Charges {
+        limit: bytes,
+        group: group.and_then(Watch::open),
+        beside: charged.saturating_sub(live),
+    });
+    super::attend();
+    read(true);
+}
+
+/// Whether the cap follows the charges.
+pub(super) fn is_on() -> bool {
+    CHARGES.get().is_some()
+}
+
+/// Reads the charges anew where growth or time demands it, or `force`.
+pub(super) fn read(force: bool) {
+    let Some(charges) = CHARGES.get() else { return };
+    let time = (now() * 1e6) as u64;
+    let live = LEDGER.bound(Scope::Total);
+    let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
+    if !due || BUSY.swap(true, Acquire) {
+        return;
+    }
+    if let Some(cap) = charges.cap() {
+        limits::follow(cap);
+        let left = cap as i64 - live;
+        NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
+    }
+    NEXT_TIME.store(time + (INTERVAL * 1e6) as u64, Relaxed);
+    BUSY.store(false, Release);
+}
+
+impl Charges {
+    /// What the total may be now; None where the kernel does not tell.
+    fn cap(&self) -> Option<u64> {
+        let own = own()?.total();
+        let charged = match &self.group {
+            Some(group) => group.charged()?.total().max(own),
+            None => own,
+        };
+        let live = LEDGER.bound(Scope::Total).max(0) as u64;
+        let allowed = self.limit.saturating_sub(MARGIN);
+        let by_charge = (live + allowed).saturating_sub(charged);
+        let others = charged - own;
+        let by_live = allowed.saturating_sub(others + self.beside);
+        Some(by_charge.min(by_live))
+    }
+}
