@@ -333,8 +333,8 @@ pub enum Told {
     No,
     /// Not here: another handler would catch it.
     Elsewhere,
-    /// Yes: this is what it was refused.
-    Now(refusal::Refusal),
+    /// Yes: it is the last refusal now.
+    Now,
 }
 
 /// What becomes of the error that was posted for the calling thread, at a safe point. The caller
@@ -375,6 +375,6 @@ pub fn told(slot: &Slot) -> Told {
         part.base.set(slot.live());
         let refusal = case.record(How::Raised, python);
         case.tell_of_first(&refusal, python);
-        Told::Now(refusal)
+        Told::Now
     })
 }

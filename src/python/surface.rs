@@ -58,7 +58,7 @@ fn post(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
 
 /// Raises the error that was posted for the main thread, if this is the place for it.
 extern "C" fn surface(_: *mut c_void) -> c_int {
-    let Told::Now(refusal) = caps::told(heap::slot()) else {
+    let (Told::Now, Some(refusal)) = (caps::told(heap::slot()), caps::last()) else {
         return 0;
     };
     let mut text = [0u8; 320];

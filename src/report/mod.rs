@@ -14,7 +14,7 @@ pub use json::Json;
 pub use text::{closing_line, table};
 
 use crate::caps;
-use crate::heap::bfc;
+use crate::heap::{bfc, register};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
@@ -160,6 +160,7 @@ impl Report<'_> {
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {
+        sink.int("big_blocks_left_out", register::left_out() as i64);
         sink.begin("caps");
         for scope in Scope::all() {
             if let Some(cap) = LEDGER.cap(scope) {

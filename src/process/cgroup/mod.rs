@@ -17,7 +17,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use watch::{Charged, Watch, own};
+pub use watch::{Watch, own};
 
 use crate::bytes::Bytes;
 use mounts::Group;

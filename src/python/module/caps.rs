@@ -50,7 +50,8 @@ const BLOCKS_DOC: &CStr = c"big_blocks()
 --
 
 Return every live block of a mebibyte and more, largest first, as a list of dictionaries: account,
-size_bytes, age_seconds, and file and line of its allocation (None where no Python code ran).";
+size_bytes, age_seconds, and file and line of its allocation (None where no Python code ran). At
+most 8192 are known; the report tells how many more there were.";
 
 const PRESSURE_DOC: &CStr = c"on_pressure(function)
 --
