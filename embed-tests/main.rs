@@ -4,6 +4,7 @@
 mod environments;
 mod host;
 
+mod caps;
 mod checkers;
 mod cli;
 mod debug_hooks;
