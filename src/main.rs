@@ -11,6 +11,7 @@ mod allocator;
 mod bytes;
 mod cli;
 mod descriptor;
+mod device;
 mod endings;
 mod error;
 mod heap;

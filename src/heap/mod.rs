@@ -22,6 +22,7 @@
 
 pub mod arrays;
 pub mod bfc;
+pub mod bound;
 pub mod ffi;
 pub mod gate;
 pub mod placement;
@@ -123,24 +124,43 @@ pub fn collect() {
     }
 }
 
-/// The theap of the calling thread in the account's heap, made if need be.
+/// The theap of the calling thread in the account's heap, made if need be; null where there is no
+/// memory for it.
 fn new_theap(account: Account) -> *mut Theap {
     let heap = HEAPS[account as usize].load(Acquire);
+    // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
+    // (`mi_heap_init_theap`), so it is not asked to.
+    if !bound::has_room_for_a_thread() {
+        return null_mut();
+    }
     // SAFETY: `heap` is null or a heap that is never deleted.
     unsafe {
-        if heap.is_null() {
+        let theap = if heap.is_null() {
             start_mimalloc();
             ffi::mi_theap_get_default()
         } else {
             ffi::mi_heap_theap(heap)
+        };
+        // What stands for a failure refuses for ever: not to be kept.
+        match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
+            true => null_mut(),
+            false => theap,
         }
     }
 }
 
-/// Options that must be set before mimalloc's first allocation.
-fn start_mimalloc() {
+/// Reserves the region of `--region`, `size` bytes, in which all that the heaps take lies. Before
+/// every constructor and while nothing was allocated; false where that is too late, or where the
+/// system gives no such range of addresses.
+pub fn reserve_region(size: u64) -> bool {
+    start_mimalloc() && bound::reserve(size)
+}
+
+/// Sets the options that must be set before mimalloc's first allocation; false where that is done.
+fn start_mimalloc() -> bool {
     static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.swap(true, Relaxed) {
+    let first = !DONE.swap(true, Relaxed);
+    if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.
         // SAFETY: sets numbers in mimalloc's table of options.
@@ -150,6 +170,7 @@ fn start_mimalloc() {
         }
         profile::prepare();
     }
+    first
 }
 
 /// The page that holds `pointer`, or null for memory that is not mimalloc's.
@@ -289,6 +310,7 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
 fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
     if block.is_null() {
         LEDGER.count_failure(account);
+        bound::request_failed();
     } else if account != Account::Native || counts_native() {
         LEDGER.book_slow(state().slot(), account, usable, &GILS);
     }

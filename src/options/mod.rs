@@ -4,6 +4,9 @@
 #![allow(unsafe_code)]
 
 mod arguments;
+pub mod baked;
+mod early;
+mod region;
 mod variables;
 
 use crate::allocator::Allocator;
@@ -19,6 +22,7 @@ use clap::CommandFactory;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+pub use region::RegionSettings;
 use variables::{OUTERMOST, Variables, exports};
 
 /// Where a report goes.
@@ -52,6 +56,8 @@ pub struct Options {
     pub native: Option<Mode>,
     /// `--profile`.
     pub profile: Profile,
+    /// The bounded heap.
+    pub region: RegionSettings,
     /// The `--numpy-*` options.
     pub numpy: Settings,
     /// The report that this process shall write; None where another process does, or none.
@@ -95,6 +101,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     }
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
+    let region = region::settings(&cli, &variables.region)?;
     let stats = stats(&cli, &variables)?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
@@ -104,7 +111,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
-        profile: cli.profile.or(variables.profile).unwrap_or_default(),
+        profile: region::profile(&cli, variables.profile, &region)?,
+        region,
         numpy: numpy(&cli, &variables.numpy),
         closing_line: stderr_is_terminal
             && !as_python
@@ -123,6 +131,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         ));
     }
     check_numpy(&options)?;
+    region::check(&options)?;
+    early::check(options.region.size)?;
     let asked = options.stats.is_some() || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();

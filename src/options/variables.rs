@@ -1,11 +1,12 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
-use super::absolute;
+use super::{RegionSettings, absolute};
 use super::arguments::{bad_value, one_of};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::bound::Size;
 use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::Settings;
@@ -27,6 +28,7 @@ pub struct Variables {
     pub debug_hooks: bool,
     pub native: Option<Mode>,
     pub profile: Option<Profile>,
+    pub region: RegionSettings,
     pub numpy: Settings,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
@@ -82,6 +84,19 @@ fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, E
     value.parse().map(Some).map_err(bad)
 }
 
+/// A variable that says yes (`1`) or no.
+fn flag(name: &str) -> Result<bool, Error> {
+    match variable(name) {
+        None => Ok(false),
+        Some(value) if value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => {
+            let value = value.to_string_lossy();
+            Err(Error::option(bad_value(name, &value, &one_of("1, 0"))))
+        }
+    }
+}
+
 impl Variables {
     /// Reads the host's variables; none where the start is not `trusted`.
     ///
@@ -91,24 +106,16 @@ impl Variables {
         if !trusted {
             return Ok(Variables::default());
         }
-        let debug_hooks = match variable("PYHOST_DEBUG_HOOKS") {
-            None => false,
-            Some(value) if value == "0" => false,
-            Some(value) if value == "1" => true,
-            Some(value) => {
-                let value = value.to_string_lossy();
-                return Err(Error::option(bad_value(
-                    "PYHOST_DEBUG_HOOKS",
-                    &value,
-                    &one_of("1, 0"),
-                )));
-            }
-        };
         Ok(Variables {
             allocator: choice("PYHOST_ALLOCATOR")?,
-            debug_hooks,
+            debug_hooks: flag("PYHOST_DEBUG_HOOKS")?,
             native: choice("PYHOST_NATIVE")?,
             profile: choice("PYHOST_PROFILE")?,
+            region: RegionSettings {
+                size: checked("PYHOST_REGION")?.map(|Size(size)| size),
+                lock: flag("PYHOST_LOCK")?,
+                huge_pages: flag("PYHOST_HUGE_PAGES")?,
+            },
             numpy: Settings {
                 allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
                 alignment: checked("PYHOST_NUMPY_ALIGN")?,
@@ -148,6 +155,12 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_DEBUG_HOOKS", cli.debug_hooks.then(|| "1".into()));
     export("PYHOST_NATIVE", cli.native.as_ref().map(name));
     export("PYHOST_PROFILE", cli.profile.as_ref().map(name));
+    export("PYHOST_REGION", cli.device.region.map(shown));
+    export("PYHOST_LOCK", cli.device.lock.then(|| "1".into()));
+    export(
+        "PYHOST_HUGE_PAGES",
+        cli.device.huge_pages.then(|| "1".into()),
+    );
     let numpy = &cli.numpy;
     export(
         "PYHOST_NUMPY_ALLOCATOR",

@@ -5,13 +5,14 @@
 
 mod facts;
 mod json;
+mod region;
 mod text;
 
 pub use facts::{Facts, mimalloc_version};
 pub use json::Json;
 pub use text::{closing_line, table};
 
-use crate::heap::bfc;
+use crate::heap::{bfc, bound};
 use crate::ledger::Snapshot;
 use crate::numpy;
 use crate::process::Resident;
@@ -61,6 +62,8 @@ pub struct Report<'a> {
     pub partial: bool,
     /// What array data is made from; None where no NumPy is counted.
     pub numpy: Option<numpy::Figures>,
+    /// The bounded heap; None without one.
+    pub region: Option<bound::Figures>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -152,6 +155,7 @@ impl Report<'_> {
             Some(figures) => describe_numpy(figures, sink),
             None => sink.null("numpy"),
         }
+        region::describe(self.region.as_ref(), sink);
         self.describe_accounts(sink);
     }
 
