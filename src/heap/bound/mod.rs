@@ -37,6 +37,8 @@ pub const LEAST: u64 = 8 << 20;
 /// Addresses of one arena at most: those of 16 GiB have more to keep of themselves than mimalloc
 /// allows (`mi_arena_initialize`).
 const ARENA: usize = 8 << 30;
+/// Most arenas of a region. mimalloc has room for 160 (`MI_MAX_ARENAS`).
+const MAX_ARENAS: usize = 150;
 /// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
 const ARENA_UNIT: usize = 32 << 20;
 
@@ -108,7 +110,8 @@ fn range_for(size: u64) -> Option<usize> {
         ..=0x4000_0000 => (size * 4).max(4 * ARENA_UNIT),
         _ => size.checked_mul(2)?.max(4 << 30),
     };
-    range.checked_next_multiple_of(ARENA_UNIT)
+    let range = range.min(MAX_ARENAS * ARENA);
+    (size < range).then_some(range)?.checked_next_multiple_of(ARENA_UNIT)
 }
 
 /// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false where the
@@ -147,7 +150,13 @@ pub(super) fn reserve(size: u64) -> bool {
         BASE.store(base.addr(), Relaxed);
         RANGE.store(range, Relaxed);
         SIZE.store(size, Relaxed);
-        hand_over(base, range)
+        let taken = hand_over(base, range);
+        if !taken {
+            // What mimalloc took of it stays usable, as the counted part of an unbounded heap.
+            ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
+            SIZE.store(0, Relaxed);
+        }
+        taken
     }
 }
 
@@ -189,15 +198,9 @@ unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
     true
 }
 
-/// Whether there is a region.
-#[inline]
-pub fn is_active() -> bool {
-    BASE.load(Relaxed) != 0
-}
-
 /// The region's size in bytes; None without one.
 pub fn size() -> Option<u64> {
-    is_active().then(|| SIZE.load(Relaxed))
+    Some(SIZE.load(Relaxed)).filter(|&size| size != 0)
 }
 
 /// What there is to tell of the region; None without one. Also from a signal handler.
@@ -228,7 +231,7 @@ pub fn python_started() {
 /// up too, in one of many places and words.
 #[cold]
 pub(super) fn request_failed() {
-    if is_active() && STARTING.load(Relaxed) {
+    if size().is_some() && STARTING.load(Relaxed) {
         notice(format_args!(
             "--region: {} bytes are too few for Python to start; expected a larger region",
             SIZE.load(Relaxed)
@@ -242,7 +245,7 @@ pub(super) fn request_failed() {
 /// Whether a thread may get its part of a heap: mimalloc would take it from the system where the
 /// region is full.
 pub(super) fn has_room_for_a_thread() -> bool {
-    !is_active() || COMMITTED.load(Relaxed) + THREAD_ROOM <= SIZE.load(Relaxed)
+    SIZE.load(Relaxed) == 0 || COMMITTED.load(Relaxed) + THREAD_ROOM <= SIZE.load(Relaxed)
 }
 
 /// The slices that a run of addresses touches; None where it is not within the range.
@@ -355,8 +358,7 @@ unsafe extern "C" fn on_commit(
 /// As mprotect(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
-    if is_active()
-        && access == libc::PROT_READ | libc::PROT_WRITE
+    if access == libc::PROT_READ | libc::PROT_WRITE
         && let Some(slices) = slices_of(start.addr(), size)
     {
         return match commit(slices) {
@@ -441,6 +443,8 @@ mod tests {
             (1 << 30, Some(4 << 30)),
             ((1 << 30) + 1, Some(4 << 30)),
             (16 << 30, Some(32 << 30)),
+            (1 << 40, Some(1200 << 30)),
+            (1 << 41, None),
             (u64::MAX, None),
         ] {
             assert_eq!(range_for(size), range, "{size}");
