@@ -31,7 +31,11 @@ const LEAST_REGION: u64 = 8 << 20;
 fn bake() {
     for (variable, least, expected) in [
         ("PYHOST_BAKED_CAP", 1, "a size such as 64M"),
-        ("PYHOST_BAKED_REGION", LEAST_REGION, "a size of at least 8M, such as 24M"),
+        (
+            "PYHOST_BAKED_REGION",
+            LEAST_REGION,
+            "a size of at least 8M, such as 24M",
+        ),
     ] {
         if let Some(value) = baked(variable) {
             match bytes::parse(&value).filter(|&bytes| bytes >= least) {
@@ -44,11 +48,19 @@ fn bake() {
     if let Some(value) = baked("PYHOST_BAKED_PROFILE") {
         match profiles.contains(&value.as_str()) {
             true => println!("cargo::rustc-env=PYHOST_BAKED_PROFILE_NAME={value}"),
-            false => refuse("PYHOST_BAKED_PROFILE", &value, "one of balanced, speed, small"),
+            false => refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "one of balanced, speed, small",
+            ),
         }
         let region = baked("PYHOST_BAKED_REGION").is_some();
         if region && value == "speed" {
-            refuse("PYHOST_BAKED_PROFILE", &value, "balanced or small beside a region");
+            refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "balanced or small beside a region",
+            );
         }
     }
 }

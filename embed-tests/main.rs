@@ -7,6 +7,7 @@ mod host;
 mod checkers;
 mod cli;
 mod debug_hooks;
+mod devices;
 mod domains;
 mod endings;
 mod exactness;

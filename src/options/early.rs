@@ -100,9 +100,7 @@ fn in_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]> + Clone) -> Option
             break;
         }
         let next = rest.clone().next().filter(|next| !next.starts_with(b"-"));
-        let takes_next = value.is_none()
-            && next.is_some()
-            && WITH_VALUE.contains(&name);
+        let takes_next = value.is_none() && next.is_some() && WITH_VALUE.contains(&name);
         if takes_next {
             rest.next();
         }

@@ -19,10 +19,10 @@ use crate::process;
 use crate::report::Format;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
+pub use region::RegionSettings;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-pub use region::RegionSettings;
 use variables::{OUTERMOST, Variables, exports};
 
 /// Where a report goes.

@@ -1,7 +1,7 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
-use super::{RegionSettings, absolute};
 use super::arguments::{bad_value, one_of};
+use super::{RegionSettings, absolute};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::cli::Cli;

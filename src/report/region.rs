@@ -32,7 +32,11 @@ pub fn line(figures: &Figures, out: &mut impl Write) -> fmt::Result {
         Bytes(figures.peak),
         figures.refused,
         if figures.locked { "; locked" } else { "" },
-        if figures.huge_pages { "; huge pages" } else { "" },
+        if figures.huge_pages {
+            "; huge pages"
+        } else {
+            ""
+        },
     )
 }
 

@@ -111,7 +111,9 @@ fn range_for(size: u64) -> Option<usize> {
         _ => size.checked_mul(2)?.max(4 << 30),
     };
     let range = range.min(MAX_ARENAS * ARENA);
-    (size < range).then_some(range)?.checked_next_multiple_of(ARENA_UNIT)
+    (size < range)
+        .then_some(range)?
+        .checked_next_multiple_of(ARENA_UNIT)
 }
 
 /// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false where the
