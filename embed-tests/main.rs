@@ -8,6 +8,7 @@ mod caps;
 mod checkers;
 mod cli;
 mod debug_hooks;
+mod devices;
 mod domains;
 mod endings;
 mod exactness;

@@ -1,6 +1,7 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
 mod caps;
+mod device;
 
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
@@ -129,7 +130,7 @@ impl ValueEnum for Format {
     override_usage = "pyhost [host options] [python options] [script.py | -c code | -m module | -] [args]",
     after_help = "\
 Each option has a variable, PYHOST_ALLOCATOR and so on, which child processes inherit; an option
-wins over its variable. PYHOST_DEBUG_HOOKS takes 1 or 0. Called by a name that starts with
+wins over its variable. PYHOST_DEBUG_HOOKS, PYHOST_LOCK and PYHOST_HUGE_PAGES take 1 or 0. Called by a name that starts with
 `python`, the host reads the variables alone. PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their
 meaning.
 
@@ -190,6 +191,10 @@ MIMALLOC_* variables win"
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]
     pub numpy: NumpyOptions,
+
+    /// The bounded heap.
+    #[command(flatten)]
+    pub device: device::DeviceOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

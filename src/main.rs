@@ -12,6 +12,7 @@ mod bytes;
 mod caps;
 mod cli;
 mod descriptor;
+mod device;
 mod endings;
 mod error;
 mod heap;

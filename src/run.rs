@@ -3,6 +3,7 @@
 use crate::allocator::Allocator;
 use crate::caps;
 use crate::descriptor::notice;
+use crate::device;
 use crate::endings;
 use crate::error::Error;
 use crate::heap;
@@ -24,13 +25,15 @@ use std::io::Write;
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
+    heap::bound::main_begins();
     match options::read(argv)? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(
-            "pyhost {} (Python {}, mimalloc {})\n",
+            "pyhost {} (Python {}, mimalloc {})\n{}",
             env!("CARGO_PKG_VERSION"),
             interpreter::version(),
-            report::mimalloc_version()
+            report::mimalloc_version(),
+            options::baked::summary()
         )),
         Request::Run(options) => run_python(*options),
     }
@@ -48,6 +51,7 @@ fn show(text: &str) -> Result<i32, Error> {
 fn run_python(options: Options) -> Result<i32, Error> {
     lookup::learn_libc();
     let native = choose_native(&options);
+    device::start(&options.region, native)?;
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -72,6 +76,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
             .unwrap_or(Allocator::Mimalloc),
     };
     let debug_hooks = options.debug_hooks || asked.debug_hooks;
+    if allocator == Allocator::System && options.region.size.is_some() {
+        return Err(device::refuse_system());
+    }
     if allocator == Allocator::System {
         native::set_mode(Mode::Off);
     } else if cfg!(Py_GIL_DISABLED)
@@ -103,6 +110,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
 
     module::register();
     interpreter::initialize(&arguments);
+    heap::bound::python_started();
     if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
         module::answer_allocated_blocks();
     }

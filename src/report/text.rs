@@ -100,6 +100,9 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
     }
+    if let Some(figures) = &report.region {
+        super::region::line(figures, out)?;
+    }
     if report.forks > 0 {
         writeln!(
             out,
