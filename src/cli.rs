@@ -1,5 +1,9 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
+mod faults;
+
+pub use faults::FaultOptions;
+
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::Limit;
@@ -35,7 +39,7 @@ impl ValueEnum for native::Mode {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
-            native::Mode::Count => "serve malloc from mimalloc and count it",
+            native::Mode::Count | native::Mode::Faulty => "serve malloc from mimalloc and count it",
             native::Mode::Plain => "serve malloc from mimalloc, do not count it",
             native::Mode::Off => {
                 "leave malloc to what is preloaded, else to libc, and no domain on mimalloc"
@@ -130,7 +134,8 @@ wins over its variable. PYHOST_DEBUG_HOOKS takes 1 or 0. Called by a name that s
 `python`, the host reads the variables alone. PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their
 meaning.
 
-Exit status: the script's own; 2 for a bad host option, when nothing is run.
+Exit status: the script's own; 2 for a bad host option, when nothing is run; 24 for a --fail sweep
+with a run that crashed or hung.
 Python's own help: pyhost -h"
 )]
 pub struct Cli {
@@ -182,6 +187,10 @@ MIMALLOC_* variables win"
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]
     pub numpy: NumpyOptions,
+
+    /// Which requests for memory fail.
+    #[command(flatten)]
+    pub faults: faults::FaultOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

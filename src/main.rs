@@ -13,6 +13,7 @@ mod cli;
 mod descriptor;
 mod endings;
 mod error;
+mod faults;
 mod heap;
 mod hooks;
 mod ledger;

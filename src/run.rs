@@ -4,6 +4,7 @@ use crate::allocator::Allocator;
 use crate::descriptor::notice;
 use crate::endings;
 use crate::error::Error;
+use crate::faults::{self, sweep};
 use crate::heap;
 use crate::hooks;
 use crate::ledger::{Account, LEDGER};
@@ -13,7 +14,7 @@ use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments};
-use crate::python::{self, module};
+use crate::python::{self, module, stack};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
 use std::io::Write;
@@ -45,6 +46,14 @@ fn show(text: &str) -> Result<i32, Error> {
 }
 
 fn run_python(options: Options) -> Result<i32, Error> {
+    if options.faults.sweep().is_some() {
+        return sweep::run(&sweep::Program {
+            argv: options.python_argv,
+            variables: options.exports,
+            rules: options.faults.rules,
+            timeout: options.faults.timeout,
+        });
+    }
     lookup::learn_libc();
     let native = choose_native(&options);
     if !heap::start(native != Mode::Off) {
@@ -82,6 +91,10 @@ fn run_python(options: Options) -> Result<i32, Error> {
             asked.name()
         ));
     }
+    if options.faults.log.is_some() {
+        stack::prepare();
+    }
+    faults::start(&options.faults, stack::place)?;
     domains::install(allocator, debug_hooks);
     numpy::start(
         &numpy_settings(&options.numpy, native),
@@ -106,11 +119,14 @@ fn run_python(options: Options) -> Result<i32, Error> {
         module::answer_allocated_blocks();
     }
     numpy::watch();
-    if endings::is_planned() {
+    if endings::is_planned() || faults::is_on() {
         module::watch_script_end();
+    }
+    if endings::is_planned() {
         interpreter::at_finalized(python_finalized)?;
         endings::watch_signals();
     }
+    faults::arm();
     Ok(interpreter::run())
 }
 

@@ -63,6 +63,7 @@ pub(super) struct Shared {
     pub(super) foreign_freed: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) failed: AtomicU64,
+    pub(super) injected: AtomicU64,
 }
 
 impl Shared {
@@ -79,6 +80,7 @@ impl Shared {
             foreign_freed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
         }
     }
 }
@@ -240,6 +242,13 @@ impl Ledger {
     /// Counts a request that the heap could not meet.
     pub fn count_failure(&self, account: Account) {
         self.accounts[account as usize].failed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that was made to fail.
+    pub fn count_injection(&self, account: Account) {
+        self.accounts[account as usize]
+            .injected
+            .fetch_add(1, Relaxed);
     }
 
     /// Lets several threads book to the accounts of the GIL at once, from the start: for a

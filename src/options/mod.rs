@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod arguments;
+mod faults;
 mod variables;
 
 use crate::allocator::Allocator;
@@ -54,6 +55,8 @@ pub struct Options {
     pub profile: Profile,
     /// The `--numpy-*` options.
     pub numpy: Settings,
+    /// The `--fail` options.
+    pub faults: faults::Settings,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -106,6 +109,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         native: cli.native.or(variables.native),
         profile: cli.profile.or(variables.profile).unwrap_or_default(),
         numpy: numpy(&cli, &variables.numpy),
+        faults: faults::settings(&cli.faults, &variables.faults)?,
         closing_line: stderr_is_terminal
             && !as_python
             && !off
@@ -123,6 +127,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         ));
     }
     check_numpy(&options)?;
+    faults::check(&options)?;
     let asked = options.stats.is_some() || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();

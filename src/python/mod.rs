@@ -6,6 +6,7 @@ mod gil;
 pub mod interpreter;
 pub mod module;
 mod pools;
+pub mod stack;
 pub mod text;
 mod wrapped;
 

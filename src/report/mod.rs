@@ -4,6 +4,7 @@
 //! nor the renderers allocate, so that a signal handler can write a report.
 
 mod facts;
+mod faults;
 mod json;
 mod text;
 
@@ -152,6 +153,7 @@ impl Report<'_> {
             Some(figures) => describe_numpy(figures, sink),
             None => sink.null("numpy"),
         }
+        faults::describe(sink);
         self.describe_accounts(sink);
     }
 
@@ -195,6 +197,7 @@ impl Report<'_> {
             sink.int("total_blocks", figures.total_blocks as i64);
             sink.int("refused", figures.refused as i64);
             sink.int("failed", figures.failed as i64);
+            sink.int("injected", figures.injected as i64);
             if self.at_end.is_some() {
                 sink.int("finalized_live_bytes", figures.live_bytes as i64);
                 sink.int("finalized_live_blocks", figures.live_blocks as i64);

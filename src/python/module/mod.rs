@@ -7,6 +7,7 @@
 
 mod buffer;
 mod dictionary;
+mod faults;
 mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
@@ -248,7 +249,7 @@ static mut METHODS: Shared<[ffi::PyMethodDef; 6]> = Shared([
 
 unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
     // SAFETY: called by the import system with the GIL.
-    match unsafe { buffer::add(module) } {
+    match unsafe { buffer::add(module) && faults::add(module) } {
         true => 0,
         false => -1,
     }
