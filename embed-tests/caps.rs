@@ -269,7 +269,7 @@ print(results, hog())";
 #[test]
 fn bad_caps_are_one_line_and_nothing_runs() {
     for (arguments, part) in [
-        (&["--cap", "4M"][..], "expected at least"),
+        (&["--cap", "3M"][..], "expected at least"),
         (&["--cap", "obj=1M"], "obj has"),
         (&["--cap", "heap=4M"], "expected a size such as 64M"),
         (&["--cap", "64m"], "bad value '64m'"),

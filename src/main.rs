@@ -15,6 +15,7 @@ mod descriptor;
 mod device;
 mod endings;
 mod error;
+mod faults;
 mod heap;
 mod hooks;
 mod ledger;

@@ -6,6 +6,7 @@ use crate::descriptor::notice;
 use crate::device;
 use crate::endings;
 use crate::error::Error;
+use crate::faults::{self, sweep};
 use crate::heap;
 use crate::hooks;
 use crate::ledger::{Account, LEDGER};
@@ -15,7 +16,7 @@ use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments};
-use crate::python::{self, module, surface};
+use crate::python::{self, module, place, surface};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
 use std::io::Write;
@@ -49,6 +50,14 @@ fn show(text: &str) -> Result<i32, Error> {
 }
 
 fn run_python(options: Options) -> Result<i32, Error> {
+    if options.faults.sweep().is_some() {
+        return sweep::run(&sweep::Program {
+            argv: options.python_argv,
+            variables: options.exports,
+            rules: options.faults.rules,
+            timeout: options.faults.timeout,
+        });
+    }
     lookup::learn_libc();
     let native = choose_native(&options);
     device::start(&options.region, native)?;
@@ -90,6 +99,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
             asked.name()
         ));
     }
+    faults::start(&options.faults, place::calls_in_a_line)?;
     domains::install(allocator, debug_hooks);
     numpy::start(
         &numpy_settings(&options.numpy, native),
@@ -117,11 +127,14 @@ fn run_python(options: Options) -> Result<i32, Error> {
     numpy::watch();
     surface::arm();
     caps::start(&options.caps, heap::slot())?;
-    if endings::is_planned() {
+    if endings::is_planned() || faults::is_on() {
         module::watch_script_end();
+    }
+    if endings::is_planned() {
         interpreter::at_finalized(python_finalized)?;
         endings::watch_signals();
     }
+    faults::arm();
     Ok(interpreter::run())
 }
 

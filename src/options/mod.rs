@@ -7,6 +7,7 @@ mod arguments;
 pub mod baked;
 mod caps;
 mod early;
+mod faults;
 mod region;
 mod variables;
 
@@ -63,6 +64,8 @@ pub struct Options {
     pub region: RegionSettings,
     /// The `--numpy-*` options.
     pub numpy: Settings,
+    /// The `--fail` options.
+    pub faults: faults::Settings,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -121,6 +124,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         caps,
         region,
         numpy: numpy(&cli, &variables.numpy),
+        faults: faults::settings(&cli.faults, &variables.faults)?,
         closing_line: stderr_is_terminal
             && !as_python
             && !off
@@ -140,6 +144,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     check_numpy(&options)?;
     region::check(&options)?;
     early::check(options.region.size)?;
+    faults::check(&options)?;
     let asked = options.stats.is_some() || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();

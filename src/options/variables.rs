@@ -1,7 +1,7 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
 use super::arguments::{bad_value, one_of};
-use super::{RegionSettings, absolute};
+use super::{RegionSettings, absolute, faults};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::caps::{self, Rules};
@@ -32,6 +32,7 @@ pub struct Variables {
     pub caps: caps::Settings,
     pub region: RegionSettings,
     pub numpy: Settings,
+    pub faults: faults::Variables,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
@@ -39,7 +40,7 @@ pub struct Variables {
 }
 
 /// A variable that is set and not empty.
-fn variable(name: &str) -> Option<OsString> {
+pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -67,7 +68,7 @@ fn choice<T: ValueEnum>(name: &str) -> Result<Option<T>, Error> {
 }
 
 /// A variable whose type says what its value should be.
-fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
+pub(super) fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
     let Some(value) = variable(name) else {
         return Ok(None);
     };
@@ -77,7 +78,7 @@ fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
 }
 
 /// A variable whose value should be `expected`.
-fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, Error> {
+pub(super) fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, Error> {
     let Some(value) = variable(name) else {
         return Ok(None);
     };
@@ -132,6 +133,7 @@ impl Variables {
                 pool_limit: checked("PYHOST_NUMPY_POOL_LIMIT")?,
                 region: checked("PYHOST_NUMPY_REGION")?,
             },
+            faults: faults::Variables::read()?,
             stats: choice("PYHOST_STATS")?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
@@ -186,6 +188,9 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_NUMPY_NUMA", numpy.numpy_numa.map(shown));
     export("PYHOST_NUMPY_POOL_LIMIT", numpy.numpy_pool_limit.map(shown));
     export("PYHOST_NUMPY_REGION", numpy.numpy_region.map(shown));
+    for (variable, value) in faults::exports(&cli.faults)? {
+        export(variable, Some(value));
+    }
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {
         let path = absolute("--stats-file", path)?;

@@ -91,6 +91,12 @@ pub fn is_privileged_start() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Sends a signal to a child that was not waited for.
+pub fn signal(child: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: no memory is touched; the id is not given to another process before the wait.
+    unsafe { libc::kill(child, signal) };
+}
+
 /// Sets variables of the environment. While the process has one thread.
 pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
     for (name, value) in variables {

@@ -5,6 +5,7 @@
 
 mod dossier;
 mod facts;
+mod faults;
 mod json;
 mod region;
 mod text;
@@ -159,6 +160,7 @@ impl Report<'_> {
             None => sink.null("numpy"),
         }
         region::describe(self.region.as_ref(), sink);
+        faults::describe(sink);
         self.describe_accounts(sink);
         self.describe_caps(sink);
     }
@@ -224,6 +226,7 @@ impl Report<'_> {
             sink.int("total_blocks", figures.total_blocks as i64);
             sink.int("refused", figures.refused as i64);
             sink.int("failed", figures.failed as i64);
+            sink.int("injected", figures.injected as i64);
             if self.at_end.is_some() {
                 sink.int("finalized_live_bytes", figures.live_bytes as i64);
                 sink.int("finalized_live_blocks", figures.live_blocks as i64);
