@@ -10,6 +10,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import outcomes
 import run as command
@@ -173,6 +174,31 @@ class ScriptTests(unittest.TestCase):
                     exec(text if in_function else growing.as_module(text), names)
                     caught = names["episode"](1) if in_function else names["caught"]
                     self.assertEqual(caught, expected)
+
+    @unittest.skipUnless(hasattr(sys, "stdlib_module_names"), "3.10 lists the library's modules")
+    def test_no_script_hides_a_module_of_the_library(self):
+        """Their folder comes first on the path: one named numbers.py would break decimal and NumPy."""
+        names = {pathlib.Path(name).stem for name in command.all_scripts()} | {"growing"}
+        self.assertEqual(names & sys.stdlib_module_names, set())
+
+    def test_only_want_of_memory_counts_as_a_cap_below_start_up(self):
+        def importing(error):
+            def import_module(name):
+                raise error
+
+            with mock.patch.object(growing.importlib, "import_module", import_module):
+                with contextlib.redirect_stderr(io.StringIO()) as said:
+                    growing.need("numpy")
+            return said
+
+        with self.assertRaises(ImportError):
+            importing(ImportError("no such name"))
+        caused = ImportError("failed")
+        caused.__cause__ = MemoryError()
+        for error in (MemoryError(), caused):
+            with self.assertRaises(SystemExit) as ended:
+                importing(error)
+            self.assertEqual(ended.exception.code, 2)
 
     def test_the_work_afterwards_is_right(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -355,10 +355,18 @@ def seed():
 
 
 def need(*names):
-    """Imports what the script cannot do without, or ends it: the cap is then below what it starts with."""
+    """Imports what the script cannot do without, or ends it: the cap is then below what it starts with.
+
+    An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
+    """
     try:
         return [importlib.import_module(name) for name in names]
     except (MemoryError, ImportError) as error:
+        cause = error
+        while cause is not None and not isinstance(cause, MemoryError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
         print("cap below start-up: %s: %s" % (", ".join(names), type(error).__name__), file=sys.stderr)
         sys.exit(2)
 
