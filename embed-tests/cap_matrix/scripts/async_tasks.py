@@ -50,7 +50,8 @@ async def by_many(size):
     event, tasks = asyncio.Event(), []
     try:
         while True:
-            tasks.append(asyncio.ensure_future(holds(size, event)))
+            # Large enough that waking all of them needs little beside what they hold.
+            tasks.append(asyncio.ensure_future(holds(size + 50_000, event)))
             if len(tasks) % 50 == 0:
                 await asyncio.sleep(0)
     except MemoryError:

@@ -1,6 +1,7 @@
 """Imports at the cap: each raises MemoryError or gives the whole module, and none is left half imported."""
 
 import collections
+import errno
 import importlib
 import sys
 
@@ -24,6 +25,11 @@ def fill(size):
         return data
 
 
+def error_of_memory(error):
+    is_told = "Cannot allocate memory" in str(error) or getattr(error, "errno", None) == errno.ENOMEM
+    return is_told or isinstance(error.__cause__ or error.__context__, MemoryError)
+
+
 def try_imports(names):
     refused = 0
     for name in names:
@@ -31,9 +37,9 @@ def try_imports(names):
             importlib.import_module(name)
         except MemoryError:
             refused += 1
-        except ImportError as error:
-            # What imports another module may say this of that one's MemoryError.
-            assert isinstance(error.__cause__ or error.__context__, MemoryError), (name, error)
+        except (ImportError, OSError) as error:
+            # So dlopen and opendir are reported where libc's malloc gave them nothing.
+            assert error_of_memory(error), (name, error)
             refused += 1
     return refused
 
