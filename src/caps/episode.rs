@@ -56,6 +56,10 @@ struct Part {
     base: Cell<i64>,
     place: Cell<Place>,
     attempts: Cell<u8>,
+    /// Refusals in a row between which the thread did next to nothing, and the blocks that it had
+    /// allocated at the last.
+    vain: Cell<u32>,
+    blocks: Cell<u64>,
     /// What it was that the thread is to be told of.
     asked: Cell<(Account, usize)>,
 }
@@ -68,6 +72,8 @@ thread_local! {
             base: Cell::new(0),
             place: Cell::new(Place::Nowhere),
             attempts: Cell::new(0),
+            vain: Cell::new(0),
+            blocks: Cell::new(0),
             asked: Cell::new((Account::Raw, 0)),
         }
     };
@@ -82,6 +88,11 @@ static TOLD_OF: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; 
 /// Safe points that the main thread may miss before a request is refused.
 const ATTEMPTS: u8 = 3;
 
+/// Refusals in a row after which a thread that does nothing else is taken to ask for ever, and how
+/// many blocks it may allocate from one to the next.
+const VAIN: u32 = 100_000;
+const IDLE: u64 = 64;
+
 /// Bounds of what counts as a small request of a thread that has not been told.
 const SMALL: (u64, u64) = (4 << 10, 64 << 10);
 
@@ -90,12 +101,12 @@ fn slice(reserve: u64) -> i64 {
     (reserve / 32).min(64 << 10) as i64
 }
 
-/// How far into the reserve an account's small requests go. Those of libraries stop half way,
-/// so that Python can still handle what comes of it.
+/// How far into the reserve an account's small requests go. Those past the objects stop
+/// before its end, so that Python can still handle what comes of it.
 fn reach(account: Account) -> Reach {
     match account {
         Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
-        _ => Reach::Middle,
+        Account::Raw | Account::Numpy | Account::Native | Account::Pooled => Reach::High,
     }
 }
 
@@ -205,9 +216,7 @@ pub(super) fn settle(
         match book(reach(account)) {
             Ok(()) => true,
             Err(_) if bytes as u64 <= SMALL.0 && ends(account) => {
-                let refusal = case.record(How::Fatal, python);
-                case.tell_of_first(&refusal, python);
-                (python.end)(&refusal)
+                case.end(How::Fatal, python)
             }
             Err(_) => case.refuse(part, python),
         }
@@ -311,9 +320,27 @@ impl Case<'_> {
         LEDGER.count_refusal(self.account);
         part.state.set(State::Told);
         part.base.set(self.slot.live());
+        if self.asks_in_vain(part) {
+            self.end(How::Vain, python);
+        }
         let refusal = self.record(How::Null, python);
         self.tell_of_first(&refusal, python);
         false
+    }
+
+    /// Whether the thread has been refused so often, with nothing between, that it will not stop.
+    fn asks_in_vain(&self, part: &Part) -> bool {
+        let blocks = self.slot.blocks();
+        let idle = blocks - part.blocks.replace(blocks) <= IDLE;
+        part.vain.set(if idle { part.vain.get() + 1 } else { 0 });
+        part.vain.get() >= VAIN
+    }
+
+    /// Ends the process.
+    fn end(&self, how: How, python: &Python) -> ! {
+        let refusal = self.record(how, python);
+        self.tell_of_first(&refusal, python);
+        (python.end)(&refusal)
     }
 
     fn record(&self, how: How, python: &Python) -> refusal::Refusal {

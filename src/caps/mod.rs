@@ -22,7 +22,7 @@ mod watch;
 pub use episode::{Place, Told, told};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set};
 pub use pressure::{pressed, set_soft, soft};
-pub use refusal::{Dossier, Refusal, dossier, last};
+pub use refusal::{Dossier, How, Refusal, dossier, last};
 pub use settings::{Rule, Rules, Settings, Share};
 pub use start::start;
 

@@ -23,6 +23,8 @@ pub enum How {
     Raised,
     /// The process ends: the reserve is used up.
     Fatal,
+    /// The process ends: the thread was refused time and again and does not stop.
+    Vain,
 }
 
 impl How {
@@ -31,7 +33,7 @@ impl How {
         match self {
             How::Null => "null",
             How::Raised => "raised",
-            How::Fatal => "fatal",
+            How::Fatal | How::Vain => "fatal",
         }
     }
 }

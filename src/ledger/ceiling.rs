@@ -63,6 +63,8 @@ pub enum Reach {
     Hold,
     /// To the middle of the reserve.
     Middle,
+    /// To three quarters of the reserve.
+    High,
     /// To the cap.
     Cap,
 }
@@ -90,6 +92,7 @@ impl Ceiling {
         match reach {
             Reach::Hold => hold,
             Reach::Middle => hold + (self.cap.load(Relaxed) - hold).max(0) / 2,
+            Reach::High => hold + (self.cap.load(Relaxed) - hold).max(0) / 4 * 3,
             Reach::Cap => self.cap.load(Relaxed),
         }
     }

@@ -125,6 +125,12 @@ impl Slot {
         sum - 2 * self.cell(Account::Pooled).live.load(Relaxed)
     }
 
+    /// Blocks allocated in this slot so far, over all accounts.
+    pub fn blocks(&self) -> u64 {
+        let blocks = self.cells.iter().map(|cell| &cell.total_blocks);
+        blocks.map(|count| count.load(Relaxed)).sum()
+    }
+
     pub(super) fn cell(&self, account: Account) -> &Cell {
         &self.cells[account as usize]
     }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::place;
-use crate::caps::{self, Dossier, Refusal, Told};
+use crate::caps::{self, Dossier, How, Refusal, Told};
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{self, register};
@@ -86,8 +86,12 @@ fn tell(dossier: &Dossier) {
 
 /// Ends the process, with a line that says why.
 fn end(refusal: &Refusal) -> ! {
+    let why = match refusal.how {
+        How::Vain => "the script goes on asking in vain",
+        _ => "the reserve is used up",
+    };
     notice(format_args!(
-        "fatal: {refusal}; the reserve is used up; exit status {CAP_EXHAUSTED}"
+        "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
     ));
     // SAFETY: ends the process; the executable's own `_exit`, which writes the report.
     unsafe { libc::_exit(CAP_EXHAUSTED) }
