@@ -123,6 +123,7 @@ class Matrix:
         if launched is None:
             return None
         run, seconds = launched
+        task.host.check()
         outcome = outcomes.judge(run, slack)
         record = self.store.keep(task, record_of(run, outcome, seconds))
         self.say(f"{task.host.minor} {task.script} {task.cap // MIB}M seed {task.seed}: {outcome.name}"

@@ -15,7 +15,7 @@ from unittest import mock
 import outcomes
 import run as command
 import table
-from hosts import Host
+from hosts import Host, UnusableHost, stamp_of
 from launch import Task
 from outcomes import CAUGHT, FAILED, FATAL, MIB, REFUSED, UNHANDLED, Run, judge
 from store import Store
@@ -223,6 +223,15 @@ class CommandTests(unittest.TestCase):
                 with self.assertRaises(SystemExit) as ended:
                     command.parse(arguments)
                 self.assertEqual(ended.exception.code, 2)
+
+    def test_a_host_that_is_built_anew_meanwhile_ends_the_matrix(self):
+        with tempfile.NamedTemporaryFile() as file:
+            host = dataclasses.replace(HOST, path=file.name, stamp=stamp_of(file.name))
+            host.check()
+            file.write(b"anew")
+            file.flush()
+            with self.assertRaisesRegex(UnusableHost, "built anew"):
+                host.check()
 
     def test_a_host_that_is_not_there_ends_with_one_line(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
