@@ -113,7 +113,7 @@ class Matrix:
 
     def one(self, task):
         """Returns a task's record, after having run it unless it is kept; None after an interruption."""
-        record = self.store.find(task)
+        record = self.store.find(task)  # before the run: from here on the script's digest is settled
         if record and not (self.options.again and record["outcome"] == outcomes.FAILED):
             self.say(None)
             return record

@@ -126,7 +126,10 @@ class StoreTests(unittest.TestCase):
         for other in ({"host": rebuilt}, {"cap": MIB}, {"seed": 4}):
             self.assertIsNone(store.find(dataclasses.replace(self.task, **other)))
         (self.folder / "growing.py").write_text("2")
-        self.assertIsNone(store.find(self.task))
+        self.assertIsNone(Store(self.path, self.folder).find(self.task))
+        # What was begun before the edit stands for the script before it.
+        store.keep(self.task, {"outcome": CAUGHT})
+        self.assertIsNone(Store(self.path, self.folder).find(self.task))
 
     def test_a_line_that_an_interruption_cut_off_costs_only_itself(self):
         store = Store(self.path, self.folder)

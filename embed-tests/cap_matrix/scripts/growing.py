@@ -371,8 +371,12 @@ def need(*names):
         sys.exit(2)
 
 
-def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), in_thread=False):
-    """Does one of the growths (setup, step) in one form, as often as planned, then the other work."""
+def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), in_thread=False,
+        cyclic=False):
+    """Does one of the growths (setup, step) in one form, as often as planned, then the other work.
+
+    `cyclic` says that some growths make reference cycles, which are not dropped before garbage is collected.
+    """
     forms = forms or FORMS
     combinations = [(growth, form, forms) for growth in growths for form in forms]
     combinations += [(("", growth), form, WHOLE_FORMS) for growth in whole for form in WHOLE_FORMS]
@@ -392,7 +396,7 @@ def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), 
     caught = 0
     for _ in range(episodes):
         caught += in_a_thread(episode, code, namespace, plan) if in_thread else episode(code, namespace, plan)
-        if plan.collects:
+        if plan.collects or cyclic:
             gc.collect()
     finish(caught)
 
