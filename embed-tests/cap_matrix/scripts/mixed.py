@@ -60,9 +60,9 @@ def by_calls(random, size, data):
     while True:
         try:
             data.append(random.choice(KINDS)(i, size))
+            i += 1
         except MemoryError:
             return 1
-        i += 1
 
 
 def by_calls_around(random, size, data):
