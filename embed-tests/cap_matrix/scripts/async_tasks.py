@@ -53,7 +53,7 @@ async def by_many(size):
     try:
         while True:
             # Large enough that waking all of them needs little beside what they hold.
-            tasks.append(asyncio.ensure_future(holds(size + 50_000, event)))
+            tasks.append(asyncio.ensure_future(holds(size + 500_000, event)))
             if len(tasks) % 20 == 0:
                 await asyncio.sleep(0)
                 # Each task keeps its own error: unless it looks, whoever makes them never stops.
