@@ -33,10 +33,22 @@ class Host:
     path: str
     site: str
     identity: str
+    # The file's time and size when the identity was taken.
+    stamp: tuple = ()
+
+    def check(self):
+        """Raises UnusableHost where the executable is not the one any more whose identity this is."""
+        if stamp_of(self.path) != self.stamp:
+            raise UnusableHost(f"{self.path}: was built anew meanwhile; start again")
 
     @property
     def minor(self):
         return ".".join(self.release.split(".")[:2])
+
+
+def stamp_of(path):
+    found = pathlib.Path(path).stat()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def examine(given, path, site, with_numpy):
@@ -44,6 +56,7 @@ def examine(given, path, site, with_numpy):
     path = pathlib.Path(path).absolute()
     if not path.is_file():
         raise UnusableHost(f"{path}: no such executable")
+    stamp = stamp_of(path)
     answer = subprocess.run([str(path), "-I", "-c", FACTS], cwd="/", env=clean_environment(),
                             stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if answer.returncode != 0:
@@ -55,7 +68,7 @@ def examine(given, path, site, with_numpy):
     if with_numpy and not site:
         site = pinned_numpy(facts["python"])
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return Host(release, str(path), site or "", f"{release}-{digest}")
+    return Host(release, str(path), site or "", f"{release}-{digest}", stamp)
 
 
 def pinned_numpy(python):

@@ -113,7 +113,7 @@ class Matrix:
 
     def one(self, task):
         """Returns a task's record, after having run it unless it is kept; None after an interruption."""
-        record = self.store.find(task)
+        record = self.store.find(task)  # before the run: from here on the script's digest is settled
         if record and not (self.options.again and record["outcome"] == outcomes.FAILED):
             self.say(None)
             return record
@@ -123,6 +123,7 @@ class Matrix:
         if launched is None:
             return None
         run, seconds = launched
+        task.host.check()
         outcome = outcomes.judge(run, slack)
         record = self.store.keep(task, record_of(run, outcome, seconds))
         self.say(f"{task.host.minor} {task.script} {task.cap // MIB}M seed {task.seed}: {outcome.name}"

@@ -18,7 +18,7 @@ class Store:
     def __init__(self, path, scripts):
         self.path, self.scripts = path, scripts
         self._lock = threading.Lock()
-        self._kept = {}
+        self._kept, self._digests = {}, {}
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
             try:
                 record = json.loads(line)
@@ -45,8 +45,11 @@ class Store:
         return whole
 
     def digest(self, script):
-        text = b"".join((self.scripts / name).read_bytes() for name in (SHARED, script))
-        return hashlib.sha256(text).hexdigest()[:16]
+        """Returns the digest that the script had at first: an edit meanwhile makes what is kept out of date."""
+        if script not in self._digests:
+            text = b"".join((self.scripts / name).read_bytes() for name in (SHARED, script))
+            self._digests[script] = hashlib.sha256(text).hexdigest()[:16]
+        return self._digests[script]
 
 
 def key_of(record):

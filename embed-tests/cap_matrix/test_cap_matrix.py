@@ -10,11 +10,12 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import outcomes
 import run as command
 import table
-from hosts import Host
+from hosts import Host, UnusableHost, stamp_of
 from launch import Task
 from outcomes import CAUGHT, FAILED, FATAL, MIB, REFUSED, UNHANDLED, Run, judge
 from store import Store
@@ -125,7 +126,10 @@ class StoreTests(unittest.TestCase):
         for other in ({"host": rebuilt}, {"cap": MIB}, {"seed": 4}):
             self.assertIsNone(store.find(dataclasses.replace(self.task, **other)))
         (self.folder / "growing.py").write_text("2")
-        self.assertIsNone(store.find(self.task))
+        self.assertIsNone(Store(self.path, self.folder).find(self.task))
+        # What was begun before the edit stands for the script before it.
+        store.keep(self.task, {"outcome": CAUGHT})
+        self.assertIsNone(Store(self.path, self.folder).find(self.task))
 
     def test_a_line_that_an_interruption_cut_off_costs_only_itself(self):
         store = Store(self.path, self.folder)
@@ -174,6 +178,31 @@ class ScriptTests(unittest.TestCase):
                     caught = names["episode"](1) if in_function else names["caught"]
                     self.assertEqual(caught, expected)
 
+    @unittest.skipUnless(hasattr(sys, "stdlib_module_names"), "3.10 lists the library's modules")
+    def test_no_script_hides_a_module_of_the_library(self):
+        """Their folder comes first on the path: one named numbers.py would break decimal and NumPy."""
+        names = {pathlib.Path(name).stem for name in command.all_scripts()} | {"growing"}
+        self.assertEqual(names & sys.stdlib_module_names, set())
+
+    def test_only_want_of_memory_counts_as_a_cap_below_start_up(self):
+        def importing(error):
+            def import_module(name):
+                raise error
+
+            with mock.patch.object(growing.importlib, "import_module", import_module):
+                with contextlib.redirect_stderr(io.StringIO()) as said:
+                    growing.need("numpy")
+            return said
+
+        with self.assertRaises(ImportError):
+            importing(ImportError("no such name"))
+        caused = ImportError("failed")
+        caused.__cause__ = MemoryError()
+        for error in (MemoryError(), caused):
+            with self.assertRaises(SystemExit) as ended:
+                importing(error)
+            self.assertEqual(ended.exception.code, 2)
+
     def test_the_work_afterwards_is_right(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             growing.finish(2)
@@ -197,6 +226,15 @@ class CommandTests(unittest.TestCase):
                 with self.assertRaises(SystemExit) as ended:
                     command.parse(arguments)
                 self.assertEqual(ended.exception.code, 2)
+
+    def test_a_host_that_is_built_anew_meanwhile_ends_the_matrix(self):
+        with tempfile.NamedTemporaryFile() as file:
+            host = dataclasses.replace(HOST, path=file.name, stamp=stamp_of(file.name))
+            host.check()
+            file.write(b"anew")
+            file.flush()
+            with self.assertRaisesRegex(UnusableHost, "built anew"):
+                host.check()
 
     def test_a_host_that_is_not_there_ends_with_one_line(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:

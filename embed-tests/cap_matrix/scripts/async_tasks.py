@@ -1,5 +1,7 @@
 """asyncio tasks hold what grows; the error is caught inside a task, by whoever awaits it, or around the loop."""
 
+import gc
+
 from growing import Plan, announce, finish, need, seed, work
 
 [asyncio] = need("asyncio")
@@ -50,9 +52,13 @@ async def by_many(size):
     event, tasks = asyncio.Event(), []
     try:
         while True:
-            tasks.append(asyncio.ensure_future(holds(size, event)))
-            if len(tasks) % 50 == 0:
+            # Large enough that waking all of them needs little beside what they hold.
+            tasks.append(asyncio.ensure_future(holds(size + 500_000, event)))
+            if len(tasks) % 20 == 0:
                 await asyncio.sleep(0)
+                # Each task keeps its own error: unless it looks, whoever makes them never stops.
+                if any(task.done() for task in tasks[-20:]):
+                    break
     except MemoryError:
         pass
     # Those that were refused their data have ended with an error of their own.
@@ -89,4 +95,6 @@ try:
 except MemoryError:
     assert function is grows, "left %s" % function.__name__
     caught += 1
+# A task, its error and the frames of its traceback are a cycle.
+gc.collect()
 finish(caught)

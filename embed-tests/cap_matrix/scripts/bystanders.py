@@ -63,11 +63,11 @@ def hog_inside(size, ended):
     while True:
         try:
             data[i] = "x" * size
+            i += 1
         except MemoryError:
             data = None
             ended.append(1)
             return
-        i += 1
 
 
 def hog_with_lock(size, ended, lock=threading.Lock()):

@@ -355,16 +355,28 @@ def seed():
 
 
 def need(*names):
-    """Imports what the script cannot do without, or ends it: the cap is then below what it starts with."""
+    """Imports what the script cannot do without, or ends it: the cap is then below what it starts with.
+
+    An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
+    """
     try:
         return [importlib.import_module(name) for name in names]
     except (MemoryError, ImportError) as error:
+        cause = error
+        while cause is not None and not isinstance(cause, MemoryError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
         print("cap below start-up: %s: %s" % (", ".join(names), type(error).__name__), file=sys.stderr)
         sys.exit(2)
 
 
-def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), in_thread=False):
-    """Does one of the growths (setup, step) in one form, as often as planned, then the other work."""
+def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), in_thread=False,
+        cyclic=False):
+    """Does one of the growths (setup, step) in one form, as often as planned, then the other work.
+
+    `cyclic` says that some growths make reference cycles, which are not dropped before garbage is collected.
+    """
     forms = forms or FORMS
     combinations = [(growth, form, forms) for growth in growths for form in forms]
     combinations += [(("", growth), form, WHOLE_FORMS) for growth in whole for form in WHOLE_FORMS]
@@ -384,7 +396,7 @@ def run(script, growths, whole=(), forms=None, names=None, sizes=(48, 100_000), 
     caught = 0
     for _ in range(episodes):
         caught += in_a_thread(episode, code, namespace, plan) if in_thread else episode(code, namespace, plan)
-        if plan.collects:
+        if plan.collects or cyclic:
             gc.collect()
     finish(caught)
 

@@ -58,4 +58,4 @@ run("instances", [
     ("data = []", "data.append(ValueError('x' * n))"),
     ("data = []", "data.append(type('Made', (), {'i': i}))"),
     ("data = Many()", "setattr(data, 'name%d' % i, bytes(n))"),
-], names={**globals()}, sizes=(48, 4000))
+], names={**globals()}, sizes=(48, 4000), cyclic=True)

@@ -1,6 +1,7 @@
 """Many kinds of growth in turns, chosen at random, so that any of them may be the one that is refused."""
 
 import collections
+import gc
 import io
 
 from growing import Plan, announce, finish, need, seed, work
@@ -59,9 +60,9 @@ def by_calls(random, size, data):
     while True:
         try:
             data.append(random.choice(KINDS)(i, size))
+            i += 1
         except MemoryError:
             return 1
-        i += 1
 
 
 def by_calls_around(random, size, data):
@@ -99,4 +100,9 @@ announce(expected, episodes, "%s; size %d" % (function.__name__, plan.size))
 if plan.works_before:
     work()
 # A list needs memory to become shorter, a deque does not.
-finish(sum(function(plan.random, plan.size, collections.deque()) for _ in range(episodes)))
+caught = 0
+for _ in range(episodes):
+    caught += function(plan.random, plan.size, collections.deque())
+    # The classes among the data are cycles.
+    gc.collect()
+finish(caught)

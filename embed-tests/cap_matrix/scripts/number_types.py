@@ -4,7 +4,7 @@ from growing import need, run
 
 [decimal, fractions] = need("decimal", "fractions")
 
-run("numbers", [
+run("number_types", [
     ("data = [3]", "data.append(data[-1] << n)"),
     ("data = []", "data.append(1 << (i + n))"),
     ("data = []", "data.append(decimal.Decimal(i) / 7)"),
