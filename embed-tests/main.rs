@@ -10,6 +10,7 @@ mod debug_hooks;
 mod domains;
 mod endings;
 mod exactness;
+mod faults;
 mod forks;
 mod native;
 mod numpy;
