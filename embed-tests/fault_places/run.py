@@ -8,7 +8,7 @@ of JSON below OUT (target/fault-places), so that a run that was interrupted goes
 changed program.py, starts afresh.
 
 Each crash, fatal error and hang is then searched for under stock Python (evidence.py). Exit status: 0; 1 where one of
-them is not stock's too, or the host itself failed; 2 where nothing could be run.
+them is not stock's too, or could not be searched for want of gdb; 2 where nothing could be run.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -39,12 +40,18 @@ FACTS = "import sys; print('%d.%d' % sys.version_info[:2], '%d.%d.%d' % sys.vers
 INTERRUPTED = 130
 
 
+def built_hosts():
+    """Returns the release builds below target/, by their Python's minor version."""
+    found = [(re.fullmatch(r"py-3\.(\d+)", path.parts[-3]), path) for path in ROOT.glob("target/py-3.*/release/pyhost")]
+    return [path for _, path in sorted((int(name[1]), path) for name, path in found if name)]
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pyhost", nargs="+", type=pathlib.Path, help="hosts (target/py-3.*/release/pyhost)")
     parser.add_argument("--only", nargs="+", metavar="X.Y", help="hosts of these versions")
     parser.add_argument("--places", type=int, default=1000, metavar="N", help="how many places (1000)")
-    parser.add_argument("--slice", action="store_true", help="60 places, and no search under stock Python")
+    parser.add_argument("--slice", action="store_true", help="60 places")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="for one run (60)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs at a time (2)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target" / "fault-places")
@@ -52,8 +59,7 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if options.slice:
         options.places = 60
-    options.pyhost = options.pyhost or sorted(ROOT.glob("target/py-3.*/release/pyhost"), key=lambda path: (
-        int(path.parts[-3].rpartition(".")[2])))
+    options.pyhost = options.pyhost or built_hosts()
     return options
 
 
@@ -219,11 +225,9 @@ def run_host(runner, options):
     evidences = Kept(options.out / f"{runner.release}.evidence.jsonl", runner.identity)
     missing = [place for place in chosen if place not in kept.records]
     print(f"{runner.release}, NumPy {runner.numpy}: {len(chosen)} places, {len(missing)} to run", flush=True)
-    work = [(kept, lambda place: runner.run("pyhost", place), missing)]
-    for store, function, todo in work:
-        do_all(store, function, todo, options.jobs)
+    do_all(kept, lambda place: runner.run("pyhost", place), missing, options.jobs)
     records = [kept.records[place] for place in chosen]
-    if not options.slice and shutil.which("gdb"):
+    if shutil.which("gdb"):
         bad = [place for place in chosen if outcomes.is_bad(kept.records[place]["outcome"])
                and place not in evidences.records]
         print(f"{runner.release}: {len(bad)} places to search under {runner.python.name}", flush=True)
@@ -268,7 +272,7 @@ def main(arguments):
     print("\n" + text)
     if options.report:
         table.put_into(options.report, text)
-    return 1 if table.unexplained(results) and not options.slice else 0
+    return 1 if table.unexplained(results) else 0
 
 
 if __name__ == "__main__":
