@@ -12,6 +12,7 @@ mod devices;
 mod domains;
 mod endings;
 mod exactness;
+mod faults;
 mod forks;
 mod native;
 mod numpy;

@@ -108,6 +108,7 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) -> Result<(), Error
 }
 
 /// Tells of one injected failure: process, number of the request, account, size, place.
+#[inline(never)]
 pub fn tell(number: u64, account: Account, size: usize) {
     let Some(log) = LOG.get() else {
         return;

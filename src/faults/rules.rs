@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(failing("3", 10), [3]);
         assert_eq!(failing("every=4", 10), [4, 8]);
         assert_eq!(failing("above=64,every=4", 10), [4, 8]);
-        assert_eq!(failing("above=100,every=4", 10), []);
+        assert!(failing("above=100,every=4", 10).is_empty());
         assert_eq!(failing("above=99", 3), [1, 2, 3]);
-        assert_eq!(failing("mem=1", 10), []);
+        assert!(failing("mem=1", 10).is_empty());
         assert_eq!(failing("p=1", 5), [1, 2, 3, 4, 5]);
     }
 

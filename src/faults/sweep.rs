@@ -117,6 +117,8 @@ struct Run {
 ///
 /// # Errors
 /// There is no room for the runs' files, or no such program.
+#[cold]
+#[inline(never)]
 pub fn run(program: &Program) -> Result<i32, Error> {
     let swept = program
         .rules

@@ -39,11 +39,14 @@ fn no_memory() {
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     // SAFETY: `native` needs no GIL; the next function has this type.
     unsafe {
-        match mode() {
-            Mode::Count => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
-            Mode::Plain => or_no_memory(heap::allocate::<NATIVE, false, false>(size)),
-            _ => malloc_otherwise(size),
+        // Not a `match`: the first comparison that is made should be the usual one.
+        if mode() == Mode::Count {
+            return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
         }
+        if mode() == Mode::Plain {
+            return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
+        }
+        malloc_otherwise(size)
     }
 }
 
