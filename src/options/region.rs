@@ -49,11 +49,13 @@ pub fn profile(
         Some(profile) => ("--profile", Some(profile)),
         None => ("PYHOST_PROFILE", variable),
     };
-    let default = match region.size {
-        Some(_) => Profile::Small,
-        None => Profile::default(),
-    };
-    Ok(baked::lower_profile(name, asked, baked::profile())?.unwrap_or(default))
+    let held = baked::lower_profile(name, asked, baked::profile())?;
+    Ok(match (region.size, held) {
+        (Some(_), None) => Profile::Small,
+        // Baked in, and not for a region.
+        (Some(_), Some(Profile::Speed)) if asked.is_none() => Profile::Small,
+        (_, held) => held.unwrap_or_default(),
+    })
 }
 
 /// Refuses what does not go with a region, or without one.
