@@ -46,11 +46,13 @@ pub fn profile(cli: &Cli, variable: Option<Profile>, bounded: bool) -> Result<Pr
         Some(profile) => ("--profile", Some(profile)),
         None => ("PYHOST_PROFILE", variable),
     };
-    let default = match bounded {
-        true => Profile::Small,
-        false => Profile::default(),
-    };
-    Ok(baked::lower_profile(name, asked, baked::profile())?.unwrap_or(default))
+    let held = baked::lower_profile(name, asked, baked::profile())?;
+    Ok(match held {
+        None if bounded => Profile::Small,
+        // Baked in, and not for a region.
+        Some(Profile::Speed) if bounded && asked.is_none() => Profile::Small,
+        held => held.unwrap_or_default(),
+    })
 }
 
 /// Refuses what does not go with a region, or without one.

@@ -17,13 +17,15 @@
 
 #![allow(unsafe_code)]
 
+mod backing;
 mod commits;
 mod size;
 
+pub use backing::{Refusal, forked, lock, use_huge_pages};
 pub use size::Size;
 
 use super::ffi;
-use crate::descriptor::{errno, notice};
+use crate::descriptor::notice;
 use commits::{BLOCK, Commits, SLICE};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -85,17 +87,6 @@ pub struct Figures {
     pub locked: bool,
     /// Whether huge pages are asked for.
     pub huge_pages: bool,
-}
-
-/// Why the region cannot be as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no region.
-    NoRegion,
-    /// It does not fit into the region's size.
-    TooSmall,
-    /// The system refuses, with this `errno`.
-    System(i32),
 }
 
 fn locked() -> MutexGuard<'static, Option<Commits>> {
@@ -374,62 +365,6 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
     }
     // SAFETY: the caller's duties.
     unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }
-}
-
-/// Locks in memory what is committed, from now on as soon as it is touched.
-///
-/// # Errors
-/// There is no region, or the system does not let all of it be locked.
-pub fn lock() -> Result<(), Refusal> {
-    let size = size().ok_or(Refusal::NoRegion)?;
-    let guard = locked();
-    let commits = guard.as_ref().ok_or(Refusal::NoRegion)?;
-    let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
-    let (start, bytes) = memory(&whole);
-    // SAFETY: locks and unlocks memory of the region; its contents stay.
-    unsafe {
-        // As much as can ever be committed, so that a later commit is not refused for this.
-        if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-            return Err(Refusal::System(errno()));
-        }
-        libc::munlock(start, bytes);
-        for run in commits.runs() {
-            let (start, bytes) = memory(&run);
-            if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-                return Err(Refusal::System(errno()));
-            }
-        }
-    }
-    LOCKED.store(true, Relaxed);
-    Ok(())
-}
-
-/// In a forked child: it inherits no locks (mlock(2)).
-pub(super) fn forked() {
-    LOCKED.store(false, Relaxed);
-}
-
-/// Asks for huge pages beneath the region. What is committed counts by whole huge pages from here
-/// on, since the kernel may back each of them in full.
-///
-/// # Errors
-/// There is no region, what is committed does not fit by whole pages, or the system refuses.
-pub fn use_huge_pages() -> Result<(), Refusal> {
-    let mut guard = locked();
-    let commits = guard.as_mut().ok_or(Refusal::NoRegion)?;
-    let everything = 0..commits.slices();
-    if !commits.count_blocks(grant) {
-        return Err(Refusal::TooSmall);
-    }
-    COMMITTED.store(commits.committed(), Relaxed);
-    PEAK.fetch_max(commits.committed(), Relaxed);
-    let (start, bytes) = memory(&everything);
-    // SAFETY: advice on memory of the region; its contents stay.
-    if unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) } != 0 {
-        return Err(Refusal::System(errno()));
-    }
-    HUGE_PAGES.store(true, Relaxed);
-    Ok(())
 }
 
 #[cfg(test)]
