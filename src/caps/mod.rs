@@ -78,34 +78,42 @@ fn python() -> Option<&'static Python> {
 
 /// Books a block that was made, by the slow path; false where a cap refuses it, and nothing was
 /// booked. Inside the heap's gate.
+#[inline]
 pub fn book(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
+    if !LEDGER.is_capped() {
+        LEDGER.book_anyway(slot, account, bytes, gils);
+        look_where_asked();
+        return true;
+    }
+    book_beneath(slot, account, bytes, gils)
+}
+
+#[cold]
+fn book_beneath(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
     let book = |reach| LEDGER.book_slow(slot, account, bytes, gils, reach);
-    match book(Reach::Hold) {
+    let mut booked = book(Reach::Hold);
+    if booked.is_err() && watch::is_on() {
+        watch::read(true);
+        booked = book(Reach::Hold);
+    }
+    match booked {
         Ok(()) => {
-            if ATTENTION.load(Relaxed) {
-                look();
-            }
+            look_where_asked();
             true
         }
-        Err(scope) => {
-            if watch::is_on() {
-                watch::read(true);
-                match book(Reach::Hold) {
-                    Ok(()) => return true,
-                    Err(scope) => return episode::settle(slot, account, bytes, scope, &book),
-                }
-            }
-            episode::settle(slot, account, bytes, scope, &book)
-        }
+        Err(scope) => episode::settle(slot, account, bytes, scope, &book),
     }
 }
 
 /// Whether a request for `bytes` may be met, before anything is allocated for it: one that is too
 /// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
+#[inline]
 pub fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
-    if !LEDGER.is_capped() {
-        return true;
-    }
+    !LEDGER.is_capped() || admits_beneath(slot, account, bytes)
+}
+
+#[cold]
+fn admits_beneath(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         None => true,
         Some(_) => {
@@ -116,9 +124,10 @@ pub fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
     }
 }
 
-/// Looks whether live bytes have fallen or risen enough to matter. Called by the slow paths of
-/// booking and of releasing.
-pub fn look_after_release() {
+/// Looks whether live bytes have fallen or risen enough to matter, where somebody asked for that.
+/// Called by the slow paths of booking and of releasing.
+#[inline]
+pub fn look_where_asked() {
     if ATTENTION.load(Relaxed) {
         look();
     }

@@ -18,12 +18,14 @@ fn counts(account: Account) -> bool {
 
 /// Whether a request for `size` bytes may be tried: one that a cap refuses at once is counted and
 /// told of here, before any memory is touched for it.
+#[inline]
 pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
     !counts(account) || caps::admits(slot, account, size)
 }
 
 /// Books a block that the heap just gave, or counts the failure. Null, and the block is free
 /// again, where a cap refuses it.
+#[inline]
 pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
     if block.is_null() {
         LEDGER.count_failure(account);
@@ -39,6 +41,7 @@ pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut 
 }
 
 /// Books a block, big ones to the register too; false where a cap refuses it.
+#[inline]
 fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
     let booked = caps::book(slot, account, bytes, &GILS);
     if booked && bytes >= register::BIG && account != Account::Pooled {
@@ -67,7 +70,7 @@ pub(super) fn release_block(
     } else {
         LEDGER.release_foreign(account, bytes);
     }
-    caps::look_after_release();
+    caps::look_where_asked();
 }
 
 /// Books a block that another allocator made; false where a cap refuses it, and nothing was
@@ -110,7 +113,7 @@ pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
             register::remove(block.addr());
         }
         LEDGER.release_slow(slot, Account::ALL[A], bytes, &GILS);
-        caps::look_after_release();
+        caps::look_where_asked();
     }
 }
 

@@ -94,6 +94,7 @@ impl ThreadState {
     }
 
     /// The thread's theap of `account`; null where the heap cannot make one. Inside the gate.
+    #[inline]
     pub fn theap(&self, account: Account) -> *mut Theap {
         let cached = &self.theaps[account as usize];
         if cached.get() != EMPTY {

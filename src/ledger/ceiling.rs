@@ -100,6 +100,7 @@ impl Ceiling {
 
 /// Moves a bound by `want`, or by as much of it as there is room below `height`, at least by
 /// `need`: how far it moved, and where it then was. None where even `need` would go up past it.
+#[inline(always)]
 pub(super) fn grant(bound: &AtomicI64, height: i64, need: i64, want: i64) -> Option<(i64, i64)> {
     if height == NONE {
         return Some((want, bound.fetch_add(want, AcqRel) + want));
@@ -161,6 +162,7 @@ impl Ledger {
     }
 
     /// Whether there is any ceiling.
+    #[inline]
     pub fn is_capped(&self) -> bool {
         self.capped.load(Relaxed) != 0
     }

@@ -89,10 +89,17 @@ impl Shared {
 }
 
 /// How high a booking may take the account's bound and the total's.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Heights {
     account: i64,
     total: i64,
+}
+
+impl Heights {
+    const NONE: Heights = Heights {
+        account: i64::MAX,
+        total: i64::MAX,
+    };
 }
 
 /// All accounts of a process. One block of fixed layout; see the module's text.
@@ -263,7 +270,7 @@ impl Ledger {
         gils: &Gils,
         reach: Reach,
     ) -> Result<(), Scope> {
-        self.adjust(slot, account, bytes as i64, gils, Some(reach))?;
+        self.adjust::<true>(slot, account, bytes as i64, gils, reach)?;
         self.count_block(slot, account);
         Ok(())
     }
@@ -271,7 +278,7 @@ impl Ledger {
     /// Books a block that is there already, whatever the ceilings are.
     pub fn book_anyway(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
         // Without a height nothing is refused.
-        let _ = self.adjust(slot, account, bytes as i64, gils, None);
+        let _ = self.adjust::<false>(slot, account, bytes as i64, gils, Reach::Cap);
         self.count_block(slot, account);
     }
 
@@ -286,7 +293,7 @@ impl Ledger {
     /// Releases a block where [`Slot::release`] could not; the counterpart of `book_slow`.
     pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
         // Without a height nothing is refused.
-        let _ = self.adjust(slot, account, -(bytes as i64), gils, None);
+        let _ = self.adjust::<false>(slot, account, -(bytes as i64), gils, Reach::Cap);
         if self.is_overflow(slot) {
             slot.cell(account).freed_blocks.fetch_add(1, Relaxed);
         } else {
@@ -356,17 +363,20 @@ impl Ledger {
         self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
     }
 
-    /// Moves the live bytes of `slot` by `delta`; up to a height only where there is one.
-    fn adjust(
+    /// Moves the live bytes of `slot` by `delta`; up to `reach` where `CAPPED`.
+    fn adjust<const CAPPED: bool>(
         &self,
         slot: &Slot,
         account: Account,
         delta: i64,
         gils: &Gils,
-        reach: Option<Reach>,
+        reach: Reach,
     ) -> Result<(), Scope> {
         let shared = &self.accounts[account as usize];
-        let heights = self.heights(account, reach);
+        let heights = match CAPPED {
+            true => self.heights(account, reach),
+            false => Heights::NONE,
+        };
         loop {
             match shared.policy.load(Acquire) {
                 WINDOWED => return self.adjust_windowed(slot, account, delta, heights),
@@ -393,21 +403,18 @@ impl Ledger {
     }
 
     /// The heights that hold for a booking.
-    fn heights(&self, account: Account, reach: Option<Reach>) -> Heights {
-        match reach {
-            // What is pooled lies inside an arena, which was booked.
-            Some(reach) if self.is_capped() && account != Account::Pooled => Heights {
-                account: self.accounts[account as usize].ceiling.height(reach),
-                total: self.total_ceiling.height(reach),
-            },
-            _ => Heights {
-                account: i64::MAX,
-                total: i64::MAX,
-            },
+    fn heights(&self, account: Account, reach: Reach) -> Heights {
+        if account == Account::Pooled {
+            return Heights::NONE; // it lies inside an arena, which was booked
+        }
+        Heights {
+            account: self.accounts[account as usize].ceiling.height(reach),
+            total: self.total_ceiling.height(reach),
         }
     }
 
     /// Windowed policy: publishes a bound half a window above the new live bytes.
+    #[inline(always)]
     fn adjust_windowed(
         &self,
         slot: &Slot,
@@ -451,6 +458,7 @@ impl Ledger {
     }
 
     /// Exact policy: the caller holds the GIL, so nobody else books to this account.
+    #[inline(always)]
     fn adjust_exact(
         &self,
         slot: &Slot,
@@ -576,6 +584,7 @@ impl Ledger {
 
     /// Moves the bounds of an account and of the total by what is wanted, or as far as there is
     /// room, at least by what is needed (the first of each pair): how far the account's moved.
+    #[inline(always)]
     fn publish(
         &self,
         account: Account,
@@ -584,6 +593,13 @@ impl Ledger {
         heights: Heights,
     ) -> Result<i64, Scope> {
         let shared = &self.accounts[account as usize];
+        if heights == Heights::NONE {
+            let bound = shared.bound.fetch_add(want, Relaxed) + want;
+            raise(&shared.peak, bound);
+            let total = self.total_bound.fetch_add(total_want, Relaxed) + total_want;
+            raise(&self.total_peak, total);
+            return Ok(want);
+        }
         let (moved, bound) =
             grant(&shared.bound, heights.account, need, want).ok_or(Scope::Account(account))?;
         let unwanted = want - moved;
