@@ -157,7 +157,8 @@ while True:
     keep.append(bytes(1000))";
     let outcome = Run::host().args(["--region", "24M", "-c", code]).run();
     assert_eq!(outcome.code(), 1, "{outcome:#?}");
-    assert!(outcome.stderr.ends_with("MemoryError\n"), "{outcome:#?}");
+    // Without memory to show it in full, CPython 3.13 writes what it can and `lost sys.stderr`.
+    assert!(outcome.stderr.contains("MemoryError"), "{outcome:#?}");
 }
 
 #[test]
