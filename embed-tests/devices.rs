@@ -157,7 +157,8 @@ while True:
     keep.append(bytes(1000))";
     let outcome = Run::host().args(["--region", "24M", "-c", code]).run();
     assert_eq!(outcome.code(), 1, "{outcome:#?}");
-    assert!(outcome.stderr.ends_with("MemoryError\n"), "{outcome:#?}");
+    // Without memory to show it in full, CPython 3.13 writes what it can and `lost sys.stderr`.
+    assert!(outcome.stderr.contains("MemoryError"), "{outcome:#?}");
 }
 
 #[test]
@@ -211,25 +212,39 @@ fn the_region_is_reported() {
     assert_eq!(report["region"], Value::Null);
 }
 
+/// The line about a region in which Python cannot start.
+fn too_small(bytes: i64) -> String {
+    format!(
+        "pyhost: --region: {bytes} bytes are too few for Python to start; expected a larger region\n"
+    )
+}
+
 #[test]
 fn a_region_that_is_too_small_for_python_is_told_in_a_line() {
-    let mut refused = 0;
+    let folder = folder("site");
+    let hog = "keep = [bytes(1 << 20) for _ in range(40)]\n";
+    std::fs::write(folder.join("sitecustomize.py"), hog).unwrap();
+    for megabytes in [8, 24] {
+        let region = format!("{megabytes}M");
+        let run = Run::host().env("PYTHONPATH", &folder);
+        let outcome = run.args(["--region", &region, "-c", "print(1)"]).run();
+        assert_eq!(outcome.stderr, too_small(megabytes * MIB));
+        assert_eq!((outcome.code(), outcome.stdout.as_str()), (2, ""));
+    }
+    let run = Run::host().env("PYTHONPATH", &folder);
+    let outcome = run.args(["--region", "96M", "-c", "print(1)"]).ok();
+    assert_eq!(outcome.stdout, "1\n");
+}
+
+#[test]
+fn python_starts_in_16_mib_and_below_that_starts_or_says_so() {
     for size in 8..=16 {
         let outcome = Run::host()
             .args(["--region", &format!("{size}M"), "-I", "-S", "-c", ""])
             .run();
-        if outcome.code() != 0 {
-            let bytes = i64::from(size) * MIB;
-            let line = format!(
-                "pyhost: --region: {bytes} bytes are too few for Python to start; expected a \
-                 larger region\n"
-            );
-            assert_eq!((outcome.code(), outcome.stderr), (2, line));
-            assert!(size < 16, "Python starts in 16 MiB");
-            refused += 1;
-        }
+        let told = outcome.code() == 2 && outcome.stderr == too_small(i64::from(size) * MIB);
+        assert!(outcome.code() == 0 || told && size < 16, "{outcome:#?}");
     }
-    let _ = refused; // by version; what matters is that each size starts or is told
 }
 
 #[test]
@@ -392,21 +407,11 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
             "--numpy-allocator system: takes array data from outside of --region; expected \
              mimalloc or pool",
         ),
-        (
-            "--region 12M --huge-pages",
-            "--huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
-             --region",
-        ),
     ] {
         let outcome = Run::host()
             .args(arguments.split(' '))
             .args(["-c", "print(1)"])
             .run();
-        if arguments.ends_with("12M --huge-pages") {
-            // Where what is committed at that moment fits, Python's start does not.
-            assert_eq!((outcome.code(), outcome.stderr.lines().count()), (2, 1));
-            continue;
-        }
         assert_eq!(outcome.stderr, format!("pyhost: {line}\n"), "{arguments}");
         assert_eq!((outcome.code(), outcome.stdout.as_str()), (2, ""));
     }

@@ -72,12 +72,20 @@ def native():
     malloc = ctypes.CDLL(None).malloc
     malloc.restype = ctypes.c_void_p
     malloc.argtypes = [ctypes.c_size_t]
-    for size in (100, 5000, 70_000, 300_000, 2_000_000):
-        while True:
+    libc = ctypes.CDLL(None)
+    libc.free.argtypes = [ctypes.c_void_p]
+    blocks = (ctypes.c_void_p * 100_000)()
+    count = 0
+    for size in (2_000_000, 300_000, 70_000, 5000, 100):
+        while count < len(blocks):
             block = malloc(size)
             if not block:
                 break
             ctypes.memset(block, 1, size)
+            blocks[count] = block
+            count += 1
+    for block in blocks[:count]:
+        libc.free(block)
     raise MemoryError("malloc gave null")
 
 
