@@ -14,11 +14,17 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 /// The host's options whose value may be the next argument. A test compares them with clap's.
-const WITH_VALUE: [&[u8]; 12] = [
+const WITH_VALUE: [&[u8]; 18] = [
     b"--allocator",
     b"--native",
     b"--profile",
+    b"--cap",
+    b"--soft-cap",
+    b"--cap-share",
     b"--region",
+    b"--fail",
+    b"--fail-log",
+    b"--fail-timeout",
     b"--numpy-allocator",
     b"--numpy-align",
     b"--numpy-huge-pages",
