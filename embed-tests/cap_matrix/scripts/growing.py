@@ -357,10 +357,14 @@ def seed():
 def need(*names):
     """Imports what the script cannot do without, or ends it: the cap is then below what it starts with.
 
-    An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
+    So it is where the other work does not fit, with 1 MiB to spare, before anything has grown. An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
     """
     try:
-        return [importlib.import_module(name) for name in names]
+        modules = [importlib.import_module(name) for name in names]
+        ballast = bytes(1 << 20)
+        work()
+        del ballast
+        return modules
     except (MemoryError, ImportError) as error:
         cause = error
         while cause is not None and not isinstance(cause, MemoryError):
