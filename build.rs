@@ -2,6 +2,10 @@
 //! objects of the process must find in the executable, and proves the layout of the mimalloc
 //! structures that `src/heap/ffi.rs` declares.
 
+#[path = "src/bytes.rs"]
+#[allow(dead_code)]
+mod bytes;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,10 +15,69 @@ const EXPORTS: &str = "src/exports.txt";
 fn main() {
     println!("cargo:rerun-if-changed=src/heap/layout.c");
     println!("cargo:rerun-if-changed={EXPORTS}");
+    // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
+    println!("cargo:rustc-link-arg-bins=-Wl,--wrap=mprotect");
+    bake();
     check_mimalloc_layout();
     compile_frame_reader();
     link_python();
     export_symbols();
+}
+
+/// The least size of a region, of `src/heap/bound/mod.rs`.
+const LEAST_REGION: u64 = 8 << 20;
+
+/// Hands the values that are to be baked in to `src/options/baked.rs`: checked, and as plain
+/// numbers.
+fn bake() {
+    for (variable, least, expected) in [
+        ("PYHOST_BAKED_CAP", 1, "a size such as 64M"),
+        (
+            "PYHOST_BAKED_REGION",
+            LEAST_REGION,
+            "a size of at least 8M, such as 24M",
+        ),
+    ] {
+        if let Some(value) = baked(variable) {
+            match bytes::parse(&value).filter(|&bytes| bytes >= least) {
+                Some(bytes) => println!("cargo::rustc-env={variable}_BYTES={bytes}"),
+                None => refuse(variable, &value, expected),
+            }
+        }
+    }
+    let profiles = ["balanced", "speed", "small"];
+    if let Some(value) = baked("PYHOST_BAKED_PROFILE") {
+        match profiles.contains(&value.as_str()) {
+            true => println!("cargo::rustc-env=PYHOST_BAKED_PROFILE_NAME={value}"),
+            false => refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "one of balanced, speed, small",
+            ),
+        }
+        let region = baked("PYHOST_BAKED_REGION").is_some();
+        if region && value == "speed" {
+            refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "balanced or small beside a region",
+            );
+        }
+    }
+}
+
+/// A variable of the build that is set and not empty.
+fn baked(variable: &str) -> Option<String> {
+    println!("cargo::rerun-if-env-changed={variable}");
+    let value = std::env::var_os(variable)?;
+    let value = value.to_string_lossy().into_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Ends the build with one line.
+fn refuse(variable: &str, value: &str, expected: &str) -> ! {
+    println!("cargo::error={variable}: bad value '{value}'; expected {expected}");
+    std::process::exit(1)
 }
 
 /// Compiles a C file that holds nothing but static assertions against mimalloc's own headers.

@@ -4,12 +4,15 @@
 mod environments;
 mod host;
 
+mod caps;
 mod checkers;
 mod cli;
 mod debug_hooks;
+mod devices;
 mod domains;
 mod endings;
 mod exactness;
+mod faults;
 mod forks;
 mod native;
 mod numpy;

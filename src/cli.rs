@@ -1,6 +1,10 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
 mod caps;
+mod device;
+mod faults;
+
+pub use faults::FaultOptions;
 
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
@@ -38,7 +42,7 @@ impl ValueEnum for native::Mode {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
-            native::Mode::Count => "serve malloc from mimalloc and count it",
+            native::Mode::Count | native::Mode::Faulty => "serve malloc from mimalloc and count it",
             native::Mode::Plain => "serve malloc from mimalloc, do not count it",
             native::Mode::Off => {
                 "leave malloc to what is preloaded, else to libc, and no domain on mimalloc"
@@ -129,12 +133,12 @@ impl ValueEnum for Format {
     override_usage = "pyhost [host options] [python options] [script.py | -c code | -m module | -] [args]",
     after_help = "\
 Each option has a variable, PYHOST_ALLOCATOR and so on, which child processes inherit; an option
-wins over its variable. PYHOST_DEBUG_HOOKS takes 1 or 0. Called by a name that starts with
+wins over its variable. PYHOST_DEBUG_HOOKS, PYHOST_LOCK and PYHOST_HUGE_PAGES take 1 or 0. Called by a name that starts with
 `python`, the host reads the variables alone. PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their
 meaning.
 
-Exit status: the script's own; 2 for a bad host option, when nothing is run; 53 where a script has
-used up the reserve of a cap.
+Exit status: the script's own; 2 for a bad host option, when nothing is run; 24 for a --fail sweep
+with a run that crashed or hung; 53 where a script has used up the reserve of a cap.
 Python's own help: pyhost -h"
 )]
 pub struct Cli {
@@ -190,6 +194,13 @@ MIMALLOC_* variables win"
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]
     pub numpy: NumpyOptions,
+
+    /// The bounded heap.
+    #[command(flatten)]
+    pub device: device::DeviceOptions,
+    /// Which requests for memory fail.
+    #[command(flatten)]
+    pub faults: faults::FaultOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

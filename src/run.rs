@@ -3,8 +3,10 @@
 use crate::allocator::Allocator;
 use crate::caps;
 use crate::descriptor::notice;
+use crate::device;
 use crate::endings;
 use crate::error::Error;
+use crate::faults::{self, sweep};
 use crate::heap;
 use crate::hooks;
 use crate::ledger::{Account, LEDGER};
@@ -14,7 +16,7 @@ use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments};
-use crate::python::{self, module, surface};
+use crate::python::{self, module, place, surface};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
 use std::io::Write;
@@ -24,13 +26,15 @@ use std::io::Write;
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
+    heap::bound::main_begins();
     match options::read(argv)? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(
-            "pyhost {} (Python {}, mimalloc {})\n",
+            "pyhost {} (Python {}, mimalloc {})\n{}",
             env!("CARGO_PKG_VERSION"),
             interpreter::version(),
-            report::mimalloc_version()
+            report::mimalloc_version(),
+            options::baked::summary()
         )),
         Request::Run(options) => run_python(*options),
     }
@@ -46,8 +50,17 @@ fn show(text: &str) -> Result<i32, Error> {
 }
 
 fn run_python(options: Options) -> Result<i32, Error> {
+    if options.faults.sweep().is_some() {
+        return sweep::run(&sweep::Program {
+            argv: options.python_argv,
+            variables: options.exports,
+            rules: options.faults.rules,
+            timeout: options.faults.timeout,
+        });
+    }
     lookup::learn_libc();
     let native = choose_native(&options);
+    device::start(&options.region, native)?;
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -72,6 +85,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
             .unwrap_or(Allocator::Mimalloc),
     };
     let debug_hooks = options.debug_hooks || asked.debug_hooks;
+    if allocator == Allocator::System && options.region.size.is_some() {
+        return Err(device::refuse_system());
+    }
     if allocator == Allocator::System {
         native::set_mode(Mode::Off);
     } else if cfg!(Py_GIL_DISABLED)
@@ -83,6 +99,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
             asked.name()
         ));
     }
+    faults::start(&options.faults, place::calls_in_a_line)?;
     domains::install(allocator, debug_hooks);
     numpy::start(
         &numpy_settings(&options.numpy, native),
@@ -103,17 +120,21 @@ fn run_python(options: Options) -> Result<i32, Error> {
 
     module::register();
     interpreter::initialize(&arguments);
+    heap::bound::python_started();
     if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
         module::answer_allocated_blocks();
     }
     numpy::watch();
     surface::arm();
     caps::start(&options.caps, heap::slot())?;
-    if endings::is_planned() {
+    if endings::is_planned() || faults::is_on() {
         module::watch_script_end();
+    }
+    if endings::is_planned() {
         interpreter::at_finalized(python_finalized)?;
         endings::watch_signals();
     }
+    faults::arm();
     Ok(interpreter::run())
 }
 

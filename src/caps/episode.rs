@@ -215,9 +215,7 @@ pub(super) fn settle(
         }
         match book(reach(account)) {
             Ok(()) => true,
-            Err(_) if bytes as u64 <= SMALL.0 && ends(account) => {
-                case.end(How::Fatal, python)
-            }
+            Err(_) if bytes as u64 <= SMALL.0 && ends(account) => case.end(How::Fatal, python),
             Err(_) => case.refuse(part, python),
         }
     })
@@ -318,6 +316,10 @@ impl Case<'_> {
     /// Refuses the request: the thread is told. Always false.
     fn refuse(&self, part: &Part, python: &Python) -> bool {
         LEDGER.count_refusal(self.account);
+        if self.account == Account::Arena && is_large(self.bytes, self.reserve, false) {
+            // pymalloc makes do without another arena: nobody is told by this.
+            return false;
+        }
         part.state.set(State::Told);
         part.base.set(self.slot.live());
         if self.asks_in_vain(part) {

@@ -56,14 +56,16 @@ impl Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
     /// The scope has so many bytes live, and with its reserve needs so many.
-    TooLow {
+    Low {
         /// Live bytes of the moment.
         live: u64,
         /// The least cap.
         least: u64,
     },
+    /// The total's cap may be so many bytes at most.
+    High(u64),
     /// Too many limits are open.
-    TooMany,
+    Full,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +93,9 @@ static FIXED: [[AtomicU64; 2]; Scope::COUNT] =
     [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT];
 /// What the total may be by the charges of a control group.
 static FOLLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// What the total's cap may be at most.
+static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The part of a cap that is kept for handling its errors.
 fn reserve(scope: Scope, cap: u64) -> u64 {
@@ -171,16 +176,25 @@ pub(super) fn follow(cap: u64) {
     combine(Scope::Total);
 }
 
+/// Lets the total's cap be `bytes` at most, from here on.
+pub(super) fn set_most(bytes: u64) {
+    MOST.store(bytes, Relaxed);
+}
+
 /// Sets the cap of a scope, or takes it away. `slot` is the calling thread's.
 ///
 /// # Errors
-/// The cap is below what is live and its reserve; nothing has changed.
+/// The cap is below what is live and its reserve, or above what may be; nothing has changed.
 pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError> {
+    let most = MOST.load(Relaxed);
+    if scope == Scope::Total && cap.unwrap_or(u64::MAX) > most {
+        return Err(LimitError::High(most));
+    }
     if let Some(cap) = cap {
         let live = live(scope);
         let least = live + reserve(scope, cap);
         if cap < least {
-            return Err(LimitError::TooLow { live, least });
+            return Err(LimitError::Low { live, least });
         }
     }
     locked(|table| {
@@ -203,7 +217,7 @@ pub fn enter(scope: Scope, limit: Limit, slot: &Slot) -> Result<usize, LimitErro
     let base = live(scope);
     locked(|table| {
         let free = table.limits.iter().position(Option::is_none);
-        let index = free.ok_or(LimitError::TooMany)?;
+        let index = free.ok_or(LimitError::Full)?;
         LABELS[index].set(&Limit { base, ..limit });
         table.limits[index] = Some(Open {
             scope,

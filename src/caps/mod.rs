@@ -23,7 +23,7 @@ pub use episode::{Place, Told, told};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{Dossier, How, Refusal, dossier, last};
-pub use settings::{Rule, Rules, Settings, Share};
+pub use settings::{CapSize, Rule, Rules, Settings, Share};
 pub use start::start;
 
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};

@@ -38,6 +38,8 @@ pub struct Settings {
     pub soft: Rules,
     /// `--cap-share`.
     pub share: Option<Share>,
+    /// What the total's cap may be at most, in bytes, now and later.
+    pub most: Option<u64>,
 }
 
 /// Among how many processes a cap is divided: 1 and more.

@@ -17,11 +17,15 @@ pub fn start(settings: &Settings, slot: &Slot) -> Result<(), Error> {
     if settings.hard.0.is_empty() && settings.soft.0.is_empty() {
         return Ok(());
     }
+    if let Some(most) = settings.most {
+        limits::set_most(most);
+    }
     let share = u64::from(settings.share.map_or(1, |share| share.0));
     let machine = Machine::look();
     for scope in Scope::all() {
         if let Some(rule) = settings.hard.of(scope) {
-            let bytes = machine.size_of(rule) / share;
+            let most = settings.most.filter(|_| scope == Scope::Total);
+            let bytes = machine.size_of(rule).min(most.unwrap_or(u64::MAX)) / share;
             if rule.size == CapSize::Auto {
                 machine.follow(bytes, share);
             }
@@ -91,7 +95,7 @@ impl Machine {
 }
 
 fn too_low(rule: &Rule, bytes: u64, error: LimitError) -> Error {
-    let LimitError::TooLow { live, least } = error else {
+    let LimitError::Low { live, least } = error else {
         return Error::option(format!("--cap {rule}: there is no room for it"));
     };
     // In whole tenths of a mebibyte, upwards.

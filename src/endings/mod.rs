@@ -15,7 +15,7 @@ mod output;
 mod signals;
 
 use crate::descriptor::{Descriptor, errno, format_into};
-use crate::heap::profile;
+use crate::heap::{bound, profile};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
@@ -135,6 +135,7 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
         ending,
         partial,
         numpy: at_end.map_or_else(numpy::figures, |(_, figures)| figures),
+        region: bound::figures(),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),

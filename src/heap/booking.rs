@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::thread::{state, thread_id};
-use super::{GILS, counts_native, ffi, gate, register};
+use super::{GILS, bound, counts_native, ffi, gate, register};
 use crate::caps;
 use crate::ledger::{Account, LEDGER, Slot};
 use std::ptr::null_mut;
@@ -27,6 +27,7 @@ pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
 pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
     if block.is_null() {
         LEDGER.count_failure(account);
+        bound::request_failed();
         return block;
     }
     if !counts(account) || settle(state().slot(), account, block, usable) {

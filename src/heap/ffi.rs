@@ -72,6 +72,28 @@ pub type BlockVisitor = unsafe extern "C" fn(
     arg: *mut c_void,
 ) -> bool;
 
+/// Asked to commit memory of an arena, or told to give it back; returns whether that was done
+/// (`mi_commit_fun_t`).
+pub type CommitFunction = unsafe extern "C" fn(
+    commit: bool,
+    start: *mut c_void,
+    size: usize,
+    is_zero: *mut bool,
+    argument: *mut c_void,
+) -> bool;
+
+/// `mi_option_allow_large_os_pages`.
+pub const OPTION_ALLOW_LARGE_OS_PAGES: c_int = 6;
+/// `mi_option_reserve_huge_os_pages`.
+pub const OPTION_RESERVE_HUGE_OS_PAGES: c_int = 7;
+/// `mi_option_reserve_os_memory`, in KiB.
+pub const OPTION_RESERVE_OS_MEMORY: c_int = 9;
+/// `mi_option_disallow_os_alloc`.
+pub const OPTION_DISALLOW_OS_ALLOC: c_int = 17;
+/// `mi_option_page_commit_on_demand`.
+pub const OPTION_PAGE_COMMIT_ON_DEMAND: c_int = 40;
+/// `mi_option_arena_max_object_size`, in KiB.
+pub const OPTION_ARENA_MAX_OBJECT_SIZE: c_int = 45;
 /// `mi_option_purge_delay`, in milliseconds.
 pub const OPTION_PURGE_DELAY: c_int = 15;
 /// `mi_option_arena_reserve`, in KiB.
@@ -105,6 +127,8 @@ const _: () = {
 unsafe extern "C" {
     /// The theap of a thread that has none yet: every page in it is empty.
     pub static _mi_theap_empty: Theap;
+    /// What stands for a theap that could not be made.
+    pub static _mi_theap_empty_wrong: Theap;
     /// First level of the map from address to page; null before the first allocation.
     pub static _mi_page_map: AtomicPtr<AtomicPtr<*mut Page>>;
     /// The key whose destructor ends a thread's part of mimalloc.
@@ -119,6 +143,18 @@ unsafe extern "C" {
         is_pinned: bool,
         is_zero: bool,
         numa_node: c_int,
+    ) -> bool;
+    pub fn mi_manage_memory(
+        start: *mut c_void,
+        size: usize,
+        is_committed: bool,
+        is_pinned: bool,
+        is_zero: bool,
+        numa_node: c_int,
+        exclusive: bool,
+        commit: CommitFunction,
+        argument: *mut c_void,
+        arena: *mut c_void,
     ) -> bool;
     pub fn mi_version() -> c_int;
     pub fn mi_heap_new() -> *mut Heap;

@@ -39,3 +39,12 @@ _Static_assert(mi_option_max_vabits == 38, "the number of the address-width opti
 _Static_assert(mi_option_purge_delay == 15, "the number of the purge option");
 _Static_assert(mi_option_arena_reserve == 23, "the number of the reserve option");
 _Static_assert(mi_option_page_full_retain == 36, "the number of the retain option");
+_Static_assert(mi_option_allow_large_os_pages == 6, "the number of the large-page option");
+_Static_assert(mi_option_reserve_huge_os_pages == 7, "the number of the huge-page option");
+_Static_assert(mi_option_reserve_os_memory == 9, "the number of the reservation option");
+_Static_assert(mi_option_disallow_os_alloc == 17, "the number of the option against the system");
+_Static_assert(mi_option_page_commit_on_demand == 40, "the number of the demand option");
+_Static_assert(mi_option_arena_max_object_size == 45, "the number of the largest-object option");
+_Static_assert(MI_ARENA_SLICE_SIZE == 65536, "the unit of commits, see bound/commits.rs");
+_Static_assert(MI_PAGE_MIN_COMMIT_SIZE == MI_ARENA_SLICE_SIZE, "commits within a page, likewise");
+_Static_assert(MI_ARENA_MIN_SIZE == 33554432, "the unit of arenas, see bound/mod.rs");

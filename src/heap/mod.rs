@@ -23,6 +23,7 @@
 pub mod arrays;
 pub mod bfc;
 mod booking;
+pub mod bound;
 pub mod ffi;
 pub mod gate;
 pub mod placement;
@@ -137,24 +138,43 @@ pub fn collect() {
     }
 }
 
-/// The theap of the calling thread in the account's heap, made if need be.
+/// The theap of the calling thread in the account's heap, made if need be; null where there is no
+/// memory for it.
 fn new_theap(account: Account) -> *mut Theap {
     let heap = HEAPS[account as usize].load(Acquire);
+    // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
+    // (`mi_heap_init_theap`), so it is not asked to.
+    if !bound::has_room_for_a_thread() {
+        return null_mut();
+    }
     // SAFETY: `heap` is null or a heap that is never deleted.
     unsafe {
-        if heap.is_null() {
+        let theap = if heap.is_null() {
             start_mimalloc();
             ffi::mi_theap_get_default()
         } else {
             ffi::mi_heap_theap(heap)
+        };
+        // What stands for a failure refuses for ever: not to be kept.
+        match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
+            true => null_mut(),
+            false => theap,
         }
     }
 }
 
-/// Options that must be set before mimalloc's first allocation.
-fn start_mimalloc() {
+/// Reserves the region of `--region`, `size` bytes, in which all that the heaps take lies. Before
+/// every constructor and while nothing was allocated; false where that is too late, or where the
+/// system gives no such range of addresses.
+pub fn reserve_region(size: u64) -> bool {
+    start_mimalloc() && bound::reserve(size)
+}
+
+/// Sets the options that must be set before mimalloc's first allocation; false where that is done.
+fn start_mimalloc() -> bool {
     static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.swap(true, Relaxed) {
+    let first = !DONE.swap(true, Relaxed);
+    if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.
         // SAFETY: sets numbers in mimalloc's table of options.
@@ -164,6 +184,7 @@ fn start_mimalloc() {
         }
         profile::prepare();
     }
+    first
 }
 
 /// The page that holds `pointer`, or null for memory that is not mimalloc's.

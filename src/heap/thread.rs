@@ -168,6 +168,7 @@ unsafe extern "C" fn after_fork_in_parent() {
 
 unsafe extern "C" fn after_fork_in_child() {
     LEDGER.keep_only(state().slot());
+    super::bound::forked();
     gate::open();
 }
 

@@ -65,6 +65,7 @@ pub(super) struct Shared {
     pub(super) refused: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) ceiling: Ceiling,
+    pub(super) injected: AtomicU64,
 }
 
 impl Shared {
@@ -82,6 +83,7 @@ impl Shared {
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             ceiling: Ceiling::none(),
+            injected: AtomicU64::new(0),
         }
     }
 }
@@ -302,6 +304,13 @@ impl Ledger {
     /// Counts a request that the heap could not meet.
     pub fn count_failure(&self, account: Account) {
         self.accounts[account as usize].failed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that was made to fail.
+    pub fn count_injection(&self, account: Account) {
+        self.accounts[account as usize]
+            .injected
+            .fetch_add(1, Relaxed);
     }
 
     /// Lets several threads book to the accounts of the GIL at once, from the start: for a

@@ -20,6 +20,8 @@ pub struct AccountFigures {
     pub refused: u64,
     /// Requests that the heap could not meet.
     pub failed: u64,
+    /// Requests that `--fail` made fail.
+    pub injected: u64,
 }
 
 impl AccountFigures {
@@ -31,6 +33,7 @@ impl AccountFigures {
         total_blocks: 0,
         refused: 0,
         failed: 0,
+        injected: 0,
     };
 }
 
@@ -101,6 +104,7 @@ impl Ledger {
             total_blocks: total,
             refused: shared.refused.load(Relaxed),
             failed: shared.failed.load(Relaxed),
+            injected: shared.injected.load(Relaxed),
         };
         (live, figures)
     }

@@ -8,6 +8,7 @@
 
 use super::next::{self, call};
 use super::{Mode, mode};
+use crate::faults;
 use crate::heap::{self, Reallocated};
 use crate::ledger::{Account, LEDGER};
 use std::ffi::{c_int, c_void};
@@ -38,11 +39,44 @@ fn no_memory() {
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     // SAFETY: `native` needs no GIL; the next function has this type.
     unsafe {
-        match mode() {
-            Mode::Count => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
-            Mode::Plain => or_no_memory(heap::allocate::<NATIVE, false, false>(size)),
-            Mode::Off => call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut()),
+        // Not a `match`: the first comparison that is made should be the usual one.
+        if mode() == Mode::Count {
+            return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
         }
+        if mode() == Mode::Plain {
+            return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
+        }
+        malloc_otherwise(size)
+    }
+}
+
+/// The modes that are not served at once: the next malloc, or one that may be made to fail.
+///
+/// # Safety
+/// None.
+#[cold]
+#[inline(never)]
+unsafe fn malloc_otherwise(size: usize) -> *mut u8 {
+    // SAFETY: `native` needs no GIL; the next function has this type.
+    unsafe {
+        match mode() {
+            Mode::Off => call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut()),
+            _ if may_not(size) => or_no_memory(null_mut()),
+            _ => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
+        }
+    }
+}
+
+/// Whether a forced failure is due; asked once a request.
+fn may_not(size: usize) -> bool {
+    mode() == Mode::Faulty && faults::fails(Account::Native, size)
+}
+
+/// An aligned block, or null where there is none or a forced failure is due.
+fn aligned(size: usize, alignment: usize) -> *mut u8 {
+    match may_not(size) {
+        true => null_mut(),
+        false => heap::allocate_aligned(Account::Native, size, alignment),
     }
 }
 
@@ -52,16 +86,9 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
 /// None beyond the C standard's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
-    if mode() == Mode::Off {
-        // SAFETY: the next function has this type.
-        return unsafe {
-            call!(
-                next::CALLOC,
-                fn(usize, usize) -> *mut u8,
-                (count, size),
-                null_mut()
-            )
-        };
+    if matches!(mode(), Mode::Off | Mode::Faulty) {
+        // SAFETY: the caller's duties.
+        return unsafe { calloc_otherwise(count, size) };
     }
     let Some(bytes) = count.checked_mul(size) else {
         return or_no_memory(null_mut());
@@ -72,6 +99,32 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
             or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
         } else {
             or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
+        }
+    }
+}
+
+/// As [`malloc_otherwise`].
+///
+/// # Safety
+/// None.
+#[cold]
+#[inline(never)]
+unsafe fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
+    // SAFETY: `native` needs no GIL; the next function has this type.
+    unsafe {
+        if mode() == Mode::Off {
+            return call!(
+                next::CALLOC,
+                fn(usize, usize) -> *mut u8,
+                (count, size),
+                null_mut()
+            );
+        }
+        match count.checked_mul(size) {
+            Some(bytes) if !may_not(bytes) => {
+                or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
+            }
+            _ => or_no_memory(null_mut()),
         }
     }
 }
@@ -103,13 +156,10 @@ pub unsafe extern "C" fn free(pointer: *mut u8) {
 pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties; the next function has this type.
     unsafe {
-        if mode() == Mode::Off && !heap::owns(pointer) {
-            return call!(
-                next::REALLOC,
-                fn(*mut u8, usize) -> *mut u8,
-                (pointer, size),
-                null_mut()
-            );
+        if matches!(mode(), Mode::Off | Mode::Faulty)
+            && let Some(answer) = realloc_otherwise(pointer, size)
+        {
+            return answer;
         }
         if size == 0 && !pointer.is_null() {
             free(pointer);
@@ -124,6 +174,28 @@ pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
             Reallocated::Foreign => next::realloc(pointer, size),
         }
     }
+}
+
+/// As [`malloc_otherwise`]; None where the request is served as in the other modes.
+///
+/// # Safety
+/// As [`realloc`].
+#[cold]
+#[inline(never)]
+unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
+    let frees = size == 0 && !pointer.is_null();
+    if mode() == Mode::Off && !heap::owns(pointer) {
+        // SAFETY: the caller's duties; the next function has this type.
+        return Some(unsafe {
+            call!(
+                next::REALLOC,
+                fn(*mut u8, usize) -> *mut u8,
+                (pointer, size),
+                null_mut()
+            )
+        });
+    }
+    (!frees && may_not(size)).then(|| or_no_memory(null_mut()))
 }
 
 /// `reallocarray(3)`.
@@ -158,7 +230,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut u8, alignment: usize, siz
         if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
             return libc::EINVAL;
         }
-        let block = heap::allocate_aligned(Account::Native, size, alignment);
+        let block = aligned(size, alignment);
         if block.is_null() {
             return libc::ENOMEM;
         }
@@ -186,7 +258,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
     }
     // As glibc: an alignment that is no power of two is rounded up to one.
     match alignment.max(1).checked_next_power_of_two() {
-        Some(alignment) => or_no_memory(heap::allocate_aligned(Account::Native, size, alignment)),
+        Some(alignment) => or_no_memory(aligned(size, alignment)),
         None => {
             // SAFETY: errno is the calling thread's own.
             unsafe { *libc::__errno_location() = libc::EINVAL };
@@ -226,7 +298,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
         // SAFETY: the next function has this type.
         return unsafe { call!(next::VALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
     }
-    or_no_memory(heap::allocate_aligned(Account::Native, size, PAGE))
+    or_no_memory(aligned(size, PAGE))
 }
 
 /// `pvalloc(3)`.
@@ -240,7 +312,7 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
         return unsafe { call!(next::PVALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
     }
     match size.checked_next_multiple_of(PAGE) {
-        Some(rounded) => or_no_memory(heap::allocate_aligned(Account::Native, rounded, PAGE)),
+        Some(rounded) => or_no_memory(aligned(rounded, PAGE)),
         None => or_no_memory(null_mut()),
     }
 }

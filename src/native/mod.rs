@@ -11,5 +11,6 @@ pub mod family;
 pub mod lookup;
 mod mode;
 pub mod next;
+mod own;
 
-pub use mode::{Mode, mode, set_mode};
+pub use mode::{Mode, inject, mode, set_mode};

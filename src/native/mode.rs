@@ -12,13 +12,15 @@ pub enum Mode {
     Plain = 1,
     /// From the next malloc in lookup order.
     Off = 2,
+    /// As [`Mode::Count`], but `faults` may let a request fail. Only while faults are armed.
+    Faulty = 3,
 }
 
 impl Mode {
     /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Count => "count",
+            Mode::Count | Mode::Faulty => "count",
             Mode::Plain => "plain",
             Mode::Off => "off",
         }
@@ -33,6 +35,7 @@ pub fn mode() -> Mode {
     match MODE.load(Relaxed) {
         0 => Mode::Count,
         1 => Mode::Plain,
+        3 => Mode::Faulty,
         _ => Mode::Off,
     }
 }
@@ -41,4 +44,14 @@ pub fn mode() -> Mode {
 pub fn set_mode(mode: Mode) {
     crate::heap::count_native(mode == Mode::Count);
     MODE.store(mode as u8, Relaxed);
+}
+
+/// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
+/// which alone every block is booked.
+pub fn inject(on: bool) {
+    let (from, to) = match on {
+        true => (Mode::Count, Mode::Faulty),
+        false => (Mode::Faulty, Mode::Count),
+    };
+    let _ = MODE.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }

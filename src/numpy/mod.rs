@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod capi;
+mod faulty;
 mod handler;
 mod install;
 mod loading;
@@ -21,12 +22,14 @@ pub use settings::{
 use crate::allocator::Allocator;
 use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
+use crate::faults;
 use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
 use crate::heap::{arrays, pool, region};
 use crate::process;
 use crate::python::text::with_text;
 use capi::DataMemHandler;
+use faulty::Faulty;
 use pads::Padded;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::c_void;
@@ -124,9 +127,11 @@ pub fn start(
 }
 
 fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
-    match debug_hooks {
-        true => handler::over::<Padded<S>>(context),
-        false => handler::over::<S>(context),
+    match (debug_hooks, faults::is_on()) {
+        (true, false) => handler::over::<Padded<S>>(context),
+        (false, false) => handler::over::<S>(context),
+        (true, true) => handler::over::<Faulty<Padded<S>>>(context),
+        (false, true) => handler::over::<Faulty<S>>(context),
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Python's own long options: where one appears, Python's arguments begin.
-const PYTHON_OPTIONS: [&[u8]; 5] = [
+pub const PYTHON_OPTIONS: [&[u8]; 5] = [
     b"--version",
     b"--help-all",
     b"--help-env",

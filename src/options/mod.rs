@@ -4,10 +4,14 @@
 #![allow(unsafe_code)]
 
 mod arguments;
+pub mod baked;
+mod caps;
+mod early;
+mod faults;
+mod region;
 mod variables;
 
 use crate::allocator::Allocator;
-use crate::caps::{self, Rules};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::profile::Profile;
@@ -17,6 +21,7 @@ use crate::process;
 use crate::report::Format;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
+pub use region::RegionSettings;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -54,9 +59,13 @@ pub struct Options {
     /// `--profile`.
     pub profile: Profile,
     /// `--cap` and its like.
-    pub caps: caps::Settings,
+    pub caps: crate::caps::Settings,
+    /// The bounded heap.
+    pub region: RegionSettings,
     /// The `--numpy-*` options.
     pub numpy: Settings,
+    /// The `--fail` options.
+    pub faults: faults::Settings,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -98,25 +107,24 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     }
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
+    let region = region::settings(&cli, &variables.region)?;
     let stats = stats(&cli, &variables)?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
-    let caps = caps(&cli, &variables.caps);
-    let profile = cli.profile.or(variables.profile);
-    // Beneath a cap what is freed goes back at once: else it would be resident beside what is live.
-    let profile = profile.unwrap_or(match caps.hard.0.is_empty() {
-        true => Profile::default(),
-        false => Profile::Small,
-    });
+    let caps = caps::settings(&cli, &variables.caps)?;
+    let bounded = region.size.is_some() || !caps.hard.0.is_empty();
+    let profile = region::profile(&cli, variables.profile, bounded)?;
     let mut options = Options {
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
         profile,
         caps,
+        region,
         numpy: numpy(&cli, &variables.numpy),
+        faults: faults::settings(&cli.faults, &variables.faults)?,
         closing_line: stderr_is_terminal
             && !as_python
             && !off
@@ -134,25 +142,15 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         ));
     }
     check_numpy(&options)?;
+    region::check(&options)?;
+    early::check(options.region.size)?;
+    faults::check(&options)?;
     let asked = options.stats.is_some() || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();
         options.exports.push((OUTERMOST.to_owned(), own));
     }
     Ok(Request::Run(Box::new(options)))
-}
-
-/// What the options and, where they are silent, the variables say of caps.
-fn caps(cli: &Cli, variables: &caps::Settings) -> caps::Settings {
-    let rules = |given: &[caps::Rule], inherited: &Rules| match given {
-        [] => inherited.clone(),
-        given => Rules(given.to_vec()),
-    };
-    caps::Settings {
-        hard: rules(&cli.caps.cap, &variables.hard),
-        soft: rules(&cli.caps.soft_cap, &variables.soft),
-        share: cli.caps.cap_share.or(variables.share),
-    }
 }
 
 /// What the options and, where they are silent, the variables say of array data.

@@ -1,12 +1,13 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
-use super::absolute;
 use super::arguments::{bad_value, one_of};
+use super::{RegionSettings, absolute, faults};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::caps::{self, Rules};
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::bound::Size;
 use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::Settings;
@@ -29,7 +30,9 @@ pub struct Variables {
     pub native: Option<Mode>,
     pub profile: Option<Profile>,
     pub caps: caps::Settings,
+    pub region: RegionSettings,
     pub numpy: Settings,
+    pub faults: faults::Variables,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
@@ -37,7 +40,7 @@ pub struct Variables {
 }
 
 /// A variable that is set and not empty.
-fn variable(name: &str) -> Option<OsString> {
+pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -65,7 +68,7 @@ fn choice<T: ValueEnum>(name: &str) -> Result<Option<T>, Error> {
 }
 
 /// A variable whose type says what its value should be.
-fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
+pub(super) fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
     let Some(value) = variable(name) else {
         return Ok(None);
     };
@@ -75,13 +78,26 @@ fn checked<T: FromStr<Err = Expected>>(name: &str) -> Result<Option<T>, Error> {
 }
 
 /// A variable whose value should be `expected`.
-fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, Error> {
+pub(super) fn parsed<T: FromStr>(name: &str, expected: &'static str) -> Result<Option<T>, Error> {
     let Some(value) = variable(name) else {
         return Ok(None);
     };
     let value = value.to_string_lossy();
     let bad = |_| Error::option(bad_value(name, &value, expected));
     value.parse().map(Some).map_err(bad)
+}
+
+/// A variable that says yes (`1`) or no.
+fn flag(name: &str) -> Result<bool, Error> {
+    match variable(name) {
+        None => Ok(false),
+        Some(value) if value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => {
+            let value = value.to_string_lossy();
+            Err(Error::option(bad_value(name, &value, &one_of("1, 0"))))
+        }
+    }
 }
 
 impl Variables {
@@ -93,28 +109,21 @@ impl Variables {
         if !trusted {
             return Ok(Variables::default());
         }
-        let debug_hooks = match variable("PYHOST_DEBUG_HOOKS") {
-            None => false,
-            Some(value) if value == "0" => false,
-            Some(value) if value == "1" => true,
-            Some(value) => {
-                let value = value.to_string_lossy();
-                return Err(Error::option(bad_value(
-                    "PYHOST_DEBUG_HOOKS",
-                    &value,
-                    &one_of("1, 0"),
-                )));
-            }
-        };
         Ok(Variables {
             allocator: choice("PYHOST_ALLOCATOR")?,
-            debug_hooks,
+            debug_hooks: flag("PYHOST_DEBUG_HOOKS")?,
             native: choice("PYHOST_NATIVE")?,
             profile: choice("PYHOST_PROFILE")?,
             caps: caps::Settings {
                 hard: checked("PYHOST_CAP")?.unwrap_or_default(),
                 soft: checked("PYHOST_SOFT_CAP")?.unwrap_or_default(),
                 share: checked("PYHOST_CAP_SHARE")?,
+                most: None,
+            },
+            region: RegionSettings {
+                size: checked("PYHOST_REGION")?.map(|Size(size)| size),
+                lock: flag("PYHOST_LOCK")?,
+                huge_pages: flag("PYHOST_HUGE_PAGES")?,
             },
             numpy: Settings {
                 allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
@@ -124,6 +133,7 @@ impl Variables {
                 pool_limit: checked("PYHOST_NUMPY_POOL_LIMIT")?,
                 region: checked("PYHOST_NUMPY_REGION")?,
             },
+            faults: faults::Variables::read()?,
             stats: choice("PYHOST_STATS")?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
@@ -159,6 +169,12 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_CAP", rules(&cli.caps.cap));
     export("PYHOST_SOFT_CAP", rules(&cli.caps.soft_cap));
     export("PYHOST_CAP_SHARE", cli.caps.cap_share.map(shown));
+    export("PYHOST_REGION", cli.device.region.map(shown));
+    export("PYHOST_LOCK", cli.device.lock.then(|| "1".into()));
+    export(
+        "PYHOST_HUGE_PAGES",
+        cli.device.huge_pages.then(|| "1".into()),
+    );
     let numpy = &cli.numpy;
     export(
         "PYHOST_NUMPY_ALLOCATOR",
@@ -172,6 +188,9 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_NUMPY_NUMA", numpy.numpy_numa.map(shown));
     export("PYHOST_NUMPY_POOL_LIMIT", numpy.numpy_pool_limit.map(shown));
     export("PYHOST_NUMPY_REGION", numpy.numpy_region.map(shown));
+    for (variable, value) in faults::exports(&cli.faults)? {
+        export(variable, Some(value));
+    }
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {
         let path = absolute("--stats-file", path)?;

@@ -41,6 +41,26 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * page_size()
 }
 
+/// Bytes that the process may lock in memory, as text: the soft RLIMIT_MEMLOCK.
+pub fn lockable() -> String {
+    // SAFETY: the call fills the structure.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = zeroed();
+        libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit);
+        limit.rlim_cur
+    };
+    match limit {
+        libc::RLIM_INFINITY => "none".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+/// Whether the system grants transparent huge pages to nobody. Allocates.
+pub fn huge_pages_are_off() -> bool {
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains("[never]"))
+}
+
 /// The machine's memory nodes, by number; none where the kernel knows of none. Allocates.
 pub fn numa_nodes() -> Vec<u32> {
     let path = "/sys/devices/system/node/has_memory";
@@ -69,6 +89,12 @@ pub fn id() -> libc::pid_t {
 pub fn is_privileged_start() -> bool {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Sends a signal to a child that was not waited for.
+pub fn signal(child: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: no memory is touched; the id is not given to another process before the wait.
+    unsafe { libc::kill(child, signal) };
 }
 
 /// Sets variables of the environment. While the process has one thread.

@@ -8,6 +8,7 @@
 
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
+use crate::faults;
 use crate::hooks;
 use crate::ledger::Account;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -132,6 +133,9 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
 }
 
 fn set(domain: PyMemAllocatorDomain, mut table: PyMemAllocatorEx) {
+    if faults::is_on() {
+        table = faults::tables::over(domain, table);
+    }
     // SAFETY: CPython copies the table; its functions live as long as the process.
     unsafe { ffi::PyMem_SetAllocator(domain, &mut table) };
 }
@@ -146,6 +150,9 @@ fn get_arenas() -> PyObjectArenaAllocator {
 }
 
 fn set_arenas(mut table: PyObjectArenaAllocator) {
+    if faults::is_on() {
+        table = faults::tables::over_arenas(table);
+    }
     // SAFETY: CPython copies the table; its functions live as long as the process.
     unsafe { ffi::PyObject_SetArenaAllocator(&mut table) };
 }

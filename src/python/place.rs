@@ -4,7 +4,10 @@
 #![allow(unsafe_code)]
 
 use crate::caps::Place;
+use crate::descriptor::format_into;
+use crate::faults::Line;
 use std::ffi::{c_char, c_int};
+use std::fmt::Write;
 
 /// Longest part of a file's and of a function's name in a traceback.
 const NAME: usize = 120;
@@ -61,10 +64,9 @@ pub fn line(file: &mut [u8]) -> (usize, i32) {
     (length, line)
 }
 
-/// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
-/// many as there is room for; the length.
-pub fn trace(out: &mut [u8]) -> usize {
-    let mut used = 0;
+/// Gives file, line and function of the calling thread's Python calls to `take`, innermost first,
+/// until it returns false or `LINES` were given.
+fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
     for depth in 0..LINES {
         let (mut file, mut name) = ([0u8; NAME], [0u8; NAME]);
         let (mut file_length, mut name_length, mut line) = (NAME, NAME, 0);
@@ -79,22 +81,38 @@ pub fn trace(out: &mut [u8]) -> usize {
                 &mut line,
             )
         };
-        if found == 0 {
+        let text = |bytes| std::str::from_utf8(bytes).unwrap_or("?");
+        let (file, name) = (text(&file[..file_length]), text(&name[..name_length]));
+        if found == 0 || !take(file, line, name) {
             break;
         }
-        let text = |bytes| std::str::from_utf8(bytes).unwrap_or("?");
-        let written = crate::descriptor::format_into(
-            &mut out[used..],
-            format_args!(
-                "  {}:{line} in {}\n",
-                text(&file[..file_length]),
-                text(&name[..name_length])
-            ),
-        );
-        if written.last() != Some(&b'\n') {
-            break; // cut: there is no room for the whole line
-        }
-        used += written.len();
     }
+}
+
+/// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
+/// many as there is room for; the length.
+pub fn trace(out: &mut [u8]) -> usize {
+    let mut used = 0;
+    each_call(|file, line, name| {
+        let text = format_args!("  {file}:{line} in {name}\n");
+        let written = format_into(&mut out[used..], text).len();
+        let whole = written > 0 && out[used + written - 1] == b'\n';
+        used += if whole { written } else { 0 };
+        whole
+    });
     used
+}
+
+/// Adds the calling thread's calls to a line, innermost first, as `file:line in function < ...`;
+/// `-` without Python code.
+pub fn calls_in_a_line(out: &mut Line) {
+    let mut separator = "";
+    each_call(|file, line, name| {
+        let _ = write!(out, "{separator}{file}:{line} in {name}");
+        separator = " < ";
+        true
+    });
+    if separator.is_empty() {
+        out.add(b"-");
+    }
 }

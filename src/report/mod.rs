@@ -5,7 +5,9 @@
 
 mod dossier;
 mod facts;
+mod faults;
 mod json;
+mod region;
 mod text;
 
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
@@ -14,7 +16,7 @@ pub use json::Json;
 pub use text::{closing_line, table};
 
 use crate::caps;
-use crate::heap::{bfc, register};
+use crate::heap::{bfc, bound, register};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
@@ -64,6 +66,8 @@ pub struct Report<'a> {
     pub partial: bool,
     /// What array data is made from; None where no NumPy is counted.
     pub numpy: Option<numpy::Figures>,
+    /// The bounded heap; None without one.
+    pub region: Option<bound::Figures>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -155,6 +159,8 @@ impl Report<'_> {
             Some(figures) => describe_numpy(figures, sink),
             None => sink.null("numpy"),
         }
+        region::describe(self.region.as_ref(), sink);
+        faults::describe(sink);
         self.describe_accounts(sink);
         self.describe_caps(sink);
     }
@@ -220,6 +226,7 @@ impl Report<'_> {
             sink.int("total_blocks", figures.total_blocks as i64);
             sink.int("refused", figures.refused as i64);
             sink.int("failed", figures.failed as i64);
+            sink.int("injected", figures.injected as i64);
             if self.at_end.is_some() {
                 sink.int("finalized_live_bytes", figures.live_bytes as i64);
                 sink.int("finalized_live_blocks", figures.live_blocks as i64);

@@ -72,7 +72,11 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             live.live_blocks,
             figures.total_blocks,
         )?;
-        for (count, what) in [(figures.refused, "refused"), (figures.failed, "failed")] {
+        for (count, what) in [
+            (figures.refused, "refused"),
+            (figures.failed, "failed"),
+            (figures.injected, "made to fail (--fail)"),
+        ] {
             if count > 0 {
                 writeln!(out, "        {count} requests {what}")?;
             }
@@ -99,6 +103,9 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     )?;
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
+    }
+    if let Some(figures) = &report.region {
+        super::region::line(figures, out)?;
     }
     if report.forks > 0 {
         writeln!(

@@ -1,5 +1,6 @@
 //! Trees in a temporary folder that look like systems: which limit is found, and where.
 
+use super::watch::Charged;
 use super::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

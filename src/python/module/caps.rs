@@ -128,7 +128,7 @@ unsafe extern "C" fn set_cap(
         }
         match caps::set(scope, bytes, heap::slot()) {
             Ok(()) => none(),
-            Err(LimitError::TooLow { live, least }) => {
+            Err(LimitError::Low { live, least }) => {
                 let text = format!(
                     "set_cap: {} has {} live; expected at least {}, with the reserve",
                     scope.name(),
@@ -137,7 +137,14 @@ unsafe extern "C" fn set_cap(
                 );
                 raise(ffi::PyExc_ValueError, &text)
             }
-            Err(LimitError::TooMany) => raise(ffi::PyExc_RuntimeError, "set_cap: too many limits"),
+            Err(LimitError::High(most)) => {
+                let text = format!(
+                    "set_cap: expected at most {}, which this build is limited to",
+                    Bytes(most)
+                );
+                raise(ffi::PyExc_ValueError, &text)
+            }
+            Err(LimitError::Full) => raise(ffi::PyExc_RuntimeError, "set_cap: too many limits"),
         }
     }
 }

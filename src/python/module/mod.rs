@@ -9,6 +9,7 @@ mod arguments;
 mod buffer;
 mod caps;
 mod dictionary;
+mod faults;
 mod limit;
 mod watches;
 
@@ -273,7 +274,7 @@ static mut METHODS: Shared<[ffi::PyMethodDef; METHOD_COUNT]> = Shared(all_method
 
 unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
     // SAFETY: called by the import system with the GIL.
-    match unsafe { buffer::add(module) && limit::add(module) } {
+    match unsafe { buffer::add(module) && limit::add(module) && faults::add(module) } {
         true => 0,
         false => -1,
     }

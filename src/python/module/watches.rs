@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::endings;
+use crate::faults;
 use crate::ledger::{Account, LEDGER};
 use pyo3::ffi::{self, PyObject};
 use std::ffi::c_int;
@@ -36,6 +37,7 @@ pub fn answer_allocated_blocks() -> bool {
 }
 
 unsafe extern "C" fn script_ended(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    faults::disarm();
     endings::script_ended();
     super::dictionary::none()
 }

@@ -1,0 +1,339 @@
+//! Caps: what is refused, how the script learns of it, what is left behind.
+
+use crate::host::{PYHOST, Run, figure, folder, script};
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+const MIB: i64 = 1 << 20;
+
+fn total_peak(report: &serde_json::Value) -> i64 {
+    report["total"]["peak_bytes"].as_i64().unwrap()
+}
+
+/// Every form of [`cap_forms.py`] is caught by its own `try`, and the total never passes the cap.
+fn forms_are_caught(arguments: &[&str], cap: i64) {
+    let (outcome, report) = Run::host()
+        .args(arguments)
+        .arg(script("cap_forms.py"))
+        .timeout(300)
+        .reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 14, "{outcome:#?}");
+    for line in &lines[..13] {
+        assert!(line.ends_with(" inside"), "{line}\n{outcome:#?}");
+    }
+    assert_eq!(lines[13], "finished 38890");
+    assert!(!outcome.stderr.contains("lost sys.stderr"));
+    assert!(total_peak(&report) <= cap, "{report}");
+    assert!(report["caps"]["dossier"]["traceback"][0].is_string());
+}
+
+#[test]
+fn the_innermost_try_catches_the_error_in_every_form_of_growth() {
+    forms_are_caught(&["--cap", "48M"], 48 * MIB);
+}
+
+#[test]
+fn the_error_is_caught_beneath_debug_hooks_and_over_other_allocators() {
+    forms_are_caught(&["--cap", "48M", "--debug-hooks"], 48 * MIB);
+    forms_are_caught(&["--cap", "48M", "--allocator", "pymalloc"], 48 * MIB);
+    forms_are_caught(&["--cap", "48M", "--allocator", "system"], 48 * MIB);
+}
+
+#[test]
+fn a_cap_on_one_account_leaves_the_others_alone() {
+    let code = "import pyhost
+data = []
+try:
+    while True:
+        data.append(object())
+except MemoryError:
+    obj = pyhost.memory_stats()['accounts']['obj']['live_bytes']
+    other = pyhost.memory_stats()['accounts']['mem']['live_bytes']
+del data
+native = pyhost.buffer(64 << 20, account='native')
+print(obj, other)";
+    let (outcome, report) = Run::host().args(["--cap", "obj=24M"]).code(code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    let mut numbers = outcome.stdout.split_whitespace();
+    let obj: i64 = numbers.next().unwrap().parse().unwrap();
+    assert!(obj > 20 * MIB && obj <= 24 * MIB, "{obj}");
+    assert!(figure(&report, "obj", "peak_bytes") <= 24 * MIB);
+    assert!(total_peak(&report) > 64 * MIB);
+    assert!(figure(&report, "obj", "refused") > 0);
+}
+
+#[test]
+fn an_error_that_is_not_caught_ends_with_a_whole_traceback() {
+    for code in [
+        "data = []\nwhile True: data.append(object())",
+        "data = {}\ni = 0\nwhile True:\n    data[i] = [i]; i += 1",
+        "import json\ndata = [json.loads('[1, 2, {\"a\": 3}]') for _ in iter(int, 1)]",
+        "bytes(1 << 40)",
+    ] {
+        let outcome = Run::host().args(["--cap", "32M"]).code(code).run();
+        assert_eq!(outcome.code(), 1, "{outcome:#?}");
+        let last = outcome.stderr.lines().last().unwrap_or_default();
+        assert!(last.starts_with("MemoryError"), "{outcome:#?}");
+        assert!(outcome.stderr.contains("Traceback (most recent call last)"));
+        assert!(!outcome.stderr.contains("lost sys.stderr"));
+    }
+}
+
+#[test]
+fn the_hosts_own_error_names_account_size_live_and_cap() {
+    // The growth is by calls, after each of which CPython looks for what is pending.
+    let code = "class C:
+    def __init__(self): self.x = [1]
+data = None
+try:
+    while True: data = (data, C())
+except MemoryError as error: text = str(error)
+while data: data = data[0]
+import pyhost
+print(text, pyhost.last_refusal()['how'], sep='\\n')";
+    let outcome = Run::host().args(["--cap", "32M"]).code(code).ok();
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines[1], "raised", "{outcome:#?}");
+    assert!(
+        lines[0].starts_with("cap of 32.0 MiB (total) reached: "),
+        "{lines:?}"
+    );
+    assert!(
+        lines[0].contains(" asked for ") && lines[0].ends_with(" MiB live"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_script_that_never_stops_ends_with_the_documented_status() {
+    for code in [
+        "data = []
+while True:
+    try: data.append(object())
+    except MemoryError: pass",
+        "data = []
+while True:
+    try:
+        while True: data.append([1] * 1000)
+    except MemoryError: continue",
+        "import threading
+data = []
+def hog():
+    while True:
+        try: data.append({})
+        except BaseException: pass
+threads = [threading.Thread(target=hog) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()",
+    ] {
+        let (outcome, report) = Run::host().args(["--cap", "24M"]).code(code).reported();
+        assert_eq!(outcome.code(), 53, "{outcome:#?}");
+        let fatal: Vec<&str> = outcome
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("pyhost: fatal: "))
+            .collect();
+        assert_eq!(fatal.len(), 1, "{outcome:#?}");
+        assert!(fatal[0].ends_with("exit status 53"), "{fatal:?}");
+        assert!(total_peak(&report) <= 24 * MIB);
+        assert_eq!(report["process"]["exit_status"], 53);
+    }
+}
+
+#[test]
+fn threads_that_did_not_hog_go_on() {
+    let code = "import json, threading
+errors, done = [], []
+stop = threading.Event()
+def bystander():
+    try:
+        while not stop.is_set():
+            assert json.loads(json.dumps({'a': list(range(50))}))['a'][49] == 49
+            with lock: done.append(1); done.clear()
+    except BaseException as error: errors.append(repr(error))
+def hog():
+    data = []
+    try:
+        while True: data.append([1, 2, 3])
+    except MemoryError: caught.append(len(data))
+lock, caught = threading.Lock(), []
+others = [threading.Thread(target=bystander) for _ in range(4)]
+for thread in others: thread.start()
+for _ in range(3):
+    thread = threading.Thread(target=hog); thread.start(); thread.join()
+stop.set()
+for thread in others: thread.join()
+assert lock.acquire(False)
+print(len(caught), errors)";
+    let outcome = Run::host()
+        .args(["--cap", "32M"])
+        .code(code)
+        .timeout(300)
+        .ok();
+    assert_eq!(outcome.stdout, "3 []\n", "{outcome:#?}");
+}
+
+#[test]
+fn the_first_refusal_of_an_episode_leaves_a_dossier() {
+    let code = "blocks = [bytearray(8 << 20)]
+def hog():
+    while True: blocks.append(bytearray(2 << 20))
+try: hog()
+except MemoryError: pass";
+    let (outcome, report) = Run::host().args(["--cap", "48M"]).code(code).reported();
+    let dossier = &report["caps"]["dossier"];
+    assert_eq!(dossier["scope"], "total");
+    assert_eq!(dossier["cap_bytes"], 48 * MIB);
+    assert_eq!(dossier["how"], "null");
+    assert_eq!(dossier["traceback"][0], "<string>:3 in hog");
+    assert_eq!(dossier["traceback"][1], "<string>:4 in <module>");
+    let largest = dossier["largest"].as_array().unwrap();
+    assert_eq!(largest.len(), 8);
+    assert_eq!(largest[0]["line"], 1);
+    assert_eq!(largest[1]["line"], 3);
+    assert!(largest[0]["size_bytes"].as_i64().unwrap() >= 8 * MIB);
+    assert!(dossier["accounts"]["obj"]["live_bytes"].as_i64().unwrap() > 0);
+    assert!(
+        outcome
+            .stderr
+            .contains("pyhost: cap of 48.0 MiB (total) reached: ")
+    );
+    assert!(outcome.stderr.contains("<string>:3 in hog"), "{outcome:#?}");
+}
+
+#[test]
+fn limits_hold_for_their_block_alone() {
+    let outcome = Run::host().arg(script("cap_limits.py")).timeout(300).ok();
+    assert_eq!(outcome.last_line(), "finished");
+}
+
+#[test]
+fn a_script_sets_caps_and_is_asked_for_relief() {
+    let outcome = Run::host().arg(script("cap_functions.py")).ok();
+    assert_eq!(outcome.last_line(), "finished");
+    assert!(outcome.stderr.contains("KeyError"), "{outcome:#?}");
+}
+
+#[test]
+fn child_processes_have_the_caps_and_a_share_of_them() {
+    let code = "import multiprocessing, os, subprocess, sys
+import pyhost
+def cap(queue): queue.put(pyhost.get_cap())
+if __name__ == '__main__':
+    caps = [pyhost.get_cap()]
+    ask = 'import pyhost; print(pyhost.get_cap())'
+    caps.append(int(subprocess.check_output([sys.executable, '-c', ask])))
+    for method in ('fork', 'spawn'):
+        context = multiprocessing.get_context(method)
+        queue = context.Queue()
+        child = context.Process(target=cap, args=(queue,))
+        child.start(); caps.append(queue.get()); child.join()
+    print(caps)";
+    let file = folder("caps").join("children.py");
+    std::fs::write(&file, code).unwrap();
+    let outcome = Run::host().args(["--cap", "96M"]).arg(&file).ok();
+    let all = vec![(96 * MIB).to_string(); 4].join(", ");
+    assert_eq!(outcome.stdout, format!("[{all}]\n"));
+    let shared = Run::host()
+        .args(["--cap", "192M", "--cap-share", "4"])
+        .arg(&file)
+        .ok();
+    let all = vec![(48 * MIB).to_string(); 4].join(", ");
+    assert_eq!(shared.stdout, format!("[{all}]\n"));
+}
+
+#[test]
+fn a_forked_child_is_told_in_its_own_main_thread() {
+    let code = "import os, threading
+def hog():
+    data = None
+    try:
+        while True: data = (data, object())
+    except MemoryError:
+        while data: data = data[0]
+        return 7
+def fork_and_hog():
+    pid = os.fork()
+    if pid == 0: os._exit(hog())
+    results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+results = []
+fork_and_hog()
+thread = threading.Thread(target=fork_and_hog); thread.start(); thread.join()
+print(results, hog())";
+    let outcome = Run::host().args(["--cap", "32M"]).code(code).ok();
+    assert_eq!(outcome.stdout, "[7, 7] 7\n", "{outcome:#?}");
+}
+
+#[test]
+fn bad_caps_are_one_line_and_nothing_runs() {
+    for (arguments, part) in [
+        (&["--cap", "3M"][..], "expected at least"),
+        (&["--cap", "obj=1M"], "obj has"),
+        (&["--cap", "heap=4M"], "expected a size such as 64M"),
+        (&["--cap", "64m"], "bad value '64m'"),
+        (&["--cap", "numpy=auto"], "auto is for all together"),
+        (&["--cap", "0"], "bad value '0'"),
+        (&["--soft-cap", "lots"], "bad value 'lots'"),
+        (&["--cap", "64M", "--cap-share", "0"], "1 or more"),
+        (&["--cap", "64M", "--cap-share", "30"], "expected at least"),
+    ] {
+        let outcome = Run::host().args(arguments).code("print('ran')").run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(part), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_cap_in_percent_says_what_it_is_of() {
+    let outcome = Run::host()
+        .args(["--cap", "50%"])
+        .code("import pyhost; print(pyhost.get_cap())")
+        .ok();
+    let cap: u64 = outcome.stdout.trim().parse().unwrap();
+    assert!(cap > 16 << 20, "{outcome:#?}");
+    assert!(
+        outcome.stderr.starts_with("pyhost: --cap 50.00%: "),
+        "{outcome:#?}"
+    );
+    assert!(outcome.stderr.contains(" of "), "{outcome:#?}");
+}
+
+/// The most that a process has of anonymous memory resident while it runs, from outside.
+#[test]
+fn an_outside_reader_sees_no_more_than_the_cap_and_the_heaps_slack() {
+    let code = "data = []
+for turn in range(3):
+    try:
+        while True: data.append([b'x' * 500, turn])
+    except MemoryError: data.clear()
+print('finished')";
+    let mut child = Command::new(PYHOST)
+        .args(["--cap", "64M", "-c", code])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<i64>().ok());
+        most = most.max(kib.unwrap_or(0) * 1024);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let mut out = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    assert_eq!(out, "finished\n");
+    // Beside the ledger: the heaps' slack and their own tables, stacks, data of the libraries.
+    assert!(most > 40 * MIB && most < (64 + 16) * MIB, "{most}");
+}

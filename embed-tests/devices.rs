@@ -1,0 +1,472 @@
+//! `--region`: a heap whose committed bytes are bounded, locked or on huge pages; read from outside.
+
+#![allow(unsafe_code)]
+
+use crate::environments::newest_numpy;
+use crate::host::{Outcome, PYHOST, Run, figure, folder, script, stock, version};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MIB: i64 = 1 << 20;
+
+/// What docs/devices.md allows beyond the region, without threads' stacks.
+const BESIDE_ANONYMOUS: i64 = 4 * MIB;
+const BESIDE: i64 = 20 * MIB;
+
+/// What a run did, its report, and the largest figures of `/proc/PID/status`.
+struct Watched {
+    outcome: Outcome,
+    report: Value,
+    largest: HashMap<String, i64>,
+}
+
+impl Watched {
+    fn region(&self, name: &str) -> i64 {
+        self.report["region"][name].as_i64().unwrap()
+    }
+}
+
+/// Runs the host and reads its status from outside until it ends.
+fn watch(arguments: &[&str], packages: Option<&Path>) -> Watched {
+    let folder = folder("watched");
+    let paths = ["out", "err", "report"].map(|name| folder.join(name));
+    let create = |path| Stdio::from(std::fs::File::create(path).unwrap());
+    let mut command = Command::new(PYHOST);
+    command
+        .args(arguments)
+        .env("PYHOST_STATS_FILE", &paths[2])
+        .stdin(Stdio::null())
+        .stdout(create(&paths[0]))
+        .stderr(create(&paths[1]));
+    if let Some(packages) = packages {
+        command.env("PYTHONPATH", packages);
+    }
+    let mut child = command.spawn().unwrap();
+    let (start, mut largest) = (Instant::now(), HashMap::new());
+    let status = loop {
+        let path = format!("/proc/{}/status", child.id());
+        for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(number), Some("kB")) =
+                (words.next(), words.next(), words.next())
+            {
+                let bytes = number.parse::<i64>().unwrap() * 1024;
+                let most = largest.entry(name.trim_end_matches(':').to_owned());
+                let most = most.or_insert(0);
+                *most = bytes.max(*most);
+            }
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > Duration::from_secs(120) {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{arguments:?}: still running");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let [stdout, stderr, report] =
+        paths.map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    Watched {
+        report: serde_json::from_str(&report)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {status} {stderr}")),
+        outcome: Outcome {
+            status,
+            stdout,
+            stderr,
+        },
+        largest,
+    }
+}
+
+/// Runs a hog of `scripts/hogs.py` within a region: it survives, and stays within the bounds, plus
+/// `stacks` bytes for those of its threads.
+fn check_hog(kind: &str, size: &str, stacks: i64, packages: Option<&Path>) {
+    let path = script("hogs.py");
+    let run = watch(&["--region", size, path.to_str().unwrap(), kind], packages);
+    let what = format!("{kind} in {size}: {:#?}", run.outcome);
+    assert_eq!(run.outcome.code(), 0, "{what}");
+    assert_eq!(run.outcome.last_line(), "survived", "{what}");
+    let bytes = run.region("size_bytes");
+    assert!(run.region("peak_committed_bytes") <= bytes, "{what}");
+    assert!(run.region("refused_commits") > 0, "{what}");
+    let (anonymous, resident) = (run.largest["RssAnon"], run.largest["VmHWM"]);
+    assert!(
+        anonymous <= bytes + BESIDE_ANONYMOUS + stacks && resident <= bytes + BESIDE + stacks,
+        "{anonymous} anonymous, {resident} in all, {what}"
+    );
+}
+
+#[test]
+fn hogs_of_python_objects_are_refused_within_the_region() {
+    for kind in ["objects", "dicts", "byte_strings", "one_bytearray", "mixed"] {
+        check_hog(kind, "24M", 0, None);
+        check_hog(kind, "64M", 0, None);
+    }
+}
+
+#[test]
+fn hogs_of_strings_and_of_the_stack_are_refused_within_the_region() {
+    check_hog("strings", "24M", 0, None);
+    check_hog("strings", "64M", 0, None);
+    // Before 3.11 each call of Python's is one of C's: the stack would end first.
+    if version() >= (3, 11) {
+        check_hog("recursion", "24M", 8 * MIB, None);
+    }
+}
+
+#[test]
+fn hogs_of_native_memory_are_refused_within_the_region() {
+    for kind in ["sqlite", "native"] {
+        check_hog(kind, "24M", 0, None);
+        check_hog(kind, "64M", 0, None);
+    }
+}
+
+#[test]
+fn hogs_of_arrays_are_refused_within_the_region() {
+    let environment = newest_numpy();
+    for size in ["32M", "64M"] {
+        check_hog("arrays", size, 8 * MIB, Some(&environment.site_packages));
+    }
+}
+
+#[test]
+fn threads_that_hog_are_refused_within_the_region() {
+    for size in ["24M", "64M"] {
+        check_hog("threads", size, 8 * MIB, None);
+    }
+}
+
+#[test]
+fn threads_that_start_while_there_is_no_memory_do_no_harm() {
+    for size in ["24M", "64M"] {
+        check_hog("new_threads", size, 64 * MIB, None);
+    }
+}
+
+#[test]
+fn an_error_that_nobody_handles_ends_the_script_as_others_do() {
+    let code = "keep = []
+while True:
+    keep.append(bytes(1000))";
+    let outcome = Run::host().args(["--region", "24M", "-c", code]).run();
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.ends_with("MemoryError\n"), "{outcome:#?}");
+}
+
+#[test]
+fn a_request_that_can_never_fit_fails_at_once() {
+    let code = "import pyhost
+try:
+    bytearray(1 << 40)
+except MemoryError:
+    print(pyhost.memory_stats()['region']['peak_committed_bytes'] < 20 << 20)";
+    let outcome = Run::host().args(["--region", "24M", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "True\n");
+}
+
+#[test]
+fn all_memory_of_the_heaps_lies_in_the_region() {
+    let code = "import ctypes, pyhost
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+buffer = pyhost.buffer(100_000)
+places = [id(object()), malloc(10), malloc(300_000), malloc(3_000_000),
+          ctypes.addressof(ctypes.c_char.from_buffer(buffer)), id([])]
+spans = []
+for line in open('/proc/self/maps'):
+    span, access = line.split()[:2]
+    start, end = (int(part, 16) for part in span.split('-'))
+    if spans and spans[-1][1] == start and not line.split()[5:]:
+        spans[-1][1] = end
+    else:
+        spans.append([start, end])
+found = {next(i for i, (start, end) in enumerate(spans) if start <= place < end) for place in places}
+print(len(found), '[heap]' in open('/proc/self/maps').read())";
+    let outcome = Run::host().args(["--region", "24M", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "1 False\n");
+}
+
+#[test]
+fn the_region_is_reported() {
+    let run = Run::host().args(["--region", "24M", "-c", "import pyhost"]);
+    let (_, report) = run.reported();
+    let region = &report["region"];
+    assert_eq!(region["size_bytes"], 24 * MIB);
+    assert_eq!(report["host"]["profile"], "small");
+    let number = |name: &str| region[name].as_i64().unwrap();
+    let live = figure(&report, "obj", "peak_bytes");
+    assert!(number("committed_bytes") <= number("peak_committed_bytes"));
+    assert!(live < number("peak_committed_bytes") && number("before_main_bytes") < 2 * MIB);
+    assert!(number("reserved_bytes") >= 128 * MIB);
+    let outcome = Run::host().args(["--region=24M", "--stats", "-c", ""]).ok();
+    assert!(outcome.stderr.contains("region 24.0 MiB: committed "));
+    let (_, report) = Run::host().code("").reported();
+    assert_eq!(report["region"], Value::Null);
+}
+
+#[test]
+fn a_region_that_is_too_small_for_python_is_told_in_a_line() {
+    let mut refused = 0;
+    for size in 8..=16 {
+        let outcome = Run::host()
+            .args(["--region", &format!("{size}M"), "-I", "-S", "-c", ""])
+            .run();
+        if outcome.code() != 0 {
+            let bytes = i64::from(size) * MIB;
+            let line = format!(
+                "pyhost: --region: {bytes} bytes are too few for Python to start; expected a \
+                 larger region\n"
+            );
+            assert_eq!((outcome.code(), outcome.stderr), (2, line));
+            assert!(size < 16, "Python starts in 16 MiB");
+            refused += 1;
+        }
+    }
+    let _ = refused; // by version; what matters is that each size starts or is told
+}
+
+#[test]
+fn children_have_a_region_of_their_own() {
+    let code = "import os, pyhost, subprocess, sys
+region = lambda: pyhost.memory_stats()['region']
+ask = 'import pyhost; print(pyhost.memory_stats()[\"region\"][\"size_bytes\"])'
+sys.stdout.flush()
+subprocess.run([sys.executable, '-c', ask], check=True)
+before = region()['committed_bytes']
+child = os.fork()
+if child == 0:
+    keep = []
+    try:
+        while True:
+            keep.append(bytes(1000))
+    except MemoryError:
+        os._exit(region()['peak_committed_bytes'] > 24 << 20)
+print(os.waitpid(child, 0)[1], region()['committed_bytes'] - before < 1 << 20)";
+    let outcome = Run::host().args(["--region", "24M", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "25165824\n0 True\n");
+}
+
+#[test]
+fn a_locked_region_is_locked_as_far_as_it_is_committed() {
+    let code = "import os, pyhost, subprocess, sys
+def locked():
+    for line in open('/proc/self/status'):
+        if line.startswith('VmLck:'):
+            return int(line.split()[1]) * 1024
+def near(bytes):
+    return abs(bytes - pyhost.memory_stats()['region']['committed_bytes']) < 1 << 20
+print(pyhost.memory_stats()['region']['locked'], near(locked()), locked() > 4 << 20)
+before = locked()
+keep = bytearray(5 << 20)
+print(locked() - before >= 5 << 20)
+del keep
+print(locked() - before < 1 << 20)
+sys.stdout.flush()
+subprocess.run([sys.executable, '-c', 'import pyhost; print(pyhost.memory_stats()[\"region\"][\"locked\"])'])
+child = os.fork()
+if child == 0:
+    os._exit(pyhost.memory_stats()['region']['locked'])
+print(os.waitpid(child, 0)[1])";
+    let outcome = Run::host()
+        .args(["--region", "24M", "--lock", "-c", code])
+        .run();
+    if outcome.code() == 2 && outcome.stderr.contains("RLIMIT_MEMLOCK") {
+        return; // this machine lets no test lock so much: see the next test
+    }
+    assert_eq!(
+        outcome.stdout, "True True True\nTrue\nTrue\nTrue\n0\n",
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_lock_that_the_system_refuses_is_told_in_a_line() {
+    const CAP_IPC_LOCK: libc::c_ulong = 14;
+    let mut command = Command::new(PYHOST);
+    command.args(["--region", "24M", "--lock", "-c", "print(1)"]);
+    // SAFETY: system calls that touch the child alone.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit {
+                rlim_cur: 1 << 20,
+                rlim_max: 1 << 20,
+            };
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
+            match libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "pyhost: --lock: the system does not let 25165824 bytes be locked (errno 12; the limit is \
+         1048576 bytes); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region\n"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn huge_pages_back_the_region_and_count_in_full() {
+    let code = "import pyhost
+keep = bytearray(b'x') * (20 << 20)
+region = pyhost.memory_stats()['region']
+inside = huge = advised = 0
+for line in open('/proc/self/smaps'):
+    words = line.split()
+    if '-' in words[0] and not words[0].endswith(':'):
+        start, end = (int(part, 16) for part in words[0].split('-'))
+        inside = start <= id(region) < end or start <= id(keep) < end or end - start > 16 << 20
+    elif words[0] == 'AnonHugePages:':
+        huge += int(words[1])
+    elif words[0] == 'VmFlags:' and inside:
+        advised += 'hg' in words
+print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, huge > 0)";
+    let run = Run::host().args(["--region", "96M", "--huge-pages", "-c", code]);
+    let outcome = run.run();
+    if outcome.stderr.contains("the system grants none") {
+        assert_eq!(outcome.code(), 2);
+        return;
+    }
+    // Whether the kernel had one to give is not the host's to say.
+    let told = outcome.stdout.trim_end();
+    assert!(
+        told == "True 0 True True" || told == "True 0 True False",
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn what_does_not_go_with_a_region_is_refused_in_a_line() {
+    for (arguments, line) in [
+        (
+            "--lock",
+            "--lock: there is no region to lock; expected --region SIZE",
+        ),
+        (
+            "--huge-pages",
+            "--huge-pages: there is no region to back; expected --region SIZE",
+        ),
+        (
+            "--region 7M",
+            "--region: bad value '7M'; expected a size of at least 8M, such as 24M",
+        ),
+        (
+            "--region much",
+            "--region: bad value 'much'; expected a size of at least 8M, such as 24M",
+        ),
+        (
+            "--region 4T",
+            "--region: the system reserves no addresses for 4398046511104 bytes before all else \
+             is allocated; expected a size that it can reserve",
+        ),
+        (
+            "--region 24M --native off",
+            "--region: nothing is in it with --native off; expected --native count or plain",
+        ),
+        (
+            "--region 24M --allocator system",
+            "--region: nothing is in it with --allocator system; expected --allocator mimalloc \
+             or pymalloc",
+        ),
+        (
+            "--region 24M --profile speed",
+            "--profile speed: reserves memory outside of the region; expected balanced or small",
+        ),
+        (
+            "--region 24M --numpy-allocator bfc",
+            "--numpy-allocator bfc: has a region of its own outside of --region; expected \
+             mimalloc or pool",
+        ),
+        (
+            "--region 24M --numpy-allocator system",
+            "--numpy-allocator system: takes array data from outside of --region; expected \
+             mimalloc or pool",
+        ),
+        (
+            "--region 12M --huge-pages",
+            "--huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
+             --region",
+        ),
+    ] {
+        let outcome = Run::host()
+            .args(arguments.split(' '))
+            .args(["-c", "print(1)"])
+            .run();
+        if arguments.ends_with("12M --huge-pages") {
+            // Where what is committed at that moment fits, Python's start does not.
+            assert_eq!((outcome.code(), outcome.stderr.lines().count()), (2, 1));
+            continue;
+        }
+        assert_eq!(outcome.stderr, format!("pyhost: {line}\n"), "{arguments}");
+        assert_eq!((outcome.code(), outcome.stdout.as_str()), (2, ""));
+    }
+    let run = Run::host().env("PYTHONMALLOC", "malloc");
+    let outcome = run.args(["--region", "24M", "-c", "print(1)"]).run();
+    assert_eq!((outcome.code(), outcome.stderr.lines().count()), (2, 1));
+    for variable in ["PYHOST_LOCK", "PYHOST_HUGE_PAGES"] {
+        let outcome = Run::host().env(variable, "yes").code("").run();
+        let line = format!("pyhost: {variable}: bad value 'yes'; expected one of 1, 0\n");
+        assert_eq!((outcome.code(), outcome.stderr), (2, line));
+    }
+}
+
+#[test]
+fn the_other_allocators_and_profiles_run_in_a_region() {
+    for options in [
+        "--allocator=pymalloc",
+        "--native=plain",
+        "--debug-hooks",
+        "--profile=balanced",
+    ] {
+        let path = script("hogs.py");
+        let run = watch(
+            &[
+                "--region",
+                "24M",
+                options,
+                path.to_str().unwrap(),
+                "byte_strings",
+            ],
+            None,
+        );
+        assert_eq!(run.outcome.last_line(), "survived", "{:#?}", run.outcome);
+        assert!(run.region("peak_committed_bytes") <= 24 * MIB);
+        assert!(run.largest["RssAnon"] <= 24 * MIB + BESIDE_ANONYMOUS);
+    }
+}
+
+#[test]
+fn a_region_of_many_gibibytes_works() {
+    let code = "import pyhost
+keep = pyhost.buffer(5 << 30)
+memoryview(keep).cast('B')[5 << 29] = 1
+print(pyhost.memory_stats()['region']['committed_bytes'] > 5 << 30)
+del keep
+print(pyhost.memory_stats()['region']['committed_bytes'] < 100 << 20)
+print(pyhost.memory_stats()['process']['resident_bytes'] < 100 << 20)";
+    let outcome = Run::host().args(["--region", "20G", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "True\nTrue\nTrue\n");
+}
+
+#[test]
+fn a_service_stays_within_the_bounds() {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed-tests/devices/serve.py");
+    let run = Run::program(stock()).arg(program).arg(PYHOST);
+    let outcome = run.args(["--seconds", "3", "--requests", "150"]).run();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(
+        outcome.stdout.contains(": 150 requests in "),
+        "{outcome:#?}"
+    );
+    assert_eq!(outcome.stdout.matches(" holds\n").count(), 4);
+}

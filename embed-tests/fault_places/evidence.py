@@ -1,0 +1,105 @@
+"""Shows that stock Python crashes at the same place: program.py under `python`, with _testcapi.set_nomemory.
+
+set_nomemory counts the requests of the three domains as the host does, but a few more or fewer of them may come
+first: starts near the host's number are tried until one ends in the same way with the same Python stack. Both are run
+by gdb, too, and the innermost C functions are compared; where a crash comes later than its cause, both by Valgrind.
+"""
+
+import re
+
+import outcomes
+
+WINDOW = 8
+# Functions that only pass a request on, or end the process.
+_PLUMBING = re.compile(
+    r"^(raise|abort|__GI_\w+|__pthread_kill\w*|kill|gsignal|malloc|calloc|realloc|free|memcpy|memset|__mem\w+"
+    r"|_?Py(Mem|Object)_(Raw)?(Malloc|Calloc|Realloc|Free)|_PyObject_(Malloc|Free)\w*|_PyMem_\w+|hook_f\w+"
+    r"|pymalloc_\w+|pyhost::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|_Py_FatalError\w*|Py_FatalError"
+    r"|pop<.*|push<.*|heap::.*|allocate\w*|free_slow|\?\?)$")
+_C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
+
+
+def neighbours(number, window=WINDOW):
+    """Returns `number` and those around it, nearest first, from 1 on."""
+    near = [number + sign * distance for distance in range(window + 1) for sign in ((1, -1) if distance else (1,))]
+    return [start for start in near if start > 0]
+
+
+def same_python_place(left, right):
+    """Says whether two stacks are at one place: the same files, lines and functions, as far as both are program.py's
+    callees. Above program.py the two interpreters go different ways."""
+    return callees(left) == callees(right)
+
+
+def callees(stack):
+    """Returns the frames up to the phase's own, which is the first of program.py that is seen from inside."""
+    inner = []
+    for frame in stack:
+        inner.append(frame)
+        if frame[0] == "program.py":
+            break
+    return inner
+
+
+def c_functions(backtrace, depth=4):
+    """Returns the innermost functions of a gdb backtrace of the thread that crashed, without those that only pass
+    requests on."""
+    found = []
+    for line in backtrace.splitlines():
+        frame = _C_FRAME.match(line)
+        if frame and not _PLUMBING.match(frame[1]):
+            found.append(frame[1])
+    return found[:depth]
+
+
+def search(runner, place, record):
+    """Runs stock Python around the place of a run that ended badly; what was found, as a record.
+
+    `status`: `same place` where it ended in the same way with the same Python stack and the same innermost C function;
+    `same C function` where only the Python stack differs, or `same way` where only the outcome is the same; `same
+    damage` where the memory that the crash is a consequence of was damaged by the same C functions; `not found`.
+    """
+    phase, accounts, number = place
+    if accounts == "numpy":
+        return {"status": "not searched: nothing fails array data under stock Python"}
+    host = record["outcome"]
+    hangs = host == outcomes.HANG
+    host_c = [] if hangs else c_functions(runner.backtrace("pyhost", place))
+    best = {"status": "not found", "host_c": host_c}
+    for start in neighbours(number):
+        stock_place = (phase, accounts, start)
+        run = runner.run("stock", stock_place)
+        if run["outcome"] != host:
+            continue
+        same = same_python_place(run["stack"], record["stack"])
+        if host == outcomes.FATAL:
+            same = same and run["fatal"] == record["fatal"]
+        stock_c = [] if hangs else c_functions(runner.backtrace("stock", stock_place))
+        same_c = host_c[:1] == stock_c[:1]
+        found = {"start": start, "stock_c": stock_c, "stock_stack": run["stack"][:3], "host_c": host_c}
+        if same and same_c:
+            return {"status": "same place", **found}
+        if same_c and host_c and best["status"] != "same C function":
+            best = {"status": "same C function", **found}
+        if best["status"] == "not found":
+            best = {"status": "same way", **found}
+    if hangs or best["status"] == "same C function":
+        return best
+    return same_damage(runner, place) or best
+
+
+def same_damage(runner, place):
+    """Compares by Valgrind what first touches memory that is not its own; None where that is not the same.
+
+    A block that is freed twice ends in a crash somewhere later, or in none, as the allocator happens to be; the first
+    wrong access does not depend on it.
+    """
+    phase, accounts, number = place
+    host = c_functions(runner.valgrind("pyhost", place), 3)
+    if not host:
+        return None
+    for start in neighbours(number, 2):
+        stock = c_functions(runner.valgrind("stock", (phase, accounts, start)), 3)
+        if stock == host:
+            return {"status": "same damage", "start": start, "host_c": host, "stock_c": stock}
+    return None

@@ -1,0 +1,118 @@
+"""Tests of run.py's parts: python3 -m unittest discover -q embed-tests/fault_places"""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import evidence  # noqa: E402
+import outcomes  # noqa: E402
+import places  # noqa: E402
+import table  # noqa: E402
+
+CRASH = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 327 in wait
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "/usr/lib/python3.11/json/encoder.py", line 12 in encode
+  File "/x/program.py", line 5 in work
+  File "/x/program.py", line 99 in under_host
+
+Extension modules: numpy (total: 1)
+"""
+
+
+class Places(unittest.TestCase):
+    def requests(self, each):
+        return {(phase, accounts): each for phase, accounts, _ in places.SHARES}
+
+    def test_a_thousand_places_are_chosen_once_each(self):
+        chosen = places.choose(1000, self.requests(5000))
+        self.assertEqual(len(chosen), 1000)
+        self.assertEqual(len(set(chosen)), 1000)
+        self.assertEqual(chosen, places.choose(1000, self.requests(5000)))
+
+    def test_what_a_phase_lacks_another_takes(self):
+        requests = self.requests(5000)
+        requests["numpy", "numpy"] = 3
+        chosen = places.choose(1000, requests)
+        self.assertEqual(len(chosen), 1000)
+        self.assertEqual([number for *pair, number in chosen if pair == ["numpy", "numpy"]], [1, 2, 3])
+
+    def test_places_lie_over_all_requests(self):
+        self.assertEqual(places.spread(100, 4), [1, 26, 51, 76])
+        self.assertEqual(places.spread(3, 5), [1, 2, 3])
+
+
+class Outcomes(unittest.TestCase):
+    def test_a_run_has_one_outcome(self):
+        for status, output, errors, expected in [
+            (None, "", "", outcomes.HANG),
+            (0, "result a\nrequests 3\n", "", outcomes.SURVIVED),
+            (0, "result b\n", "", outcomes.WRONG_RESULT),
+            (0, "", "", outcomes.WRONG_RESULT),
+            (1, "", "Traceback (most recent call last):\n  File\nMemoryError\n", outcomes.MEMORY_ERROR),
+            (1, "", "Traceback\nnumpy._core._exceptions._ArrayMemoryError: Unable\n", outcomes.MEMORY_ERROR),
+            (1, "", "Traceback\nSystemError: returned NULL\n", outcomes.OTHER_ERROR),
+            (1, "", "", outcomes.OTHER_ERROR),
+            (-11, "", CRASH, "SIGSEGV"),
+            (-6, "", "Fatal Python error: Aborted\n", "SIGABRT"),
+            (-6, "", "Fatal Python error: f: no memory\n", outcomes.FATAL),
+        ]:
+            self.assertEqual(outcomes.classify(status, output, errors, "result a"), expected, (status, errors))
+
+    def test_the_stack_is_that_of_the_thread_that_crashed(self):
+        self.assertEqual(outcomes.python_stack(CRASH)[:2], [["json/encoder.py", 12, "encode"], ["program.py", 5, "work"]])
+        self.assertEqual(outcomes.python_stack(""), [])
+
+
+class Evidence(unittest.TestCase):
+    def test_starts_are_tried_nearest_first(self):
+        self.assertEqual(evidence.neighbours(3, 3), [3, 4, 2, 5, 1, 6])
+
+    def test_the_place_is_that_below_the_program(self):
+        inner = [["a.py", 1, "f"], ["program.py", 5, "work"]]
+        self.assertTrue(evidence.same_python_place(inner + [["program.py", 9, "under_host"]],
+                                                   inner + [["program.py", 8, "under_python"]]))
+        self.assertFalse(evidence.same_python_place(inner, [["a.py", 2, "f"], *inner[1:]]))
+
+    def test_c_functions_are_those_that_do_not_only_pass_on(self):
+        backtrace = """Program received signal SIGSEGV
+#0  0x00007ffff7cbcc92 in _PyObject_GC_UNTRACK (op=0x1) at x.h:3
+#1  context_tp_dealloc (self=0x1) at y.c:4
+#2  0x1 in pyhost::hooks::malloc<2> () at src/hooks.rs:26
+#3  0x2 in context_new () from /usr/lib/x.so"""
+        self.assertEqual(evidence.c_functions(backtrace), ["_PyObject_GC_UNTRACK", "context_tp_dealloc", "context_new"])
+        self.assertEqual(evidence.c_functions("==7==    at 0x48417B: free (vg.c:872)\n==7==    by 0x1B3: f (a.c:3)"), ["f"])
+
+
+class Tables(unittest.TestCase):
+    class Runner:
+        release, numpy = "3.11.7", "2.4"
+
+    def record(self, outcome, status=None):
+        found = {"evidence": {"status": status, "start": 8, "host_c": ["f"]}} if status else {}
+        return {"place": ["json", "raw+mem+obj", 7], "outcome": outcome, "stack": [], "fatal": None, **found}
+
+    def test_a_crash_needs_stocks(self):
+        records = [self.record("MemoryError"), self.record("SIGSEGV", "same place"), self.record("SIGSEGV", "not found"),
+                   self.record("hang", "same way"), self.record("SIGSEGV", "same way"), self.record("hang")]
+        results = [(self.Runner, records)]
+        self.assertEqual(table.unexplained(results), [records[2], records[4], records[5]])
+        self.assertIn("| 3.11.7, NumPy 2.4 | 6 | 1 | 0 | 0 | 3 | 2 |", table.outcomes_table(results))
+        self.assertIn("same place: `set_nomemory(7, 8)`", table.crashes(results))
+
+    def test_a_file_keeps_what_is_around_the_tables(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "x.md")
+            path.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+            table.put_into(path, "new\n")
+            self.assertEqual(path.read_text(), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,441 @@
+//! Forced failures: `--fail`, `pyhost.fail`, sweeps, the log and the report. Each case is a run of
+//! the host on code of CPython's own modules or NumPy's.
+
+use crate::environments::newest_numpy;
+use crate::host::{Outcome, Run, figure, folder, script, version};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The host with a log of injected failures.
+fn logged(rules: &[&str]) -> (Run, PathBuf) {
+    let log = folder("faults").join("log");
+    let run = Run::host()
+        .args(rules.iter().flat_map(|rule| ["--fail", rule]))
+        .arg("--fail-log")
+        .arg(&log)
+        .env("PYTHONHASHSEED", "0");
+    (run, log)
+}
+
+/// The lines of a log without the process's id.
+fn lines(log: &PathBuf) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let strip = |line: &str| line.split_once(' ').unwrap().1.to_owned();
+    text.lines().map(strip).collect()
+}
+
+const JSON: &str = "import json
+value = {'rows': [{'id': i, 'name': str(i)} for i in range(200)]}
+for _ in range(20):
+    assert json.loads(json.dumps(value)) == value
+print('ok')";
+
+fn ends_with_memory_error(outcome: &Outcome) -> bool {
+    let last = outcome.stderr.lines().last().unwrap_or_default();
+    outcome.code() == 1 && last.starts_with("MemoryError")
+}
+
+#[test]
+fn the_nth_request_fails_once_and_is_told() {
+    let (run, log) = logged(&["obj=20000"]);
+    let (outcome, report) = run.code(JSON).reported();
+    assert!(ends_with_memory_error(&outcome), "{outcome:#?}");
+    assert_eq!(figure(&report, "obj", "injected"), 1);
+    assert_eq!(figure(&report, "obj", "failed"), 0);
+    for other in ["raw", "mem", "arena", "numpy", "native"] {
+        assert_eq!(figure(&report, other, "injected"), 0, "{other}");
+    }
+    let rule = &report["faults"]["rules"][0];
+    assert_eq!(rule["rule"], "obj=20000");
+    assert_eq!(rule["injected"], 1);
+    assert!(rule["requests"].as_i64().unwrap() >= 20000);
+    let told = lines(&log);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("20000 obj "), "{told:?}");
+    if version() < (3, 14) {
+        assert!(told[0].contains(" < <string>:4 in <module>"), "{told:?}");
+    }
+}
+
+#[test]
+fn the_place_in_the_log_is_that_of_the_traceback() {
+    if version() >= (3, 14) {
+        return; // not known there
+    }
+    let code = "def f():
+    with pyhost.fail('raw+mem+obj=1'):
+        return bytearray(5000)
+def g():
+    return f()
+import pyhost
+try:
+    g()
+except MemoryError:
+    print('caught')";
+    let (run, log) = logged(&["when=open"]);
+    assert_eq!(run.code(code).ok().stdout, "caught\n");
+    let told = lines(&log);
+    let place = "<string>:3 in f < <string>:5 in g < <string>:8 in <module>";
+    assert!(told[0].ends_with(place), "{told:?}");
+}
+
+#[test]
+fn a_seed_gives_the_same_failures_and_another_one_others() {
+    let failures = |seed: u32| {
+        let (run, log) = logged(&[&format!(
+            "obj+mem+raw=p=0.0002,seed={seed},above=32,when=open"
+        )]);
+        // Whatever fails is caught, so that there is more than one.
+        let code = "import json, pyhost
+value = {'rows': [{'id': i, 'name': str(i)} for i in range(200)]}
+for _ in range(60):
+    try:
+        with pyhost.fail():
+            json.loads(json.dumps(value))
+    except MemoryError:
+        pass";
+        run.code(code).ok();
+        lines(&log)
+    };
+    let first = failures(7);
+    assert!(first.len() > 3, "{first:?}");
+    assert_eq!(first, failures(7));
+    assert_ne!(first, failures(8));
+}
+
+#[test]
+fn every_nth_request_above_a_size_fails() {
+    let code = "caught = 0
+for i in range(100):
+    try:
+        bytes(100_000); bytes(1000)
+    except MemoryError:
+        caught += 1
+print(caught)";
+    let run = Run::host().args(["--fail", "obj=above=64K,every=5"]);
+    let (outcome, report) = run.code(code).reported();
+    let caught: i64 = outcome.stdout.trim().parse().unwrap();
+    assert_eq!(caught, 20, "{outcome:#?}");
+    assert_eq!(figure(&report, "obj", "injected"), 20);
+    // Alone, a size lets each request above it fail.
+    let outcome = Run::host()
+        .args(["--fail", "obj=above=64K"])
+        .code(code)
+        .ok();
+    assert_eq!(outcome.stdout, "100\n");
+}
+
+#[test]
+fn rules_add_up_and_a_text_report_tells_them() {
+    let code = "import pyhost
+sizes = [('raw', 500000), ('mem', 500000), ('mem', 500000), ('native', 700000)]
+for account, size in sizes:
+    try:
+        pyhost.buffer(size, account=account)
+    except MemoryError:
+        print(account)";
+    let rules = [
+        "--fail",
+        "raw=above=400K,1",
+        "--fail",
+        "mem=above=400K,2",
+        "--fail",
+        "native=above=600K",
+    ];
+    let outcome = Run::host().args(rules).arg("--stats").code(code).ok();
+    assert_eq!(outcome.stdout, "raw\nmem\nnative\n", "{outcome:#?}");
+    let told = outcome.stderr.matches("made to fail (--fail)").count();
+    assert_eq!(told, 3, "{outcome:#?}");
+}
+
+#[test]
+fn native_memory_fails_for_sqlite_and_never_for_the_host() {
+    let code = "import pyhost, sqlite3
+base = sqlite3.connect(':memory:')
+base.execute('create table t (x)')
+rows = [(bytes(3000),)] * 50
+with pyhost.fail('native=above=1K') as fault:
+    try:
+        base.executemany('insert into t values (?)', rows)
+    except MemoryError:
+        print('caught')
+    # Rust's own memory is not made to fail: it would end the process.
+    summary = pyhost.memory_summary()
+assert fault.injected > 0, fault.injected
+base.executemany('insert into t values (?)', rows)
+print(base.execute('select count(*) from t').fetchone()[0] >= 50, 'native' in summary)";
+    let outcome = Run::host().args(["--fail", "when=open"]).code(code).ok();
+    assert_eq!(outcome.stdout, "caught\nTrue True\n");
+}
+
+#[test]
+fn array_data_fails_as_numpy_says_it() {
+    let code = "import numpy as np, pyhost
+with pyhost.fail('numpy=above=1M,every=2') as fault:
+    kept = []
+    for _ in range(10):
+        try:
+            kept.append(np.ones(1_000_000))
+        except MemoryError as error:
+            assert 'Unable to allocate' in str(error), error
+print(len(kept), fault.requests, fault.injected)";
+    for store in ["mimalloc", "pool", "bfc", "system"] {
+        let run = newest_numpy().host().args(["--numpy-allocator", store]);
+        let (outcome, report) = run.args(["--fail", "when=open"]).code(code).reported();
+        assert_eq!(outcome.stdout, "5 10 5\n", "{store}: {outcome:#?}");
+        assert_eq!(figure(&report, "numpy", "injected"), 5, "{store}");
+    }
+    let rule = ["--fail", "numpy=3", "--debug-hooks"];
+    let code = "import numpy as np\nfor i in range(100): np.ones(1000 + i)";
+    let outcome = newest_numpy().host().args(rule).code(code).run();
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains("MemoryError"), "{outcome:#?}");
+}
+
+#[test]
+fn each_allocator_and_the_debug_hooks_can_be_made_to_fail() {
+    for allocator in ["mimalloc", "pymalloc", "system"] {
+        for hooks in ["0", "1"] {
+            let run = Run::host().args(["--allocator", allocator, "--fail", "obj=20000"]);
+            let (outcome, report) = run.env("PYHOST_DEBUG_HOOKS", hooks).code(JSON).reported();
+            assert!(
+                ends_with_memory_error(&outcome),
+                "{allocator}: {outcome:#?}"
+            );
+            assert_eq!(figure(&report, "obj", "injected"), 1, "{allocator}");
+        }
+    }
+}
+
+#[test]
+fn failures_begin_after_initialisation_and_end_before_finalisation() {
+    // Every request fails that CPython makes while the script runs; none of its start and its
+    // end, which would crash, and none of the functions that end the script.
+    let code = "import atexit, os
+atexit.register(lambda: os.write(1, b'ends\\n'))
+class Late:
+    def __del__(self): os.write(1, b'%d bytes\\n' % len(bytes(100_000)))
+late = Late()
+late.itself = late
+try:
+    bytes(50_000)
+except MemoryError:
+    os.write(1, b'caught\\n')";
+    let outcome = Run::host().args(["--fail", "above=40K"]).code(code).ok();
+    assert_eq!(outcome.stdout, "caught\nends\n100000 bytes\n");
+}
+
+#[test]
+fn a_block_has_its_own_rule_nests_and_restores() {
+    let outcome = Run::host()
+        .args(["--fail", "obj=above=1M,when=open"])
+        .arg(script("fail_blocks.py"))
+        .ok();
+    assert_eq!(outcome.last_line(), "all as expected", "{outcome:#?}");
+}
+
+#[test]
+fn a_loop_over_n_meets_each_request_of_a_piece_of_work() {
+    let code = "import itertools, json, pyhost
+value = {'rows': [1, 2.5, {'x': ['y'] * 3}]}
+def work():
+    return json.loads(json.dumps(value, indent=1))
+work()
+for n in itertools.count(1):
+    try:
+        with pyhost.fail(f'mem+obj={n}') as fault:
+            result = work()
+    except MemoryError:
+        assert fault.injected == 1
+        continue
+    assert result == value
+    if not fault.injected:
+        break
+assert n > 30 and fault.requests == n - 1, (n, fault.requests)
+print('ok')";
+    let outcome = Run::host().args(["--fail", "when=open"]).code(code).ok();
+    assert_eq!(outcome.stdout, "ok\n");
+}
+
+#[test]
+fn without_fail_a_block_says_what_is_missing() {
+    let code = "import pyhost
+try:
+    pyhost.fail('3')
+except RuntimeError as error:
+    print(error)";
+    let (outcome, report) = Run::host().code(code).reported();
+    assert!(outcome.stdout.contains("--fail when=open"), "{outcome:#?}");
+    assert_eq!(report["faults"], Value::Null);
+}
+
+#[test]
+fn children_inherit_the_rules_and_the_log() {
+    let code = "import subprocess, sys
+child = 'bytes(300_000)'
+subprocess.run([sys.executable, '-c', child], stderr=subprocess.DEVNULL)
+import os
+if os.fork() == 0:
+    try:
+        bytes(400_000)
+    except MemoryError:
+        os._exit(5)
+print(os.waitstatus_to_exitcode(os.wait()[1]))";
+    let (run, log) = logged(&["obj=above=200K"]);
+    let outcome = run.code(code).ok();
+    assert_eq!(outcome.stdout, "5\n");
+    let told = std::fs::read_to_string(&log).unwrap();
+    let mut processes: Vec<&str> = told
+        .lines()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(processes.len(), 2, "{told}");
+    processes.dedup();
+    assert_eq!(processes.len(), 2, "{told}");
+    let variable = Run::host()
+        .env("PYHOST_FAIL", "obj=above=200K;mem=99999999")
+        .code(
+            "try: bytes(300_000)
+except MemoryError: print('caught')",
+        );
+    assert_eq!(variable.ok().stdout, "caught\n");
+}
+
+#[test]
+fn a_sweep_ends_where_the_program_passes() {
+    let code = "import json; json.dumps([1, 2])";
+    let outcome = Run::host()
+        .args(["--fail", "mem=above=4K,sweep", "-I", "-S", "-c", code])
+        .ok();
+    let line = outcome.last_line();
+    assert!(
+        line.starts_with("pyhost: sweep of mem above 4.0 KiB: "),
+        "{line}"
+    );
+    assert!(line.contains(" MemoryError, status 1; N = "), "{line}");
+    assert!(line.ends_with(" passed, status 0"), "{line}");
+    assert_eq!(outcome.stderr, "");
+    // From the request that passes on there is nothing to do.
+    let outcome = Run::host()
+        .args([
+            "--fail",
+            "mem=above=4K,sweep=1000000",
+            "-I",
+            "-S",
+            "-c",
+            code,
+        ])
+        .ok();
+    assert_eq!(
+        outcome.stdout,
+        "pyhost: sweep of mem above 4.0 KiB: 1 runs; N = 1000000 passed, status 0\n"
+    );
+}
+
+#[test]
+fn a_sweep_has_a_first_an_end_and_a_step_and_tells_what_crashed() {
+    // A block that fails is used nevertheless, in the third run of four.
+    let code = "import ctypes
+ctypes.pythonapi.PyMem_Malloc.restype = ctypes.c_void_p
+for i in range(50):
+    block = ctypes.pythonapi.PyMem_Malloc(200_000)
+    if block is None and i == 24:
+        ctypes.memset(0, 0, 8)
+    if block is None and i == 34:
+        import time; time.sleep(100)
+    ctypes.pythonapi.PyMem_Free(ctypes.c_void_p(block))";
+    let file = folder("sweep").join("crashes.py");
+    std::fs::write(&file, code).unwrap();
+    let outcome = Run::host()
+        .args([
+            "--fail",
+            "mem=above=100K,sweep=5:45:10",
+            "--fail-timeout",
+            "3",
+        ])
+        .arg(&file)
+        .run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
+    let line = outcome.last_line();
+    assert_eq!(
+        line,
+        "pyhost: sweep of mem above 100.0 KiB: 4 runs; 2 status 0, 1 crash by SIGSEGV, 1 hang; \
+         none passed"
+    );
+    let told: Vec<&str> = outcome.stdout.lines().collect();
+    assert!(told.contains(&"N = 25: crash by SIGSEGV"), "{outcome:#?}");
+    assert!(told.contains(&"N = 35: hang"), "{outcome:#?}");
+    assert!(
+        told.iter()
+            .any(|line| line.starts_with("  injected: 25 mem 200000 ")),
+        "{outcome:#?}"
+    );
+    // faulthandler's lines of both.
+    assert!(
+        told.iter()
+            .any(|line| line.starts_with("  | ")
+                && line.contains("crashes.py\", line 6 in <module>")),
+        "{outcome:#?}"
+    );
+    assert!(
+        told.iter()
+            .any(|line| line.starts_with("  | ")
+                && line.contains("crashes.py\", line 8 in <module>")),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn what_is_no_rule_ends_the_host_with_one_line() {
+    for (arguments, text) in [
+        (
+            vec!["--fail", "x=3"],
+            "--fail: bad value 'x=3'; expected an account before the first '='",
+        ),
+        (
+            vec!["--fail", "obj=0"],
+            "--fail: bad value 'obj=0'; expected a number from 1 on",
+        ),
+        (
+            vec!["--fail=sweep", "--fail=mem=sweep"],
+            "--fail: two rules to sweep",
+        ),
+        (
+            vec!["--fail-log", "x"],
+            "--fail-log: nothing fails; expected --fail",
+        ),
+        (
+            vec!["--fail-timeout", "5"],
+            "--fail-timeout: there is no sweep",
+        ),
+        (
+            vec!["--native", "off", "--fail", "native=3"],
+            "--fail native=...: not with --native off; expected --native count",
+        ),
+        (
+            vec!["--allocator", "system", "--fail", "native=3"],
+            "--fail native=...: not with --allocator system",
+        ),
+        (
+            vec!["--fail", "3", "--fail-log", "/nowhere/x"],
+            "--fail-log: no directory for",
+        ),
+    ] {
+        let outcome = Run::host().args(&arguments).code("print('ran')").run();
+        assert_eq!(
+            (outcome.code(), outcome.stdout.as_str()),
+            (2, ""),
+            "{outcome:#?}"
+        );
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(text), "{outcome:#?}");
+    }
+    let outcome = Run::host().env("PYHOST_FAIL", "3;").code("1").run();
+    assert_eq!(outcome.code(), 2);
+    assert!(
+        outcome
+            .stderr
+            .starts_with("pyhost: PYHOST_FAIL: bad value '3;'"),
+        "{outcome:#?}"
+    );
+}

@@ -1,0 +1,146 @@
+"""Grows without end, in the way that the first argument names, until memory is refused; then says so
+and does something useful."""
+import json
+import sys
+
+
+def objects():
+    keep = []
+    while True:
+        keep.append(object())
+
+
+def dicts():
+    keep = {}
+    n = 0
+    while True:
+        keep[n] = str(n)
+        n += 1
+
+
+def byte_strings():
+    keep = []
+    while True:
+        keep.append(bytes(100_000))
+
+
+def one_bytearray():
+    keep = bytearray(1 << 20)
+    while True:
+        keep.extend(bytes(len(keep)))
+
+
+def strings():
+    text = "x" * 1000
+    while True:
+        text = "".join((text, text))
+
+
+def recursion():
+    sys.setrecursionlimit(10**9)
+    def down(n):
+        return [n, down(n + 1)]
+    try:
+        down(0)
+    except SystemError:  # 3.11 forgets to set the MemoryError
+        raise MemoryError from None
+
+
+def mixed():
+    keep = []
+    n = 1
+    while True:
+        n = n * 7 % 600_011
+        keep.append(bytes(n))
+        if n % 3 == 0:
+            keep.pop(n % len(keep))
+
+
+def sqlite():
+    import sqlite3
+    base = sqlite3.connect(":memory:")
+    base.execute("create table t (x)")
+    try:
+        while True:
+            base.executemany("insert into t values (?)", [(b"x" * 5000,)] * 100)
+    except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+        raise MemoryError(str(error)) from None
+
+
+def native():
+    import ctypes
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype = ctypes.c_void_p
+    malloc.argtypes = [ctypes.c_size_t]
+    for size in (100, 5000, 70_000, 300_000, 2_000_000):
+        while True:
+            block = malloc(size)
+            if not block:
+                break
+            ctypes.memset(block, 1, size)
+    raise MemoryError("malloc gave null")
+
+
+def arrays():
+    import numpy
+    keep = []
+    n = 1
+    while True:
+        n = n * 7 % 100_003
+        keep.append(numpy.ones(n))
+
+
+def threads():
+    import threading
+    started = threading.Barrier(21)
+    failed = []
+    def hog():
+        keep = []
+        started.wait()
+        try:
+            while True:
+                keep.append(bytes(2000))
+        except MemoryError:
+            failed.append(1)
+    running = [threading.Thread(target=hog) for _ in range(20)]
+    for thread in running:
+        thread.start()
+    started.wait()
+    for thread in running:
+        thread.join()
+    raise MemoryError(f"{len(failed)} of {len(running)} threads")
+
+
+def new_threads():
+    """Threads that start while there is no memory; threading's own start() would wait for ever."""
+    import _thread
+    import time
+    keep = []
+    def hog():
+        try:
+            while True:
+                keep.append(bytes(2000))
+        except MemoryError:
+            pass
+    sys.unraisablehook = sys.stderr = None
+    for _ in range(300):
+        try:
+            _thread.start_new_thread(hog, ())
+        except (RuntimeError, MemoryError):
+            pass
+    deadline = time.monotonic() + 20
+    while _thread._count() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    raise MemoryError(str(_thread._count()))
+
+
+def main():
+    try:
+        globals()[sys.argv[1]]()
+    except MemoryError:
+        pass
+    assert json.loads(json.dumps({"n": list(range(1000))}))["n"][999] == 999
+    print("survived")
+
+
+main()

@@ -1,0 +1,76 @@
+//! Puts the bounded heap in the state that was asked for, at the start of `main`.
+//!
+//! The region itself is there already (`options/early.rs`). Once, while the process has one
+//! thread.
+
+use crate::error::Error;
+use crate::heap::bound::{self, Refusal};
+use crate::native::{Mode, checkers};
+use crate::options::RegionSettings;
+use crate::process;
+
+/// Backs and locks the region as asked.
+///
+/// # Errors
+/// The system does not grant it, or a tool is at work that takes `malloc` away.
+pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
+    if asked.size.is_none() {
+        return Ok(());
+    }
+    if native == Mode::Off {
+        let tool = checkers::at_work().unwrap_or("a checker");
+        return Err(Error::option(format!(
+            "--region: {tool} is at work, to which malloc is left; expected --native count or a \
+             run without it"
+        )));
+    }
+    if asked.huge_pages {
+        use_huge_pages()?;
+    }
+    if asked.lock {
+        bound::lock().map_err(cannot_lock)?;
+    }
+    Ok(())
+}
+
+/// Refuses a Python that was told by its own variables to leave the heaps.
+pub fn refuse_system() -> Error {
+    Error::option(
+        "--region: nothing is in it where PYTHONMALLOC takes CPython's allocators from the \
+         system; expected PYTHONMALLOC unset, mimalloc's or pymalloc",
+    )
+}
+
+fn use_huge_pages() -> Result<(), Error> {
+    if process::huge_pages_are_off() {
+        return Err(Error::option(
+            "--huge-pages: the system grants none; expected 'madvise' or 'always' in \
+             /sys/kernel/mm/transparent_hugepage/enabled",
+        ));
+    }
+    bound::use_huge_pages().map_err(|refusal| {
+        Error::option(match refusal {
+            Refusal::TooSmall => {
+                "--huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
+                 --region"
+                    .to_owned()
+            }
+            Refusal::System(error) => {
+                format!("--huge-pages: the system refuses them (errno {error}); expected one that grants them")
+            }
+            Refusal::NoRegion => "--huge-pages: there is no region; expected --region".to_owned(),
+        })
+    })
+}
+
+fn cannot_lock(refusal: Refusal) -> Error {
+    let size = bound::size().unwrap_or(0);
+    Error::option(match refusal {
+        Refusal::System(error) => format!(
+            "--lock: the system does not let {size} bytes be locked (errno {error}; the limit is \
+             {}); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region",
+            process::lockable()
+        ),
+        _ => "--lock: there is no region; expected --region".to_owned(),
+    })
+}

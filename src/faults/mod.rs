@@ -1,0 +1,121 @@
+//! Forced failures: requests for memory that fail because `--fail` asked for it (PEP 445's use
+//! case "inject memory allocation failures").
+//!
+//! Without `--fail` nothing of this is installed: the plain hooks serve. With it, wrapper tables
+//! lie over the domains, the arenas and NumPy's handler, and the malloc family asks too; each asks
+//! [`fails`] before it lets a request through. `malloc`, `calloc` and `realloc` are requests,
+//! `free` never is.
+//!
+//! [`arm`] comes after initialisation and [`disarm`] before finalisation: CPython does not survive
+//! a failure of MEM or RAW while it starts. The script opens rules of its own by
+//! `pyhost.fail(...)`, through [`open`] and [`close`].
+//!
+//! [`fails`] runs in any thread, with or without a GIL, beneath everything: it does not allocate,
+//! wait, format or panic. All state is atomic; safe Rust but for the log's descriptors.
+
+mod log;
+mod rules;
+mod spec;
+pub mod sweep;
+pub mod tables;
+
+pub use log::Line;
+pub use rules::{Handle, close, disarm, fails, open};
+pub use spec::{Spec, Specs};
+
+use crate::error::Error;
+use crate::ledger::Account;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// How many rules the command line may give.
+pub const MAX_RULES: usize = 8;
+
+/// What the options say of forced failures.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The rules; empty where `--fail` is not given.
+    pub rules: Vec<Spec>,
+    /// Where each injected failure is told, as an absolute path.
+    pub log: Option<PathBuf>,
+    /// Whether the log starts empty; else it is appended to.
+    pub fresh_log: bool,
+    /// How long a run of a sweep may take, in seconds.
+    pub timeout: Option<u64>,
+}
+
+impl Settings {
+    /// The rule to sweep, if one is to be.
+    pub fn sweep(&self) -> Option<&Spec> {
+        self.rules.iter().find(|rule| rule.sweep().is_some())
+    }
+}
+
+/// Whether wrappers are installed in this process.
+static ON: AtomicBool = AtomicBool::new(false);
+/// The text of each rule of the command line.
+static TEXTS: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Whether the wrappers are installed.
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
+/// `place` tells where in the script the calling thread is.
+///
+/// # Errors
+/// The log cannot be opened.
+pub fn start(settings: &Settings, place: fn(&mut Line)) -> Result<(), Error> {
+    if settings.rules.is_empty() {
+        return Ok(());
+    }
+    if let Some(path) = &settings.log {
+        log::start(path, settings.fresh_log, place)?;
+    }
+    for rule in settings.rules.iter().filter(|rule| rule.is_a_rule()) {
+        rules::add(rule);
+    }
+    let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
+    let _ = TEXTS.set(texts.map(Spec::to_string).collect());
+    ON.store(true, Relaxed);
+    Ok(())
+}
+
+/// Lets the rules hold. After initialisation, before the script.
+pub fn arm() {
+    if is_on() {
+        rules::arm();
+    }
+}
+
+/// What a rule of the command line saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleFigures {
+    /// The rule, as it is written.
+    pub text: &'static str,
+    /// Requests that it counted.
+    pub requests: u64,
+    /// Requests that it let fail.
+    pub injected: u64,
+}
+
+/// What each rule of the command line saw; None without `--fail`. Also from a signal handler.
+pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
+    let texts = TEXTS.get()?;
+    Some(texts.iter().enumerate().map(|(index, text)| {
+        let (requests, injected) = rules::seen(index);
+        RuleFigures {
+            text,
+            requests,
+            injected,
+        }
+    }))
+}
+
+/// Whether the request of `size` bytes of `account` shall fail; books and tells it if so.
+#[inline]
+pub fn fails_of<const A: usize>(size: usize) -> bool {
+    rules::is_armed() && fails(Account::ALL[A], size)
+}

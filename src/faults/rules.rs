@@ -1,0 +1,276 @@
+//! The rules in force, and the decision whether a request fails. Atomics alone: any thread may ask
+//! at any moment, and a signal handler may read the figures.
+//!
+//! A rule counts each request that it is about, and decides by the count alone; so the same
+//! sequence of requests has the same failures.
+
+use super::log;
+use super::spec::{Choice, Spec};
+use crate::ledger::{Account, LEDGER};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+
+/// Rules of the command line and of the script together.
+const RULES: usize = 32;
+
+const ALL: u8 = 0;
+const NTH: u8 = 1;
+const EVERY: u8 = 2;
+const CHANCE: u8 = 3;
+
+struct Rule {
+    accounts: AtomicU8,
+    choice: AtomicU8,
+    least_size: AtomicU64,
+    /// N of Nth and every; of a chance the draws below which it fails.
+    number: AtomicU64,
+    seed: AtomicU64,
+    requests: AtomicU64,
+    injected: AtomicU64,
+}
+
+static TABLE: [Rule; RULES] = [const {
+    Rule {
+        accounts: AtomicU8::new(0),
+        choice: AtomicU8::new(0),
+        least_size: AtomicU64::new(0),
+        number: AtomicU64::new(0),
+        seed: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
+        injected: AtomicU64::new(0),
+    }
+}; RULES];
+
+/// A bit for each rule whose place is taken.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+/// A bit for each rule that counts.
+static ACTIVE: AtomicU32 = AtomicU32::new(0);
+/// A bit for each rule that counts only while `pyhost.fail` is open.
+static WHEN_OPEN: AtomicU32 = AtomicU32::new(0);
+/// How many `pyhost.fail` are open.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a request may fail at this moment.
+#[inline]
+pub fn is_armed() -> bool {
+    ARMED.load(Relaxed)
+}
+
+/// Lays `spec` into a free place; None where there is none.
+fn lay(spec: &Spec) -> Option<usize> {
+    let (choice, number, seed) = match spec.choice() {
+        Choice::All | Choice::Nothing => (ALL, 0, 0),
+        Choice::Nth(number) => (NTH, number, 0),
+        Choice::Every(number) => (EVERY, number, 0),
+        // A float of 1.0 times 2^64 saturates: each draw but one is below it.
+        Choice::Chance(chance, seed) => (CHANCE, (chance * 2f64.powi(64)) as u64, seed),
+        // Each run of a sweep is given its own Nth.
+        Choice::Sweep(sweep) => (NTH, sweep.first, 0),
+    };
+    let mut taken = TAKEN.load(Relaxed);
+    let index = loop {
+        let index = (!taken).trailing_zeros() as usize;
+        if index >= RULES {
+            return None;
+        }
+        match TAKEN.compare_exchange_weak(taken, taken | 1 << index, AcqRel, Relaxed) {
+            Ok(_) => break index,
+            Err(now) => taken = now,
+        }
+    };
+    let rule = &TABLE[index];
+    rule.accounts.store(spec.account_bits(), Relaxed);
+    rule.choice.store(choice, Relaxed);
+    rule.least_size.store(spec.least_size(), Relaxed);
+    rule.number.store(number, Relaxed);
+    rule.seed.store(seed, Relaxed);
+    rule.requests.store(0, Relaxed);
+    rule.injected.store(0, Relaxed);
+    Some(index)
+}
+
+/// Adds a rule of the command line, to hold from [`arm`] on. Their places are 0, 1, ...
+pub(super) fn add(spec: &Spec) {
+    if let Some(index) = lay(spec) {
+        let of = match spec.is_when_open() {
+            true => &WHEN_OPEN,
+            false => &ACTIVE,
+        };
+        of.fetch_or(1 << index, Release);
+    }
+}
+
+/// Lets the rules hold.
+pub(super) fn arm() {
+    ARMED.store(true, Release);
+    crate::native::inject(true);
+}
+
+/// No request fails from here on. Any thread; more than once does nothing.
+pub fn disarm() {
+    if ARMED.swap(false, AcqRel) {
+        crate::native::inject(false);
+    }
+}
+
+/// Requests and injected failures of the rule at `index`.
+pub(super) fn seen(index: usize) -> (u64, u64) {
+    let rule = &TABLE[index];
+    (rule.requests.load(Relaxed), rule.injected.load(Relaxed))
+}
+
+/// An open `pyhost.fail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    index: Option<usize>,
+}
+
+impl Handle {
+    /// Requests and injected failures of its rule so far; (0, 0) where it has none.
+    pub fn seen(self) -> (u64, u64) {
+        self.index.map_or((0, 0), seen)
+    }
+}
+
+/// Opens a block with a rule of its own, or with none, and with the rules that wait for one. None
+/// where too many are open.
+pub fn open(spec: Option<&Spec>) -> Option<Handle> {
+    let index = match spec {
+        Some(spec) => Some(lay(spec)?),
+        None => None,
+    };
+    if OPEN.fetch_add(1, AcqRel) == 0 {
+        ACTIVE.fetch_or(WHEN_OPEN.load(Relaxed), Release);
+    }
+    if let Some(index) = index {
+        ACTIVE.fetch_or(1 << index, Release);
+    }
+    Some(Handle { index })
+}
+
+/// Closes what [`open`] opened, once; the requests and the injected failures of its rule.
+pub fn close(handle: Handle) -> (u64, u64) {
+    if let Some(index) = handle.index {
+        ACTIVE.fetch_and(!(1 << index), AcqRel);
+    }
+    if OPEN.fetch_sub(1, AcqRel) == 1 {
+        ACTIVE.fetch_and(!WHEN_OPEN.load(Relaxed), AcqRel);
+    }
+    let seen = handle.seen();
+    if let Some(index) = handle.index {
+        TAKEN.fetch_and(!(1 << index), Release);
+    }
+    seen
+}
+
+/// A draw of 64 bits by its number: the finaliser of splitmix64, which is a bijection that mixes
+/// all bits.
+fn draw(seed: u64, count: u64) -> u64 {
+    let mut bits = seed
+        .wrapping_mul(0xd134_2543_de82_ef95)
+        .wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+impl Rule {
+    /// Counts a request; its number where it fails.
+    fn decide(&self, account: Account, size: u64) -> Option<u64> {
+        if self.accounts.load(Relaxed) & (1 << account as usize) == 0
+            || size < self.least_size.load(Relaxed)
+        {
+            return None;
+        }
+        let count = self.requests.fetch_add(1, Relaxed) + 1;
+        let number = self.number.load(Relaxed);
+        let fails = match self.choice.load(Relaxed) {
+            ALL => true,
+            NTH => count == number,
+            EVERY => count.is_multiple_of(number.max(1)),
+            _ => draw(self.seed.load(Relaxed), count) < number,
+        };
+        fails.then(|| {
+            self.injected.fetch_add(1, Relaxed);
+            count
+        })
+    }
+}
+
+/// Whether the request of `size` bytes of `account` shall fail; books and tells it if so.
+#[cold]
+#[inline(never)]
+pub fn fails(account: Account, size: usize) -> bool {
+    if !is_armed() {
+        return false;
+    }
+    let mut failed = None;
+    let mut bits = ACTIVE.load(Acquire);
+    while bits != 0 {
+        let index = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
+        // Each rule counts, also where another one lets the request fail.
+        if let Some(number) = TABLE[index].decide(account, size as u64) {
+            failed = failed.or(Some(number));
+        }
+    }
+    let Some(number) = failed else {
+        return false;
+    };
+    LEDGER.count_injection(account);
+    log::tell(number, account, size);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        let spec: Spec = text.parse().unwrap();
+        let index = lay(&spec).unwrap();
+        let laid = &TABLE[index];
+        let copy = |from: &AtomicU64| AtomicU64::new(from.load(Relaxed));
+        let rule = Rule {
+            accounts: AtomicU8::new(laid.accounts.load(Relaxed)),
+            choice: AtomicU8::new(laid.choice.load(Relaxed)),
+            least_size: copy(&laid.least_size),
+            number: copy(&laid.number),
+            seed: copy(&laid.seed),
+            requests: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+        };
+        TAKEN.fetch_and(!(1 << index), Release);
+        rule
+    }
+
+    fn failing(text: &str, requests: u64) -> Vec<u64> {
+        let rule = rule(text);
+        let decide = |_| rule.decide(Account::Obj, 100);
+        (0..requests).filter_map(decide).collect()
+    }
+
+    #[test]
+    fn a_rule_decides_by_its_count() {
+        assert_eq!(failing("3", 10), [3]);
+        assert_eq!(failing("every=4", 10), [4, 8]);
+        assert_eq!(failing("above=64,every=4", 10), [4, 8]);
+        assert!(failing("above=100,every=4", 10).is_empty());
+        assert_eq!(failing("above=99", 3), [1, 2, 3]);
+        assert!(failing("mem=1", 10).is_empty());
+        assert_eq!(failing("p=1", 5), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_chance_is_met_and_its_seed_decides() {
+        let failures = failing("p=0.01,seed=7", 100_000);
+        assert!((900..1100).contains(&failures.len()), "{}", failures.len());
+        assert_eq!(failures, failing("p=0.01,seed=7", 100_000));
+        assert_ne!(failures, failing("p=0.01,seed=8", 100_000));
+        assert_ne!(
+            failing("p=0.01", 100_000),
+            failing("p=0.01,seed=1", 100_000)
+        );
+    }
+}

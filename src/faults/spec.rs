@@ -1,0 +1,370 @@
+//! A rule as it is written: `[ACCOUNT[+ACCOUNT...]=]ITEM[,ITEM...]`.
+
+use crate::bytes::{self, Bytes, Expected};
+use crate::ledger::{Account, REPORTED};
+use std::fmt;
+use std::str::FromStr;
+
+/// Which of the requests that a rule counts fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// None: the rule only has the wrappers installed, for `pyhost.fail`.
+    Nothing,
+    /// Each of them.
+    All,
+    /// The Nth alone.
+    Nth(u64),
+    /// Each Nth.
+    Every(u64),
+    /// Each with this probability, drawn from this seed.
+    Chance(f64, u64),
+    /// One, another in each run.
+    Sweep(Sweep),
+}
+
+/// The runs of a sweep: `first`, `first + step`, ... below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// The first request to fail.
+    pub first: u64,
+    /// The first that is not tried any more; None tries until the program passes.
+    pub end: Option<u64>,
+    /// How many requests lie between two runs.
+    pub step: u64,
+}
+
+/// A rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// A bit for each account whose requests it counts.
+    accounts: u8,
+    /// Requests of this size and below are not counted.
+    above: Option<u64>,
+    choice: Choice,
+    /// It counts only while `pyhost.fail` is open.
+    when_open: bool,
+}
+
+/// The accounts that a rule may name, which those of a report are.
+const EVERY_ACCOUNT: u8 = (1 << REPORTED.len()) - 1;
+
+const ITEMS: Expected = Expected(
+    "[ACCOUNT[+ACCOUNT]=] and some of N, every=N, p=P, seed=N, above=SIZE, when=open, \
+     sweep[=FIRST[:END[:STEP]]], with commas between them",
+);
+const NAMES: Expected =
+    Expected("an account before the first '=': raw, mem, obj, arena, numpy, native");
+const ONE_CHOICE: Expected = Expected("one of N, every=N, p=P, sweep");
+const NUMBER: Expected = Expected("a number from 1 on for N, every and sweep");
+const CHANCE: Expected = Expected("p=P with P above 0 and at most 1");
+const SEED: Expected = Expected("p=P with seed=N, and a whole number for N");
+const SIZE: Expected = Expected("above=SIZE, such as above=64K");
+const WHEN: Expected = Expected("when=open");
+const RANGE: Expected = Expected("sweep=FIRST:END:STEP, with END above FIRST and STEP from 1 on");
+const NO_TWICE: Expected = Expected("each item once");
+
+fn number(text: &str) -> Result<u64, Expected> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(NUMBER),
+    }
+}
+
+fn account_bit(name: &str) -> Option<u8> {
+    let mut all = REPORTED.iter();
+    all.find(|account| account.name() == name)
+        .map(|&account| 1 << account as usize)
+}
+
+/// The accounts of `a+b`; None where one is unknown.
+fn accounts(text: &str) -> Option<u8> {
+    text.split('+')
+        .try_fold(0, |bits, name| Some(bits | account_bit(name)?))
+}
+
+fn range(text: &str) -> Result<Sweep, Expected> {
+    let mut parts = text.split(':');
+    let mut part = |default| match parts.next() {
+        None | Some("") => Ok(default),
+        Some(text) => number(text).map(Some).map_err(|_| RANGE),
+    };
+    let first = part(Some(1))?.unwrap_or(1);
+    let end = part(None)?;
+    let step = part(Some(1))?.unwrap_or(1);
+    let empty = end.is_some_and(|end| end <= first);
+    match parts.next().is_some() || empty {
+        true => Err(RANGE),
+        false => Ok(Sweep { first, end, step }),
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, twice: Expected) -> Result<(), Expected> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(twice),
+    }
+}
+
+impl FromStr for Spec {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let (mut items, mut named) = (text, EVERY_ACCOUNT);
+        if let Some((before, after)) = text.split_once('=')
+            && !matches!(before, "every" | "p" | "seed" | "above" | "when" | "sweep")
+            && !before.contains(',')
+        {
+            named = accounts(before).ok_or(NAMES)?;
+            items = after;
+        }
+        let (mut choice, mut above, mut seed, mut when_open) = (None, None, None, None);
+        for item in items.split(',') {
+            let (name, value) = item.split_once('=').unwrap_or((item, ""));
+            match name {
+                "every" => once(&mut choice, Choice::Every(number(value)?), ONE_CHOICE)?,
+                "p" => {
+                    let chance = value.parse().map_err(|_| CHANCE)?;
+                    if !(chance > 0.0 && chance <= 1.0) {
+                        return Err(CHANCE);
+                    }
+                    once(&mut choice, Choice::Chance(chance, 0), ONE_CHOICE)?;
+                }
+                "sweep" => once(&mut choice, Choice::Sweep(range(value)?), ONE_CHOICE)?,
+                "seed" => once(&mut seed, value.parse().map_err(|_| SEED)?, NO_TWICE)?,
+                "above" => once(&mut above, bytes::parse(value).ok_or(SIZE)?, NO_TWICE)?,
+                "when" if value == "open" => once(&mut when_open, (), NO_TWICE)?,
+                "when" => return Err(WHEN),
+                _ if item.starts_with(|c: char| c.is_ascii_digit()) => {
+                    once(&mut choice, Choice::Nth(number(item)?), ONE_CHOICE)?;
+                }
+                _ => return Err(ITEMS),
+            }
+        }
+        let choice = match (choice, seed) {
+            (Some(Choice::Chance(chance, _)), seed) => Choice::Chance(chance, seed.unwrap_or(0)),
+            (_, Some(_)) => return Err(SEED),
+            (Some(choice), None) => choice,
+            (None, None) if above.is_none() => Choice::Nothing,
+            (None, None) => Choice::All,
+        };
+        Ok(Spec {
+            accounts: named,
+            above,
+            choice,
+            when_open: when_open.is_some(),
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        if self.accounts != EVERY_ACCOUNT {
+            for &account in REPORTED {
+                if self.counts(account) {
+                    write!(out, "{separator}{}", account.name())?;
+                    separator = "+";
+                }
+            }
+            separator = "=";
+        }
+        if let Some(above) = self.above {
+            write!(out, "{separator}above={above}")?;
+            separator = ",";
+        }
+        let mut items = true;
+        match self.choice {
+            Choice::Nothing | Choice::All => items = false,
+            Choice::Nth(number) => write!(out, "{separator}{number}")?,
+            Choice::Every(number) => write!(out, "{separator}every={number}")?,
+            Choice::Chance(chance, seed) => write!(out, "{separator}p={chance},seed={seed}")?,
+            Choice::Sweep(Sweep { first, end, step }) => {
+                write!(out, "{separator}sweep={first}:")?;
+                if let Some(end) = end {
+                    write!(out, "{end}")?;
+                }
+                write!(out, ":{step}")?;
+            }
+        }
+        if self.when_open {
+            let separator = if items { "," } else { separator };
+            write!(out, "{separator}when=open")?;
+        }
+        Ok(())
+    }
+}
+
+impl Spec {
+    /// A bit for each account.
+    pub(super) fn account_bits(&self) -> u8 {
+        self.accounts
+    }
+
+    /// Whether requests of `account` are counted.
+    pub fn counts(&self, account: Account) -> bool {
+        self.accounts & (1 << account as usize) != 0
+    }
+
+    /// Whether `account` is named, and not merely one of all.
+    pub fn names(&self, account: Account) -> bool {
+        self.accounts != EVERY_ACCOUNT && self.counts(account)
+    }
+
+    /// The least size that is counted.
+    pub(super) fn least_size(&self) -> u64 {
+        self.above.map_or(0, |above| above.saturating_add(1))
+    }
+
+    /// Which of the counted requests fail.
+    pub fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// Whether it counts only while `pyhost.fail` is open.
+    pub(super) fn is_when_open(&self) -> bool {
+        self.when_open
+    }
+
+    /// Whether it says which requests fail.
+    pub fn is_a_rule(&self) -> bool {
+        self.choice != Choice::Nothing
+    }
+
+    /// The runs of a sweep.
+    pub fn sweep(&self) -> Option<Sweep> {
+        match self.choice {
+            Choice::Sweep(sweep) => Some(sweep),
+            _ => None,
+        }
+    }
+
+    /// The rule of one run of a sweep.
+    pub fn with_nth(&self, number: u64) -> Spec {
+        Spec {
+            choice: Choice::Nth(number),
+            ..*self
+        }
+    }
+
+    /// What the rule is about, for people: `obj`, `requests above 64.0 KiB`.
+    pub fn subject(&self) -> String {
+        let names: Vec<&str> = REPORTED
+            .iter()
+            .filter(|&&account| self.counts(account))
+            .map(|account| account.name())
+            .collect();
+        let mut text = match self.accounts {
+            EVERY_ACCOUNT => "all accounts".to_owned(),
+            _ => names.join("+"),
+        };
+        if let Some(above) = self.above {
+            text += &format!(" above {}", Bytes(above));
+        }
+        text
+    }
+}
+
+/// Several rules in one text, with semicolons between them: a variable's value.
+#[derive(Clone, Debug)]
+pub struct Specs(pub Vec<Spec>);
+
+impl FromStr for Specs {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        text.split(';')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Specs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Spec {
+        text.parse()
+            .unwrap_or_else(|Expected(expected)| panic!("{text}: expected {expected}"))
+    }
+
+    #[test]
+    fn a_rule_shows_itself_as_it_can_be_read_again() {
+        for (text, shown) in [
+            ("100", "100"),
+            ("obj=100", "obj=100"),
+            ("every=3", "every=3"),
+            ("p=0.001,seed=7", "p=0.001,seed=7"),
+            ("seed=7,p=0.001", "p=0.001,seed=7"),
+            ("p=1", "p=1,seed=0"),
+            ("above=64K", "above=65536"),
+            ("numpy=above=1M,every=3", "numpy=above=1048576,every=3"),
+            ("obj+mem=5,when=open", "mem+obj=5,when=open"),
+            ("when=open", "when=open"),
+            ("native=when=open", "native=when=open"),
+            ("sweep", "sweep=1::1"),
+            ("obj=sweep=1000:2000:10", "obj=sweep=1000:2000:10"),
+            ("sweep=7", "sweep=7::1"),
+            ("sweep=::3", "sweep=1::3"),
+            ("raw+mem+obj+arena+numpy+native=2", "2"),
+        ] {
+            let spec = parse(text);
+            assert_eq!(spec.to_string(), shown, "{text}");
+            assert_eq!(parse(shown), spec, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_with_what_was_expected() {
+        for (text, expected) in [
+            ("", ITEMS),
+            ("0", NUMBER),
+            ("1x", NUMBER),
+            ("-1", ITEMS),
+            ("every", NUMBER),
+            ("every=0", NUMBER),
+            ("every=x", NUMBER),
+            ("3,every=3", ONE_CHOICE),
+            ("sweep,p=0.5", ONE_CHOICE),
+            ("p=0", CHANCE),
+            ("p=2", CHANCE),
+            ("p=NaN", CHANCE),
+            ("p=x", CHANCE),
+            ("seed=3", SEED),
+            ("p=0.1,seed=x", SEED),
+            ("above=x", SIZE),
+            ("above=1K,above=2K", NO_TWICE),
+            ("when=closed", WHEN),
+            ("pooled=3", NAMES),
+            ("objects=3", NAMES),
+            ("obj+=3", NAMES),
+            ("obj=", ITEMS),
+            ("obj=3,wrong=1", ITEMS),
+            ("3,", ITEMS),
+            ("sweep=5:5", RANGE),
+            ("sweep=x", RANGE),
+            ("sweep=1:9:0", RANGE),
+            ("sweep=1:9:1:1", RANGE),
+        ] {
+            assert_eq!(text.parse::<Spec>(), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_of_a_variable_have_semicolons_between_them() {
+        let Specs(specs) = "obj=3;numpy=above=1M,every=2".parse().unwrap();
+        assert_eq!(specs, [parse("obj=3"), parse("numpy=above=1M,every=2")]);
+        assert!("obj=3;".parse::<Specs>().is_err());
+    }
+
+    #[test]
+    fn sizes_and_accounts_are_what_a_rule_counts() {
+        let spec = parse("mem+numpy=above=64K,every=2");
+        assert!(spec.counts(Account::Mem) && spec.counts(Account::Numpy));
+        assert!(!spec.counts(Account::Obj) && spec.names(Account::Mem));
+        assert_eq!(spec.least_size(), 65537);
+        let all = parse("every=2");
+        assert!(all.counts(Account::Native) && !all.names(Account::Native));
+        assert!(!all.counts(Account::Pooled));
+    }
+}

@@ -1,0 +1,74 @@
+//! What backs the region: `--lock` and `--huge-pages`. At the start of `main`, while the process has
+//! one thread; what is committed later follows in [`grant`].
+
+use super::commits::SLICE;
+use super::{COMMITTED, HUGE_PAGES, LOCKED, PEAK, grant, locked, memory, size};
+use crate::descriptor::errno;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Why the region cannot be as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no region.
+    NoRegion,
+    /// It does not fit into the region's size.
+    TooSmall,
+    /// The system refuses, with this `errno`.
+    System(i32),
+}
+
+/// Locks in memory what is committed, from now on as soon as it is touched.
+///
+/// # Errors
+/// There is no region, or the system does not let all of it be locked.
+pub fn lock() -> Result<(), Refusal> {
+    let size = size().ok_or(Refusal::NoRegion)?;
+    let guard = locked();
+    let commits = guard.as_ref().ok_or(Refusal::NoRegion)?;
+    let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
+    let (start, bytes) = memory(&whole);
+    // SAFETY: locks and unlocks memory of the region; its contents stay.
+    unsafe {
+        // As much as can ever be committed, so that a later commit is not refused for this.
+        if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
+            return Err(Refusal::System(errno()));
+        }
+        libc::munlock(start, bytes);
+        for run in commits.runs() {
+            let (start, bytes) = memory(&run);
+            if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
+                return Err(Refusal::System(errno()));
+            }
+        }
+    }
+    LOCKED.store(true, Relaxed);
+    Ok(())
+}
+
+/// In a forked child: it inherits no locks (mlock(2)).
+pub fn forked() {
+    LOCKED.store(false, Relaxed);
+}
+
+/// Asks for huge pages beneath the region. What is committed counts by whole huge pages from here
+/// on, since the kernel may back each of them in full.
+///
+/// # Errors
+/// There is no region, what is committed does not fit by whole pages, or the system refuses.
+pub fn use_huge_pages() -> Result<(), Refusal> {
+    let mut guard = locked();
+    let commits = guard.as_mut().ok_or(Refusal::NoRegion)?;
+    let everything = 0..commits.slices();
+    if !commits.count_blocks(grant) {
+        return Err(Refusal::TooSmall);
+    }
+    COMMITTED.store(commits.committed(), Relaxed);
+    PEAK.fetch_max(commits.committed(), Relaxed);
+    let (start, bytes) = memory(&everything);
+    // SAFETY: advice on memory of the region; its contents stay.
+    if unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) } != 0 {
+        return Err(Refusal::System(errno()));
+    }
+    HUGE_PAGES.store(true, Relaxed);
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! The bounded heap of `--region`: one range of addresses in which every page of mimalloc's lies,
+//! and a sum of what is committed of it that never passes the region's size.
+//!
+//! The range is longer than the size, since mimalloc wants whole runs of addresses and takes no
+//! arena of less than 32 MiB. All of it is without access at first. mimalloc asks [`commit`]
+//! before it uses a slice, and gives slices back through it; what is committed is readable and
+//! writable, the rest is not, so nothing but what is counted can become resident. A commit that
+//! does not fit is refused, and the request that needed it gets null.
+//!
+//! [`reserve`] comes before mimalloc's first request (see `options/early.rs`), so what libraries
+//! allocate before `main` lies in the region like all else. mimalloc is told to take no memory
+//! from the system; what it takes all the same is its map from addresses to pages, and, should
+//! the range of addresses be used up, the few KiB that it keeps for a new thread.
+//!
+//! The lock is held by slow paths only, inside the [`gate`](super::gate), so that a forked child
+//! finds it free. Nothing here allocates or panics.
+
+#![allow(unsafe_code)]
+
+mod backing;
+mod commits;
+mod size;
+
+pub use backing::{Refusal, forked, lock, use_huge_pages};
+pub use size::Size;
+
+use super::ffi;
+use crate::descriptor::notice;
+use commits::{BLOCK, Commits, SLICE};
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The least size of a region: no Python starts in less.
+pub const LEAST: u64 = 8 << 20;
+
+/// Addresses of one arena at most: those of 16 GiB have more to keep of themselves than mimalloc
+/// allows (`mi_arena_initialize`).
+const ARENA: usize = 8 << 30;
+/// Most arenas of a region. mimalloc has room for 160 (`MI_MAX_ARENAS`).
+const MAX_ARENAS: usize = 150;
+/// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
+const ARENA_UNIT: usize = 32 << 20;
+
+/// What must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
+const THREAD_ROOM: u64 = 2 * SLICE as u64;
+
+/// First address of the range; 0 without a region.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of the range.
+static RANGE: AtomicUsize = AtomicUsize::new(0);
+/// The region's size: what may be committed.
+static SIZE: AtomicU64 = AtomicU64::new(0);
+
+static COMMITS: Mutex<Option<Commits>> = Mutex::new(None);
+
+/// Copies of the sum for reports, which may not wait for the lock.
+static COMMITTED: AtomicU64 = AtomicU64::new(0);
+static PEAK: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static BEFORE_MAIN: AtomicU64 = AtomicU64::new(0);
+
+static LOCKED: AtomicBool = AtomicBool::new(false);
+static HUGE_PAGES: AtomicBool = AtomicBool::new(false);
+/// Python is starting: without memory for that, nothing can be handled.
+static STARTING: AtomicBool = AtomicBool::new(true);
+
+/// What a report tells of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// What may be committed, in bytes.
+    pub size: u64,
+    /// Bytes of addresses that are reserved.
+    pub reserved: u64,
+    /// Bytes that are committed.
+    pub committed: u64,
+    /// The most that were.
+    pub peak: u64,
+    /// Commits that did not fit. mimalloc gives back what it can and asks again, so a request
+    /// that is met in the end may count.
+    pub refused: u64,
+    /// Bytes that were committed when `main` began.
+    pub before_main: u64,
+    /// Whether what is committed is locked in memory.
+    pub locked: bool,
+    /// Whether huge pages are asked for.
+    pub huge_pages: bool,
+}
+
+fn locked() -> MutexGuard<'static, Option<Commits>> {
+    COMMITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The range of addresses for a region of `size` bytes. Several times the size, since each size
+/// of blocks has runs of addresses of its own, of which only a part is committed.
+fn range_for(size: u64) -> Option<usize> {
+    let size = usize::try_from(size).ok()?;
+    let range = match size {
+        ..=0x4000_0000 => (size * 4).max(4 * ARENA_UNIT),
+        _ => size.checked_mul(2)?.max(4 << 30),
+    };
+    let range = range.min(MAX_ARENAS * ARENA);
+    (size < range)
+        .then_some(range)?
+        .checked_next_multiple_of(ARENA_UNIT)
+}
+
+/// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false where the
+/// system gives no such range, after which mimalloc is as it is without a region.
+pub(super) fn reserve(size: u64) -> bool {
+    let Some(range) = range_for(size) else {
+        return false;
+    };
+    let words = range / BLOCK;
+    let table_bytes = (words * size_of::<u32>()).next_multiple_of(SLICE);
+    let Some(total) = range.checked_add(table_bytes + BLOCK) else {
+        return false;
+    };
+    // SAFETY: a new mapping at an address of the kernel's choice; its last part becomes a table
+    // of zeroes that nobody else has, the rest belongs to mimalloc for good.
+    unsafe {
+        let start = libc::mmap(
+            null_mut(),
+            total,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        if start == libc::MAP_FAILED {
+            return false;
+        }
+        let base = start.add(start.align_offset(BLOCK));
+        let table = base.add(range);
+        if libc::mprotect(table, table_bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            libc::munmap(start, total);
+            return false;
+        }
+        let words = std::slice::from_raw_parts_mut(table.cast::<u32>(), words);
+        *locked() = Some(Commits::new(words, size));
+        BASE.store(base.addr(), Relaxed);
+        RANGE.store(range, Relaxed);
+        SIZE.store(size, Relaxed);
+        let taken = hand_over(base, range);
+        if !taken {
+            // What mimalloc took of it stays usable, as the counted part of an unbounded heap.
+            ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
+            SIZE.store(0, Relaxed);
+        }
+        taken
+    }
+}
+
+/// Has mimalloc take all its memory from the range.
+///
+/// # Safety
+/// The range is [`BASE`]'s, and mimalloc has none yet.
+unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
+    // SAFETY: sets numbers in mimalloc's table of options; the range belongs to mimalloc from
+    // here on, and the function has the type that it calls.
+    unsafe {
+        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
+        ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
+        ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
+        ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
+        ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+        ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
+        let mut offset = 0;
+        while offset < range {
+            let length = ARENA.min(range - offset);
+            let given = ffi::mi_manage_memory(
+                base.add(offset),
+                length,
+                false, // committed
+                false, // pinned
+                true,  // zero
+                -1,    // NUMA node
+                false, // exclusive
+                on_commit,
+                null_mut(),
+                null_mut(),
+            );
+            if !given {
+                return false;
+            }
+            offset += length;
+        }
+    }
+    true
+}
+
+/// The region's size in bytes; None without one.
+pub fn size() -> Option<u64> {
+    Some(SIZE.load(Relaxed)).filter(|&size| size != 0)
+}
+
+/// What there is to tell of the region; None without one. Also from a signal handler.
+pub fn figures() -> Option<Figures> {
+    Some(Figures {
+        size: size()?,
+        reserved: RANGE.load(Relaxed) as u64,
+        committed: COMMITTED.load(Relaxed),
+        peak: PEAK.load(Relaxed),
+        refused: REFUSED.load(Relaxed),
+        before_main: BEFORE_MAIN.load(Relaxed),
+        locked: LOCKED.load(Relaxed),
+        huge_pages: HUGE_PAGES.load(Relaxed),
+    })
+}
+
+/// Notes what is committed at the start of `main`.
+pub fn main_begins() {
+    BEFORE_MAIN.store(COMMITTED.load(Relaxed), Relaxed);
+}
+
+/// Python has started: from here on a request that fails is the script's to handle.
+pub fn python_started() {
+    STARTING.store(false, Relaxed);
+}
+
+/// A request has failed. While Python starts it ends the process, with a line: Python would give
+/// up too, in one of many places and words.
+#[cold]
+pub(super) fn request_failed() {
+    if size().is_some() && STARTING.load(Relaxed) {
+        notice(format_args!(
+            "--region: {} bytes are too few for Python to start; expected a larger region",
+            SIZE.load(Relaxed)
+        ));
+        // SAFETY: ends the process at once; nothing was run, and the host's own `_exit` would
+        // write a report.
+        unsafe { libc::syscall(libc::SYS_exit_group, crate::error::BAD_OPTION) };
+    }
+}
+
+/// Whether a thread may get its part of a heap: mimalloc would take it from the system where the
+/// region is full.
+pub(super) fn has_room_for_a_thread() -> bool {
+    SIZE.load(Relaxed) == 0 || COMMITTED.load(Relaxed) + THREAD_ROOM <= SIZE.load(Relaxed)
+}
+
+/// The slices that a run of addresses touches; None where it is not within the range.
+fn slices_of(start: usize, bytes: usize) -> Option<Range<usize>> {
+    let base = BASE.load(Relaxed);
+    let offset = start.checked_sub(base)?;
+    let end = offset.checked_add(bytes)?;
+    (base != 0 && bytes > 0 && end <= RANGE.load(Relaxed))
+        .then(|| offset / SLICE..end.div_ceil(SLICE))
+}
+
+/// The memory of a run of slices.
+fn memory(slices: &Range<usize>) -> (*mut c_void, usize) {
+    let start = BASE.load(Relaxed) + slices.start * SLICE;
+    (
+        std::ptr::with_exposed_provenance_mut(start),
+        slices.len() * SLICE,
+    )
+}
+
+/// Makes slices usable. The system call, not the function: that is [`__wrap_mprotect`].
+fn grant(slices: Range<usize>) -> bool {
+    let (start, bytes) = memory(&slices);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: memory of the region, which mimalloc is about to use.
+    unsafe {
+        if libc::syscall(libc::SYS_mprotect, start, bytes, access) != 0 {
+            return false;
+        }
+        // Without MLOCK_ONFAULT all of it would be resident at once.
+        !LOCKED.load(Relaxed) || libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) == 0
+    }
+}
+
+/// Gives the memory of slices back to the system, and takes the access away.
+fn forget(slices: Range<usize>) -> bool {
+    let (start, bytes) = memory(&slices);
+    // SAFETY: memory of the region that mimalloc has no use for.
+    unsafe {
+        if libc::madvise(start, bytes, libc::MADV_DONTNEED) != 0 {
+            // `EINVAL`: it is locked, by `--lock` or by the script's mlockall(2).
+            libc::munlock(start, bytes);
+            if libc::madvise(start, bytes, libc::MADV_DONTNEED) != 0 {
+                return false;
+            }
+        }
+        libc::syscall(libc::SYS_mprotect, start, bytes, libc::PROT_NONE);
+    }
+    true
+}
+
+/// Commits a run of addresses; None where it is refused, else whether all of it is zero.
+fn commit(slices: Range<usize>) -> Option<bool> {
+    let mut guard = locked();
+    let commits = guard.as_mut()?;
+    let added = commits.commit(slices, grant);
+    let (committed, whole) = (commits.committed(), commits.counts_blocks());
+    COMMITTED.store(committed, Relaxed);
+    PEAK.fetch_max(committed, Relaxed);
+    drop(guard);
+    if added.is_none() {
+        REFUSED.fetch_add(1, Relaxed);
+    }
+    // A block keeps its memory until its last slice goes.
+    added.map(|added| added.all_new && !whole)
+}
+
+/// Gives a run of addresses back; false where it stays committed.
+fn release(slices: Range<usize>) -> bool {
+    let mut guard = locked();
+    let Some(commits) = guard.as_mut() else {
+        return false;
+    };
+    let gone = commits.release(slices, forget);
+    COMMITTED.store(commits.committed(), Relaxed);
+    gone
+}
+
+/// mimalloc's question: `mi_commit_fun_t`.
+unsafe extern "C" fn on_commit(
+    wanted: bool,
+    start: *mut c_void,
+    size: usize,
+    is_zero: *mut bool,
+    _argument: *mut c_void,
+) -> bool {
+    let Some(slices) = slices_of(start.addr(), size) else {
+        return false;
+    };
+    if !wanted {
+        return release(slices);
+    }
+    match commit(slices) {
+        Some(zero) => {
+            if !is_zero.is_null() {
+                // SAFETY: null or mimalloc's variable for the answer.
+                unsafe { *is_zero = zero };
+            }
+            true
+        }
+        None => false,
+    }
+}
+
+/// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's
+/// `--wrap`: where mimalloc extends a page into the next slice, it does not ask the function that
+/// it was given but calls this.
+///
+/// # Safety
+/// As mprotect(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
+    if access == libc::PROT_READ | libc::PROT_WRITE
+        && let Some(slices) = slices_of(start.addr(), size)
+    {
+        return match commit(slices) {
+            Some(_) => 0,
+            None => {
+                // SAFETY: errno is the calling thread's own.
+                unsafe { *libc::__errno_location() = libc::ENOMEM };
+                -1
+            }
+        };
+    }
+    // SAFETY: the caller's duties.
+    unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_is_several_times_the_size_and_whole_arenas() {
+        for (size, range) in [
+            (8 << 20, Some(128 << 20)),
+            (24 << 20, Some(128 << 20)),
+            (33 << 20, Some(160 << 20)),
+            (1 << 30, Some(4 << 30)),
+            ((1 << 30) + 1, Some(4 << 30)),
+            (16 << 30, Some(32 << 30)),
+            (1 << 40, Some(1200 << 30)),
+            (1 << 41, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(range_for(size), range, "{size}");
+        }
+    }
+
+    #[test]
+    fn addresses_outside_the_region_have_no_slices() {
+        // A unit test has no region.
+        assert_eq!(slices_of(0x10000, 0x10000), None);
+        assert_eq!(figures(), None);
+        assert_eq!(lock(), Err(Refusal::NoRegion));
+        assert_eq!(use_huge_pages(), Err(Refusal::NoRegion));
+        assert!(has_room_for_a_thread());
+    }
+}

@@ -1,0 +1,186 @@
+//! The one option that must be known before anything is allocated: `--region`.
+//!
+//! A function of the executable's `.preinit_array`, so before the constructors of all libraries,
+//! looks for it in the arguments and the environment as [`super::read`] will, and has the region
+//! reserved. What it takes for the region's size is checked against what `read` finds: see
+//! [`check`]. It allocates nothing and says nothing.
+
+use super::arguments::{PYTHON_OPTIONS, is_python_name};
+use super::baked;
+use crate::bytes;
+use crate::error::Error;
+use crate::heap;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+/// The host's options whose value may be the next argument. A test compares them with clap's.
+const WITH_VALUE: [&[u8]; 12] = [
+    b"--allocator",
+    b"--native",
+    b"--profile",
+    b"--region",
+    b"--numpy-allocator",
+    b"--numpy-align",
+    b"--numpy-huge-pages",
+    b"--numpy-numa",
+    b"--numpy-pool-limit",
+    b"--numpy-region",
+    b"--stats-fd",
+    b"--stats-file",
+];
+
+type Strings = *const *const c_char;
+
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".preinit_array"))]
+static EARLY: unsafe extern "C" fn(c_int, Strings, Strings) = early;
+
+/// Runs before every constructor; allocates nothing.
+unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: Strings) {
+    // SAFETY: the loader passes arrays of strings that end with null.
+    let size = unsafe { asked(strings(arguments), strings(environment)) };
+    if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
+        heap::reserve_region(size);
+    }
+}
+
+/// The strings of an array of the loader's.
+///
+/// # Safety
+/// `array` is null or an array of strings that ends with null, and never changes.
+unsafe fn strings(mut array: Strings) -> impl Iterator<Item = &'static [u8]> + Clone {
+    std::iter::from_fn(move || {
+        // SAFETY: the caller's duties; the end is not passed.
+        unsafe {
+            if array.is_null() || (*array).is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(*array).to_bytes();
+            array = array.add(1);
+            Some(text)
+        }
+    })
+}
+
+/// The size of the region that the arguments, else the environment, else the build asks for.
+fn asked<'a>(
+    mut arguments: impl Iterator<Item = &'a [u8]> + Clone,
+    mut environment: impl Iterator<Item = &'a [u8]>,
+) -> Option<u64> {
+    let read = |value: &[u8]| std::str::from_utf8(value).ok().and_then(bytes::parse);
+    let as_python = arguments
+        .next()
+        .is_some_and(|name| is_python_name(OsStr::from_bytes(name)));
+    let option = match as_python {
+        true => None,
+        false => in_arguments(arguments),
+    };
+    if let Some(value) = option {
+        return read(value);
+    }
+    let variable = match crate::process::is_privileged_start() {
+        true => None,
+        false => environment.find_map(|entry| entry.strip_prefix(b"PYHOST_REGION=")),
+    };
+    match variable.filter(|value| !value.is_empty()) {
+        Some(value) => read(value),
+        None => baked::region(),
+    }
+}
+
+/// The value of `--region` in the host's part of the arguments, by the rules of
+/// [`host_arguments`](super::arguments::host_arguments).
+fn in_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'a [u8]> {
+    let mut found = None;
+    let mut rest = arguments;
+    while let Some(argument) = rest.next() {
+        let mut parts = argument.splitn(2, |&byte| byte == b'=');
+        let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+        if !name.starts_with(b"--") || argument == b"--" || PYTHON_OPTIONS.contains(&name) {
+            break;
+        }
+        let next = rest.clone().next().filter(|next| !next.starts_with(b"-"));
+        let takes_next = value.is_none() && next.is_some() && WITH_VALUE.contains(&name);
+        if takes_next {
+            rest.next();
+        }
+        if name == b"--region" {
+            found = value.or(next);
+        }
+    }
+    found
+}
+
+/// Checks that the region is the one that was asked for.
+///
+/// # Errors
+/// The system gave no such range of addresses, or something was allocated before it could.
+pub fn check(wanted: Option<u64>) -> Result<(), Error> {
+    match (wanted, heap::bound::size()) {
+        (wanted, found) if wanted == found => Ok(()),
+        (Some(size), _) => Err(Error::option(format!(
+            "--region: the system reserves no addresses for {size} bytes before all else is \
+             allocated; expected a size that it can reserve"
+        ))),
+        (None, _) => Err(Error::start("a region was reserved that nobody asked for")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+
+    fn value<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+        let found = in_arguments(arguments.iter().map(|argument| argument.as_bytes()));
+        found.map(|bytes| std::str::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn the_options_with_a_value_are_claps() {
+        let command = Cli::command();
+        let mut claps: Vec<Vec<u8>> = command
+            .get_arguments()
+            .filter(|known| known.get_action().takes_values() && !known.is_require_equals_set())
+            .filter_map(|known| Some(format!("--{}", known.get_long()?).into_bytes()))
+            .collect();
+        let mut ours: Vec<Vec<u8>> = WITH_VALUE.iter().map(|name| name.to_vec()).collect();
+        claps.sort();
+        ours.sort();
+        assert_eq!(ours, claps);
+    }
+
+    #[test]
+    fn the_region_is_found_where_the_hosts_options_are() {
+        assert_eq!(value(&["--region", "24M", "s.py"]), Some("24M"));
+        assert_eq!(value(&["--region=24M", "s.py"]), Some("24M"));
+        assert_eq!(value(&["--lock", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--profile", "small", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--stats=json", "--region", "2M"]), Some("2M"));
+        assert_eq!(value(&["--lock", "s.py", "--region=1M"]), None);
+        assert_eq!(value(&["--stats", "s.py", "--region=1M"]), None);
+        assert_eq!(value(&["s.py", "--region=1M"]), None);
+        assert_eq!(value(&["--", "--region=1M"]), None);
+        assert_eq!(value(&["--version", "--region=1M"]), None);
+        assert_eq!(value(&["--region"]), None);
+        assert_eq!(value(&["--region", "--lock"]), None);
+        assert_eq!(value(&[]), None);
+    }
+
+    #[test]
+    fn the_option_wins_over_the_variable_and_a_pythons_name_over_the_option() {
+        let ask = |arguments: &[&str], environment: &[&str]| {
+            asked(
+                arguments.iter().map(|text| text.as_bytes()),
+                environment.iter().map(|text| text.as_bytes()),
+            )
+        };
+        let variable = ["HOME=/", "PYHOST_REGION=32M"];
+        assert_eq!(ask(&["pyhost"], &variable), Some(32 << 20));
+        assert_eq!(ask(&["pyhost", "--region=24M"], &variable), Some(24 << 20));
+        assert_eq!(ask(&["python3", "--region=24M"], &variable), Some(32 << 20));
+        assert_eq!(ask(&["pyhost", "--region=x"], &variable), None);
+        assert_eq!(ask(&["pyhost"], &["PYHOST_REGION="]), baked::region());
+    }
+}

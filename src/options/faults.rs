@@ -1,0 +1,125 @@
+//! The options of forced failures, from the command line or the variables.
+
+use super::variables::{checked, parsed, variable};
+use super::{Options, absolute};
+use crate::allocator::Allocator;
+use crate::cli::FaultOptions;
+use crate::error::Error;
+pub use crate::faults::Settings;
+use crate::faults::{MAX_RULES, Specs};
+use crate::ledger::Account;
+use crate::native::Mode;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// The variables of forced failures.
+#[derive(Default)]
+pub struct Variables {
+    rules: Option<Specs>,
+    log: Option<OsString>,
+    timeout: Option<u64>,
+}
+
+impl Variables {
+    /// Reads the variables.
+    ///
+    /// # Errors
+    /// One whose value is not what it should be.
+    pub fn read() -> Result<Self, Error> {
+        Ok(Variables {
+            rules: checked("PYHOST_FAIL")?,
+            log: variable("PYHOST_FAIL_LOG"),
+            timeout: parsed("PYHOST_FAIL_TIMEOUT", "a number of seconds")?,
+        })
+    }
+}
+
+fn path_of(path: &OsString) -> Result<PathBuf, Error> {
+    absolute("--fail-log", path).map(|bytes| OsString::from_vec(bytes).into())
+}
+
+/// What the options and, where they are silent, the variables say.
+///
+/// # Errors
+/// What goes with something else only, or not twice.
+pub fn settings(cli: &FaultOptions, variables: &Variables) -> Result<Settings, Error> {
+    let inherited = variables
+        .rules
+        .clone()
+        .map_or(Vec::new(), |Specs(specs)| specs);
+    let settings = Settings {
+        rules: match cli.fail.is_empty() {
+            true => inherited,
+            false => cli.fail.clone(),
+        },
+        log: cli
+            .fail_log
+            .as_ref()
+            .or(variables.log.as_ref())
+            .map(path_of)
+            .transpose()?,
+        fresh_log: cli.fail_log.is_some(),
+        timeout: cli.fail_timeout.or(variables.timeout),
+    };
+    let refuse = |text: &str| Err(Error::option(text));
+    let sweeps = settings
+        .rules
+        .iter()
+        .filter(|rule| rule.sweep().is_some())
+        .count();
+    if settings.rules.len() > MAX_RULES {
+        return refuse("--fail: too many rules; expected at most 8");
+    }
+    if sweeps > 1 {
+        return refuse("--fail: two rules to sweep; expected at most one");
+    }
+    if sweeps == 1 && settings.log.is_some() && cli.fail_log.is_some() {
+        return refuse("--fail-log: a sweep keeps the logs of its runs; expected no file");
+    }
+    if settings.rules.is_empty() && cli.fail_log.is_some() {
+        return refuse("--fail-log: nothing fails; expected --fail");
+    }
+    if sweeps == 0 && cli.fail_timeout.is_some() {
+        return refuse("--fail-timeout: there is no sweep; expected --fail sweep");
+    }
+    Ok(settings)
+}
+
+/// Refuses rules about a malloc that is not the host's, or that is not counted.
+///
+/// # Errors
+/// Such a rule.
+pub fn check(options: &Options) -> Result<(), Error> {
+    let names_native = |rule: &crate::faults::Spec| rule.names(Account::Native);
+    if !options.faults.rules.iter().any(names_native) {
+        return Ok(());
+    }
+    match (options.native, options.allocator) {
+        (Some(mode @ (Mode::Off | Mode::Plain)), _) => Err(Error::option(format!(
+            "--fail native=...: not with --native {}; expected --native count",
+            mode.name()
+        ))),
+        (_, Some(Allocator::System)) => Err(Error::option(
+            "--fail native=...: not with --allocator system; expected an allocator that replaces \
+             malloc",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The variables that stand for what the command line gave.
+///
+/// # Errors
+/// A log that is no path.
+pub fn exports(cli: &FaultOptions) -> Result<Vec<(&'static str, OsString)>, Error> {
+    let mut exports = Vec::new();
+    if !cli.fail.is_empty() {
+        let rules: Vec<String> = cli.fail.iter().map(ToString::to_string).collect();
+        exports.push(("PYHOST_FAIL", rules.join(";").into()));
+    }
+    if let Some(path) = &cli.fail_log {
+        exports.push(("PYHOST_FAIL_LOG", path_of(path)?.into_os_string()));
+    }
+    Ok(exports)
+}

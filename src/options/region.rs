@@ -1,0 +1,101 @@
+//! The options of the bounded heap, and what they cannot go with.
+
+use super::{Options, baked};
+use crate::allocator::Allocator;
+use crate::cli::Cli;
+use crate::error::Error;
+use crate::heap::bound::Size;
+use crate::heap::profile::Profile;
+use crate::native::Mode;
+use crate::numpy::ArrayAllocator;
+
+/// `--region`, `--lock` and `--huge-pages`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionSettings {
+    /// The region's size in bytes.
+    pub size: Option<u64>,
+    /// Whether it is locked in memory.
+    pub lock: bool,
+    /// Whether huge pages are asked for.
+    pub huge_pages: bool,
+}
+
+/// What the options and, where they are silent, the variables and the build say.
+///
+/// # Errors
+/// A size above the one that was baked in.
+pub fn settings(cli: &Cli, variables: &RegionSettings) -> Result<RegionSettings, Error> {
+    let (name, asked) = match cli.device.region {
+        Some(Size(size)) => ("--region", Some(size)),
+        None => ("PYHOST_REGION", variables.size),
+    };
+    Ok(RegionSettings {
+        size: baked::lower(name, asked, baked::region())?,
+        lock: cli.device.lock || variables.lock,
+        huge_pages: cli.device.huge_pages || variables.huge_pages,
+    })
+}
+
+/// The profile: with a region or a cap, `small` unless another is asked for, since what is kept of
+/// freed memory would be resident beside what is live.
+///
+/// # Errors
+/// A profile that keeps more than the one that was baked in.
+pub fn profile(cli: &Cli, variable: Option<Profile>, bounded: bool) -> Result<Profile, Error> {
+    let (name, asked) = match cli.profile {
+        Some(profile) => ("--profile", Some(profile)),
+        None => ("PYHOST_PROFILE", variable),
+    };
+    let held = baked::lower_profile(name, asked, baked::profile())?;
+    Ok(match held {
+        None if bounded => Profile::Small,
+        // Baked in, and not for a region.
+        Some(Profile::Speed) if bounded && asked.is_none() => Profile::Small,
+        held => held.unwrap_or_default(),
+    })
+}
+
+/// Refuses what does not go with a region, or without one.
+pub fn check(options: &Options) -> Result<(), Error> {
+    let refuse = |text: &str| Err(Error::option(text));
+    if options.region.size.is_none() {
+        return match (options.region.lock, options.region.huge_pages) {
+            (true, _) => refuse("--lock: there is no region to lock; expected --region SIZE"),
+            (_, true) => refuse("--huge-pages: there is no region to back; expected --region SIZE"),
+            _ => Ok(()),
+        };
+    }
+    if cfg!(Py_GIL_DISABLED) {
+        return refuse(
+            "--region: a free-threaded Python keeps OBJ on its own mimalloc; expected a Python \
+             with a GIL",
+        );
+    }
+    if options.native == Some(Mode::Off) {
+        return refuse(
+            "--region: nothing is in it with --native off; expected --native count or plain",
+        );
+    }
+    if options.allocator == Some(Allocator::System) {
+        return refuse(
+            "--region: nothing is in it with --allocator system; expected --allocator mimalloc \
+             or pymalloc",
+        );
+    }
+    if options.profile == Profile::Speed {
+        return refuse(
+            "--profile speed: reserves memory outside of the region; expected balanced or small",
+        );
+    }
+    match options.numpy.allocator {
+        Some(ArrayAllocator::Bfc) => refuse(
+            "--numpy-allocator bfc: has a region of its own outside of --region; expected \
+             mimalloc or pool",
+        ),
+        Some(ArrayAllocator::System) => refuse(
+            "--numpy-allocator system: takes array data from outside of --region; expected \
+             mimalloc or pool",
+        ),
+        _ => Ok(()),
+    }
+}

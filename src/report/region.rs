@@ -1,0 +1,71 @@
+//! What a report says of the bounded heap.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::heap::bound::Figures;
+use std::fmt::{self, Write};
+
+/// Says the section `region`; null without one.
+pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
+    let Some(figures) = figures else {
+        return sink.null("region");
+    };
+    sink.begin("region");
+    sink.int("size_bytes", figures.size as i64);
+    sink.int("reserved_bytes", figures.reserved as i64);
+    sink.int("committed_bytes", figures.committed as i64);
+    sink.int("peak_committed_bytes", figures.peak as i64);
+    sink.int("before_main_bytes", figures.before_main as i64);
+    sink.int("refused_commits", figures.refused as i64);
+    sink.flag("locked", figures.locked);
+    sink.flag("huge_pages", figures.huge_pages);
+    sink.end();
+}
+
+/// Writes the line of the table.
+pub fn line(figures: &Figures, out: &mut impl Write) -> fmt::Result {
+    writeln!(
+        out,
+        "region {}: committed {}, peak {}; {} commits refused{}{}",
+        Bytes(figures.size),
+        Bytes(figures.committed),
+        Bytes(figures.peak),
+        figures.refused,
+        if figures.locked { "; locked" } else { "" },
+        if figures.huge_pages {
+            "; huge pages"
+        } else {
+            ""
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_what_is_in_force() {
+        let mut figures = Figures {
+            size: 24 << 20,
+            reserved: 128 << 20,
+            committed: 10 << 20,
+            peak: 12 << 20,
+            refused: 3,
+            before_main: 0,
+            locked: false,
+            huge_pages: false,
+        };
+        let mut text = String::new();
+        line(&figures, &mut text).unwrap();
+        figures.locked = true;
+        figures.huge_pages = true;
+        line(&figures, &mut text).unwrap();
+        assert_eq!(
+            text,
+            "region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused\n\
+             region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused; locked; huge \
+             pages\n"
+        );
+    }
+}
