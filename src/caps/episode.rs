@@ -103,9 +103,11 @@ fn slice(reserve: u64) -> i64 {
 
 /// How far into the reserve an account's small requests go. Those past the objects stop
 /// before its end, so that Python can still handle what comes of it.
-fn reach(account: Account) -> Reach {
+fn reach(account: Account, bytes: usize) -> Reach {
     match account {
         Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
+        // Locks, of which CPython makes a RuntimeError.
+        Account::Raw if bytes as u64 <= SMALL.0 => Reach::Cap,
         Account::Raw | Account::Numpy | Account::Native | Account::Pooled => Reach::High,
     }
 }
@@ -213,7 +215,7 @@ pub(super) fn settle(
         {
             return case.refuse(part, python);
         }
-        match book(reach(account)) {
+        match book(reach(account, bytes)) {
             Ok(()) => true,
             Err(_) if bytes as u64 <= SMALL.0 && ends(account) => case.end(How::Fatal, python),
             Err(_) => case.refuse(part, python),
@@ -297,7 +299,9 @@ impl Case<'_> {
             }
             State::Told => {
                 let again = taken > (self.reserve / 8) as i64;
-                again && surfaces(self.account) && (python.place)() != Place::Importing
+                again
+                    && surfaces(self.account)
+                    && (middle_passed || (python.place)() != Place::Importing)
             }
         }
     }
