@@ -21,6 +21,7 @@ MIB = 1 << 20
 # A cap above this holds what any of the scripts needs to start.
 START_UP_CEILING = 32 * MIB
 
+BELOW_START_UP = "cap below start-up: "
 MEMORY_ERROR = re.compile(r"(\w+\.)*_?(Array)?MemoryError(:|$)")
 FATAL_LINE = re.compile(r"pyhost: .*\bfatal\b")
 # Words that no run may say, however it ends.
@@ -89,13 +90,18 @@ def judge_end(run):
 
 
 def judge_refusal(run):
-    """One line says that the cap is below what start-up needs; nothing was run."""
+    """One line says that the cap is below what start-up needs; nothing has grown.
+
+    Where the script says so, the host may have told of the refusals before.
+    """
     lines = run.stderr.splitlines()
-    if len(lines) != 1 or run.stdout:
+    told = lines[:-1] if lines and lines[-1].startswith(BELOW_START_UP) else []
+    own = [line for line in lines[len(told):] if line]
+    if len(own) != 1 or run.stdout or not all(line.startswith(("pyhost: ", "  ")) for line in told):
         return failed("refused with more than a line", gist(run.stderr))
     if run.cap > START_UP_CEILING:
-        return failed("refused a cap that suffices", lines[0][:200])
-    return Outcome(REFUSED, detail=lines[0][:200])
+        return failed("refused a cap that suffices", own[0][:200])
+    return Outcome(REFUSED, detail=own[0][:200])
 
 
 def judge_fatal(run, expected):

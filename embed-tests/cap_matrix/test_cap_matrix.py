@@ -92,6 +92,11 @@ class JudgeTests(unittest.TestCase):
         self.assertEqual(self.kind(cap=16 * MIB, stderr=line * 2, **refused), "refused with more than a line")
         self.assertEqual(self.kind(cap=16 * MIB, stderr="", **refused), "refused with more than a line")
         self.assertEqual(self.kind(stderr=line, **refused), "refused a cap that suffices")
+        said = "cap below start-up: numpy: MemoryError\n"
+        for before in ("", "pyhost: cap of 16.0 MiB (total) reached\n  live (peak): raw 3 KiB\n"):
+            self.assertEqual(self.judged(cap=16 * MIB, stderr=before + said, **refused).name, REFUSED)
+        self.assertEqual(self.kind(cap=16 * MIB, stderr="Traceback\n" + said, **refused),
+                         "refused with more than a line")
 
     def test_signals_hangs_and_runaways_fail(self):
         self.assertEqual(self.kind(status=-11), "signal 11")

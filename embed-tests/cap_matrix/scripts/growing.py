@@ -4,7 +4,8 @@ A script lists growths: statements that allocate more each time they are run. Th
 form and whether the code is a function's or the module's. The form and the growth are put together as source text,
 so that the growing statement stands inside the `try` itself, with no call between: where in a loop CPython may raise
 differs by the statement. Where a form's `try` lies inside the loop, all that asks for memory lies inside the `try`,
-the counter too: what is asked for outside may be refused outside.
+the counter too: what is asked for outside may be refused outside. So no form has a `with` in the loop, where CPython
+makes the bound methods of the context manager before it enters the block.
 
     expects caught 3; growth d[i] = bytes(n); form inside; size 512; in a function
     caught 3; finished
@@ -122,14 +123,6 @@ FORMS = {
                 STEP
                 i += 1
         caught += catching.caught
-    """),
-    "inside with": (1, """
-        catching = Catching()
-        while not catching.caught:
-            with catching:
-                STEP
-                i += 1
-        caught += 1
     """),
     "generator": (1, """
         with generator_catching() as caught_here:
@@ -357,10 +350,14 @@ def seed():
 def need(*names):
     """Imports what the script cannot do without, or ends it: the cap is then below what it starts with.
 
-    An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
+    So it is where the other work does not fit, with 1 MiB to spare, before anything has grown. An ImportError is that only where it comes of a MemoryError: any other is a fault, which must show.
     """
     try:
-        return [importlib.import_module(name) for name in names]
+        modules = [importlib.import_module(name) for name in names]
+        ballast = bytes(1 << 20)
+        work()
+        del ballast
+        return modules
     except (MemoryError, ImportError) as error:
         cause = error
         while cause is not None and not isinstance(cause, MemoryError):
