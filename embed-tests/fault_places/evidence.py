@@ -10,6 +10,12 @@ import re
 import outcomes
 
 WINDOW = 8
+# Threads take turns as time has it: the same request of a hang comes earlier or later.
+HANG_WINDOW = 40
+# A run takes a second; what is not done after this many waits for ever.
+HANG_SECONDS = 20
+# So many hangs that are not at the same place are enough.
+HANGS = 4
 # Functions that only pass a request on, or end the process.
 _PLUMBING = re.compile(
     r"^(raise|abort|__GI_\w+|__pthread_kill\w*|kill|gsignal|malloc|calloc|realloc|free|memcpy|memset|__mem\w+"
@@ -19,7 +25,7 @@ _PLUMBING = re.compile(
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
 
 
-def neighbours(number, window=WINDOW):
+def neighbours(number, window):
     """Returns `number` and those around it, nearest first, from 1 on."""
     near = [number + sign * distance for distance in range(window + 1) for sign in ((1, -1) if distance else (1,))]
     return [start for start in near if start > 0]
@@ -66,9 +72,10 @@ def search(runner, place, record):
     hangs = host == outcomes.HANG
     host_c = [] if hangs else c_functions(runner.backtrace("pyhost", place))
     best = {"status": "not found", "host_c": host_c}
-    for start in neighbours(number):
+    others = 0
+    for start in neighbours(number, HANG_WINDOW if hangs else WINDOW):
         stock_place = (phase, accounts, start)
-        run = runner.run("stock", stock_place)
+        run = runner.run("stock", stock_place, HANG_SECONDS if hangs else None)
         if run["outcome"] != host:
             continue
         same = same_python_place(run["stack"], record["stack"])
@@ -83,6 +90,9 @@ def search(runner, place, record):
             best = {"status": "same C function", **found}
         if best["status"] == "not found":
             best = {"status": "same way", **found}
+        others += 1
+        if hangs and others == HANGS:
+            break
     if hangs or best["status"] == "same C function":
         return best
     return same_damage(runner, place) or best

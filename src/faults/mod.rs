@@ -19,7 +19,9 @@ mod spec;
 pub mod sweep;
 pub mod tables;
 
-pub use log::{Line, out_of_the_way};
+pub use log::Line;
+#[cfg(all(Py_3_11, not(Py_3_13)))]
+pub use log::out_of_the_way;
 pub use rules::{Handle, close, disarm, fails, open};
 pub use spec::{Spec, Specs};
 
