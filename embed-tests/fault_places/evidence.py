@@ -9,9 +9,10 @@ import re
 
 import outcomes
 
-WINDOW = 8
-# Threads take turns as time has it: the same request of a hang comes earlier or later.
-HANG_WINDOW = 40
+# Threads take turns as time has it, and NumPy takes array data elsewhere: a request may come earlier or later.
+WINDOW = 40
+# Valgrind is slow.
+DAMAGE_WINDOW = 2
 # A run takes a second; what is not done after this many waits for ever.
 HANG_SECONDS = 20
 # So many hangs that are not at the same place are enough.
@@ -73,7 +74,7 @@ def search(runner, place, record):
     host_c = [] if hangs else c_functions(runner.backtrace("pyhost", place))
     best = {"status": "not found", "host_c": host_c}
     others = 0
-    for start in neighbours(number, HANG_WINDOW if hangs else WINDOW):
+    for start in neighbours(number, WINDOW):
         stock_place = (phase, accounts, start)
         run = runner.run("stock", stock_place, HANG_SECONDS if hangs else None)
         if run["outcome"] != host:
@@ -93,7 +94,9 @@ def search(runner, place, record):
         others += 1
         if hangs and others == HANGS:
             break
-    if hangs or best["status"] == "same C function":
+    if hangs:
+        return best | {"host_stack": record["stack"]}
+    if best["status"] == "same C function":
         return best
     return same_damage(runner, place) or best
 
@@ -108,8 +111,22 @@ def same_damage(runner, place):
     host = c_functions(runner.valgrind("pyhost", place), 3)
     if not host:
         return None
-    for start in neighbours(number, 2):
+    found = {"status": "not found", "host_c": host}
+    for start in neighbours(number, DAMAGE_WINDOW):
         stock = c_functions(runner.valgrind("stock", (phase, accounts, start)), 3)
         if stock == host:
             return {"status": "same damage", "start": start, "host_c": host, "stock_c": stock}
+    return found
+
+
+def kin(found, others):
+    """Returns the place at which stock Python was shown to do what it could not be shown to do here: another one of the
+    same version whose crash is in the same C functions, or whose hang waits on the same Python lines; None without."""
+    for other in others:
+        if other["status"] not in ("same place", "same C function", "same damage"):
+            continue
+        if found.get("host_c") and found["host_c"][:3] == other["host_c"][:3]:
+            return other["place"]
+        if found.get("host_stack") and same_python_place(found["host_stack"], other.get("host_stack") or []):
+            return other["place"]
     return None

@@ -235,7 +235,9 @@ def run_host(runner, options):
         do_all(evidences, lambda place: {"place": list(place), **evidence.search(runner, place, kept.records[place])},
                bad, options.jobs)
     for record in records:
-        record["evidence"] = evidences.records.get(tuple(record["place"]))
+        record["evidence"] = found = evidences.records.get(tuple(record["place"]))
+        if found and found["status"] in ("not found", "same way"):
+            found["kin"] = evidence.kin(found, evidences.records.values())
     return records
 
 
