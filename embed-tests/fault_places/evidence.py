@@ -9,7 +9,14 @@ import re
 
 import outcomes
 
-WINDOW = 8
+# Threads take turns as time has it, and NumPy takes array data elsewhere: a request may come earlier or later.
+WINDOW = 40
+# Valgrind is slow.
+DAMAGE_WINDOW = 2
+# A run takes a second; what is not done after this many waits for ever.
+HANG_SECONDS = 20
+# So many hangs that are not at the same place are enough.
+HANGS = 4
 # Functions that only pass a request on, or end the process.
 _PLUMBING = re.compile(
     r"^(raise|abort|__GI_\w+|__pthread_kill\w*|kill|gsignal|malloc|calloc|realloc|free|memcpy|memset|__mem\w+"
@@ -19,7 +26,7 @@ _PLUMBING = re.compile(
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
 
 
-def neighbours(number, window=WINDOW):
+def neighbours(number, window):
     """Returns `number` and those around it, nearest first, from 1 on."""
     near = [number + sign * distance for distance in range(window + 1) for sign in ((1, -1) if distance else (1,))]
     return [start for start in near if start > 0]
@@ -66,9 +73,10 @@ def search(runner, place, record):
     hangs = host == outcomes.HANG
     host_c = [] if hangs else c_functions(runner.backtrace("pyhost", place))
     best = {"status": "not found", "host_c": host_c}
-    for start in neighbours(number):
+    others = 0
+    for start in neighbours(number, WINDOW):
         stock_place = (phase, accounts, start)
-        run = runner.run("stock", stock_place)
+        run = runner.run("stock", stock_place, HANG_SECONDS if hangs else None)
         if run["outcome"] != host:
             continue
         same = same_python_place(run["stack"], record["stack"])
@@ -83,7 +91,12 @@ def search(runner, place, record):
             best = {"status": "same C function", **found}
         if best["status"] == "not found":
             best = {"status": "same way", **found}
-    if hangs or best["status"] == "same C function":
+        others += 1
+        if hangs and others == HANGS:
+            break
+    if hangs:
+        return best | {"host_stack": record["stack"]}
+    if best["status"] == "same C function":
         return best
     return same_damage(runner, place) or best
 
@@ -98,8 +111,22 @@ def same_damage(runner, place):
     host = c_functions(runner.valgrind("pyhost", place), 3)
     if not host:
         return None
-    for start in neighbours(number, 2):
+    found = {"status": "not found", "host_c": host}
+    for start in neighbours(number, DAMAGE_WINDOW):
         stock = c_functions(runner.valgrind("stock", (phase, accounts, start)), 3)
         if stock == host:
             return {"status": "same damage", "start": start, "host_c": host, "stock_c": stock}
+    return found
+
+
+def kin(found, others):
+    """Returns the place at which stock Python was shown to do what it could not be shown to do here: another one of the
+    same version whose crash is in the same C functions, or whose hang waits on the same Python lines; None without."""
+    for other in others:
+        if other["status"] not in ("same place", "same C function", "same damage"):
+            continue
+        if found.get("host_c") and found["host_c"][:3] == other["host_c"][:3]:
+            return other["place"]
+        if found.get("host_stack") and same_python_place(found["host_stack"], other.get("host_stack") or []):
+            return other["place"]
     return None

@@ -38,6 +38,8 @@ import table  # noqa: E402
 PROGRAM = HERE / "program.py"
 FACTS = "import sys; print('%d.%d' % sys.version_info[:2], '%d.%d.%d' % sys.version_info[:3], sys.base_prefix)"
 INTERRUPTED = 130
+# Stands in the place of a place, for what was found out before.
+MEASURED = "measured"
 
 
 def built_hosts():
@@ -98,15 +100,15 @@ class Runner:
         host = [self.pyhost, "--fail", "when=open"] if side == "pyhost" else [self.python]
         return [*map(str, host), "-X", "faulthandler", str(PROGRAM), *map(str, place)]
 
-    def start(self, side, place):
-        """Runs one place to its end; (status or None, output, errors, lines of the failures' log)."""
+    def start(self, side, place, timeout=None):
+        """Runs one place to its end, or for a time; (status or None, output, errors, lines of the failures' log)."""
         with tempfile.TemporaryDirectory(prefix="fault-place-") as folder:
             log = pathlib.Path(folder, "log")
             environment = self.surroundings(side, place) | {"PYHOST_FAIL_LOG": str(log)}
             with open(pathlib.Path(folder, "out"), "w+") as out, open(pathlib.Path(folder, "err"), "w+") as err:
                 child = subprocess.Popen(self.command(side, place), env=environment, stdin=subprocess.DEVNULL,
                                          stdout=out, stderr=err, cwd=folder, start_new_session=True)
-                status = self.wait(child)
+                status = self.wait(child, timeout or self.timeout)
                 texts = []
                 for file in (out, err):
                     file.seek(0)
@@ -115,9 +117,9 @@ class Runner:
             own = f"{child.pid} "
             return status, *texts, [line.removeprefix(own) for line in lines if line.startswith(own)]
 
-    def wait(self, child):
+    def wait(self, child, timeout):
         try:
-            return child.wait(self.timeout)
+            return child.wait(timeout)
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGABRT)  # faulthandler prints where each thread is
         try:
@@ -136,9 +138,9 @@ class Runner:
         self.expected[pair[0]] = f"result {lines['result']}"
         return int(lines["requests"])
 
-    def run(self, side, place):
+    def run(self, side, place, timeout=None):
         """Runs one place; the record of it."""
-        status, output, errors, log = self.start(side, place)
+        status, output, errors, log = self.start(side, place, timeout)
         outcome = outcomes.classify(status, output, errors, self.expected[place[0]])
         if side == "pyhost" and not log:
             outcome = outcomes.NOT_INJECTED
@@ -219,9 +221,8 @@ class Kept:
 
 def run_host(runner, options):
     """Runs all places of one host, and the search under stock Python; the records in the order of the places."""
-    pairs = [(phase, accounts) for phase, accounts, _ in places.SHARES]
-    chosen = places.choose(options.places, {pair: runner.baseline(pair) for pair in pairs})
     kept = Kept(options.out / f"{runner.release}.jsonl", runner.identity)
+    chosen = places.choose(options.places, measured(runner, kept))
     evidences = Kept(options.out / f"{runner.release}.evidence.jsonl", runner.identity)
     missing = [place for place in chosen if place not in kept.records]
     print(f"{runner.release}, NumPy {runner.numpy}: {len(chosen)} places, {len(missing)} to run", flush=True)
@@ -234,8 +235,24 @@ def run_host(runner, options):
         do_all(evidences, lambda place: {"place": list(place), **evidence.search(runner, place, kept.records[place])},
                bad, options.jobs)
     for record in records:
-        record["evidence"] = evidences.records.get(tuple(record["place"]))
+        record["evidence"] = found = evidences.records.get(tuple(record["place"]))
+        if found and found["status"] in ("not found", "same way"):
+            found["kin"] = evidence.kin(found, evidences.records.values())
     return records
+
+
+def measured(runner, kept):
+    """Returns how many requests each pair of phase and accounts makes; kept, since the places depend on it."""
+    pairs = [(phase, accounts) for phase, accounts, _ in places.SHARES]
+    if (MEASURED,) not in kept.records:
+        # The first round may write the modules' bytecode.
+        for pair in pairs:
+            runner.baseline(pair)
+        requests = [[*pair, runner.baseline(pair)] for pair in pairs]
+        kept.add({"place": [MEASURED], "requests": requests, "expected": runner.expected})
+    record = kept.records[MEASURED,]
+    runner.expected = record["expected"]
+    return {(phase, accounts): number for phase, accounts, number in record["requests"]}
 
 
 def do_all(store, function, todo, jobs):

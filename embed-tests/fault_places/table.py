@@ -45,6 +45,8 @@ def crashes(results):
             stock = found["status"]
             if "start" in found:
                 stock += ": " + failure(record["place"][1], found["start"])
+            if found.get("kin"):
+                stock += "; as {0}, {2}".format(*found["kin"])
             if record["fatal"]:
                 names = f"{record['fatal']}; {names}"
             phase, accounts, number = record["place"]
@@ -63,8 +65,9 @@ def unexplained(results):
 def is_explained(record):
     """Says whether stock Python does the same. Which thread waits where in the end differs from run to run: of a hang
     it is enough that stock Python hangs, too."""
-    status = (record.get("evidence") or {}).get("status")
-    return status in EXPLAINED or (record["outcome"] == outcomes.HANG and status == "same way")
+    found = record.get("evidence") or {}
+    status = found.get("status")
+    return status in EXPLAINED or found.get("kin") is not None or (record["outcome"] == outcomes.HANG and status == "same way")
 
 
 def put_into(path, text):

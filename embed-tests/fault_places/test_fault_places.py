@@ -90,6 +90,13 @@ class Evidence(unittest.TestCase):
         self.assertEqual(evidence.c_functions("==7==    at 0x48417B: free (vg.c:872)\n==7==    by 0x1B3: f (a.c:3)"), ["f"])
 
 
+    def test_what_was_shown_once_holds_for_the_same_functions(self):
+        shown = {"place": ["json", "raw+mem+obj", 3], "status": "same damage", "host_c": ["a", "b", "c"]}
+        self.assertEqual(evidence.kin({"status": "not found", "host_c": ["a", "b", "c", "d"]}, [shown]), shown["place"])
+        self.assertIsNone(evidence.kin({"status": "not found", "host_c": ["a", "b"]}, [shown]))
+        self.assertIsNone(evidence.kin({"status": "not found", "host_c": ["a", "b", "c"]}, [shown | {"status": "not found"}]))
+
+
 class Tables(unittest.TestCase):
     class Runner:
         release, numpy = "3.11.7", "2.4"

@@ -93,9 +93,14 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> std::io::Result<Self> {
-        let name = format!("pyhost-sweep-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
+        // One of that name may be there still, of a sweep that was killed.
+        let mut names =
+            (0..100).map(|count| format!("pyhost-sweep-{}-{count}", std::process::id()));
+        let made = names.find_map(|name| {
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir(&path).ok().map(|()| path)
+        });
+        let path = made.ok_or(std::io::ErrorKind::NotFound)?;
         Ok(Folder(path))
     }
 }
