@@ -1,5 +1,7 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
+mod guards;
+
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::Limit;
@@ -9,6 +11,7 @@ use crate::numpy::{Alignment, ArrayAllocator, Region};
 use crate::report::Format;
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, ValueEnum};
+use guards::GuardOptions;
 use std::ffi::OsString;
 
 impl ValueEnum for Allocator {
@@ -182,6 +185,10 @@ MIMALLOC_* variables win"
     /// What NumPy's arrays are made from, and where.
     #[command(flatten)]
     pub numpy: NumpyOptions,
+
+    /// Guard pages.
+    #[command(flatten)]
+    pub guards: GuardOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

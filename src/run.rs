@@ -52,6 +52,13 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     if native != Mode::Off {
         heap::profile::apply(options.profile);
+        if !heap::guards::start(options.guard) {
+            return Err(Error::start("the system reserves no room for guard pages"));
+        }
+    } else if options.guard != heap::guards::Settings::Off {
+        notice(format_args!(
+            "--guard: malloc is left to another allocator, and nothing is guarded"
+        ));
     }
     heap::set_several_gils(python::several_gils);
     if cfg!(Py_GIL_DISABLED) {
@@ -109,8 +116,8 @@ fn run_python(options: Options) -> Result<i32, Error> {
     if endings::is_planned() {
         module::watch_script_end();
         interpreter::at_finalized(python_finalized)?;
-        endings::watch_signals();
     }
+    endings::watch_signals();
     Ok(interpreter::run())
 }
 

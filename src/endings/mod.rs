@@ -15,7 +15,7 @@ mod output;
 mod signals;
 
 use crate::descriptor::{Descriptor, errno};
-use crate::heap::profile;
+use crate::heap::{guards, profile};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
@@ -83,11 +83,14 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool) {
     }
 }
 
-/// Puts the signal handlers in place where a report is to be written. After Python has
+/// Puts the signal handlers in place where a report is to be written, or a fault at a guard page to
+/// be told. After Python has
 /// initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
-        signals::install();
+        signals::install(&signals::FATAL);
+    } else if guards::are_on() {
+        signals::install(&[libc::SIGSEGV]);
     }
 }
 
@@ -135,6 +138,7 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
         ending,
         partial,
         numpy: at_end.map_or_else(numpy::figures, |(_, figures)| figures),
+        guards: guards::figures(),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),

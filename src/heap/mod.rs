@@ -24,6 +24,7 @@ pub mod arrays;
 pub mod bfc;
 pub mod ffi;
 pub mod gate;
+pub mod guards;
 pub mod placement;
 pub mod pool;
 pub mod profile;
@@ -188,9 +189,9 @@ unsafe fn page_of_block(block: *mut u8) -> *mut Page {
     }
 }
 
-/// Whether `pointer` lies in a page of one of the heaps.
+/// Whether `pointer` lies in a page of one of the heaps, or among the guarded blocks.
 pub fn owns(pointer: *mut u8) -> bool {
-    !page_of(pointer).is_null()
+    !page_of(pointer).is_null() || guards::owns(pointer)
 }
 
 /// The account of a page, by its heap.
@@ -270,6 +271,12 @@ pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size:
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
+    if guards::wants(size) {
+        let block = guards::allocate(account, size, 1);
+        if !block.is_null() {
+            return block;
+        }
+    }
     let state = state();
     let slot = state.slot();
     let _inside = gate::enter(slot, thread_id());
@@ -325,6 +332,12 @@ pub fn count_failure(account: Account) {
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
 #[cold]
 pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
+    if account == Account::Native && guards::wants(size) {
+        let block = guards::allocate(account, size, alignment);
+        if !block.is_null() {
+            return block;
+        }
+    }
     let state = state();
     let _inside = gate::enter(state.slot(), thread_id());
     let theap = state.theap(account);
@@ -344,7 +357,8 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 ///
 /// # Safety
 /// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
-/// held where `A` is an account of the GIL.
+/// held where `A` is an account of the GIL. A guarded block counts as none of mimalloc's: see
+/// [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
     let page = page_of(pointer);
@@ -397,23 +411,27 @@ fn retire(page: *mut Page) {
 #[cold]
 #[inline(never)]
 fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
+    let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the page of a live block.
     let bytes = unsafe { (*page).block_size };
     let account = account_of(page);
     if let Some(offset) = offset_in_block(page, pointer) {
         refuse(pointer, offset, bytes, account);
     }
+    release_block(account, bytes, caller);
+    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    unsafe { ffi::mi_free(pointer.cast()) };
+}
+
+/// Takes a block of `account` off the ledger that the hook of `caller` was given. Inside the gate.
+fn release_block(account: Account, bytes: usize, caller: Account) {
     let gil_needed = matches!(account, Account::Mem | Account::Obj);
     let gil_held = matches!(caller, Account::Mem | Account::Obj);
     if gil_needed && !gil_held {
         LEDGER.release_foreign(account, bytes);
     } else if account != Account::Native || counts_native() {
-        LEDGER.release_slow(slot, account, bytes, &GILS);
+        LEDGER.release_slow(state().slot(), account, bytes, &GILS);
     }
-    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
-    unsafe { ffi::mi_free(pointer.cast()) };
 }
 
 /// How far into a block `pointer` lies; None for the start of one, and in a page with aligned
@@ -464,7 +482,8 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     }
     let page = page_of(pointer);
     if page.is_null() {
-        return Reallocated::Foreign;
+        // SAFETY: the caller's duties.
+        return unsafe { reallocate_guarded::<A, BOOK>(pointer, size) };
     }
     // SAFETY: a live block of mimalloc's.
     let usable = unsafe { usable_in(page, pointer) };
@@ -486,6 +505,30 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     }
 }
 
+/// Moves a guarded block, whose end must stay at its page.
+///
+/// # Safety
+/// As for [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
+    pointer: *mut u8,
+    size: usize,
+) -> Reallocated {
+    let Some(before) = guards::size(pointer) else {
+        return Reallocated::Foreign;
+    };
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        let moved = allocate::<A, false, BOOK>(size);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, size.min(before));
+            guards::free(pointer, Account::ALL[A]);
+        }
+        Reallocated::Block(moved)
+    }
+}
+
 /// Usable bytes behind `pointer`, which lies in a live block of `page`.
 ///
 /// # Safety
@@ -501,12 +544,15 @@ unsafe fn usable_in(page: *mut Page, pointer: *mut u8) -> usize {
     }
 }
 
-/// Usable bytes of a block, or None for a pointer that is not mimalloc's.
+/// Usable bytes of a block, or None for a pointer that is neither mimalloc's nor guarded.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
     let page = page_of(pointer);
+    if page.is_null() {
+        return guards::size(pointer);
+    }
     // SAFETY: a live block of mimalloc's.
-    (!page.is_null()).then(|| unsafe { usable_in(page, pointer) })
+    Some(unsafe { usable_in(page, pointer) })
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod capi;
+mod guarded;
 mod handler;
 mod install;
 mod loading;
@@ -23,10 +24,11 @@ use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
-use crate::heap::{arrays, pool, region};
+use crate::heap::{arrays, guards, pool, region};
 use crate::process;
 use crate::python::text::with_text;
 use capi::DataMemHandler;
+use guarded::Guarded;
 use pads::Padded;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::c_void;
@@ -124,9 +126,11 @@ pub fn start(
 }
 
 fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
-    match debug_hooks {
-        true => handler::over::<Padded<S>>(context),
-        false => handler::over::<S>(context),
+    match (debug_hooks, guards::are_on()) {
+        (false, false) => handler::over::<S>(context),
+        (true, false) => handler::over::<Padded<S>>(context),
+        (false, true) => handler::over::<Guarded<S>>(context),
+        (true, true) => handler::over::<Padded<Guarded<S>>>(context),
     }
 }
 

@@ -125,7 +125,7 @@ impl Store for System {
             // SAFETY: the caller's duty.
             unsafe {
                 heap::release::<NUMPY>(next::usable_size(pointer));
-                next::free(pointer);
+                next::free::<NUMPY>(pointer);
             }
         }
     }

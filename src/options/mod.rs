@@ -9,6 +9,7 @@ mod variables;
 use crate::allocator::Allocator;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::guards;
 use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
@@ -54,6 +55,8 @@ pub struct Options {
     pub profile: Profile,
     /// The `--numpy-*` options.
     pub numpy: Settings,
+    /// `--guard`.
+    pub guard: guards::Settings,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -106,6 +109,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         native: cli.native.or(variables.native),
         profile: cli.profile.or(variables.profile).unwrap_or_default(),
         numpy: numpy(&cli, &variables.numpy),
+        guard: (cli.guards.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
         closing_line: stderr_is_terminal
             && !as_python
             && !off

@@ -6,6 +6,7 @@ use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::guards;
 use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::Settings;
@@ -28,6 +29,7 @@ pub struct Variables {
     pub native: Option<Mode>,
     pub profile: Option<Profile>,
     pub numpy: Settings,
+    pub guard: Option<guards::Settings>,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
@@ -117,6 +119,7 @@ impl Variables {
                 pool_limit: checked("PYHOST_NUMPY_POOL_LIMIT")?,
                 region: checked("PYHOST_NUMPY_REGION")?,
             },
+            guard: checked("PYHOST_GUARD")?,
             stats: choice("PYHOST_STATS")?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
@@ -161,6 +164,7 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_NUMPY_NUMA", numpy.numpy_numa.map(shown));
     export("PYHOST_NUMPY_POOL_LIMIT", numpy.numpy_pool_limit.map(shown));
     export("PYHOST_NUMPY_REGION", numpy.numpy_region.map(shown));
+    export("PYHOST_GUARD", cli.guards.guard.map(shown));
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {
         let path = absolute("--stats-file", path)?;

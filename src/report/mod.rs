@@ -4,6 +4,7 @@
 //! nor the renderers allocate, so that a signal handler can write a report.
 
 mod facts;
+mod guards;
 mod json;
 mod text;
 
@@ -12,6 +13,7 @@ pub use json::Json;
 pub use text::{closing_line, table};
 
 use crate::heap::bfc;
+use crate::heap::guards::Figures as GuardFigures;
 use crate::ledger::Snapshot;
 use crate::numpy;
 use crate::process::Resident;
@@ -61,6 +63,8 @@ pub struct Report<'a> {
     pub partial: bool,
     /// What array data is made from; None where no NumPy is counted.
     pub numpy: Option<numpy::Figures>,
+    /// What was guarded; None where guards are off.
+    pub guards: Option<GuardFigures>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -152,6 +156,7 @@ impl Report<'_> {
             Some(figures) => describe_numpy(figures, sink),
             None => sink.null("numpy"),
         }
+        guards::describe(self.guards.as_ref(), sink);
         self.describe_accounts(sink);
     }
 
