@@ -11,6 +11,7 @@ mod domains;
 mod endings;
 mod exactness;
 mod forks;
+mod guards;
 mod native;
 mod numpy;
 mod ownership;

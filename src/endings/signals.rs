@@ -105,7 +105,8 @@ pub fn install(signals: &[c_int]) {
     unsafe {
         let mut current: libc::stack_t = zeroed();
         libc::sigaltstack(null_mut(), &mut current);
-        if current.ss_flags & libc::SS_DISABLE != 0 {
+        // faulthandler's own, where -X asked for it, is too small.
+        if current.ss_flags & libc::SS_DISABLE != 0 || current.ss_size < STACK {
             let memory = libc::mmap(
                 null_mut(),
                 STACK,
