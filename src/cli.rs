@@ -1,6 +1,7 @@
 //! The host's command line, as clap reads it. Parsing has no effects.
 
 mod guards;
+mod leaks;
 
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
@@ -12,6 +13,7 @@ use crate::report::Format;
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, ValueEnum};
 use guards::GuardOptions;
+use leaks::LeakOptions;
 use std::ffi::OsString;
 
 impl ValueEnum for Allocator {
@@ -189,6 +191,10 @@ MIMALLOC_* variables win"
     /// Guard pages.
     #[command(flatten)]
     pub guards: GuardOptions,
+
+    /// The leak check.
+    #[command(flatten)]
+    pub leaks: LeakOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

@@ -15,6 +15,7 @@ mod endings;
 mod error;
 mod heap;
 mod hooks;
+mod leaks;
 mod ledger;
 mod native;
 mod numpy;

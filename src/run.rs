@@ -6,12 +6,15 @@ use crate::endings;
 use crate::error::Error;
 use crate::heap;
 use crate::hooks;
+use crate::leaks::{self, Scope};
 use crate::ledger::{Account, LEDGER};
 use crate::native::{self, Mode, checkers, lookup};
 use crate::numpy;
 use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
+use crate::python::freelists;
+use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module};
 use crate::report::{self, Facts};
@@ -105,7 +108,12 @@ fn run_python(options: Options) -> Result<i32, Error> {
         debug_hooks,
         options.profile.name(),
     );
-    endings::plan(facts, options.stats, options.closing_line);
+    endings::plan(
+        facts,
+        options.stats,
+        options.closing_line,
+        options.leak_status,
+    );
 
     module::register();
     interpreter::initialize(&arguments);
@@ -113,12 +121,54 @@ fn run_python(options: Options) -> Result<i32, Error> {
         module::answer_allocated_blocks();
     }
     numpy::watch();
-    if endings::is_planned() {
+    start_leak_check(options.leak_check, allocator, debug_hooks)?;
+    if endings::is_planned() || leaks::is_armed() {
         module::watch_script_end();
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
     Ok(interpreter::run())
+}
+
+/// Watches for leaks from here on, where that is asked for and every block lies in a heap of the
+/// host's.
+fn start_leak_check(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<(), Error> {
+    if scope != Scope::Off && (allocator != Allocator::Mimalloc || cfg!(Py_GIL_DISABLED)) {
+        notice(format_args!(
+            "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
+             is checked"
+        ));
+        return Ok(());
+    }
+    if scope == Scope::Off {
+        return Ok(());
+    }
+    freelists::clear();
+    if !leaks::arm(scope, debug_hooks) {
+        return Err(Error::start("mimalloc gives no heap"));
+    }
+    // What a module makes while it is imported is the module's own. An object off a free list lies
+    // in a block of another time, so the lists are emptied on the way.
+    let watcher = Watcher {
+        begin: || {
+            if !heap::mark::is_before() {
+                freelists::clear();
+            }
+            heap::mark::enter_before();
+        },
+        end: || {
+            if heap::mark::is_outermost() {
+                freelists::clear();
+            }
+            heap::mark::leave_before();
+        },
+    };
+    if !imports::watch(watcher) {
+        notice(format_args!(
+            "--leak-check: imports cannot be watched in this Python: what modules keep counts"
+        ));
+    }
+    Ok(())
 }
 
 extern "C" fn python_finalized() {

@@ -25,6 +25,7 @@ pub mod bfc;
 pub mod ffi;
 pub mod gate;
 pub mod guards;
+pub mod mark;
 pub mod placement;
 pub mod pool;
 pub mod profile;
@@ -124,9 +125,21 @@ pub fn collect() {
     }
 }
 
+/// Runs `work` while no other thread is in a slow path: for a look at the blocks of the heaps, which
+/// `work` must not allocate from.
+pub fn alone<T>(work: impl FnOnce() -> T) -> T {
+    gate::close(state().slot(), thread_id());
+    let result = work();
+    gate::open();
+    result
+}
+
 /// The theap of the calling thread in the account's heap, made if need be.
 fn new_theap(account: Account) -> *mut Theap {
-    let heap = HEAPS[account as usize].load(Acquire);
+    let heap = match state().before.get() {
+        0 => HEAPS[account as usize].load(Acquire),
+        _ => mark::heap_before(account),
+    };
     // SAFETY: `heap` is null or a heap that is never deleted.
     unsafe {
         if heap.is_null() {
@@ -189,6 +202,12 @@ unsafe fn page_of_block(block: *mut u8) -> *mut Page {
     }
 }
 
+/// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
+pub fn is_in_page(pointer: *mut u8) -> bool {
+    // The map ends with the addresses of user space.
+    pointer.addr() >> 47 == 0 && !page_of(pointer).is_null()
+}
+
 /// Whether `pointer` lies in a page of one of the heaps, or among the guarded blocks.
 pub fn owns(pointer: *mut u8) -> bool {
     !page_of(pointer).is_null() || guards::owns(pointer)
@@ -210,6 +229,9 @@ fn account_of(page: *mut Page) -> Account {
             if HEAPS[account as usize].load(Relaxed) == heap {
                 return account;
             }
+        }
+        if let Some(account) = mark::account_before(heap) {
+            return account;
         }
     }
     Account::Native

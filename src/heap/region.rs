@@ -69,6 +69,13 @@ fn fail(size: usize) {
     }
 }
 
+/// Start and usable bytes of each live block of the region. Allocates.
+pub fn live_chunks() -> Vec<(usize, usize)> {
+    let chunks = map().map(|(_, chunks)| chunks).unwrap_or_default();
+    let live = chunks.iter().filter(|chunk| chunk.allocation.is_some());
+    live.map(|chunk| (chunk.address, chunk.size)).collect()
+}
+
 /// Frees a block of the region; null, or what is none of its live blocks, is left alone.
 pub fn free(pointer: *mut u8) {
     if pointer.is_null() {

@@ -22,7 +22,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use account::{ACCOUNTS, Account};
+pub use account::{ACCOUNTS, Account, REPORTED};
 pub use shared::{Gils, Ledger};
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::Snapshot;

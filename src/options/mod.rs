@@ -11,6 +11,7 @@ use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
+use crate::leaks::{DEFAULT_STATUS, Scope};
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
@@ -57,6 +58,10 @@ pub struct Options {
     pub numpy: Settings,
     /// `--guard`.
     pub guard: guards::Settings,
+    /// `--leak-check`.
+    pub leak_check: Scope,
+    /// `--leak-exit-status`.
+    pub leak_status: u8,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -109,6 +114,16 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         native: cli.native.or(variables.native),
         profile: cli.profile.or(variables.profile).unwrap_or_default(),
         numpy: numpy(&cli, &variables.numpy),
+        leak_check: cli
+            .leaks
+            .leak_check
+            .or(variables.leak_check)
+            .unwrap_or_default(),
+        leak_status: cli
+            .leaks
+            .leak_exit_status
+            .or(variables.leak_status)
+            .unwrap_or(DEFAULT_STATUS),
         guard: (cli.guards.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
         closing_line: stderr_is_terminal
             && !as_python

@@ -8,6 +8,7 @@ use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
+use crate::leaks::Scope;
 use crate::native::Mode;
 use crate::numpy::Settings;
 use crate::process;
@@ -30,6 +31,8 @@ pub struct Variables {
     pub profile: Option<Profile>,
     pub numpy: Settings,
     pub guard: Option<guards::Settings>,
+    pub leak_check: Option<Scope>,
+    pub leak_status: Option<u8>,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
@@ -119,6 +122,8 @@ impl Variables {
                 pool_limit: checked("PYHOST_NUMPY_POOL_LIMIT")?,
                 region: checked("PYHOST_NUMPY_REGION")?,
             },
+            leak_check: choice("PYHOST_LEAK_CHECK")?,
+            leak_status: parsed("PYHOST_LEAK_EXIT_STATUS", "a number from 0 to 255")?,
             guard: checked("PYHOST_GUARD")?,
             stats: choice("PYHOST_STATS")?,
             stats_file: variable("PYHOST_STATS_FILE"),
@@ -164,6 +169,11 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_NUMPY_NUMA", numpy.numpy_numa.map(shown));
     export("PYHOST_NUMPY_POOL_LIMIT", numpy.numpy_pool_limit.map(shown));
     export("PYHOST_NUMPY_REGION", numpy.numpy_region.map(shown));
+    export("PYHOST_LEAK_CHECK", cli.leaks.leak_check.as_ref().map(name));
+    export(
+        "PYHOST_LEAK_EXIT_STATUS",
+        cli.leaks.leak_exit_status.map(shown),
+    );
     export("PYHOST_GUARD", cli.guards.guard.map(shown));
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {

@@ -2,7 +2,9 @@
 
 pub mod domains;
 pub mod frames;
+pub mod freelists;
 mod gil;
+pub mod imports;
 pub mod interpreter;
 pub mod module;
 mod pools;

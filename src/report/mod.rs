@@ -6,14 +6,17 @@
 mod facts;
 mod guards;
 mod json;
+mod leaks;
 mod text;
 
 pub use facts::{Facts, mimalloc_version};
 pub use json::Json;
+pub use leaks::tell as tell_leaks;
 pub use text::{closing_line, table};
 
 use crate::heap::bfc;
 use crate::heap::guards::Figures as GuardFigures;
+use crate::leaks::Findings;
 use crate::ledger::Snapshot;
 use crate::numpy;
 use crate::process::Resident;
@@ -65,6 +68,8 @@ pub struct Report<'a> {
     pub numpy: Option<numpy::Figures>,
     /// What was guarded; None where guards are off.
     pub guards: Option<GuardFigures>,
+    /// What the leak check found; None where it has not looked.
+    pub leaks: Option<&'static Findings>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -157,6 +162,7 @@ impl Report<'_> {
             None => sink.null("numpy"),
         }
         guards::describe(self.guards.as_ref(), sink);
+        leaks::describe(self.leaks, sink);
         self.describe_accounts(sink);
     }
 

@@ -24,7 +24,7 @@ pub use settings::Settings;
 
 use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
-use super::{book_new, gate, release_block};
+use super::{book_new, gate, mark, release_block};
 use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account};
 use slots::{FREED, LIVE, NEW, REGION, Record, Region, STUCK, TAKEN};
@@ -133,6 +133,8 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> *mut u8 {
         end.write_bytes(PATTERN, slot_end - end.addr());
     }
     record.account.store(account as u32, Relaxed);
+    // 0 is older than any mark.
+    let number = if mark::is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
     record.file_length.store(0, Relaxed);
     record.state.store(LIVE, Release);
@@ -241,6 +243,12 @@ fn refuse(what: std::fmt::Arguments<'_>) -> ! {
     notice(what);
     // SAFETY: ends the process.
     unsafe { libc::abort() }
+}
+
+/// Whether a live guarded block holds `address`.
+pub fn is_live(address: usize) -> bool {
+    record_of(address as *mut u8)
+        .is_some_and(|record| record.state.load(Acquire) == LIVE && record.distance(address) == 0)
 }
 
 /// A live guarded block, as [`visit`] tells of it.
