@@ -18,11 +18,12 @@ pub use settings::{DEFAULT_STATUS, Scope};
 
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
+use crate::python::threads;
 use objects::NAME;
 use reach::Block;
 use sites::Site;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use table::Table;
 
 /// Bytes that CPython's debug hooks put in front of a block.
@@ -32,6 +33,8 @@ const MOST_GROUPS: usize = 4096;
 
 static SCOPE: AtomicU8 = AtomicU8::new(Scope::Off as u8);
 static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
+/// Threads of Python that outlived the script, but for its own.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 static FINDINGS: OnceLock<Findings> = OnceLock::new();
 
 /// Lost blocks of one kind.
@@ -68,6 +71,9 @@ impl Group {
 
 /// What a check found.
 pub struct Findings {
+    /// Threads of Python that still ran when the script had ended: what their frames hold is lost
+    /// without any fault of the script's.
+    pub threads: usize,
     /// Lost blocks.
     pub blocks: u64,
     /// Their usable bytes.
@@ -127,9 +133,11 @@ fn front() -> usize {
     if DEBUG_HOOKS.load(Relaxed) { HOOK } else { 0 }
 }
 
-/// The script has ended: keeps where its blocks were allocated, if tracemalloc knows. With the GIL.
+/// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
+/// were allocated, if tracemalloc knows. With the GIL.
 pub fn script_ended() {
     if is_armed() {
+        THREADS.store(threads::wait_for_ends(), Relaxed);
         sites::keep(accounts(), front());
     }
 }
@@ -170,11 +178,17 @@ fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
     let blocks = reach::find(accounts(), arrays, &ranges, front())?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
+        threads: THREADS.load(Relaxed),
         blocks: 0,
         bytes: 0,
         groups: Table::new(MOST_GROUPS)?,
     };
-    for block in blocks.iter().filter(|block| !block.is_reached) {
+    let is_lost = |block: &&Block| {
+        let object = block.object.as_ref();
+        let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
+        !block.is_reached && !is_kept
+    };
+    for block in blocks.iter().filter(is_lost) {
         findings.blocks += 1;
         findings.bytes += block.size as u64;
         add(&mut findings.groups, block, &memory);

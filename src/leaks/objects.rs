@@ -90,6 +90,20 @@ pub fn object_in(memory: &Readable<'_>, start: usize, size: usize) -> Option<Obj
     })
 }
 
+/// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string. From
+/// 3.12 on it forgets the interned strings at finalisation without freeing them.
+pub fn is_kept(memory: &Readable<'_>, object: &Object) -> bool {
+    /// Of `PyASCIIObject`, behind length and hash.
+    const STATE: usize = size_of::<ffi::PyObject>() + 16;
+    /// `interned`, the lowest bits.
+    const INTERNED: usize = 0b11;
+    let word = |address| memory.word(address).unwrap_or(0);
+    let is_immortal = (word(object.address) as i32) < 0;
+    let is_string = object.kind == (&raw const ffi::PyUnicode_Type).addr();
+    let is_interned = || is_string && word(object.address + STATE) & INTERNED != 0;
+    cfg!(Py_3_12) && (is_immortal || is_interned())
+}
+
 /// The name of a type that [`object_in`] found, cut where it is long; empty where it is no text.
 pub fn type_name(memory: &Readable<'_>, kind: usize) -> [u8; NAME] {
     let mut name = [0; NAME];

@@ -9,6 +9,7 @@ pub mod interpreter;
 pub mod module;
 mod pools;
 pub mod text;
+pub mod threads;
 mod wrapped;
 
 pub use gil::several as several_gils;

@@ -16,6 +16,7 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
     sink.begin("leaks");
     sink.int("blocks", findings.blocks as i64);
     sink.int("bytes", findings.bytes as i64);
+    sink.int("threads", findings.threads as i64);
     sink.begin_list("groups");
     for group in findings.groups() {
         sink.begin("");
@@ -42,6 +43,9 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
     sink.end();
 }
 
+/// Why a thread at the end matters.
+const UNSURE: &str = "whose frames CPython never frees: the exit status stays";
+
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -59,8 +63,13 @@ pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
         line(group, out)?;
     }
     match findings.groups().len().saturating_sub(TOLD) {
+        0 => {}
+        more => writeln!(out, "  and {more} kinds more")?,
+    }
+    match findings.threads {
         0 => Ok(()),
-        more => writeln!(out, "  and {more} kinds more"),
+        1 => writeln!(out, "  1 thread of Python still ran, {UNSURE}"),
+        threads => writeln!(out, "  {threads} threads of Python still ran, {UNSURE}"),
     }
 }
 
