@@ -139,8 +139,7 @@ fn leak_status(status: c_int) -> Option<c_int> {
     let _ = report::tell_leaks(findings, &mut out);
     out.flush();
     let leaked = c_int::from(plan.leak_status);
-    let is_sure = findings.threads == 0;
-    (status == 0 && leaked != 0 && is_sure).then_some(leaked)
+    (status == 0 && leaked != 0 && findings.is_sure()).then_some(leaked)
 }
 
 unsafe extern "C" fn forked_in_parent() {

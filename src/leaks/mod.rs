@@ -18,7 +18,7 @@ pub use settings::{DEFAULT_STATUS, Scope};
 
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
-use crate::python::threads;
+use crate::python::{interpreters, threads};
 use objects::NAME;
 use reach::Block;
 use sites::Site;
@@ -74,6 +74,8 @@ pub struct Findings {
     /// Threads of Python that still ran when the script had ended: what their frames hold is lost
     /// without any fault of the script's.
     pub threads: usize,
+    /// Whether there were further interpreters, of which CPython itself loses blocks.
+    pub interpreters: bool,
     /// Lost blocks.
     pub blocks: u64,
     /// Their usable bytes.
@@ -83,6 +85,11 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Whether a lost block is the script's fault, or a library's, beyond doubt.
+    pub fn is_sure(&self) -> bool {
+        self.threads == 0 && !self.interpreters
+    }
+
     /// The lost blocks by kind, most bytes first.
     pub fn groups(&self) -> &[Group] {
         &self.groups
@@ -179,6 +186,7 @@ fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
         threads: THREADS.load(Relaxed),
+        interpreters: interpreters::were_several(),
         blocks: 0,
         bytes: 0,
         groups: Table::new(MOST_GROUPS)?,

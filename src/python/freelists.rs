@@ -9,6 +9,7 @@
 use pyo3::ffi::{self, PyObject};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Functions of `gc`; references that are held for ever.
 struct Collector {
@@ -23,6 +24,8 @@ unsafe impl Send for Collector {}
 // SAFETY: as above.
 unsafe impl Sync for Collector {}
 
+/// Whether the lists were emptied before, when no script had run.
+static STARTED: AtomicBool = AtomicBool::new(false);
 static COLLECTOR: OnceLock<Option<Collector>> = OnceLock::new();
 
 fn find() -> Option<Collector> {
@@ -74,7 +77,9 @@ pub fn clear() {
             ffi::PyErr_Clear();
             number
         };
-        if call(collector.freeze_count) == 0 {
+        // 3.12 starts with some put aside.
+        let is_first = !STARTED.swap(true, Relaxed);
+        if is_first || call(collector.freeze_count) == 0 {
             call(collector.freeze);
             call(collector.collect);
             call(collector.unfreeze);

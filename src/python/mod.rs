@@ -6,6 +6,7 @@ pub mod freelists;
 mod gil;
 pub mod imports;
 pub mod interpreter;
+pub mod interpreters;
 pub mod module;
 mod pools;
 pub mod text;

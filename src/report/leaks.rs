@@ -17,6 +17,8 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
     sink.int("blocks", findings.blocks as i64);
     sink.int("bytes", findings.bytes as i64);
     sink.int("threads", findings.threads as i64);
+    sink.flag("interpreters", findings.interpreters);
+    sink.flag("sure", findings.is_sure());
     sink.begin_list("groups");
     for group in findings.groups() {
         sink.begin("");
@@ -43,8 +45,8 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
     sink.end();
 }
 
-/// Why a thread at the end matters.
-const UNSURE: &str = "whose frames CPython never frees: the exit status stays";
+/// Why the exit status stays.
+const UNSURE: &str = "of which CPython itself loses blocks: the exit status stays";
 
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
@@ -67,9 +69,13 @@ pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
         more => writeln!(out, "  and {more} kinds more")?,
     }
     match findings.threads {
-        0 => Ok(()),
-        1 => writeln!(out, "  1 thread of Python still ran, {UNSURE}"),
-        threads => writeln!(out, "  {threads} threads of Python still ran, {UNSURE}"),
+        0 => {}
+        1 => writeln!(out, "  1 thread of Python still ran, {UNSURE}")?,
+        threads => writeln!(out, "  {threads} threads of Python still ran, {UNSURE}")?,
+    }
+    match findings.interpreters {
+        false => Ok(()),
+        true => writeln!(out, "  there were further interpreters, {UNSURE}"),
     }
 }
 
