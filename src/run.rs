@@ -16,7 +16,6 @@ use crate::python::domains;
 use crate::python::freelists;
 use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
-use crate::python::interpreters;
 use crate::python::{self, module};
 use crate::report::{self, Facts};
 use std::ffi::OsString;
@@ -144,7 +143,6 @@ fn start_leak_check(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Re
     if scope == Scope::Off {
         return Ok(());
     }
-    interpreters::watch();
     freelists::clear();
     if !leaks::arm(scope, debug_hooks) {
         return Err(Error::start("mimalloc gives no heap"));

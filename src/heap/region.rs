@@ -69,6 +69,11 @@ fn fail(size: usize) {
     }
 }
 
+/// Where the region's own description lies, which holds its address.
+pub fn description() -> (usize, usize) {
+    ((&raw const REGION).addr(), size_of_val(&REGION))
+}
+
 /// Start and usable bytes of each live block of the region. Allocates.
 pub fn live_chunks() -> Vec<(usize, usize)> {
     let chunks = map().map(|(_, chunks)| chunks).unwrap_or_default();

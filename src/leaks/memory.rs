@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::table::Table;
-use crate::heap;
+use crate::heap::{self, region};
 use std::ffi::{c_int, c_void};
 
 /// A piece of memory.
@@ -35,10 +35,20 @@ unsafe extern "C" fn add_library(
                 _ => continue,
             };
             let end = start + header.p_memsz as usize;
-            ranges.push(Range {
+            let (hole, length) = region::description();
+            let range = Range {
                 start: start.next_multiple_of(8),
                 end: end & !7,
-            });
+            };
+            if range.start <= hole && hole < range.end {
+                ranges.push(Range { end: hole, ..range });
+                ranges.push(Range {
+                    start: (hole + length).next_multiple_of(8),
+                    ..range
+                });
+            } else {
+                ranges.push(range);
+            }
         }
     }
     0
@@ -65,6 +75,69 @@ pub fn ranges(top: *const u8) -> Option<Table<Range>> {
         });
     }
     Some(ranges)
+}
+
+/// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
+/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
+/// page of a heap within.
+pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
+    let Some(text) = read_maps() else { return };
+    let mut is_behind_closed = false;
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some((range, rights, is_anonymous)) = parse(line) else {
+            continue;
+        };
+        let slices = (range.start..range.end).step_by(1 << 16);
+        let is_heap = || {
+            slices
+                .clone()
+                .any(|address| heap::is_in_page(address as *mut u8) || is_own(address))
+        };
+        if rights == b"rw-p" && is_anonymous && is_behind_closed && !is_heap() {
+            ranges.push(range);
+        }
+        is_behind_closed = rights == b"---p" && is_anonymous;
+    }
+}
+
+/// The text of `/proc/self/maps` (proc(5)).
+fn read_maps() -> Option<Table<u8>> {
+    let mut text = Table::new(1 << 26)?;
+    let mut buffer = [0u8; 4096];
+    // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = libc::open(c"/proc/self/maps".as_ptr(), flags);
+        if file < 0 {
+            return None;
+        }
+        while let Ok(count @ 1..) =
+            usize::try_from(libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()))
+        {
+            buffer[..count].iter().for_each(|&byte| {
+                text.push(byte);
+            });
+        }
+        libc::close(file);
+    }
+    Some(text)
+}
+
+/// Addresses and rights of a line, and whether no file lies behind it.
+fn parse(line: &[u8]) -> Option<(Range, &[u8], bool)> {
+    let mut fields = line
+        .split(|&byte| byte == b' ')
+        .filter(|field| !field.is_empty());
+    let (first, last) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let range = Range {
+        start: address(first)?,
+        end: address(last)?,
+    };
+    let rights = fields.next()?;
+    // Offset, device, number of the file; then its name, if there is one.
+    let is_anonymous = fields.nth(3).is_none();
+    Some((range, rights, is_anonymous))
 }
 
 /// What can be read without a fault, as far as the check needs to know: the libraries' data and the

@@ -7,6 +7,8 @@
 //! there before the script are reached, or older than the mark; `docs/leak-check.md` has the rule
 //! and the figures.
 
+#![allow(unsafe_code)]
+
 mod memory;
 mod objects;
 mod reach;
@@ -181,7 +183,12 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
 
 fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
     let top = 0u8;
-    let ranges = memory::ranges(&raw const top)?;
+    let mut ranges = memory::ranges(&raw const top)?;
+    if scope() == Scope::Native {
+        memory::add_stacks(&mut ranges, |address| {
+            table::is_in_table(address) || heap::guards::owns(address as *mut u8)
+        });
+    }
     let blocks = reach::find(accounts(), arrays, &ranges, front())?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
@@ -194,7 +201,11 @@ fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
     let is_lost = |block: &&Block| {
         let object = block.object.as_ref();
         let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
-        !block.is_reached && !is_kept
+        // SAFETY: a live block, as the walk found it.
+        let is_tracemallocs = || unsafe {
+            sites::may_be_tracemallocs(block.account, block.start + front(), block.size - front())
+        };
+        !block.is_reached && !is_kept && !is_tracemallocs()
     };
     for block in blocks.iter().filter(is_lost) {
         findings.blocks += 1;

@@ -13,6 +13,7 @@ use crate::python::text::with_text;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ struct Sites {
 }
 
 static SITES: OnceLock<Sites> = OnceLock::new();
+/// Whether the script loaded or used tracemalloc.
+static LOADED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
     /// A new reference to the frames of an allocation, innermost first, or to None where nothing
@@ -48,7 +51,10 @@ unsafe extern "C" {
 
 /// Keeps the site of each live block of `accounts`. With the GIL, no exception set; once.
 pub fn keep(accounts: &[Account], front: usize) {
-    if is_tracing() && SITES.get().is_none() {
+    mark::enter_before();
+    let is_tracing = is_tracing();
+    mark::leave_before();
+    if is_tracing && SITES.get().is_none() {
         let kept = collect(accounts, front);
         let _ = kept.map(|sites| SITES.set(sites));
     }
@@ -58,16 +64,20 @@ pub fn keep(accounts: &[Account], front: usize) {
 fn is_tracing() -> bool {
     // SAFETY: the GIL is held; new references are released and an exception is cleared.
     unsafe {
-        // Never imports it: a program without tracemalloc stays without.
         let modules = ffi::PyImport_GetModuleDict();
-        let module = ffi::PyDict_GetItemString(modules, c"_tracemalloc".as_ptr());
+        let loaded = ffi::PyDict_GetItemString(modules, c"_tracemalloc".as_ptr());
+        // Built in; -X tracemalloc starts it without importing it.
+        let module = ffi::PyImport_ImportModule(c"_tracemalloc".as_ptr());
         if module.is_null() {
+            ffi::PyErr_Clear();
             return false;
         }
         let answer = ffi::PyObject_CallMethod(module, c"is_tracing".as_ptr(), std::ptr::null());
         let is_tracing = answer == ffi::Py_True();
         ffi::Py_XDECREF(answer);
+        ffi::Py_DECREF(module);
         ffi::PyErr_Clear();
+        LOADED.store(is_tracing || !loaded.is_null(), Relaxed);
         is_tracing
     }
 }
@@ -131,6 +141,39 @@ impl Sites {
         });
         (start, text.len())
     }
+}
+
+/// Whether a block may be of tracemalloc itself, which loses some of its own on 3.9 to 3.12. While it
+/// is at work it knows of every block of RAW but those; where it was stopped the form must tell.
+///
+/// # Safety
+/// A live block of `size` bytes at `address`.
+pub unsafe fn may_be_tracemallocs(account: Account, address: usize, size: usize) -> bool {
+    if account != Account::Raw || !LOADED.load(Relaxed) {
+        return false;
+    }
+    match SITES.get() {
+        Some(_) => site_of(address).is_none(),
+        // SAFETY: the caller's duty.
+        None => unsafe { looks_like_traceback(address, size) },
+    }
+}
+
+/// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
+/// their number before the limit, and 12 bytes for each frame.
+///
+/// # Safety
+/// As said above.
+unsafe fn looks_like_traceback(address: usize, size: usize) -> bool {
+    const HEAD: usize = 12;
+    const FRAME: usize = 12;
+    if size < HEAD + FRAME {
+        return false;
+    }
+    // SAFETY: within the block.
+    let [frames, all] = unsafe { *((address + 8) as *const [u16; 2]) };
+    let needed = HEAD + FRAME * usize::from(frames);
+    frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16
 }
 
 /// Where the block at `address` was allocated.

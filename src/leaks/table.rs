@@ -5,6 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A table of up to `capacity` entries, which take memory as they come. Not dropped: it lives as
 /// long as the process.
@@ -18,6 +19,18 @@ pub struct Table<T: Copy> {
 unsafe impl<T: Copy + Send> Send for Table<T> {}
 // SAFETY: shared references only read.
 unsafe impl<T: Copy + Sync> Sync for Table<T> {}
+
+/// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
+static PIECES: [(AtomicUsize, AtomicUsize); 16] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address lies in the memory of a table.
+pub fn is_in_table(address: usize) -> bool {
+    PIECES
+        .iter()
+        .any(|(start, length)| address.wrapping_sub(start.load(Relaxed)) < length.load(Relaxed))
+}
 
 impl<T: Copy> Table<T> {
     /// An empty table; None where the system gives no address space.
@@ -34,6 +47,11 @@ impl<T: Copy> Table<T> {
                 0,
             )
         };
+        if memory != libc::MAP_FAILED {
+            let (start, length) = PIECES.get(COUNT.fetch_add(1, Relaxed))?;
+            start.store(memory.addr(), Relaxed);
+            length.store(bytes, Relaxed);
+        }
         (memory != libc::MAP_FAILED).then_some(Table {
             entries: memory.cast(),
             length: 0,
