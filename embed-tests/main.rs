@@ -12,6 +12,7 @@ mod endings;
 mod exactness;
 mod forks;
 mod guards;
+mod leaks;
 mod native;
 mod numpy;
 mod ownership;

@@ -1,5 +1,6 @@
 //! The options of the leak check, as clap reads them.
 
+use crate::bytes::Expected;
 use crate::leaks::Scope;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -17,6 +18,10 @@ impl ValueEnum for Scope {
         };
         Some(PossibleValue::new(self.name()).help(help))
     }
+}
+
+fn exit_status(text: &str) -> Result<u8, Expected> {
+    text.parse().map_err(|_| Expected("a number from 0 to 255"))
 }
 
 /// The leak check.
@@ -44,7 +49,7 @@ the exit status 23 where it would be 0
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u8).range(0..),
+        value_parser = exit_status,
         help = "\
 The exit status of a leak, 0 to 255; 0 leaves the script's [default: 23]"
     )]

@@ -203,7 +203,11 @@ fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
         let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
         // SAFETY: a live block, as the walk found it.
         let is_tracemallocs = || unsafe {
-            sites::may_be_tracemallocs(block.account, block.start + front(), block.size - front())
+            sites::may_be_tracemallocs(
+                block.account,
+                block.start + front(),
+                block.size.saturating_sub(front()),
+            )
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };
