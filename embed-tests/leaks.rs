@@ -2,7 +2,7 @@
 //! status.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, Run, compile, stock};
+use crate::host::{Outcome, Run, compile, script, stock};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,7 +99,7 @@ fn a_lost_reference_is_caught_with_its_type_and_what_it_holds() {
         "import leaky; leaky.leak_reference([1, 2, 3])",
         "import leaky; leaky.leak_reference({'a': object()})",
         "import leaky; leaky.leak_reference('a string of %d' % id(leaky))",
-        "import leaky\nclass A:\n def __init__(self): self.b = self\nleaky.leak_reference(A())",
+        "import leaky\nclass A: pass\na = A(); a.b = a; leaky.leak_reference(a)",
         "import ctypes; ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))",
     ] {
         let outcome = checked(&[], code).run();
@@ -388,4 +388,36 @@ fn bad_values_are_one_line_and_status_2() {
         .arg("-V")
         .run();
     assert_eq!(outcome.code(), 2, "{outcome:#?}");
+}
+
+#[test]
+fn the_ledger_stays_exact_among_old_heaps_and_new_ones() {
+    for (name, arguments) in [("exact_domains.py", &["3"][..]), ("exact_programs.py", &[])] {
+        for option in ["--leak-check", "--leak-check=native"] {
+            let outcome = Run::host()
+                .arg(option)
+                .arg(script(name))
+                .args(arguments)
+                .timeout(300)
+                .run();
+            assert_eq!(
+                (outcome.code(), outcome.last_line()),
+                (0, "exact"),
+                "{name} {outcome:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn forks_from_a_busy_process_neither_crash_nor_hang() {
+    let library = compile("churn.c", "churn.so", &["-shared", "-fPIC"]);
+    let outcome = Run::host()
+        .arg("--leak-check")
+        .arg(script("busy_forks.py"))
+        .args([library.as_os_str(), "50".as_ref()])
+        .timeout(600)
+        .run();
+    assert_eq!(outcome.last_line(), "done", "{outcome:#?}");
+    assert!([0, LEAK].contains(&outcome.code()), "{outcome:#?}");
 }

@@ -71,6 +71,12 @@ pub fn is_before() -> bool {
     state().before.get() > 0
 }
 
+/// The heap that an account had before the mark, if it is another one now.
+pub fn heap_of_before(account: Account) -> Option<*mut Heap> {
+    let before = BEFORE[account as usize].load(Relaxed);
+    (!before.is_null()).then_some(before)
+}
+
 /// The heap of an account for what counts as older than the mark.
 pub fn heap_before(account: Account) -> *mut Heap {
     let before = BEFORE[account as usize].load(Relaxed);

@@ -4,7 +4,7 @@
 
 use super::ffi::{self, Heap, HeapArea};
 use super::thread::{state, thread_id};
-use super::{gate, guards};
+use super::{gate, guards, mark};
 use crate::ledger::Account;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Acquire;
@@ -46,13 +46,18 @@ unsafe extern "C" fn add_block(
 /// visits, whoever owns it.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let heap = super::HEAPS[account as usize].load(Acquire);
-    if heap.is_null() {
+    if heap.is_null() || account == Account::Native {
         return None;
     }
+    let before = mark::heap_of_before(account);
     let mut found = WalkedHeap::default();
     gate::close(state().slot(), thread_id());
     // SAFETY: the caller's duties; the visitor matches mimalloc's type.
-    unsafe { ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast()) };
+    unsafe {
+        for heap in [Some(heap), before].into_iter().flatten() {
+            ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast());
+        }
+    }
     guards::visit(|block| {
         if block.account == account {
             found.blocks += 1;
