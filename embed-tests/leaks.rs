@@ -124,7 +124,9 @@ del lost";
 
 #[test]
 fn a_lost_array_is_caught_with_its_data() {
-    let code = "import leaky, numpy; leaky.leak_reference(numpy.zeros(1000))";
+    let code = "import leaky, numpy
+for _ in range(10):
+    leaky.leak_reference(numpy.zeros(1000))";
     for allocator in ["mimalloc", "pool", "bfc"] {
         let packages = newest_numpy().site_packages.display();
         let (outcome, report) = Run::host()
@@ -132,10 +134,13 @@ fn a_lost_array_is_caught_with_its_data() {
             .args(["--leak-check", "--numpy-allocator", allocator, "-c", code])
             .reported();
         assert_eq!(outcome.code(), LEAK, "{allocator} {outcome:#?}");
-        let groups = groups(&report);
-        let accounts: Vec<&str> = groups.iter().map(|group| group.0.as_str()).collect();
-        assert_eq!(accounts, ["numpy", "obj"], "{allocator} {outcome:#?}");
-        assert_eq!(groups[1].3, "numpy.ndarray");
+        let [data, object] = &groups(&report)[..] else {
+            panic!("{allocator} {outcome:#?}");
+        };
+        // Stale pointers to the data of two are left somewhere by NumPy 2.0 on Python 3.9.
+        assert!(data.0 == "numpy" && data.2 >= 5, "{allocator} {outcome:#?}");
+        let arrays = ("obj", 10, "numpy.ndarray");
+        assert_eq!((object.0.as_str(), object.2, object.3.as_str()), arrays);
     }
 }
 
