@@ -8,7 +8,6 @@
 
 use super::memory::Readable;
 use pyo3::ffi::{self, PyTypeObject};
-use std::ffi::c_char;
 use std::mem::offset_of;
 
 const HAVE_GC: u64 = 1 << 14;
@@ -131,5 +130,3 @@ pub fn type_name(memory: &Readable<'_>, kind: usize) -> [u8; NAME] {
     }
     name
 }
-
-const _: () = assert!(size_of::<c_char>() == 1);

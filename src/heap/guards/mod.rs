@@ -26,8 +26,8 @@ use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
 use super::{book_new, gate, mark, release_block};
 use crate::descriptor::notice;
-use crate::ledger::{ACCOUNTS, Account};
-use slots::{FREED, LIVE, NEW, REGION, Record, Region, STUCK, TAKEN};
+use crate::ledger::Account;
+use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -286,5 +286,3 @@ pub fn visit(mut visitor: impl FnMut(&Guarded)) {
 pub fn latest_number() -> u64 {
     GUARDED.load(Relaxed)
 }
-
-const _: () = assert!(ACCOUNTS <= u32::MAX as usize && NEW == 0);
