@@ -14,6 +14,8 @@ mod endings;
 mod exactness;
 mod faults;
 mod forks;
+mod guards;
+mod leaks;
 mod native;
 mod numpy;
 mod ownership;

@@ -5,6 +5,8 @@ mod device;
 mod faults;
 
 pub use faults::FaultOptions;
+mod guards;
+mod leaks;
 
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
@@ -16,6 +18,8 @@ use crate::report::Format;
 pub use caps::CapOptions;
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, ValueEnum};
+use guards::GuardOptions;
+use leaks::LeakOptions;
 use std::ffi::OsString;
 
 impl ValueEnum for Allocator {
@@ -201,6 +205,13 @@ MIMALLOC_* variables win"
     /// Which requests for memory fail.
     #[command(flatten)]
     pub faults: faults::FaultOptions,
+    /// Guard pages.
+    #[command(flatten)]
+    pub guards: GuardOptions,
+
+    /// The leak check.
+    #[command(flatten)]
+    pub leaks: LeakOptions,
 
     /// Report live and peak bytes an account at the end
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,

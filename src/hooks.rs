@@ -52,7 +52,7 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
         if !heap::free::<A, true>(pointer.cast()) {
-            next::free(pointer.cast());
+            next::free::<A>(pointer.cast());
         }
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod faults;
 mod heap;
 mod hooks;
+mod leaks;
 mod ledger;
 mod native;
 mod numpy;

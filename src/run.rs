@@ -9,12 +9,15 @@ use crate::error::Error;
 use crate::faults::{self, sweep};
 use crate::heap;
 use crate::hooks;
+use crate::leaks::{self, Scope};
 use crate::ledger::{Account, LEDGER};
 use crate::native::{self, Mode, checkers, lookup};
 use crate::numpy;
 use crate::options::{self, Options, Request};
 use crate::process;
 use crate::python::domains;
+use crate::python::freelists;
+use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module, place, surface};
 use crate::report::{self, Facts};
@@ -66,6 +69,13 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     if native != Mode::Off {
         heap::profile::apply(options.profile);
+        if !heap::guards::start(options.guard) {
+            return Err(Error::start("the system reserves no room for guard pages"));
+        }
+    } else if options.guard != heap::guards::Settings::Off {
+        notice(format_args!(
+            "--guard: malloc is left to another allocator, and nothing is guarded"
+        ));
     }
     heap::set_several_gils(python::several_gils);
     if cfg!(Py_GIL_DISABLED) {
@@ -116,7 +126,12 @@ fn run_python(options: Options) -> Result<i32, Error> {
         debug_hooks,
         options.profile.name(),
     );
-    endings::plan(facts, options.stats, options.closing_line);
+    endings::plan(
+        facts,
+        options.stats,
+        options.closing_line,
+        options.leak_status,
+    );
 
     module::register();
     interpreter::initialize(&arguments);
@@ -127,15 +142,57 @@ fn run_python(options: Options) -> Result<i32, Error> {
     numpy::watch();
     surface::arm();
     caps::start(&options.caps, heap::slot())?;
-    if endings::is_planned() || faults::is_on() {
+    start_leak_check(options.leak_check, allocator, debug_hooks)?;
+    if endings::is_planned() || faults::is_on() || leaks::is_armed() {
         module::watch_script_end();
     }
     if endings::is_planned() {
         interpreter::at_finalized(python_finalized)?;
-        endings::watch_signals();
     }
+    endings::watch_signals();
     faults::arm();
     Ok(interpreter::run())
+}
+
+/// Watches for leaks from here on, where that is asked for and every block lies in a heap of the
+/// host's.
+fn start_leak_check(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<(), Error> {
+    if scope != Scope::Off && (allocator != Allocator::Mimalloc || cfg!(Py_GIL_DISABLED)) {
+        notice(format_args!(
+            "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
+             is checked"
+        ));
+        return Ok(());
+    }
+    if scope == Scope::Off {
+        return Ok(());
+    }
+    freelists::clear();
+    if !leaks::arm(scope, debug_hooks) {
+        return Err(Error::start("mimalloc gives no heap"));
+    }
+    // What a module makes while it is imported is the module's own. An object off a free list lies
+    // in a block of another time, so the lists are emptied on the way.
+    let watcher = Watcher {
+        begin: || {
+            if !heap::mark::is_before() {
+                freelists::clear();
+            }
+            heap::mark::enter_before();
+        },
+        end: || {
+            if heap::mark::is_outermost() {
+                freelists::clear();
+            }
+            heap::mark::leave_before();
+        },
+    };
+    if !imports::watch(watcher) {
+        notice(format_args!(
+            "--leak-check: imports cannot be watched in this Python: what modules keep counts"
+        ));
+    }
+    Ok(())
 }
 
 extern "C" fn python_finalized() {

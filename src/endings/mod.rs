@@ -15,7 +15,8 @@ mod output;
 mod signals;
 
 use crate::descriptor::{Descriptor, errno, format_into};
-use crate::heap::{bound, profile};
+use crate::heap::{bound, guards, profile};
+use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
@@ -34,6 +35,7 @@ struct Plan {
     facts: Facts,
     stats: Option<Stats>,
     closing_line: bool,
+    leak_status: u8,
     /// The process that the host started as.
     pid: i32,
 }
@@ -64,13 +66,14 @@ pub fn is_planned() -> bool {
 }
 
 /// Lays down what is to be written. Once, at the start, while the process has one thread.
-pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool) {
+pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status: u8) {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
     let _ = PLAN.set(Plan {
         facts,
         stats,
         closing_line,
+        leak_status,
         pid,
     });
     unsafe extern "C" {
@@ -83,16 +86,20 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool) {
     }
 }
 
-/// Puts the signal handlers in place where a report is to be written. After Python has
+/// Puts the signal handlers in place where a report is to be written, or a fault at a guard page to
+/// be told. After Python has
 /// initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
-        signals::install();
+        signals::install(&signals::FATAL);
+    } else if guards::are_on() {
+        signals::install(&[libc::SIGSEGV]);
     }
 }
 
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
 pub fn script_ended() {
+    leaks::script_ended();
     if AT_END_STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
         // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
         unsafe { *AT_END.0.get() = (LEDGER.snapshot(), numpy::figures()) };
@@ -108,7 +115,31 @@ pub fn python_finalized() {
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     profile::keep_everything();
-    finish(Ending::Exit(status), false);
+    let leaked = leak_status(status);
+    finish(Ending::Exit(leaked.unwrap_or(status)), false);
+    if let Some(leaked) = leaked {
+        // glibc goes on with the functions that remain, and ends with this status (exit(3)).
+        // SAFETY: ends the process.
+        unsafe { libc::exit(leaked) };
+    }
+}
+
+/// Tells of leaks, where they are to be looked for and Python was finalised; the exit status that
+/// takes the place of the script's, which is kept where it is not 0.
+fn leak_status(status: c_int) -> Option<c_int> {
+    let plan = PLAN.get()?;
+    if !FINALIZED.load(Relaxed) || OWNER.load(Relaxed) != process::id() {
+        return None;
+    }
+    let findings = leaks::check()?;
+    if findings.blocks == 0 {
+        return None;
+    }
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    let _ = report::tell_leaks(findings, &mut out);
+    out.flush();
+    let leaked = c_int::from(plan.leak_status);
+    (status == 0 && leaked != 0 && findings.is_sure()).then_some(leaked)
 }
 
 unsafe extern "C" fn forked_in_parent() {
@@ -136,6 +167,8 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
         partial,
         numpy: at_end.map_or_else(numpy::figures, |(_, figures)| figures),
         region: bound::figures(),
+        guards: guards::figures(),
+        leaks: leaks::findings(),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),

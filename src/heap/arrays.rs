@@ -163,7 +163,7 @@ fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     if book {
         // SAFETY: the page of a live block.
         let charged = unsafe { (*page).block_size };
-        release_block(slot, Account::Numpy, block, charged, true);
+        release_block(Account::Numpy, block, charged, Account::Numpy);
     }
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };

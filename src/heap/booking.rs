@@ -42,7 +42,7 @@ pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut 
 
 /// Books a block, big ones to the register too; false where a cap refuses it.
 #[inline]
-fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
+pub(super) fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
     let booked = caps::book(slot, account, bytes, &GILS);
     if booked && bytes >= register::BIG && account != Account::Pooled {
         register::add(block.addr(), account, bytes);
@@ -50,25 +50,20 @@ fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
     booked
 }
 
-/// Takes a block of a heap off the ledger; `gil` says whether the caller holds the GIL that the
-/// account needs, if it needs one.
-pub(super) fn release_block(
-    slot: &Slot,
-    account: Account,
-    block: *mut u8,
-    bytes: usize,
-    gil: bool,
-) {
+/// Takes a block of `account` off the ledger that the hook of `caller` was given.
+pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, caller: Account) {
     if !counts(account) {
         return;
     }
     if bytes >= register::BIG {
         register::remove(block.addr());
     }
-    if gil {
-        LEDGER.release_slow(slot, account, bytes, &GILS);
-    } else {
+    let gil_needed = matches!(account, Account::Mem | Account::Obj);
+    let gil_held = matches!(caller, Account::Mem | Account::Obj);
+    if gil_needed && !gil_held {
         LEDGER.release_foreign(account, bytes);
+    } else {
+        LEDGER.release_slow(state().slot(), account, bytes, &GILS);
     }
     caps::look_where_asked();
 }

@@ -26,6 +26,8 @@ mod booking;
 pub mod bound;
 pub mod ffi;
 pub mod gate;
+pub mod guards;
+pub mod mark;
 pub mod placement;
 pub mod pool;
 pub mod profile;
@@ -138,10 +140,22 @@ pub fn collect() {
     }
 }
 
+/// Runs `work` while no other thread is in a slow path: for a look at the blocks of the heaps, which
+/// `work` must not allocate from.
+pub fn alone<T>(work: impl FnOnce() -> T) -> T {
+    gate::close(state().slot(), thread_id());
+    let result = work();
+    gate::open();
+    result
+}
+
 /// The theap of the calling thread in the account's heap, made if need be; null where there is no
 /// memory for it.
 fn new_theap(account: Account) -> *mut Theap {
-    let heap = HEAPS[account as usize].load(Acquire);
+    let heap = match state().before.get() {
+        0 => HEAPS[account as usize].load(Acquire),
+        _ => mark::heap_before(account),
+    };
     // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
     // (`mi_heap_init_theap`), so it is not asked to.
     if !bound::has_room_for_a_thread() {
@@ -223,9 +237,15 @@ unsafe fn page_of_block(block: *mut u8) -> *mut Page {
     }
 }
 
-/// Whether `pointer` lies in a page of one of the heaps.
+/// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
+pub fn is_in_page(pointer: *mut u8) -> bool {
+    // The map ends with the addresses of user space.
+    pointer.addr() >> 47 == 0 && !page_of(pointer).is_null()
+}
+
+/// Whether `pointer` lies in a page of one of the heaps, or among the guarded blocks.
 pub fn owns(pointer: *mut u8) -> bool {
-    !page_of(pointer).is_null()
+    !page_of(pointer).is_null() || guards::owns(pointer)
 }
 
 /// The account of a page, by its heap.
@@ -244,6 +264,9 @@ fn account_of(page: *mut Page) -> Account {
             if HEAPS[account as usize].load(Relaxed) == heap {
                 return account;
             }
+        }
+        if let Some(account) = mark::account_before(heap) {
+            return account;
         }
     }
     Account::Native
@@ -305,6 +328,11 @@ pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size:
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
+    if guards::wants(size) {
+        if let Some(block) = guards::allocate(account, size, 1) {
+            return block;
+        }
+    }
     let state = state();
     let slot = state.slot();
     let _inside = gate::enter(slot, thread_id());
@@ -326,6 +354,12 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
 #[cold]
 pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
+    if account == Account::Native
+        && guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, alignment)
+    {
+        return block;
+    }
     let state = state();
     let slot = state.slot();
     let _inside = gate::enter(slot, thread_id());
@@ -349,7 +383,8 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 ///
 /// # Safety
 /// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
-/// held where `A` is an account of the GIL.
+/// held where `A` is an account of the GIL. A guarded block counts as none of mimalloc's: see
+/// [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
     let page = page_of(pointer);
@@ -402,17 +437,14 @@ fn retire(page: *mut Page) {
 #[cold]
 #[inline(never)]
 fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
+    let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the page of a live block.
     let bytes = unsafe { (*page).block_size };
     let account = account_of(page);
     if let Some(offset) = offset_in_block(page, pointer) {
         refuse(pointer, offset, bytes, account);
     }
-    let gil_needed = matches!(account, Account::Mem | Account::Obj);
-    let gil_held = matches!(caller, Account::Mem | Account::Obj);
-    release_block(slot, account, pointer, bytes, gil_held || !gil_needed);
+    release_block(account, pointer, bytes, caller);
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
     unsafe { ffi::mi_free(pointer.cast()) };
 }
@@ -465,7 +497,8 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     }
     let page = page_of(pointer);
     if page.is_null() {
-        return Reallocated::Foreign;
+        // SAFETY: the caller's duties.
+        return unsafe { reallocate_guarded::<A, BOOK>(pointer, size) };
     }
     // SAFETY: a live block of mimalloc's.
     let usable = unsafe { usable_in(page, pointer) };
@@ -487,6 +520,30 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     }
 }
 
+/// Moves a guarded block, whose end must stay at its page.
+///
+/// # Safety
+/// As for [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
+    pointer: *mut u8,
+    size: usize,
+) -> Reallocated {
+    let Some(before) = guards::size(pointer) else {
+        return Reallocated::Foreign;
+    };
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        let moved = allocate::<A, false, BOOK>(size);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, size.min(before));
+            guards::free(pointer, Account::ALL[A]);
+        }
+        Reallocated::Block(moved)
+    }
+}
+
 /// Usable bytes behind `pointer`, which lies in a live block of `page`.
 ///
 /// # Safety
@@ -502,12 +559,15 @@ unsafe fn usable_in(page: *mut Page, pointer: *mut u8) -> usize {
     }
 }
 
-/// Usable bytes of a block, or None for a pointer that is not mimalloc's.
+/// Usable bytes of a block, or None for a pointer that is neither mimalloc's nor guarded.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
     let page = page_of(pointer);
+    if page.is_null() {
+        return guards::size(pointer);
+    }
     // SAFETY: a live block of mimalloc's.
-    (!page.is_null()).then(|| unsafe { usable_in(page, pointer) })
+    Some(unsafe { usable_in(page, pointer) })
 }

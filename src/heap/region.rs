@@ -75,6 +75,18 @@ fn fail(size: usize) {
     }
 }
 
+/// Where the region's own description lies, which holds its address.
+pub fn description() -> (usize, usize) {
+    ((&raw const REGION).addr(), size_of_val(&REGION))
+}
+
+/// Start and usable bytes of each live block of the region. Allocates.
+pub fn live_chunks() -> Vec<(usize, usize)> {
+    let chunks = map().map(|(_, chunks)| chunks).unwrap_or_default();
+    let live = chunks.iter().filter(|chunk| chunk.allocation.is_some());
+    live.map(|chunk| (chunk.address, chunk.size)).collect()
+}
+
 /// Frees a block of the region; null, or what is none of its live blocks, is left alone.
 pub fn free(pointer: *mut u8) {
     if pointer.is_null() {

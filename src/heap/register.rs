@@ -91,6 +91,12 @@ pub fn set_line(line: Line) {
     let _ = LINE.set(line);
 }
 
+/// Writes the file of the line that the calling thread is at, and gives its length and the line;
+/// (0, 0) where it runs no Python code, or none yet.
+pub fn line_of_caller(file: &mut [u8]) -> (usize, i32) {
+    LINE.get().map_or((0, 0), |line| line(file))
+}
+
 /// Seconds of the monotonic clock, read cheaply.
 pub fn now() -> f64 {
     let mut time = libc::timespec {
@@ -113,10 +119,8 @@ pub fn add(key: usize, account: Account, bytes: usize) {
         file: [0; FILE],
         file_length: 0,
     };
-    if let Some(line) = LINE.get() {
-        let (length, line) = line(&mut block.file);
-        (block.file_length, block.line) = (length.min(FILE), line);
-    }
+    let (length, line) = line_of_caller(&mut block.file);
+    (block.file_length, block.line) = (length.min(FILE), line);
     for (index, entry) in TABLE.iter().enumerate() {
         let taken = entry.key.load(Relaxed) == 0
             && entry

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub struct ThreadState {
     pub theaps: [Cell<*mut Theap>; ACCOUNTS],
     pub slot: Cell<&'static Slot>,
+    /// How deep the thread is in what counts as before the mark; see `heap::mark`.
+    pub before: Cell<u32>,
     /// The thread's destructors have run: no slot may be claimed, no theap kept.
     ending: Cell<bool>,
 }
@@ -31,6 +33,7 @@ thread_local! {
         ThreadState {
             theaps: [const { Cell::new(EMPTY) }; ACCOUNTS],
             slot: Cell::new(&UNCLAIMED),
+            before: Cell::new(0),
             ending: Cell::new(false),
         }
     };
@@ -107,7 +110,8 @@ impl ThreadState {
         theap
     }
 
-    fn forget_theaps(&self) {
+    /// Has the thread's next requests look for their heaps again.
+    pub fn forget_theaps(&self) {
         for theap in &self.theaps {
             theap.set(EMPTY);
         }

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Heap, HeapArea};
-use super::gate;
 use super::thread::{state, thread_id};
+use super::{gate, guards, mark};
 use crate::ledger::Account;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Acquire;
@@ -34,7 +34,8 @@ unsafe extern "C" fn add_block(
     true
 }
 
-/// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists; None
+/// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists, and its
+/// guarded blocks; None
 /// for an account without a heap of its own.
 ///
 /// The gate is closed meanwhile, so that a thread that is just ending does not give its pages up
@@ -45,13 +46,24 @@ unsafe extern "C" fn add_block(
 /// visits, whoever owns it.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let heap = super::HEAPS[account as usize].load(Acquire);
-    if heap.is_null() {
+    if heap.is_null() || account == Account::Native {
         return None;
     }
+    let before = mark::heap_of_before(account);
     let mut found = WalkedHeap::default();
     gate::close(state().slot(), thread_id());
     // SAFETY: the caller's duties; the visitor matches mimalloc's type.
-    unsafe { ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast()) };
+    unsafe {
+        for heap in [Some(heap), before].into_iter().flatten() {
+            ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast());
+        }
+    }
+    guards::visit(|block| {
+        if block.account == account {
+            found.blocks += 1;
+            found.bytes += block.charged as u64;
+        }
+    });
     gate::open();
     Some(found)
 }

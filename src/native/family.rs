@@ -143,7 +143,7 @@ pub unsafe extern "C" fn free(pointer: *mut u8) {
             heap::free::<NATIVE, true>(pointer)
         };
         if !freed {
-            next::free(pointer);
+            next::free::<NATIVE>(pointer);
         }
     }
 }

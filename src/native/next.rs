@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)]
 
+use crate::heap::guards;
+use crate::ledger::Account;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -147,13 +149,17 @@ pub fn calloc(size: usize) -> *mut u8 {
     unsafe { call!(CALLOC, fn(usize, usize) -> *mut u8, (1, size), null_mut()) }
 }
 
-/// Frees a pointer that is not mimalloc's.
+/// Frees a pointer that is not mimalloc's, for account `A`: a guarded block, or one of the
+/// allocator behind the host's own.
 ///
 /// # Safety
 /// As `free(3)` of the allocator that made the pointer.
 #[cold]
 #[inline(never)] // or every caller's fast path would keep a register for it
-pub unsafe fn free(pointer: *mut u8) {
+pub unsafe fn free<const A: usize>(pointer: *mut u8) {
+    if guards::free(pointer, Account::ALL[A]) {
+        return;
+    }
     resolve();
     // SAFETY: the caller's duties; the symbol has this type.
     unsafe { call!(FREE, fn(*mut u8) -> (), (pointer), ()) }

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::python::interpreters;
 use crate::python::text::with_text;
 use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
 use std::ffi::CStr;
@@ -44,6 +45,7 @@ unsafe fn exec(
 ) -> *mut PyObject {
     // SAFETY: the function that the entry held before, of this type.
     unsafe {
+        interpreters::note();
         let original: Function = std::mem::transmute(original.load(Relaxed));
         let result = original(imp, module);
         if !result.is_null() && is_numpys_extension(module) {

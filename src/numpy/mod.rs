@@ -8,6 +8,7 @@
 
 mod capi;
 mod faulty;
+mod guarded;
 mod handler;
 mod install;
 mod loading;
@@ -25,11 +26,12 @@ use crate::error::Error;
 use crate::faults;
 use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
-use crate::heap::{arrays, pool, region};
+use crate::heap::{arrays, guards, pool, region};
 use crate::process;
 use crate::python::text::with_text;
 use capi::DataMemHandler;
 use faulty::Faulty;
+use guarded::Guarded;
 use pads::Padded;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::c_void;
@@ -127,6 +129,13 @@ pub fn start(
 }
 
 fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
+    match guards::are_on() {
+        true => over_guarded::<Guarded<S>>(debug_hooks, context),
+        false => over_guarded::<S>(debug_hooks, context),
+    }
+}
+
+fn over_guarded<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
     match (debug_hooks, faults::is_on()) {
         (true, false) => handler::over::<Padded<S>>(context),
         (false, false) => handler::over::<S>(context),

@@ -11,7 +11,7 @@
 use super::stores::Store;
 use crate::descriptor::Descriptor;
 use crate::heap::arrays;
-use crate::python::frames;
+use crate::python::place;
 use pyo3::ffi;
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -152,7 +152,7 @@ impl<S: Store> Store for Padded<S> {
         unsafe {
             let pointer = block.add(lead());
             let record = record(pointer);
-            let (length, line) = frames::script_line(&mut (*record).file);
+            let (length, line) = place::line(&mut (*record).file);
             (*record).file_length = length as u32;
             (*record).line = line;
             if !ZERO {

@@ -104,7 +104,7 @@ impl Store for System {
         // SAFETY: a live block of that malloc, which nobody else has.
         unsafe {
             if !heap::book::<NUMPY>(pointer, next::usable_size(pointer)) {
-                next::free(pointer);
+                next::free::<NUMPY>(pointer);
                 return null_mut();
             }
         }
@@ -137,7 +137,7 @@ impl Store for System {
             // SAFETY: the caller's duty.
             unsafe {
                 heap::release::<NUMPY>(pointer, next::usable_size(pointer));
-                next::free(pointer);
+                next::free::<NUMPY>(pointer);
             }
         }
     }

@@ -14,7 +14,9 @@ mod variables;
 use crate::allocator::Allocator;
 use crate::cli::Cli;
 use crate::error::Error;
+use crate::heap::guards;
 use crate::heap::profile::Profile;
+use crate::leaks::{DEFAULT_STATUS, Scope};
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
@@ -66,6 +68,12 @@ pub struct Options {
     pub numpy: Settings,
     /// The `--fail` options.
     pub faults: faults::Settings,
+    /// `--guard`.
+    pub guard: guards::Settings,
+    /// `--leak-check`.
+    pub leak_check: Scope,
+    /// `--leak-exit-status`.
+    pub leak_status: u8,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Whether an interactive run ends with one line.
@@ -125,6 +133,17 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         region,
         numpy: numpy(&cli, &variables.numpy),
         faults: faults::settings(&cli.faults, &variables.faults)?,
+        leak_check: cli
+            .leaks
+            .leak_check
+            .or(variables.leak_check)
+            .unwrap_or_default(),
+        leak_status: cli
+            .leaks
+            .leak_exit_status
+            .or(variables.leak_status)
+            .unwrap_or(DEFAULT_STATUS),
+        guard: (cli.guards.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
         closing_line: stderr_is_terminal
             && !as_python
             && !off

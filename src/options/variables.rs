@@ -8,7 +8,9 @@ use crate::caps::{self, Rules};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::bound::Size;
+use crate::heap::guards;
 use crate::heap::profile::Profile;
+use crate::leaks::Scope;
 use crate::native::Mode;
 use crate::numpy::Settings;
 use crate::process;
@@ -33,6 +35,9 @@ pub struct Variables {
     pub region: RegionSettings,
     pub numpy: Settings,
     pub faults: faults::Variables,
+    pub guard: Option<guards::Settings>,
+    pub leak_check: Option<Scope>,
+    pub leak_status: Option<u8>,
     pub stats: Option<Format>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
@@ -134,6 +139,9 @@ impl Variables {
                 region: checked("PYHOST_NUMPY_REGION")?,
             },
             faults: faults::Variables::read()?,
+            leak_check: choice("PYHOST_LEAK_CHECK")?,
+            leak_status: parsed("PYHOST_LEAK_EXIT_STATUS", "a number from 0 to 255")?,
+            guard: checked("PYHOST_GUARD")?,
             stats: choice("PYHOST_STATS")?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
@@ -191,6 +199,12 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     for (variable, value) in faults::exports(&cli.faults)? {
         export(variable, Some(value));
     }
+    export("PYHOST_LEAK_CHECK", cli.leaks.leak_check.as_ref().map(name));
+    export(
+        "PYHOST_LEAK_EXIT_STATUS",
+        cli.leaks.leak_exit_status.map(shown),
+    );
+    export("PYHOST_GUARD", cli.guards.guard.map(shown));
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {
         let path = absolute("--stats-file", path)?;

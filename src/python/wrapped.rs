@@ -285,7 +285,11 @@ mod pymalloc {
             original!(original::<A>(), free(pointer));
         } else if HEAP {
             // SAFETY: a live block, with the GIL.
-            unsafe { heap::free::<A, true>(pointer.cast()) };
+            unsafe {
+                if !heap::free::<A, true>(pointer.cast()) {
+                    next::free::<A>(pointer.cast());
+                }
+            }
         } else {
             // SAFETY: a live block of RAW's own allocator.
             heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });

@@ -6,18 +6,23 @@
 mod dossier;
 mod facts;
 mod faults;
+mod guards;
 mod json;
+mod leaks;
 mod region;
 mod text;
 
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version};
 pub use json::Json;
+pub use leaks::tell as tell_leaks;
 pub use text::{closing_line, table};
 
 use crate::caps;
 use crate::heap::{bfc, bound, register};
 use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::heap::guards::Figures as GuardFigures;
+use crate::leaks::Findings;
 use crate::numpy;
 use crate::process::Resident;
 
@@ -68,6 +73,10 @@ pub struct Report<'a> {
     pub numpy: Option<numpy::Figures>,
     /// The bounded heap; None without one.
     pub region: Option<bound::Figures>,
+    /// What was guarded; None where guards are off.
+    pub guards: Option<GuardFigures>,
+    /// What the leak check found; None where it has not looked.
+    pub leaks: Option<&'static Findings>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -161,6 +170,8 @@ impl Report<'_> {
         }
         region::describe(self.region.as_ref(), sink);
         faults::describe(sink);
+        guards::describe(self.guards.as_ref(), sink);
+        leaks::describe(self.leaks, sink);
         self.describe_accounts(sink);
         self.describe_caps(sink);
     }

@@ -1,6 +1,6 @@
 //! A report as people read it: a table, or one closing line. Does not allocate.
 
-use super::{Ending, Report, signal_name};
+use super::{Ending, Report, guards, signal_name};
 use crate::bytes::Bytes;
 use crate::numpy;
 use std::fmt::{self, Display, Write};
@@ -106,6 +106,9 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     }
     if let Some(figures) = &report.region {
         super::region::line(figures, out)?;
+    }
+    if let Some(figures) = &report.guards {
+        guards::line(figures, out)?;
     }
     if report.forks > 0 {
         writeln!(

@@ -1,0 +1,325 @@
+//! Guard pages: what they catch, and that correct programs run on unchanged.
+
+use crate::environments::newest_numpy;
+use crate::host::{Outcome, Run, compile, script, version};
+
+const SEGV: i32 = 128 + libc::SIGSEGV;
+const ABORT: i32 = 128 + libc::SIGABRT;
+
+fn bug(name: &str) -> Outcome {
+    Run::host()
+        .arg("--guard=all")
+        .arg(script("guarded_bugs.py"))
+        .arg(name)
+        .run()
+}
+
+/// The host's own lines.
+fn said(outcome: &Outcome) -> Vec<&str> {
+    let lines = outcome.stderr.lines();
+    lines.filter(|line| line.starts_with("pyhost:")).collect()
+}
+
+#[test]
+fn a_write_past_the_end_dies_at_once_with_account_and_size() {
+    let bytearrays = if version() >= (3, 13) { "mem" } else { "obj" };
+    for (name, account) in [
+        ("bytes", "obj"),
+        ("bytearray", bytearrays),
+        ("array", "mem"),
+        ("malloc", "native"),
+        ("raw", "raw"),
+        ("mem", "mem"),
+        ("obj", "obj"),
+    ] {
+        let outcome = bug(name);
+        assert_eq!(outcome.code(), SEGV, "{name} {outcome:#?}");
+        let line = outcome.stderr.trim_end();
+        assert!(line.starts_with("pyhost: write "), "{name}: {line}");
+        assert!(line.contains(" past the end of a block of "), "{line}");
+        let end = format!(" bytes of the account {account}");
+        assert!(line.ends_with(&end), "{name}: {line}");
+    }
+}
+
+#[test]
+fn a_write_past_the_end_of_an_array_names_the_line_that_made_it() {
+    let environment = newest_numpy();
+    for allocator in ["mimalloc", "pool", "bfc", "system"] {
+        let outcome = environment
+            .host()
+            .args(["--guard=all", "--numpy-allocator", allocator])
+            .arg(script("guarded_bugs.py"))
+            .arg("numpy")
+            .run();
+        assert_eq!(outcome.code(), SEGV, "{allocator} {outcome:#?}");
+        let line = outcome.stderr.trim_end();
+        assert!(
+            line.starts_with(
+                "pyhost: write 1 byte past the end of a block of 8000 bytes of the account numpy \
+                 (allocated at "
+            ),
+            "{allocator}: {line}"
+        );
+        assert!(line.ends_with("guarded_bugs.py:39)"), "{allocator}: {line}");
+    }
+}
+
+#[test]
+fn reads_writes_before_the_start_and_uses_after_free_are_told() {
+    for (name, line) in [
+        (
+            "read",
+            "pyhost: read 1 byte past the end of a block of 8000 bytes of the account native",
+        ),
+        (
+            "underflow",
+            "pyhost: write 5 bytes before the start of a block of 8192 bytes of the account native",
+        ),
+        (
+            "written-after-free",
+            "pyhost: write at byte 100 of a freed block of 8000 bytes of the account native",
+        ),
+    ] {
+        let outcome = bug(name);
+        assert_eq!(outcome.code(), SEGV, "{name} {outcome:#?}");
+        assert_eq!(said(&outcome), [line], "{name}");
+    }
+}
+
+#[test]
+fn free_sees_what_no_page_can() {
+    for (name, part) in [
+        (
+            "slack",
+            "3 bytes past the end of a block of 8001 bytes of the account native, overwritten",
+        ),
+        (
+            "before",
+            "5 bytes before the start of a block of 8000 bytes of the account native, overwritten",
+        ),
+        (
+            "double-free",
+            "a guarded block of 8000 bytes of the account native, freed before",
+        ),
+        (
+            "inside",
+            "a guarded block of 8000 bytes of the account native, which does not start there",
+        ),
+    ] {
+        let outcome = bug(name);
+        assert_eq!(outcome.code(), ABORT, "{name} {outcome:#?}");
+        assert_eq!(said(&outcome).len(), 1, "{name} {outcome:#?}");
+        assert!(
+            said(&outcome)[0].ends_with(part),
+            "{name}: {}",
+            outcome.stderr
+        );
+    }
+}
+
+#[test]
+fn faulthandlers_traceback_and_the_report_are_still_written() {
+    let line = "pyhost: write 16 bytes past the end of a block of 8033 bytes of the account obj";
+    // Enabled before the host's handler is in place, and after.
+    for (options, name) in [
+        (&["-X", "faulthandler"][..], "bytes"),
+        (&[], "faulthandler"),
+    ] {
+        let outcome = Run::host()
+            .args(["--guard=all", "--stats=json"])
+            .args(options)
+            .arg(script("guarded_bugs.py"))
+            .arg(name)
+            .run();
+        assert_eq!(outcome.code(), SEGV, "{name} {outcome:#?}");
+        assert_eq!(said(&outcome), [line], "{name} {outcome:#?}");
+        assert!(
+            outcome.stderr.contains("guarded_bugs.py\", line 30"),
+            "{outcome:#?}"
+        );
+        let report = outcome.stderr.lines().find(|line| line.starts_with('{'));
+        let report: serde_json::Value = serde_json::from_str(report.unwrap()).unwrap();
+        assert_eq!(report["process"]["ended_by"], "SIGSEGV");
+        assert!(
+            report["guards"]["guarded_blocks"].as_i64() > Some(0),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_handler_of_the_scripts_own_takes_the_signal() {
+    let code = "import os, signal
+signal.signal(signal.SIGSEGV, lambda *_: print('caught'))
+os.kill(os.getpid(), signal.SIGSEGV)";
+    let outcome = Run::host().args(["--guard=all", "-c", code]).ok();
+    assert_eq!(
+        (outcome.stdout.as_str(), outcome.stderr.as_str()),
+        ("caught\n", "")
+    );
+}
+
+#[test]
+fn random_allocations_among_guarded_blocks_leave_the_ledger_exact() {
+    for (name, arguments) in [
+        ("exact_domains.py", &["7"][..]),
+        ("exact_native.py", &["7"]),
+        ("exact_programs.py", &[]),
+        ("exact_peaks.py", &[]),
+    ] {
+        for (guard, hooks) in [("all", "0"), ("all", "1"), ("min=2K,every=3", "0")] {
+            let outcome = Run::host()
+                .env("PYHOST_GUARD", guard)
+                .env("PYHOST_DEBUG_HOOKS", hooks)
+                .arg(script(name))
+                .args(arguments)
+                .timeout(600)
+                .run();
+            assert_eq!(
+                (outcome.code(), outcome.last_line()),
+                (0, "exact"),
+                "{name} {guard} {outcome:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn arrays_among_guarded_blocks_leave_the_ledger_exact() {
+    let code = "import pyhost, numpy as np, random
+random.seed(5)
+def live():
+    return pyhost.memory_stats()['accounts']['numpy']['live_bytes']
+base, kept = live(), []
+for step in range(3000):
+    array = np.zeros(random.choice((3, 400, 1000, 5000, 70000)))
+    assert not array.any()
+    array[:] = step
+    if step % 3 == 0:
+        array.resize(random.choice((5, 900, 30000)), refcheck=False)
+    kept.append(array)
+    if len(kept) > 50:
+        kept.pop(random.randrange(50))
+booked, blocks, walked, found = pyhost._walk('numpy')
+assert (booked, blocks) == (walked, found), (booked, blocks, walked, found)
+del kept, array
+assert live() == base
+print(pyhost.memory_stats()['guards']['guarded_blocks'] > 1000)";
+    let outcome = newest_numpy().host().args(["--guard=all", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "True\n");
+}
+
+#[test]
+fn forks_from_a_busy_process_neither_crash_nor_hang() {
+    let library = compile("churn.c", "churn.so", &["-shared", "-fPIC"]);
+    let (outcome, report) = Run::host()
+        .arg("--guard=all")
+        .arg(script("busy_forks.py"))
+        .args([library.as_os_str(), "100".as_ref()])
+        .timeout(600)
+        .reported();
+    assert_eq!(
+        (outcome.code(), outcome.last_line()),
+        (0, "done"),
+        "{outcome:#?}"
+    );
+    assert!(
+        report["guards"]["guarded_blocks"].as_i64() > Some(1000),
+        "{report}"
+    );
+}
+
+#[test]
+fn every_allocator_of_the_host_takes_guarded_blocks_back() {
+    let code = "import json, zlib, sqlite3, threading
+def work():
+    rows = [{'n': n, 'text': 'x' * n} for n in range(0, 3000, 7)]
+    assert json.loads(json.dumps(rows)) == rows
+    data = bytes(range(256)) * 500
+    assert zlib.decompress(zlib.compress(data)) == data
+    base = sqlite3.connect(':memory:')
+    base.execute('create table t (b)')
+    base.executemany('insert into t values (?)', ((bytes(n),) for n in range(0, 9000, 13)))
+    assert base.execute('select sum(length(b)) from t').fetchone() == (sum(range(0, 9000, 13)),)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print('done')";
+    for allocator in ["mimalloc", "pymalloc", "system"] {
+        for native in ["count", "plain"] {
+            let outcome = Run::host()
+                .args(["--guard=all", "--allocator", allocator, "--native", native])
+                .args(["-c", code])
+                .ok();
+            assert_eq!(outcome.stdout, "done\n", "{allocator} {native}");
+        }
+    }
+}
+
+#[test]
+fn one_of_every_n_large_enough_is_guarded_also_in_children() {
+    let code = "import pyhost, subprocess, sys
+code = '''import pyhost
+def guarded():
+    return pyhost.memory_stats()['guards']['guarded_blocks']
+before = guarded()
+kept = [bytes(size) for size in (2000, 9000) for _ in range(1000)]
+print(guarded() - before, flush=True)'''
+exec(code)
+subprocess.run([sys.executable, '-c', code], check=True)";
+    let outcome = Run::host()
+        .args(["--guard=min=8K,every=10", "-c", code])
+        .ok();
+    let counts = outcome.stdout.lines().map(|line| line.parse().unwrap());
+    let counts: Vec<i32> = counts.collect();
+    assert_eq!(counts.len(), 2, "{outcome:#?}");
+    assert!(
+        counts.iter().all(|count| (99..=101).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn without_the_option_nothing_is_guarded() {
+    let (_, report) = Run::host().code("pass").reported();
+    assert!(report["guards"].is_null(), "{report}");
+    let (_, report) = Run::host().args(["--guard=off", "-c", "pass"]).reported();
+    assert!(report["guards"].is_null(), "{report}");
+}
+
+#[test]
+fn more_live_blocks_than_the_system_maps_are_served_unguarded() {
+    let code = "import pyhost
+kept = [bytes(1500) for _ in range(60000)]
+figures = pyhost.memory_stats()['guards']
+assert figures['missed_blocks'] > 20000, figures
+del kept
+assert pyhost.memory_stats()['guards']['live_blocks'] < 2000";
+    Run::host().args(["--guard=all", "-c", code]).ok();
+}
+
+#[test]
+fn a_bad_value_is_one_line_and_status_2() {
+    let expected =
+        "expected all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1K or more";
+    for value in ["min=10", "every=0", "yes", ""] {
+        let outcome = Run::host()
+            .arg(format!("--guard={value}"))
+            .code("pass")
+            .run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        if !value.is_empty() {
+            assert_eq!(
+                outcome.stderr,
+                format!("pyhost: --guard: bad value '{value}'; {expected}\n")
+            );
+        }
+    }
+    let outcome = Run::host().env("PYHOST_GUARD", "yes").code("pass").run();
+    assert_eq!(
+        outcome.stderr,
+        format!("pyhost: PYHOST_GUARD: bad value 'yes'; {expected}\n")
+    );
+}

@@ -1,0 +1,91 @@
+//! What an access to a closed page was: for the line that a signal handler writes. Allocates
+//! nothing and takes no lock.
+
+use super::slots::{FILE, FREED, REGION};
+use crate::ledger::Account;
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Where a block was made: file, length of its name, line.
+pub struct Place<'a>(pub &'a ([u8; FILE], usize, i32));
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, length, line) = self.0;
+        // A name that was cut in front may begin within a letter.
+        let name = file[..*length].utf8_chunks().map(|chunk| chunk.valid());
+        if *length == 0 {
+            return Ok(());
+        }
+        out.write_str(" (allocated at ")?;
+        name.into_iter().try_for_each(|part| out.write_str(part))?;
+        write!(out, ":{line})")
+    }
+}
+
+/// A number of bytes, in words.
+pub struct Count(pub usize);
+
+impl fmt::Display for Count {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(out, "{} byte{plural}", self.0)
+    }
+}
+
+/// An access to a closed page, as one line.
+pub struct Fault {
+    /// Whether it was a write; None where the processor does not tell.
+    pub is_write: Option<bool>,
+    address: usize,
+    start: usize,
+    size: usize,
+    account: Account,
+    was_freed: bool,
+    place: ([u8; FILE], usize, i32),
+}
+
+/// The fault at an address; None where it is not in the range, or no block is near.
+pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
+    let region = REGION.get().filter(|region| region.holds(address))?;
+    let record = region.nearest(address)?;
+    Some(Fault {
+        is_write,
+        address,
+        start: record.start.load(Relaxed),
+        size: record.size.load(Relaxed),
+        account: record.account(),
+        was_freed: record.state.load(Acquire) == FREED,
+        place: record.place(),
+    })
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self.is_write {
+            Some(true) => "write",
+            Some(false) => "read",
+            None => "access",
+        })?;
+        let end = self.start + self.size;
+        if self.address >= end {
+            write!(out, " {} past the end of", Count(self.address - end + 1))?;
+        } else if self.address < self.start {
+            write!(
+                out,
+                " {} before the start of",
+                Count(self.start - self.address)
+            )?;
+        } else {
+            write!(out, " at byte {} of", self.address - self.start)?;
+        }
+        write!(
+            out,
+            " a {}block of {} bytes of the account {}{}",
+            if self.was_freed { "freed " } else { "" },
+            self.size,
+            self.account.name(),
+            Place(&self.place),
+        )
+    }
+}

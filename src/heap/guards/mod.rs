@@ -1,0 +1,290 @@
+//! Guard pages: sampled large blocks that end at a page that cannot be touched, so that a write
+//! past the end dies at once (`--guard`).
+//!
+//! All guarded blocks lie in one range of addresses that is reserved at the start and cannot be
+//! accessed, so that "is it one of them" is a comparison. The range is cut into slots of one size
+//! a class ([`slots`]); a block takes the last pages of its slot, ends at their end, but for the
+//! bytes that its alignment leaves, and a page that is never opened follows. A freed block's pages
+//! are closed again at once. The slots of a class are taken in turn, so that a freed one rests
+//! until all others were in use: that is the quarantine in which a use after `free` dies too.
+//!
+//! Bytes that no page can protect, behind the end by alignment and in front of the start up to the
+//! page, hold a pattern that `free` looks at.
+//!
+//! Called from the slow paths alone, from any thread, inside the [`gate`]; nothing is locked, so
+//! that neither a fork nor a signal handler can find a lock held. Where the range, the system's
+//! mappings or the class are exhausted, null is given and the heap serves the request.
+
+mod fault;
+mod settings;
+mod slots;
+
+pub use fault::fault_at;
+pub use settings::Settings;
+
+use super::ffi::SMALL_SIZE_MAX;
+use super::thread::{state, thread_id};
+use super::booking::{release_block, settle};
+use super::{gate, mark, register};
+use crate::descriptor::notice;
+use crate::ledger::Account;
+use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// Fills the bytes around a block that no page protects, as CPython's debug hooks do.
+const PATTERN: u8 = 0xfd;
+
+/// `malloc`'s own alignment.
+const ALIGNMENT: usize = 16;
+
+/// Requests of this size and more are sampled; nobody asks for as much while guards are off.
+static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// One of how many of them is guarded.
+static EVERY: AtomicU64 = AtomicU64::new(1);
+/// Requests that could have been guarded.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Blocks that were guarded.
+static GUARDED: AtomicU64 = AtomicU64::new(0);
+/// Blocks that should have been guarded and were not, for want of room.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// What was guarded so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The least size that is sampled.
+    pub min_bytes: u64,
+    /// One of how many is guarded.
+    pub every: u64,
+    /// Blocks that were guarded.
+    pub guarded_blocks: u64,
+    /// Those of them that are live.
+    pub live_blocks: u64,
+    /// Blocks that were to be guarded and found no room.
+    pub missed_blocks: u64,
+}
+
+/// Reserves the range and begins to sample. Once, while the process has one thread. False where
+/// the system gives no such range.
+pub fn start(settings: Settings) -> bool {
+    let Settings::Sample { min, every } = settings else {
+        return true;
+    };
+    let Some(region) = Region::reserve() else {
+        return false;
+    };
+    if REGION.set(region).is_ok() {
+        EVERY.store(every.max(1), Relaxed);
+        // Smaller ones take the inlined path, which does not come here.
+        FROM.store((min as usize).max(SMALL_SIZE_MAX + 1), Relaxed);
+    }
+    true
+}
+
+/// Whether a request of `size` bytes is to be guarded; counts it where it is one to choose from.
+#[inline]
+pub fn wants(size: usize) -> bool {
+    size >= FROM.load(Relaxed) && is_sampled()
+}
+
+#[cold]
+fn is_sampled() -> bool {
+    SEEN.fetch_add(1, Relaxed)
+        .is_multiple_of(EVERY.load(Relaxed))
+}
+
+/// Whether guards are in force.
+pub fn are_on() -> bool {
+    REGION.get().is_some()
+}
+
+/// What was guarded so far; None where guards are off. Also from a signal handler.
+pub fn figures() -> Option<Figures> {
+    let region = REGION.get()?;
+    Some(Figures {
+        min_bytes: FROM.load(Relaxed) as u64,
+        every: EVERY.load(Relaxed),
+        guarded_blocks: GUARDED.load(Relaxed),
+        live_blocks: region.live() as u64,
+        missed_blocks: MISSED.load(Relaxed),
+    })
+}
+
+/// A guarded block of `size` bytes that read as zeros, aligned to `alignment`, a power of two,
+/// booked to `account`, or null where a cap refuses it; None where there is no room.
+#[cold]
+pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut u8> {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    let region = REGION.get()?;
+    let Some((record, slot_end)) = region.take(size, alignment.max(ALIGNMENT)) else {
+        MISSED.fetch_add(1, Relaxed);
+        return None;
+    };
+    let number = GUARDED.fetch_add(1, Relaxed) + 1;
+    let start = record.start.load(Relaxed);
+    let mapped = record.mapped.load(Relaxed);
+    // SAFETY: the slot's last `mapped` bytes were just opened, and are the caller's alone.
+    unsafe {
+        let first = (slot_end - mapped) as *mut u8;
+        first.write_bytes(PATTERN, start - first.addr());
+        let end = (start + size) as *mut u8;
+        end.write_bytes(PATTERN, slot_end - end.addr());
+    }
+    record.account.store(account as u32, Relaxed);
+    // 0 is older than any mark.
+    let number = if mark::is_before() { 0 } else { number };
+    record.number.store(number, Relaxed);
+    let mut file = [0; slots::FILE];
+    let (length, line) = register::line_of_caller(&mut file);
+    record.set_place(&file[..length.min(file.len())], line);
+    record.state.store(LIVE, Release);
+    let block = start as *mut u8;
+    if settle(slot, account, block, mapped) {
+        return Some(block);
+    }
+    record.state.store(TAKEN, Relaxed);
+    put_away(region, record, slot_end);
+    Some(null_mut())
+}
+
+/// Closes the memory of a block that is not live any more.
+fn put_away(region: &Region, record: &Record, slot_end: usize) {
+    let closed = region.close(slot_end, record.mapped.load(Relaxed));
+    let state = if closed { FREED } else { STUCK };
+    record.state.store(state, Release);
+}
+
+/// Whether `pointer` lies in the range of guarded blocks.
+pub fn owns(pointer: *mut u8) -> bool {
+    REGION
+        .get()
+        .is_some_and(|region| region.holds(pointer.addr()))
+}
+
+fn record_of(pointer: *mut u8) -> Option<&'static Record> {
+    Some(REGION.get()?.slot_at(pointer.addr())?.record)
+}
+
+/// The size that was asked for of a live guarded block; None for any other pointer.
+pub fn size(pointer: *mut u8) -> Option<usize> {
+    let record = record_of(pointer)?;
+    let is_live = record.state.load(Acquire) == LIVE;
+    let start = record.start.load(Relaxed);
+    (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
+}
+
+/// Frees a guarded block, which `caller`'s hook was given; false for a pointer outside the range,
+/// having done nothing. Ends the process where the block is none, was freed before, or was written
+/// around.
+pub fn free(pointer: *mut u8, caller: Account) -> bool {
+    let Some(region) = REGION.get().filter(|region| region.holds(pointer.addr())) else {
+        return false;
+    };
+    let _inside = gate::enter(state().slot(), thread_id());
+    let Some(slot) = region.slot_at(pointer.addr()) else {
+        refuse(format_args!(
+            "free(): invalid pointer {pointer:p}, between guarded blocks"
+        ));
+    };
+    let record = slot.record;
+    let size = record.size.load(Relaxed);
+    let account = record.account();
+    let is_start = record.start.load(Relaxed) == pointer.addr();
+    if !is_start
+        || record
+            .state
+            .compare_exchange(LIVE, TAKEN, AcqRel, Relaxed)
+            .is_err()
+    {
+        let what = match is_start {
+            true => "freed before",
+            false => "which does not start there",
+        };
+        refuse(format_args!(
+            "free(): invalid pointer {pointer:p}: a guarded block of {size} bytes of the account \
+             {}, {what}",
+            account.name()
+        ));
+    }
+    check_around(slot.end, record);
+    release_block(account, pointer, record.mapped.load(Relaxed), caller);
+    put_away(region, record, slot.end);
+    true
+}
+
+/// Ends the process where the pattern around a block is damaged.
+fn check_around(slot_end: usize, record: &Record) {
+    let start = record.start.load(Relaxed);
+    let end = start + record.size.load(Relaxed);
+    let first = slot_end - record.mapped.load(Relaxed);
+    // SAFETY: the pages of a block that is still open.
+    let damaged = |address: &usize| unsafe { *(*address as *const u8) != PATTERN };
+    let found = match (end..slot_end).rev().find(damaged) {
+        Some(past) => Some((past + 1 - end, "past the end")),
+        None => (first..start)
+            .find(damaged)
+            .map(|before| (start - before, "before the start")),
+    };
+    if let Some((bytes, side)) = found {
+        let file = record.place();
+        refuse(format_args!(
+            "free(): {} {side} of a block of {} bytes of the account {}{}, overwritten",
+            fault::Count(bytes),
+            end - start,
+            record.account().name(),
+            fault::Place(&file),
+        ));
+    }
+}
+
+/// Ends the process as libc does for a bad pointer.
+#[cold]
+fn refuse(what: std::fmt::Arguments<'_>) -> ! {
+    notice(what);
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}
+
+/// Whether a live guarded block holds `address`.
+pub fn is_live(address: usize) -> bool {
+    record_of(address as *mut u8)
+        .is_some_and(|record| record.state.load(Acquire) == LIVE && record.distance(address) == 0)
+}
+
+/// A live guarded block, as [`visit`] tells of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarded {
+    /// Counts guarded blocks in the order of their allocation.
+    pub number: u64,
+    /// What it is booked to.
+    pub account: Account,
+    /// Its start.
+    pub start: *mut u8,
+    /// Bytes that were asked for.
+    pub size: usize,
+    /// Bytes that are booked.
+    pub charged: usize,
+}
+
+/// Tells of each live guarded block. While no other thread allocates.
+pub fn visit(mut visitor: impl FnMut(&Guarded)) {
+    let Some(region) = REGION.get() else { return };
+    region.each_used(|record| {
+        if record.state.load(Acquire) == LIVE {
+            visitor(&Guarded {
+                number: record.number.load(Relaxed),
+                account: record.account(),
+                start: record.start.load(Relaxed) as *mut u8,
+                size: record.size.load(Relaxed),
+                charged: record.mapped.load(Relaxed),
+            });
+        }
+    });
+}
+
+/// The number of the latest guarded block.
+pub fn latest_number() -> u64 {
+    GUARDED.load(Relaxed)
+}

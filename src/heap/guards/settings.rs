@@ -1,0 +1,117 @@
+//! Which blocks `--guard` asks to be guarded.
+
+use crate::bytes::{self, Expected};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settings {
+    /// Nothing.
+    Off,
+    /// Of the requests of `min` bytes and more one of `every`.
+    Sample {
+        /// The least size in bytes.
+        min: u64,
+        /// One of so many.
+        every: u64,
+    },
+}
+
+/// The smallest blocks that can be guarded: smaller ones never leave the inlined path.
+const LEAST: u64 = 1024;
+/// The least size where none is given.
+const DEFAULT_MIN: u64 = 4096;
+/// One of how many where that is not given.
+const DEFAULT_EVERY: u64 = 8;
+
+impl FromStr for Settings {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let expected = Expected(
+            "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1K or more",
+        );
+        match text {
+            "off" => return Ok(Settings::Off),
+            "all" => {
+                return Ok(Settings::Sample {
+                    min: LEAST,
+                    every: 1,
+                });
+            }
+            _ => {}
+        }
+        let (mut min, mut every) = (None, None);
+        for part in text.split(',') {
+            let (place, value) = match part.split_once('=') {
+                Some(("min", value)) => (&mut min, bytes::parse(value)),
+                Some(("every", value)) => (&mut every, value.parse().ok()),
+                _ => return Err(expected),
+            };
+            if place.is_some() || value.is_none() {
+                return Err(expected);
+            }
+            *place = value;
+        }
+        let min = min.unwrap_or(DEFAULT_MIN);
+        let every = every.unwrap_or(DEFAULT_EVERY);
+        if min < LEAST || every == 0 {
+            return Err(expected);
+        }
+        Ok(Settings::Sample { min, every })
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Settings::Off => out.write_str("off"),
+            Settings::Sample { min, every } => write!(out, "min={min}B,every={every}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_back_as_it_was() {
+        for text in ["all", "off", "min=64K", "every=10", "every=3,min=1M"] {
+            let settings: Settings = text.parse().unwrap();
+            assert_eq!(settings.to_string().parse::<Settings>().unwrap(), settings);
+        }
+        let all = Settings::Sample {
+            min: 1024,
+            every: 1,
+        };
+        assert_eq!("all".parse(), Ok(all));
+        let default = Settings::Sample {
+            min: 65536,
+            every: DEFAULT_EVERY,
+        };
+        assert_eq!("min=64K".parse(), Ok(default));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in [
+            "",
+            "on",
+            "min",
+            "min=",
+            "min=1",
+            "min=0",
+            "every=0",
+            "every=-1",
+            "min=4K,",
+            "all,min=4K",
+            "min=4K,min=4K",
+            "min=4K;every=2",
+            "size=4K",
+        ] {
+            assert!(text.parse::<Settings>().is_err(), "{text}");
+        }
+    }
+}

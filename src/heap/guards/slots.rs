@@ -1,0 +1,316 @@
+//! The range of guarded blocks: its slots, and a record of each.
+//!
+//! A slot of class `k` is `2^k` pages for a block and one that stays closed. The records lie
+//! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
+//! changes by compare and exchange, and only whoever has set [`TAKEN`] changes the rest.
+
+#![allow(unsafe_code)]
+
+use crate::ledger::Account;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+/// The range; set once.
+pub static REGION: OnceLock<Region> = OnceLock::new();
+
+/// Never used.
+pub const NEW: u32 = 0;
+/// A block is being made or freed here.
+pub const TAKEN: u32 = 1;
+/// Holds a live block.
+pub const LIVE: u32 = 2;
+/// Held a block, and is closed.
+pub const FREED: u32 = 3;
+/// Could not be closed; not used again.
+pub const STUCK: u32 = 4;
+
+/// Bytes kept of the name of the file that made a block.
+pub const FILE: usize = 80;
+
+/// Classes: blocks of up to 2^18 pages, 1 GiB where a page has 4 KiB.
+const CLASSES: usize = 19;
+/// Slots of a class, at most.
+const SLOTS: usize = 32768;
+/// Bytes of a class, at most; what exceeds the pages of one slot alone.
+const CLASS_BYTES: usize = 4 << 30;
+
+/// What is known of a slot.
+#[repr(C, align(128))]
+pub struct Record {
+    pub state: AtomicU32,
+    pub account: AtomicU32,
+    /// Bytes that were asked for.
+    pub size: AtomicUsize,
+    pub start: AtomicUsize,
+    /// Bytes of the pages that were opened, which is what is booked.
+    pub mapped: AtomicUsize,
+    /// Counts guarded blocks.
+    pub number: AtomicU64,
+    line: AtomicI32,
+    pub file_length: AtomicU32,
+    file: [AtomicU8; FILE],
+}
+
+const _: () = assert!(size_of::<Record>() == 128);
+
+impl Record {
+    /// The account that the block is booked to.
+    pub fn account(&self) -> Account {
+        let index = self.account.load(Relaxed) as usize;
+        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+    }
+
+    pub fn set_place(&self, file: &[u8], line: i32) {
+        for (to, &from) in self.file.iter().zip(file) {
+            to.store(from, Relaxed);
+        }
+        self.line.store(line, Relaxed);
+        self.file_length.store(file.len() as u32, Release);
+    }
+
+    /// The file and the line that made the block; no file where they are not known.
+    pub fn place(&self) -> ([u8; FILE], usize, i32) {
+        let length = (self.file_length.load(Acquire) as usize).min(FILE);
+        let mut file = [0; FILE];
+        for (to, from) in file.iter_mut().zip(&self.file) {
+            *to = from.load(Relaxed);
+        }
+        (file, length, self.line.load(Relaxed))
+    }
+}
+
+struct Class {
+    /// Address of the first slot, and bytes from one to the next.
+    first: usize,
+    stride: usize,
+    slots: usize,
+    records: usize,
+    /// Slots taken so far, modulo nothing.
+    cursor: AtomicUsize,
+}
+
+/// The range, its records and its classes.
+pub struct Region {
+    start: usize,
+    length: usize,
+    page: usize,
+    records: *const Record,
+    classes: [Class; CLASSES],
+    live: AtomicUsize,
+    /// The system maps so many areas a process, and an open block divides one.
+    most_live: usize,
+}
+
+// SAFETY: the records are atomics, and never unmapped.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// A slot of the range.
+pub struct Slot {
+    pub record: &'static Record,
+    /// Address behind the pages of the block, where the closed page begins.
+    pub end: usize,
+}
+
+fn map_closed(length: usize, protection: i32) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the system's choice.
+    let memory = unsafe { libc::mmap(null_mut(), length, protection, flags, -1, 0) };
+    (memory != libc::MAP_FAILED).then_some(memory.addr())
+}
+
+impl Region {
+    /// Reserves the range: address space alone, of which a block takes what it needs.
+    pub fn reserve() -> Option<Self> {
+        let page = crate::process::page_size() as usize;
+        // A limit on address space may leave room for less.
+        (0..4).find_map(|halvings| Self::reserve_part(page, halvings * 2))
+    }
+
+    fn reserve_part(page: usize, halvings: u32) -> Option<Self> {
+        let count = |class: usize| {
+            let slots = SLOTS.min(CLASS_BYTES / (page << class));
+            (slots >> halvings).max(1)
+        };
+        let stride = |class: usize| (page << class) + page;
+        let length: usize = (0..CLASSES).map(|class| count(class) * stride(class)).sum();
+        let records: usize = (0..CLASSES).map(count).sum();
+        // One closed page in front of the first block.
+        let start = map_closed(length + page, libc::PROT_NONE)?;
+        let table = map_closed(
+            records * size_of::<Record>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+        )?;
+        let (mut first, mut record) = (start + page, 0);
+        let classes = std::array::from_fn(|class| {
+            let made = Class {
+                first,
+                stride: stride(class),
+                slots: count(class),
+                records: record,
+                cursor: AtomicUsize::new(0),
+            };
+            first += made.slots * made.stride;
+            record += made.slots;
+            made
+        });
+        Some(Region {
+            start,
+            length: length + page,
+            page,
+            records: table as *const Record,
+            classes,
+            live: AtomicUsize::new(0),
+            most_live: most_areas() * 2 / 5,
+        })
+    }
+
+    /// Whether an address lies in the range.
+    pub fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.length
+    }
+
+    /// Guarded blocks that are live.
+    pub fn live(&self) -> usize {
+        self.live.load(Relaxed)
+    }
+
+    fn record(&self, class: &Class, index: usize) -> &'static Record {
+        // SAFETY: the table has a record for each slot and is never unmapped.
+        unsafe { &*self.records.add(class.records + index) }
+    }
+
+    /// The slot that an address lies in, the closed page behind it included; None in front of the
+    /// first.
+    pub fn slot_at(&self, address: usize) -> Option<Slot> {
+        if !self.holds(address) {
+            return None;
+        }
+        let mut classes = self.classes.iter();
+        let class = classes.rfind(|class| class.first <= address)?;
+        let index = (address - class.first) / class.stride;
+        Some(Slot {
+            record: self.record(class, index),
+            end: class.first + (index + 1) * class.stride - self.page,
+        })
+    }
+
+    /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as
+    /// [`TAKEN`], and the end of the slot's pages.
+    pub fn take(&self, size: usize, alignment: usize) -> Option<(&'static Record, usize)> {
+        let room = size.max(1).checked_next_multiple_of(alignment)?;
+        if alignment > self.page {
+            return None;
+        }
+        let mapped = room.checked_next_multiple_of(self.page)?;
+        let pages = (mapped / self.page).checked_next_power_of_two()?;
+        let class = self.classes.get(pages.trailing_zeros() as usize)?;
+        if self.live.fetch_add(1, Relaxed) >= self.most_live {
+            self.live.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let Some((record, index)) = self.find(class) else {
+            self.live.fetch_sub(1, Relaxed);
+            return None;
+        };
+        let end = class.first + (index + 1) * class.stride - self.page;
+        let open = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: pages of a closed slot that nobody else has.
+        if unsafe { libc::mprotect((end - mapped) as *mut _, mapped, open) } != 0 {
+            record.state.store(FREED, Release);
+            self.live.fetch_sub(1, Relaxed);
+            return None;
+        }
+        record.size.store(size, Relaxed);
+        record.start.store(end - room, Relaxed);
+        record.mapped.store(mapped, Relaxed);
+        Some((record, end))
+    }
+
+    /// Takes the next slot of a class that is free.
+    fn find(&self, class: &Class) -> Option<(&'static Record, usize)> {
+        for _ in 0..class.slots {
+            let index = class.cursor.fetch_add(1, Relaxed) % class.slots;
+            let record = self.record(class, index);
+            let state = record.state.load(Relaxed);
+            let is_free = state == NEW || state == FREED;
+            if is_free
+                && record
+                    .state
+                    .compare_exchange(state, TAKEN, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                return Some((record, index));
+            }
+        }
+        None
+    }
+
+    /// Closes the pages of a block that ends at `end`, and gives their memory back. False where the
+    /// system does not.
+    pub fn close(&self, end: usize, mapped: usize) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let start = (end - mapped) as *mut _;
+        self.live.fetch_sub(1, Relaxed);
+        // A fresh mapping, which the system merges with the closed ones beside it.
+        // SAFETY: pages of a block that is being freed, in the range.
+        unsafe { libc::mmap(start, mapped, libc::PROT_NONE, flags, -1, 0) == start }
+    }
+
+    /// Calls `visitor` for each slot that was ever used.
+    pub fn each_used(&self, mut visitor: impl FnMut(&'static Record)) {
+        for class in &self.classes {
+            let used = class.cursor.load(Relaxed).min(class.slots);
+            (0..used).for_each(|index| visitor(self.record(class, index)));
+        }
+    }
+
+    /// The record whose block is nearest to an address in the range.
+    pub fn nearest(&self, address: usize) -> Option<&'static Record> {
+        let around = [
+            self.slot_at(address),
+            self.slot_before(address),
+            self.slot_after(address),
+        ];
+        let used = around.into_iter().flatten().filter(|slot| {
+            let state = slot.record.state.load(Acquire);
+            state == LIVE || state == FREED
+        });
+        used.map(|slot| slot.record)
+            .min_by_key(|record| record.distance(address))
+    }
+
+    fn slot_before(&self, address: usize) -> Option<Slot> {
+        let class = self.classes.iter().rfind(|class| class.first <= address)?;
+        self.slot_at(address.checked_sub(class.stride)?)
+    }
+
+    fn slot_after(&self, address: usize) -> Option<Slot> {
+        let slot = self.slot_at(address);
+        let next = slot.map_or(self.start + self.page, |slot| slot.end + self.page);
+        self.slot_at(next)
+    }
+}
+
+impl Record {
+    /// How far an address lies outside the block; 0 inside.
+    pub fn distance(&self, address: usize) -> usize {
+        let start = self.start.load(Relaxed);
+        let end = start + self.size.load(Relaxed);
+        match address {
+            _ if address < start => start - address,
+            _ if address >= end => address - end + 1,
+            _ => 0,
+        }
+    }
+}
+
+/// How many areas the system maps a process (`vm.max_map_count`).
+fn most_areas() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    let number = text.ok().and_then(|text| text.trim().parse().ok());
+    number.unwrap_or(65530)
+}

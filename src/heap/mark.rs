@@ -1,0 +1,163 @@
+//! A mark in time: from it on every account allocates from a new heap, so that what lives in the
+//! new heaps later was allocated since, and what lives in the old ones before.
+//!
+//! Blocks of the old heaps are freed by the slow path, which finds their account here.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Heap, HeapArea};
+use super::thread::{state, thread_id};
+use super::{HEAPS, gate, guards};
+use crate::ledger::{ACCOUNTS, Account, REPORTED};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+/// The heaps of before the mark; null where there is none, or it is the main heap.
+static BEFORE: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+/// The latest guarded block of before the mark.
+static GUARDED_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the mark, for `native` too where asked. Once, while the process has one thread. False
+/// where mimalloc gives no heap.
+pub fn set(native: bool) -> bool {
+    let state = state();
+    let _inside = gate::enter(state.slot(), thread_id());
+    for &account in REPORTED {
+        let is_left = account == Account::Native && !native;
+        if is_left || account == Account::Arena {
+            continue;
+        }
+        // SAFETY: no preconditions.
+        let heap = unsafe { ffi::mi_heap_new() };
+        if heap.is_null() {
+            return false;
+        }
+        let before = HEAPS[account as usize].swap(heap, Relaxed);
+        BEFORE[account as usize].store(before, Release);
+    }
+    state.forget_theaps();
+    GUARDED_BEFORE.store(guards::latest_number(), Relaxed);
+    true
+}
+
+/// What the calling thread allocates counts as older than the mark until [`leave_before`]. Nests.
+/// After [`set`].
+pub fn enter_before() {
+    let state = state();
+    state.before.set(state.before.get() + 1);
+    if state.before.get() == 1 {
+        state.forget_theaps();
+    }
+}
+
+/// The end of [`enter_before`].
+pub fn leave_before() {
+    let state = state();
+    state.before.set(state.before.get() - 1);
+    if state.before.get() == 0 {
+        state.forget_theaps();
+    }
+}
+
+/// Whether the next [`leave_before`] is the one that ends it.
+pub fn is_outermost() -> bool {
+    state().before.get() == 1
+}
+
+/// Whether what the calling thread allocates counts as older than the mark.
+pub fn is_before() -> bool {
+    state().before.get() > 0
+}
+
+/// The heap that an account had before the mark, if it is another one now.
+pub fn heap_of_before(account: Account) -> Option<*mut Heap> {
+    let before = BEFORE[account as usize].load(Relaxed);
+    (!before.is_null()).then_some(before)
+}
+
+/// The heap of an account for what counts as older than the mark.
+pub fn heap_before(account: Account) -> *mut Heap {
+    let before = BEFORE[account as usize].load(Relaxed);
+    match before.is_null() && account != Account::Native {
+        true => HEAPS[account as usize].load(Relaxed),
+        false => before,
+    }
+}
+
+/// The account of a heap of before the mark.
+#[cold]
+pub fn account_before(heap: *mut Heap) -> Option<Account> {
+    let mut all = REPORTED.iter().copied();
+    all.find(|&account| BEFORE[account as usize].load(Relaxed) == heap)
+}
+
+type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);
+
+unsafe extern "C" fn each(
+    _heap: *const Heap,
+    _area: *const HeapArea,
+    block: *mut c_void,
+    block_size: usize,
+    arg: *mut c_void,
+) -> bool {
+    if !block.is_null() {
+        // SAFETY: `arg` is the visitor that `visit` passed, on its own stack.
+        let visitor = unsafe { &mut *arg.cast::<Visitor<'_>>() };
+        visitor(block.cast(), block_size);
+    }
+    true
+}
+
+/// # Safety
+/// As for [`visit_since`]; null is the main heap.
+unsafe fn visit(heap: *mut Heap, mut visitor: Visitor<'_>) {
+    // SAFETY: the caller's duties; `each` matches mimalloc's type.
+    unsafe { ffi::mi_heap_visit_blocks(heap, true, each, (&raw mut visitor).cast()) };
+}
+
+/// Tells of each live block of `account` that was allocated since the mark: its start and its
+/// usable bytes.
+///
+/// # Safety
+/// The mark is set; no thread allocates or frees in the account's heap meanwhile, `visitor`
+/// neither.
+pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>) {
+    let heap = HEAPS[account as usize].load(Acquire);
+    if !heap.is_null() {
+        // SAFETY: the caller's duties.
+        unsafe { visit(heap, visitor) };
+    }
+    let before = GUARDED_BEFORE.load(Relaxed);
+    guards::visit(|block| {
+        if block.account == account && block.number > before {
+            visitor(block.start, block.size);
+        }
+    });
+}
+
+/// Tells of each live block that was allocated before the mark, and of those of the heaps without
+/// one: the arenas', and without `native` malloc's.
+///
+/// # Safety
+/// As for [`visit_since`], of any heap.
+pub unsafe fn visit_before(visitor: Visitor<'_>) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        let arenas = HEAPS[Account::Arena as usize].load(Acquire);
+        let before = BEFORE.iter().map(|heap| heap.load(Acquire));
+        for heap in before.filter(|heap| !heap.is_null()).chain([arenas]) {
+            visit(heap, visitor);
+        }
+        visit(null_mut(), visitor);
+    }
+    let native = !HEAPS[Account::Native as usize].load(Relaxed).is_null();
+    let before = GUARDED_BEFORE.load(Relaxed);
+    guards::visit(|block| {
+        let is_native = block.account == Account::Native && !native;
+        if block.number <= before || is_native {
+            visitor(block.start, block.size);
+        }
+    });
+}

@@ -1,0 +1,170 @@
+//! Memory outside the heaps in which a pointer keeps a block from being lost: the writable data of
+//! every loaded library, the thread-local data and the stack of the calling thread.
+
+#![allow(unsafe_code)]
+
+use super::table::Table;
+use crate::heap::{self, region};
+use std::ffi::{c_int, c_void};
+
+/// A piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Libraries have a few pieces each.
+const MOST_RANGES: usize = 1 << 16;
+
+unsafe extern "C" fn add_library(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    ranges: *mut c_void,
+) -> c_int {
+    // SAFETY: what `dl_iterate_phdr` gives, and the table that `ranges` passed.
+    unsafe {
+        let (info, ranges) = (&*info, &mut *ranges.cast::<Table<Range>>());
+        for index in 0..usize::from(info.dlpi_phnum) {
+            let header = &*info.dlpi_phdr.add(index);
+            let start = match header.p_type {
+                libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => {
+                    (info.dlpi_addr + header.p_vaddr) as usize
+                }
+                libc::PT_TLS if !info.dlpi_tls_data.is_null() => info.dlpi_tls_data.addr(),
+                _ => continue,
+            };
+            let end = start + header.p_memsz as usize;
+            let (hole, length) = region::description();
+            let range = Range {
+                start: start.next_multiple_of(8),
+                end: end & !7,
+            };
+            if range.start <= hole && hole < range.end {
+                ranges.push(Range { end: hole, ..range });
+                ranges.push(Range {
+                    start: (hole + length).next_multiple_of(8),
+                    ..range
+                });
+            } else {
+                ranges.push(range);
+            }
+        }
+    }
+    0
+}
+
+/// The data of the libraries, their thread-local data, and the stack from `top` on.
+pub fn ranges(top: *const u8) -> Option<Table<Range>> {
+    unsafe extern "C" {
+        /// Where the main thread's stack begins (ld.so).
+        static __libc_stack_end: *mut c_void;
+    }
+    let mut ranges = Table::new(MOST_RANGES)?;
+    // SAFETY: the function takes this table; a variable of the loader, set before `main`.
+    let bottom = unsafe {
+        libc::dl_iterate_phdr(Some(add_library), (&raw mut ranges).cast());
+        __libc_stack_end.addr()
+    };
+    let top = top.addr();
+    // On another thread's stack the distance is none of a stack.
+    if top < bottom && bottom - top < 64 << 20 {
+        ranges.push(Range {
+            start: top.next_multiple_of(8),
+            end: bottom & !7,
+        });
+    }
+    Some(ranges)
+}
+
+/// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
+/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
+/// page of a heap within.
+pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
+    let Some(text) = read_maps() else { return };
+    let mut is_behind_closed = false;
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some((range, rights, is_anonymous)) = parse(line) else {
+            continue;
+        };
+        let slices = (range.start..range.end).step_by(1 << 16);
+        let is_heap = || {
+            slices
+                .clone()
+                .any(|address| heap::is_in_page(address as *mut u8) || is_own(address))
+        };
+        if rights == b"rw-p" && is_anonymous && is_behind_closed && !is_heap() {
+            ranges.push(range);
+        }
+        is_behind_closed = rights == b"---p" && is_anonymous;
+    }
+}
+
+/// The text of `/proc/self/maps` (proc(5)).
+fn read_maps() -> Option<Table<u8>> {
+    let mut text = Table::new(1 << 26)?;
+    let mut buffer = [0u8; 4096];
+    // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = libc::open(c"/proc/self/maps".as_ptr(), flags);
+        if file < 0 {
+            return None;
+        }
+        while let Ok(count @ 1..) =
+            usize::try_from(libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()))
+        {
+            buffer[..count].iter().for_each(|&byte| {
+                text.push(byte);
+            });
+        }
+        libc::close(file);
+    }
+    Some(text)
+}
+
+/// Addresses and rights of a line, and whether no file lies behind it.
+fn parse(line: &[u8]) -> Option<(Range, &[u8], bool)> {
+    let mut fields = line
+        .split(|&byte| byte == b' ')
+        .filter(|field| !field.is_empty());
+    let (first, last) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let range = Range {
+        start: address(first)?,
+        end: address(last)?,
+    };
+    let rights = fields.next()?;
+    // Offset, device, number of the file; then its name, if there is one.
+    let is_anonymous = fields.nth(3).is_none();
+    Some((range, rights, is_anonymous))
+}
+
+/// What can be read without a fault, as far as the check needs to know: the libraries' data and the
+/// pages of the heaps, freed blocks included.
+pub struct Readable<'a>(pub &'a [Range]);
+
+impl Readable<'_> {
+    /// Whether `length` bytes at `address`, a multiple of 8, can be read.
+    pub fn holds(&self, address: usize, length: usize) -> bool {
+        if address == 0 || !address.is_multiple_of(8) {
+            return false;
+        }
+        let Some(last) = address.checked_add(length - 1) else {
+            return false;
+        };
+        let in_library = |range: &Range| range.start <= address && last < range.end;
+        let in_heap = |address: usize| {
+            let pointer = address as *mut u8;
+            heap::is_in_page(pointer) || heap::guards::is_live(address)
+        };
+        (in_heap(address) && in_heap(last)) || self.0.iter().any(in_library)
+    }
+
+    /// The word at `address`.
+    pub fn word(&self, address: usize) -> Option<usize> {
+        // SAFETY: readable, as was just seen.
+        self.holds(address, 8)
+            .then(|| unsafe { *(address as *const usize) })
+    }
+}

@@ -1,0 +1,247 @@
+//! The leak check (`--leak-check`): after finalisation, the blocks that were allocated since the
+//! script's start, are still live and cannot be reached from anywhere.
+//!
+//! [`arm`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
+//! knows, [`check`] looks when Python has been finalised and the process is about to end. What
+//! CPython of each version leaves on purpose, what modules keep in static variables, and what was
+//! there before the script are reached, or older than the mark; `docs/leak-check.md` has the rule
+//! and the figures.
+
+#![allow(unsafe_code)]
+
+mod memory;
+mod objects;
+mod reach;
+mod settings;
+mod sites;
+mod table;
+
+pub use settings::{DEFAULT_STATUS, Scope};
+
+use crate::heap::{self, mark, pool, region};
+use crate::ledger::Account;
+use crate::python::{interpreters, threads};
+use objects::NAME;
+use reach::Block;
+use sites::Site;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use table::Table;
+
+/// Bytes that CPython's debug hooks put in front of a block.
+const HOOK: usize = 16;
+/// Kinds of lost blocks that are told apart; what exceeds them is only counted.
+const MOST_GROUPS: usize = 4096;
+
+static SCOPE: AtomicU8 = AtomicU8::new(Scope::Off as u8);
+static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
+/// Threads of Python that outlived the script, but for its own.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+static FINDINGS: OnceLock<Findings> = OnceLock::new();
+
+/// Lost blocks of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The account that they are booked to.
+    pub account: Account,
+    /// Usable bytes of each: the size class.
+    pub size: usize,
+    /// How many.
+    pub blocks: u64,
+    /// The name of the objects' type, filled up with zeros; all zero where they are no objects.
+    name: [u8; NAME],
+    site: Option<Site>,
+}
+
+impl Group {
+    /// The name of the objects' type; empty where they are no objects.
+    pub fn type_name(&self) -> &str {
+        let length = self.name.iter().position(|&byte| byte == 0);
+        str::from_utf8(&self.name[..length.unwrap_or(NAME)]).unwrap_or_default()
+    }
+
+    /// The file and the line that allocated them, where tracemalloc knew.
+    pub fn place(&self) -> Option<(&'static str, i32)> {
+        self.site.map(|site| (site.file(), site.line))
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * self.size as u64
+    }
+}
+
+/// What a check found.
+pub struct Findings {
+    /// Threads of Python that still ran when the script had ended: what their frames hold is lost
+    /// without any fault of the script's.
+    pub threads: usize,
+    /// Whether there were further interpreters, of which CPython itself loses blocks.
+    pub interpreters: bool,
+    /// Lost blocks.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+    /// Those of each account with any.
+    groups: Table<Group>,
+}
+
+impl Findings {
+    /// Whether a lost block is the script's fault, or a library's, beyond doubt.
+    pub fn is_sure(&self) -> bool {
+        self.threads == 0 && !self.interpreters
+    }
+
+    /// The lost blocks by kind, most bytes first.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+}
+
+/// Begins to watch: what is allocated from here on counts. Once, when Python has been initialised,
+/// while the process has one thread. False where mimalloc gives no heap.
+pub fn arm(scope: Scope, debug_hooks: bool) -> bool {
+    if scope == Scope::Off {
+        return true;
+    }
+    DEBUG_HOOKS.store(debug_hooks, Relaxed);
+    let set = mark::set(scope == Scope::Native);
+    if set {
+        SCOPE.store(scope as u8, Relaxed);
+    }
+    set
+}
+
+/// Whether the check is armed.
+pub fn is_armed() -> bool {
+    scope() != Scope::Off
+}
+
+fn scope() -> Scope {
+    let chosen = SCOPE.load(Relaxed);
+    let mut all = [Scope::Python, Scope::Native].into_iter();
+    all.find(|&scope| scope as u8 == chosen)
+        .unwrap_or(Scope::Off)
+}
+
+fn accounts() -> &'static [Account] {
+    const ALL: &[Account] = &[
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Numpy,
+        Account::Native,
+    ];
+    match scope() {
+        Scope::Native => ALL,
+        _ => ALL.split_at(ALL.len() - 1).0,
+    }
+}
+
+fn front() -> usize {
+    if DEBUG_HOOKS.load(Relaxed) { HOOK } else { 0 }
+}
+
+/// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
+/// were allocated, if tracemalloc knows. With the GIL.
+pub fn script_ended() {
+    if is_armed() {
+        THREADS.store(threads::wait_for_ends(), Relaxed);
+        sites::keep(accounts(), front());
+    }
+}
+
+/// Looks for lost blocks. Once, after finalisation, in the thread that ends the process. None
+/// where the check is not armed, or the system has no memory for it.
+pub fn check() -> Option<&'static Findings> {
+    if !is_armed() {
+        return None;
+    }
+    if let Some(findings) = FINDINGS.get() {
+        return Some(findings);
+    }
+    pool::give_back_all();
+    let arrays = arrays_of_region()?;
+    let found = heap::alone(|| look(&arrays))?;
+    Some(FINDINGS.get_or_init(|| found))
+}
+
+/// What [`check`] found; None before.
+pub fn findings() -> Option<&'static Findings> {
+    FINDINGS.get()
+}
+
+/// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
+fn arrays_of_region() -> Option<Table<(usize, usize)>> {
+    let chunks = region::live_chunks();
+    let mut table = Table::new(chunks.len())?;
+    chunks.iter().for_each(|&chunk| {
+        table.push(chunk);
+    });
+    Some(table)
+}
+
+fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
+    let top = 0u8;
+    let mut ranges = memory::ranges(&raw const top)?;
+    if scope() == Scope::Native {
+        memory::add_stacks(&mut ranges, |address| {
+            table::is_in_table(address) || heap::guards::owns(address as *mut u8)
+        });
+    }
+    let blocks = reach::find(accounts(), arrays, &ranges, front())?;
+    let memory = memory::Readable(&ranges);
+    let mut findings = Findings {
+        threads: THREADS.load(Relaxed),
+        interpreters: interpreters::were_several(),
+        blocks: 0,
+        bytes: 0,
+        groups: Table::new(MOST_GROUPS)?,
+    };
+    let is_lost = |block: &&Block| {
+        let object = block.object.as_ref();
+        let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
+        // SAFETY: a live block, as the walk found it.
+        let is_tracemallocs = || unsafe {
+            sites::may_be_tracemallocs(
+                block.account,
+                block.start + front(),
+                block.size.saturating_sub(front()),
+            )
+        };
+        !block.is_reached && !is_kept && !is_tracemallocs()
+    };
+    for block in blocks.iter().filter(is_lost) {
+        findings.blocks += 1;
+        findings.bytes += block.size as u64;
+        add(&mut findings.groups, block, &memory);
+    }
+    findings
+        .groups
+        .sort_unstable_by_key(|group| std::cmp::Reverse(group.bytes()));
+    Some(findings)
+}
+
+fn add(groups: &mut Table<Group>, block: &Block, memory: &memory::Readable<'_>) {
+    let name = block
+        .object
+        .map_or([0; NAME], |object| objects::type_name(memory, object.kind));
+    let site = sites::site_of(block.start + front());
+    let same = |group: &&mut Group| {
+        group.account == block.account
+            && group.size == block.size
+            && group.name == name
+            && group.site == site
+    };
+    if let Some(group) = groups.iter_mut().find(same) {
+        group.blocks += 1;
+    } else {
+        groups.push(Group {
+            account: block.account,
+            size: block.size,
+            blocks: 1,
+            name,
+            site,
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! Which Python object a block holds, read off the block itself after Python was finalised.
+//!
+//! Layout after `object.h`, `pycore_gc.h` and `pycore_object.h` of CPython 3.9 to 3.14: a container
+//! has two words of the collector's in front, and from 3.11 on, where its type has a managed
+//! dictionary or weak references, two more before those.
+
+#![allow(unsafe_code)]
+
+use super::memory::Readable;
+use pyo3::ffi::{self, PyTypeObject};
+use std::mem::offset_of;
+
+const HAVE_GC: u64 = 1 << 14;
+/// `_Py_TPFLAGS_MANAGED_DICT`, and from 3.12 on `Py_TPFLAGS_MANAGED_WEAKREF`.
+const PRE_HEADER: u64 = if cfg!(Py_3_12) {
+    1 << 4 | 1 << 3
+} else if cfg!(Py_3_11) {
+    1 << 4
+} else {
+    0
+};
+/// `sizeof(PyGC_Head)`, and of a managed dictionary and weak references.
+const HEAD: usize = 16;
+/// Bytes of a type's name that are kept.
+pub const NAME: usize = 40;
+
+/// An object in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its address.
+    pub address: usize,
+    /// Its type's address.
+    pub kind: usize,
+    /// Whether the collector's links lie in front of it.
+    pub has_links: bool,
+}
+
+impl Object {
+    /// The collector's links of the object, at which no reference points.
+    pub fn links(&self) -> Option<usize> {
+        self.has_links.then(|| self.address - HEAD)
+    }
+}
+
+/// The metatype of types.
+fn type_type() -> usize {
+    (&raw const ffi::PyType_Type).addr()
+}
+
+fn is_type(memory: &Readable<'_>, address: usize) -> bool {
+    let mut kind = address;
+    if !memory.holds(address, size_of::<PyTypeObject>()) {
+        return false;
+    }
+    for _ in 0..4 {
+        match memory.word(kind + offset_of!(ffi::PyObject, ob_type)) {
+            Some(metatype) if metatype == type_type() => return true,
+            Some(metatype) => kind = metatype,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The object in a block of OBJ that starts at `start` and holds `size` bytes; None where it holds
+/// none.
+pub fn object_in(memory: &Readable<'_>, start: usize, size: usize) -> Option<Object> {
+    [0, HEAD, 2 * HEAD].into_iter().find_map(|front| {
+        if size < front + size_of::<ffi::PyObject>() {
+            return None;
+        }
+        let address = start + front;
+        let kind = memory.word(address + offset_of!(ffi::PyObject, ob_type))?;
+        if !is_type(memory, kind) {
+            return None;
+        }
+        let flags = memory.word(kind + offset_of!(PyTypeObject, tp_flags))? as u64;
+        let has_links = flags & HAVE_GC != 0;
+        let expected = match (has_links, flags & PRE_HEADER != 0) {
+            (false, false) => 0,
+            (true, true) => 2 * HEAD,
+            _ => HEAD,
+        };
+        (front == expected).then_some(Object {
+            address,
+            kind,
+            has_links,
+        })
+    })
+}
+
+/// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string. From
+/// 3.12 on it forgets the interned strings at finalisation without freeing them.
+pub fn is_kept(memory: &Readable<'_>, object: &Object) -> bool {
+    /// Of `PyASCIIObject`, behind length and hash.
+    const STATE: usize = size_of::<ffi::PyObject>() + 16;
+    /// `interned`, the lowest bits.
+    const INTERNED: usize = 0b11;
+    let word = |address| memory.word(address).unwrap_or(0);
+    let is_immortal = (word(object.address) as i32) < 0;
+    let is_string = object.kind == (&raw const ffi::PyUnicode_Type).addr();
+    let is_interned = || is_string && word(object.address + STATE) & INTERNED != 0;
+    cfg!(Py_3_12) && (is_immortal || is_interned())
+}
+
+/// The name of a type that [`object_in`] found, cut where it is long; empty where it is no text.
+pub fn type_name(memory: &Readable<'_>, kind: usize) -> [u8; NAME] {
+    let mut name = [0; NAME];
+    let place = kind + offset_of!(PyTypeObject, tp_name);
+    let Some(text) = memory.word(place) else {
+        return name;
+    };
+    // Constant data of a library, or a block: read by the system, which refuses what is not there.
+    let from = libc::iovec {
+        iov_base: text as *mut _,
+        iov_len: NAME - 1,
+    };
+    let to = libc::iovec {
+        iov_base: name.as_mut_ptr().cast(),
+        iov_len: NAME - 1,
+    };
+    // SAFETY: the call writes to `name` alone.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    let is_text = |byte: &u8| byte.is_ascii_graphic();
+    let length = name.iter().take_while(|byte| is_text(byte)).count();
+    let ends = name[length] == 0 || length == NAME - 1;
+    match read > 0 && ends {
+        true => name[length..].fill(0),
+        false => name.fill(0),
+    }
+    name
+}

@@ -1,0 +1,158 @@
+//! Which blocks nothing points at any more.
+//!
+//! A block that was allocated since the mark is lost where no pointer to it, or into it, can be
+//! found by way of the roots: the data of the libraries, the stack, and every block of before the
+//! mark. All that is found is searched in turn. A word that happens to look like a pointer keeps a
+//! block, so that the error is on the side of silence. The links of Python's collector are no
+//! references: they lead through every container, lost ones too.
+
+#![allow(unsafe_code)]
+
+use super::memory::{Range, Readable};
+use super::objects::{self, Object};
+use super::table::Table;
+use crate::heap::mark;
+use crate::ledger::Account;
+
+/// A block that was allocated since the mark.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub start: usize,
+    /// Usable bytes.
+    pub size: usize,
+    pub account: Account,
+    /// What the block holds, if it is an object.
+    pub object: Option<Object>,
+    pub is_reached: bool,
+}
+
+/// Addresses alone: the table has room for as many blocks as a machine holds.
+const MOST_BLOCKS: usize = 1 << 28;
+
+/// The live blocks of `accounts` that were allocated since the mark, by address, and `chunks`, the
+/// live array data of the region.
+///
+/// # Safety
+/// As for [`mark::visit_since`].
+unsafe fn blocks_since(accounts: &[Account], chunks: &[(usize, usize)]) -> Option<Table<Block>> {
+    let mut blocks = Table::new(MOST_BLOCKS)?;
+    let mut add = |account, start, size| {
+        blocks.push(Block {
+            start,
+            size,
+            account,
+            object: None,
+            is_reached: false,
+        });
+    };
+    for &account in accounts {
+        // SAFETY: the caller's duties; the table does not allocate from a heap.
+        unsafe {
+            mark::visit_since(account, &mut |start, size| add(account, start.addr(), size));
+        }
+    }
+    for &(start, size) in chunks {
+        add(Account::Numpy, start, size);
+    }
+    blocks.sort_unstable_by_key(|block| block.start);
+    Some(blocks)
+}
+
+/// The blocks of `accounts` since the mark, those that are reached marked so; None where the system
+/// has no memory for it. `front`: bytes of the debug hooks in front of each of CPython's.
+///
+/// After finalisation, alone (see [`crate::heap::alone`]).
+pub fn find(
+    accounts: &[Account],
+    chunks: &[(usize, usize)],
+    ranges: &[Range],
+    front: usize,
+) -> Option<Table<Block>> {
+    // SAFETY: alone, as the caller promises; the libraries' data and the stack can be read.
+    unsafe {
+        let mut blocks = blocks_since(accounts, chunks)?;
+        reach(&mut blocks, ranges, front)?;
+        Some(blocks)
+    }
+}
+
+struct Search<'a> {
+    blocks: &'a mut [Block],
+    /// Found, and not searched yet.
+    open: Table<u32>,
+    first: usize,
+    last: usize,
+}
+
+impl Search<'_> {
+    /// The block that a word leads to.
+    fn follow(&mut self, word: usize) {
+        if word < self.first || word >= self.last {
+            return;
+        }
+        let after = self.blocks.partition_point(|block| block.start <= word);
+        let Some(index) = after.checked_sub(1) else {
+            return;
+        };
+        let block = &mut self.blocks[index];
+        let is_inside = word - block.start < block.size;
+        // The links' two lowest bits are the collector's flags.
+        let is_link = block.object.and_then(|object| object.links()) == Some(word & !3);
+        if is_inside && !is_link && !block.is_reached {
+            block.is_reached = true;
+            self.open.push(index as u32);
+        }
+    }
+
+    /// Follows every word of a piece of memory.
+    ///
+    /// # Safety
+    /// It can be read, and starts at a multiple of 8.
+    unsafe fn search(&mut self, start: usize, end: usize) {
+        for address in (start..end & !7).step_by(8) {
+            // SAFETY: the caller's duty. Read as volatile: other threads may write there.
+            let word = unsafe { (address as *const usize).read_volatile() };
+            self.follow(word);
+        }
+    }
+}
+
+/// Marks the blocks that are reached. `front` bytes of each block are the debug hooks'.
+///
+/// # Safety
+/// As for [`mark::visit_before`]; the ranges can be read.
+unsafe fn reach(blocks: &mut [Block], ranges: &[Range], front: usize) -> Option<()> {
+    let memory = Readable(ranges);
+    for block in blocks.iter_mut() {
+        if block.account == Account::Obj && block.size > front {
+            block.object = objects::object_in(&memory, block.start + front, block.size - front);
+        }
+    }
+    let (first, last) = match blocks {
+        [] => (0, 0),
+        [first, ..] => (
+            first.start,
+            blocks.iter().map(|block| block.start + block.size).max()?,
+        ),
+    };
+    let mut search = Search {
+        open: Table::new(blocks.len().max(1))?,
+        blocks,
+        first,
+        last,
+    };
+    // SAFETY: the ranges and the live blocks can be read.
+    unsafe {
+        for range in ranges {
+            search.search(range.start, range.end);
+        }
+        mark::visit_before(&mut |start, size| {
+            search.search(start.addr().next_multiple_of(8), start.addr() + size);
+        });
+        while let Some(index) = search.open.pop() {
+            let block = search.blocks[index as usize];
+            search.search(block.start.next_multiple_of(8), block.start + block.size);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,28 @@
+//! What `--leak-check` asks for.
+
+/// Which accounts are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Scope {
+    /// None.
+    #[default]
+    Off = 0,
+    /// CPython's three domains and NumPy's array data.
+    Python = 1,
+    /// Those and the process's malloc.
+    Native = 2,
+}
+
+impl Scope {
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Off => "off",
+            Scope::Python => "python",
+            Scope::Native => "native",
+        }
+    }
+}
+
+/// The exit status of a leak where none is chosen.
+pub const DEFAULT_STATUS: u8 = 23;

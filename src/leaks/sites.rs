@@ -1,0 +1,184 @@
+//! Where blocks were allocated, as far as tracemalloc knows.
+//!
+//! Its own tables are gone when Python has been finalised, so the innermost line of each block that
+//! lives at the script's end is copied then. Of CPython's debug hooks nothing can be had: they keep
+//! a serial number only where CPython was built with `PYMEM_DEBUG_SERIALNO`.
+
+#![allow(unsafe_code)]
+
+use super::table::Table;
+use crate::heap::{self, mark};
+use crate::ledger::Account;
+use crate::python::text::with_text;
+use pyo3::ffi::{self, PyObject};
+use std::ffi::{c_int, c_uint};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A line of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Index into the names.
+    file: (usize, usize),
+    /// The line.
+    pub line: i32,
+}
+
+impl Site {
+    /// The file's name.
+    pub fn file(&self) -> &'static str {
+        let (start, length) = self.file;
+        let bytes = SITES.get().map(|sites| &sites.names[start..start + length]);
+        str::from_utf8(bytes.unwrap_or_default()).unwrap_or("?")
+    }
+}
+
+struct Sites {
+    /// Of blocks, by address.
+    sites: Table<(usize, Site)>,
+    names: Table<u8>,
+}
+
+static SITES: OnceLock<Sites> = OnceLock::new();
+/// Whether the script loaded or used tracemalloc.
+static LOADED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    /// A new reference to the frames of an allocation, innermost first, or to None where nothing
+    /// is known (`Python/tracemalloc.c`; exported by every version from 3.6 on).
+    fn _PyTraceMalloc_GetTraceback(domain: c_uint, pointer: usize) -> *mut PyObject;
+}
+
+/// Keeps the site of each live block of `accounts`. With the GIL, no exception set; once.
+pub fn keep(accounts: &[Account], front: usize) {
+    mark::enter_before();
+    let is_tracing = is_tracing();
+    mark::leave_before();
+    if is_tracing && SITES.get().is_none() {
+        let kept = collect(accounts, front);
+        let _ = kept.map(|sites| SITES.set(sites));
+    }
+}
+
+/// Whether tracemalloc is at work.
+fn is_tracing() -> bool {
+    // SAFETY: the GIL is held; new references are released and an exception is cleared.
+    unsafe {
+        let modules = ffi::PyImport_GetModuleDict();
+        let loaded = ffi::PyDict_GetItemString(modules, c"_tracemalloc".as_ptr());
+        // Built in; -X tracemalloc starts it without importing it.
+        let module = ffi::PyImport_ImportModule(c"_tracemalloc".as_ptr());
+        if module.is_null() {
+            ffi::PyErr_Clear();
+            return false;
+        }
+        let answer = ffi::PyObject_CallMethod(module, c"is_tracing".as_ptr(), std::ptr::null());
+        let is_tracing = answer == ffi::Py_True();
+        ffi::Py_XDECREF(answer);
+        ffi::Py_DECREF(module);
+        ffi::PyErr_Clear();
+        LOADED.store(is_tracing || !loaded.is_null(), Relaxed);
+        is_tracing
+    }
+}
+
+fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
+    const MOST: usize = 1 << 28;
+    let mut addresses = Table::new(MOST)?;
+    heap::alone(|| {
+        for &account in accounts {
+            let mut add = |start: *mut u8, _: usize| {
+                addresses.push(start.addr() + front);
+            };
+            // SAFETY: the GIL is held and the gate closed.
+            unsafe { mark::visit_since(account, &mut add) };
+        }
+    });
+    addresses.sort_unstable();
+    let mut sites = Sites {
+        sites: Table::new(MOST)?,
+        names: Table::new(MOST)?,
+    };
+    let mut latest = (std::ptr::null_mut(), (0, 0));
+    for &address in addresses.iter() {
+        // SAFETY: the GIL is held; the tuple is of tuples of a name and a line, and released.
+        unsafe {
+            let frames = _PyTraceMalloc_GetTraceback(0, address);
+            if frames.is_null() || ffi::PyTuple_Check(frames) == 0 || ffi::PyTuple_Size(frames) < 1
+            {
+                ffi::PyErr_Clear();
+                ffi::Py_XDECREF(frames);
+                continue;
+            }
+            let frame = ffi::PyTuple_GetItem(frames, 0);
+            let name = ffi::PyTuple_GetItem(frame, 0);
+            let line = ffi::PyLong_AsLong(ffi::PyTuple_GetItem(frame, 1)) as c_int;
+            // tracemalloc keeps one object a name, so that equal names are the same.
+            if latest.0 != name {
+                let file = with_text(name, |text| sites.add_name(text));
+                latest = (name, file.unwrap_or((0, 0)));
+            }
+            ffi::Py_DECREF(frames);
+            let file = latest.1;
+            sites.sites.push((address, Site { file, line }));
+        }
+    }
+    Some(sites)
+}
+
+impl Sites {
+    fn add_name(&mut self, text: &[u8]) -> (usize, usize) {
+        // The names are few, and mostly asked for one after the other.
+        let known = self.sites.iter().rev().take(512).map(|(_, site)| site.file);
+        for (start, length) in known {
+            if &self.names[start..start + length] == text {
+                return (start, length);
+            }
+        }
+        let start = self.names.len();
+        text.iter().for_each(|&byte| {
+            self.names.push(byte);
+        });
+        (start, text.len())
+    }
+}
+
+/// Whether a block may be of tracemalloc itself, which loses some of its own on 3.9 to 3.12. While it
+/// is at work it knows of every block of RAW but those; where it was stopped the form must tell.
+///
+/// # Safety
+/// A live block of `size` bytes at `address`.
+pub unsafe fn may_be_tracemallocs(account: Account, address: usize, size: usize) -> bool {
+    if account != Account::Raw || !LOADED.load(Relaxed) {
+        return false;
+    }
+    match SITES.get() {
+        Some(_) => site_of(address).is_none(),
+        // SAFETY: the caller's duty.
+        None => unsafe { looks_like_traceback(address, size) },
+    }
+}
+
+/// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
+/// their number before the limit, and 12 bytes for each frame.
+///
+/// # Safety
+/// As said above.
+unsafe fn looks_like_traceback(address: usize, size: usize) -> bool {
+    const HEAD: usize = 12;
+    const FRAME: usize = 12;
+    if size < HEAD + FRAME {
+        return false;
+    }
+    // SAFETY: within the block.
+    let [frames, all] = unsafe { *((address + 8) as *const [u16; 2]) };
+    let needed = HEAD + FRAME * usize::from(frames);
+    frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16
+}
+
+/// Where the block at `address` was allocated.
+pub fn site_of(address: usize) -> Option<Site> {
+    let sites = &SITES.get()?.sites;
+    let index = sites.binary_search_by_key(&address, |&(address, _)| address);
+    index.ok().map(|index| sites[index].1)
+}

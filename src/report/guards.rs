@@ -1,0 +1,28 @@
+//! What a report says of guard pages.
+
+use super::Sink;
+use crate::heap::guards::Figures;
+use std::fmt::{self, Write};
+
+/// Says what was guarded, or null.
+pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
+    let Some(figures) = figures else {
+        return sink.null("guards");
+    };
+    sink.begin("guards");
+    sink.int("min_bytes", figures.min_bytes as i64);
+    sink.int("every", figures.every as i64);
+    sink.int("guarded_blocks", figures.guarded_blocks as i64);
+    sink.int("live_blocks", figures.live_blocks as i64);
+    sink.int("missed_blocks", figures.missed_blocks as i64);
+    sink.end();
+}
+
+/// Writes the line of the table.
+pub fn line(figures: &Figures, out: &mut impl Write) -> fmt::Result {
+    write!(out, "{} blocks guarded", figures.guarded_blocks)?;
+    if figures.missed_blocks > 0 {
+        write!(out, "; {} found no room", figures.missed_blocks)?;
+    }
+    writeln!(out)
+}

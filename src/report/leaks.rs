@@ -1,0 +1,93 @@
+//! What a report says of lost blocks, and the block of lines on standard error.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::leaks::{Findings, Group};
+use std::fmt::{self, Write};
+
+/// Kinds of lost blocks that are told, of as many as there are.
+const TOLD: usize = 20;
+
+/// Says what the leak check found, or null.
+pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
+    let Some(findings) = findings else {
+        return sink.null("leaks");
+    };
+    sink.begin("leaks");
+    sink.int("blocks", findings.blocks as i64);
+    sink.int("bytes", findings.bytes as i64);
+    sink.int("threads", findings.threads as i64);
+    sink.flag("interpreters", findings.interpreters);
+    sink.flag("sure", findings.is_sure());
+    sink.begin_list("groups");
+    for group in findings.groups() {
+        sink.begin("");
+        sink.text("account", group.account.name());
+        sink.int("block_bytes", group.size as i64);
+        sink.int("blocks", group.blocks as i64);
+        match group.type_name() {
+            "" => sink.null("type"),
+            name => sink.text("type", name),
+        }
+        match group.place() {
+            None => {
+                sink.null("file");
+                sink.null("line");
+            }
+            Some((file, line)) => {
+                sink.text("file", file);
+                sink.int("line", i64::from(line));
+            }
+        }
+        sink.end();
+    }
+    sink.end();
+    sink.end();
+}
+
+/// Why the exit status stays.
+const UNSURE: &str = "of which CPython itself loses blocks: the exit status stays";
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Writes what was found: a line for all and one for each kind.
+pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    let (blocks, bytes) = (findings.blocks, Bytes(findings.bytes));
+    writeln!(
+        out,
+        "pyhost: {blocks} block{} leaked, {bytes}: allocated since the script's start, live after \
+         finalisation, and nothing points there",
+        plural(blocks)
+    )?;
+    for group in findings.groups().iter().take(TOLD) {
+        line(group, out)?;
+    }
+    match findings.groups().len().saturating_sub(TOLD) {
+        0 => {}
+        more => writeln!(out, "  and {more} kinds more")?,
+    }
+    match findings.threads {
+        0 => {}
+        1 => writeln!(out, "  1 thread of Python still ran, {UNSURE}")?,
+        threads => writeln!(out, "  {threads} threads of Python still ran, {UNSURE}")?,
+    }
+    match findings.interpreters {
+        false => Ok(()),
+        true => writeln!(out, "  there were further interpreters, {UNSURE}"),
+    }
+}
+
+fn line(group: &Group, out: &mut impl Write) -> fmt::Result {
+    let (account, blocks, size) = (group.account.name(), group.blocks, group.size);
+    write!(out, "  {account:<7} {blocks} of {size} bytes")?;
+    match group.type_name() {
+        "" => {}
+        name => write!(out, ", {name}")?,
+    }
+    if let Some((file, line)) = group.place() {
+        write!(out, ", allocated at {file}:{line}")?;
+    }
+    writeln!(out)
+}
