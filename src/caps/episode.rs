@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub enum Place {
     /// The thread runs no Python code.
     Nowhere,
-    /// Inside an import.
-    Importing,
+    /// Inside an import, or while a traceback is printed: no place for an error that can wait.
+    Fragile,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
     /// Inside the handler with this identity; all 0 where there is none.
@@ -275,7 +275,7 @@ impl Case<'_> {
                 let place = (python.place)();
                 match place {
                     Place::Nowhere => false,
-                    Place::Importing if !middle_passed => false,
+                    Place::Fragile if !middle_passed => false,
                     _ if middle_passed => surfaces(self.account),
                     _ if (python.is_main)() => {
                         part.attempts.set(0);
@@ -288,7 +288,7 @@ impl Case<'_> {
             State::Posted => middle_passed && surfaces(self.account),
             State::Missed => {
                 let place = (python.place)();
-                if place == Place::Importing && !middle_passed {
+                if place == Place::Fragile && !middle_passed {
                     return false;
                 }
                 if place == part.place.get() || middle_passed || part.attempts.get() >= ATTEMPTS {
@@ -298,10 +298,10 @@ impl Case<'_> {
                 false
             }
             State::Told => {
-                let again = taken > (self.reserve / 8) as i64;
+                let again = taken > (self.reserve / 2) as i64;
                 again
                     && surfaces(self.account)
-                    && (middle_passed || (python.place)() != Place::Importing)
+                    && (middle_passed || (python.place)() != Place::Fragile)
             }
         }
     }

@@ -99,6 +99,9 @@ fn book_beneath(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> boo
     match booked {
         Ok(()) => {
             look_where_asked();
+            if watch::is_near() && account.is_under_gil() {
+                LEDGER.close_windows(slot);
+            }
             true
         }
         Err(scope) => episode::settle(slot, account, bytes, scope, &book),

@@ -9,21 +9,27 @@
 //! [`look`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
 
+#![allow(unsafe_code)]
+
 use super::limits;
-use crate::heap::register::now;
 use crate::ledger::{LEDGER, Scope};
 use crate::process::cgroup::{Limit, Watch, own};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// Left free below the limit: what the kernel's own counting lags by.
 const MARGIN: u64 = 1 << 20;
 /// Growth after which the files are read again, at least and as a part of what is left.
 const LEAST_STEP: i64 = 256 << 10;
 const STEP: i64 = 16;
-/// Seconds after which they are read again.
-const INTERVAL: f64 = 0.1;
+/// Bytes a microsecond that a process may come to have without the ledger, as it touches pages:
+/// what is left, divided by it, is when the files are read again.
+const SPEED: i64 = 4 << 10;
+/// The least and the most of that time, in microseconds.
+const INTERVAL: (i64, i64) = (500, 100_000);
+/// What is left when every growth is looked at.
+const NEAR: i64 = 16 << 20;
 
 struct Charges {
     /// What this process, or its share of the group, may be charged.
@@ -39,7 +45,8 @@ static CHARGES: OnceLock<Charges> = OnceLock::new();
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// When to read again: total bytes published, and microseconds of the clock.
 static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
-static NEXT_TIME: AtomicU64 = AtomicU64::new(0);
+static NEXT_TIME: AtomicI64 = AtomicI64::new(0);
+static IS_NEAR: AtomicBool = AtomicBool::new(false);
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
@@ -60,10 +67,26 @@ pub(super) fn is_on() -> bool {
     CHARGES.get().is_some()
 }
 
+/// Whether so little is left that no thread should have a window.
+pub(super) fn is_near() -> bool {
+    IS_NEAR.load(Relaxed)
+}
+
+/// Microseconds of the monotonic clock.
+fn microseconds() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills a structure of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+}
+
 /// Reads the charges anew where growth or time demands it, or `force`.
 pub(super) fn read(force: bool) {
     let Some(charges) = CHARGES.get() else { return };
-    let time = (now() * 1e6) as u64;
+    let time = microseconds();
     let live = LEDGER.bound(Scope::Total);
     let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
     if !due || BUSY.swap(true, Acquire) {
@@ -73,8 +96,10 @@ pub(super) fn read(force: bool) {
         limits::follow(cap);
         let left = cap as i64 - live;
         NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
+        let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
+        NEXT_TIME.store(time + wait, Relaxed);
+        IS_NEAR.store(left < NEAR, Relaxed);
     }
-    NEXT_TIME.store(time + (INTERVAL * 1e6) as u64, Relaxed);
     BUSY.store(false, Release);
 }
 

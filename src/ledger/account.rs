@@ -68,7 +68,7 @@ impl Account {
 
     /// Whether the caller of this account's hooks holds the GIL, so that one thread at a time
     /// books and the peak can be exact.
-    pub(super) const fn under_gil(self) -> bool {
+    pub const fn is_under_gil(self) -> bool {
         matches!(self, Account::Mem | Account::Obj)
     }
 }

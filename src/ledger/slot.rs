@@ -98,7 +98,7 @@ impl Slot {
             return false;
         }
         cell.live.store(live, Relaxed);
-        if const { Account::ALL[A].under_gil() } && live > cell.top.load(Relaxed) {
+        if const { Account::ALL[A].is_under_gil() } && live > cell.top.load(Relaxed) {
             cell.top.store(live, Relaxed);
         }
         cell.count_block();

@@ -238,6 +238,15 @@ static int starts_with(PyObject *text, const char *start)
            memcmp(PyUnicode_DATA(text), start, length) == 0;
 }
 
+static int ends_with(PyObject *text, const char *end)
+{
+    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
+        return 0;
+    size_t length = strlen(end), whole = (size_t)PyUnicode_GET_LENGTH(text);
+    return whole >= length &&
+           memcmp((const char *)PyUnicode_DATA(text) + whole - length, end, length) == 0;
+}
+
 static int is_numpys(const char *file, size_t length)
 {
     static const char part[] = "/numpy/";
@@ -251,12 +260,15 @@ static int is_numpys(const char *file, size_t length)
 /* Whether this Python's frames can be read. */
 int pyhost_place_is_known(void) { return PY_VERSION_HEX < 0x030E0000; }
 
-/* Whether the calling thread runs Python code inside an import. */
-int pyhost_is_importing(void)
+/* Whether the calling thread is inside an import, or prints a traceback: an error would leave half a
+   module behind, or hide the error that is printed. */
+int pyhost_is_fragile(void)
 {
     int depth = 0;
     for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
-        if (starts_with(code_of(frame)->co_filename, "<frozen importlib"))
+        PyObject *file = code_of(frame)->co_filename;
+        if (starts_with(file, "<frozen importlib") || ends_with(file, "/traceback.py") ||
+            ends_with(file, "/linecache.py"))
             return 1;
     }
     return 0;

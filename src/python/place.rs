@@ -17,7 +17,7 @@ const LINES: i32 = 24;
 // SAFETY: as `place.c` defines them.
 unsafe extern "C" {
     fn pyhost_place_is_known() -> c_int;
-    fn pyhost_is_importing() -> c_int;
+    fn pyhost_is_fragile() -> c_int;
     fn pyhost_is_finalizing() -> c_int;
     fn pyhost_handler(frame: *mut usize, handler: *mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
@@ -48,7 +48,7 @@ pub fn place() -> Place {
         }
         match pyhost_handler(&mut frame, &mut handler) {
             0 => Place::Nowhere,
-            _ if pyhost_is_importing() != 0 => Place::Importing,
+            _ if pyhost_is_fragile() != 0 => Place::Fragile,
             2 => Place::Jump,
             _ => Place::Within { frame, handler },
         }
