@@ -10,7 +10,7 @@ import re
 import outcomes
 
 # Threads take turns as time has it, and NumPy takes array data elsewhere: a request may come earlier or later.
-WINDOW = 40
+WINDOW = 60
 # Valgrind is slow.
 DAMAGE_WINDOW = 2
 # A run takes a second; what is not done after this many waits for ever.
@@ -21,7 +21,7 @@ HANGS = 4
 _PLUMBING = re.compile(
     r"^(raise|abort|__GI_\w+|__pthread_kill\w*|kill|gsignal|malloc|calloc|realloc|free|memcpy|memset|__mem\w+"
     r"|_?Py(Mem|Object)_(Raw)?(Malloc|Calloc|Realloc|Free)|_PyObject_(Malloc|Free)\w*|_PyMem_\w+|hook_f\w+"
-    r"|pymalloc_\w+|pyhost::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|_Py_FatalError\w*|Py_FatalError"
+    r"|pymalloc_\w+|pyhost::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|Py_TYPE|_Py_FatalError\w*|Py_FatalError"
     r"|pop<.*|push<.*|heap::.*|allocate\w*|free_slow|\?\?)$")
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
 
@@ -71,7 +71,7 @@ def search(runner, place, record):
         return {"status": "not searched: nothing fails array data under stock Python"}
     host = record["outcome"]
     hangs = host == outcomes.HANG
-    host_c = [] if hangs else c_functions(runner.backtrace("pyhost", place))
+    host_c = [] if hangs else crash_functions(runner, "pyhost", place)
     best = {"status": "not found", "host_c": host_c}
     others = 0
     for start in neighbours(number, WINDOW):
@@ -82,12 +82,12 @@ def search(runner, place, record):
         same = same_python_place(run["stack"], record["stack"])
         if host == outcomes.FATAL:
             same = same and run["fatal"] == record["fatal"]
-        stock_c = [] if hangs else c_functions(runner.backtrace("stock", stock_place))
-        same_c = host_c[:1] == stock_c[:1]
+        stock_c = [] if hangs else crash_functions(runner, "stock", stock_place)
+        same_c = hangs or (host_c != [] and host_c[:1] == stock_c[:1])
         found = {"start": start, "stock_c": stock_c, "stock_stack": run["stack"][:3], "host_c": host_c}
         if same and same_c:
             return {"status": "same place", **found}
-        if same_c and host_c and best["status"] != "same C function":
+        if same_c and not hangs and best["status"] != "same C function":
             best = {"status": "same C function", **found}
         if best["status"] == "not found":
             best = {"status": "same way", **found}
@@ -98,7 +98,19 @@ def search(runner, place, record):
         return best | {"host_stack": record["stack"]}
     if best["status"] == "same C function":
         return best
-    return same_damage(runner, place) or best
+    damage = same_damage(runner, place)
+    if damage and (damage["status"] != "not found" or best["status"] == "not found"):
+        return damage
+    return best
+
+
+def crash_functions(runner, side, place, tries=3):
+    """Returns the innermost C functions of a crash; under gdb threads may need another try to meet it."""
+    for _ in range(tries):
+        found = c_functions(runner.backtrace(side, place))
+        if found:
+            return found
+    return []
 
 
 def same_damage(runner, place):
