@@ -141,6 +141,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     numpy::watch();
     surface::arm();
+    if !options.caps.hard.0.is_empty() {
+        surface::prepare_errors();
+    }
     caps::start(&options.caps, heap::slot())?;
     start_leak_check(options.leak_check, allocator, debug_hooks)?;
     if endings::is_planned() || faults::is_on() || leaks::is_armed() {

@@ -210,9 +210,7 @@ pub(super) fn settle(
     };
     PART.with(|part| {
         case.join(part);
-        if is_large(bytes, case.reserve, part.state.get() == State::Told)
-            || case.must_refuse(part, python)
-        {
+        if case.is_large(part, python) || case.must_refuse(part, python) {
             return case.refuse(part, python);
         }
         match book(reach(account, bytes)) {
@@ -239,13 +237,12 @@ pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) 
         reserve,
     };
     PART.with(|part| {
-        let told = part.state.get() == State::Told
-            && part.episode.get() == EPISODES[scope.index()].load(Relaxed);
-        if !is_large(bytes, reserve, told) {
+        // Only what is large whatever the thread was told starts an episode.
+        if !is_large(bytes, reserve, false) {
             return true;
         }
         case.join(part);
-        case.refuse(part, python)
+        !case.is_large(part, python) || case.refuse(part, python)
     })
 }
 
@@ -258,6 +255,13 @@ impl Case<'_> {
             part.state.set(State::New);
             part.base.set(self.slot.live());
         }
+    }
+
+    /// Whether the request is refused for its size.
+    fn is_large(&self, part: &Part, python: &Python) -> bool {
+        let told = part.state.get() == State::Told;
+        is_large(self.bytes, self.reserve, told)
+            && (is_large(self.bytes, self.reserve, true) || (python.place)() != Place::Fragile)
     }
 
     /// Whether this request is the one by which the thread is told. Moves the thread to the next

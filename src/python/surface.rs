@@ -46,6 +46,21 @@ pub fn arm() {
     });
 }
 
+/// Loads what Python would load to print an error: from 3.13 on `traceback` and some 25 modules behind
+/// it, for which a script that is out of memory has no room. With the GIL.
+pub fn prepare_errors() {
+    if !cfg!(Py_3_13) {
+        return;
+    }
+    for module in [c"traceback", c"ast", c"tokenize", c"unicodedata"] {
+        // SAFETY: the GIL is held; a new reference is released, and an exception cleared.
+        unsafe {
+            ffi::Py_XDECREF(ffi::PyImport_ImportModule(module.as_ptr()));
+            ffi::PyErr_Clear();
+        }
+    }
+}
+
 /// The forking thread is the child's main thread.
 unsafe extern "C" fn forked_in_child() {
     MAIN.store(heap::thread_number(), Relaxed);

@@ -19,10 +19,10 @@ pub use leaks::tell as tell_leaks;
 pub use text::{closing_line, table};
 
 use crate::caps;
-use crate::heap::{bfc, bound, register};
-use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::heap::guards::Figures as GuardFigures;
+use crate::heap::{bfc, bound, register};
 use crate::leaks::Findings;
+use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
 

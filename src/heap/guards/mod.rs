@@ -22,9 +22,9 @@ mod slots;
 pub use fault::fault_at;
 pub use settings::Settings;
 
+use super::booking::{release_block, settle};
 use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
-use super::booking::{release_block, settle};
 use super::{gate, mark, register};
 use crate::descriptor::notice;
 use crate::ledger::Account;
