@@ -17,7 +17,7 @@ use super::{Python, python};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// Where a thread's Python code is, as far as it matters to who catches an error there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ struct Part {
     state: Cell<State>,
     /// The thread's live bytes when it was last told, or when it came.
     base: Cell<i64>,
+    /// What a thread that was told may take before it is told again.
+    patience: Cell<i64>,
     place: Cell<Place>,
     attempts: Cell<u8>,
     /// Refusals in a row between which the thread did next to nothing, and the blocks that it had
@@ -70,6 +72,7 @@ thread_local! {
             episode: Cell::new(0),
             state: Cell::new(State::New),
             base: Cell::new(0),
+            patience: Cell::new(0),
             place: Cell::new(Place::Nowhere),
             attempts: Cell::new(0),
             vain: Cell::new(0),
@@ -82,6 +85,8 @@ thread_local! {
 /// The number of each scope's episode; 0 where there is none.
 static EPISODES: [AtomicU64; Scope::COUNT] = [const { AtomicU64::new(0) }; Scope::COUNT];
 static LATEST: AtomicU64 = AtomicU64::new(0);
+/// How many threads have been told in each scope's episode.
+static THREADS: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
 /// The scopes whose episode has left its dossier.
 static TOLD_OF: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
 
@@ -93,8 +98,14 @@ const ATTEMPTS: u8 = 3;
 const VAIN: u32 = 100_000;
 const IDLE: u64 = 64;
 
+/// What a thread that was told may take at least before it is told again.
+const LEAST_PATIENCE: i64 = 8 << 10;
+
 /// Bounds of what counts as a small request of a thread that has not been told.
 const SMALL: (u64, u64) = (4 << 10, 64 << 10);
+
+/// What locks and the dynamic loader ask for, at most.
+const TINY: u64 = 2 << 10;
 
 /// What a thread may take of the reserve unnoticed.
 fn slice(reserve: u64) -> i64 {
@@ -106,8 +117,8 @@ fn slice(reserve: u64) -> i64 {
 fn reach(account: Account, bytes: usize) -> Reach {
     match account {
         Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
-        // Locks, of which CPython makes a RuntimeError.
-        Account::Raw if bytes as u64 <= SMALL.0 => Reach::Cap,
+        // Locks and extension modules, of which CPython makes a RuntimeError and an ImportError.
+        Account::Raw | Account::Native if bytes as u64 <= TINY => Reach::Cap,
         Account::Raw | Account::Numpy | Account::Native | Account::Pooled => Reach::High,
     }
 }
@@ -149,6 +160,7 @@ fn begin(scope: Scope) -> u64 {
     match episode.compare_exchange(0, number, AcqRel, Relaxed) {
         Ok(_) => {
             TOLD_OF[scope.index()].store(false, Relaxed);
+            THREADS[scope.index()].store(0, Relaxed);
             super::attend();
             number
         }
@@ -267,13 +279,13 @@ impl Case<'_> {
     /// Whether this request is the one by which the thread is told. Moves the thread to the next
     /// state.
     fn must_refuse(&self, part: &Part, python: &Python) -> bool {
-        let middle_passed = LEDGER
-            .lacks_room(self.account, self.bytes, Reach::Middle)
-            .is_some();
+        let middle_passed = self.lacks_room(Reach::Middle);
         let taken = self.slot.live() - part.base.get();
         match part.state.get() {
             State::New => {
-                if taken <= slice(self.reserve) && !middle_passed {
+                // A thread that took little has nothing to do with it, unless little is left.
+                let late = taken > 0 && self.lacks_room(Reach::High);
+                if taken <= slice(self.reserve) && !late {
                     return false;
                 }
                 let place = (python.place)();
@@ -302,12 +314,18 @@ impl Case<'_> {
                 false
             }
             State::Told => {
-                let again = taken > (self.reserve / 2) as i64;
+                let again = taken > part.patience.get();
                 again
                     && surfaces(self.account)
                     && (middle_passed || (python.place)() != Place::Fragile)
             }
         }
+    }
+
+    fn lacks_room(&self, reach: Reach) -> bool {
+        LEDGER
+            .lacks_room(self.account, self.bytes, reach)
+            .is_some()
     }
 
     fn post(&self, part: &Part, place: Place, python: &Python) {
@@ -328,14 +346,28 @@ impl Case<'_> {
             // pymalloc makes do without another arena: nobody is told by this.
             return false;
         }
-        part.state.set(State::Told);
-        part.base.set(self.slot.live());
+        self.set_told(part);
         if self.asks_in_vain(part) {
             self.end(How::Vain, python);
         }
         let refusal = self.record(How::Null, python);
         self.tell_of_first(&refusal, python);
         false
+    }
+
+    /// The thread has its error. What is left of the reserve serves what it and the others that
+    /// were told do about that: half of it before they are told again, and so on until nothing is
+    /// left.
+    fn set_told(&self, part: &Part) {
+        let told = &THREADS[self.scope.index()];
+        if part.state.replace(State::Told) != State::Told {
+            told.fetch_add(1, Relaxed);
+        }
+        part.base.set(self.slot.live());
+        let cap = LEDGER.cap(self.scope).unwrap_or(0) as i64;
+        let left = cap - LEDGER.bound(self.scope);
+        let share = left / 2 / told.load(Relaxed).max(1);
+        part.patience.set(share.max(LEAST_PATIENCE));
     }
 
     /// Whether the thread has been refused so often, with nothing between, that it will not stop.
@@ -408,8 +440,7 @@ pub fn told(slot: &Slot) -> Told {
             reserve: reserve(scope),
         };
         LEDGER.count_refusal(account);
-        part.state.set(State::Told);
-        part.base.set(slot.live());
+        case.set_told(part);
         let refusal = case.record(How::Raised, python);
         case.tell_of_first(&refusal, python);
         Told::Now
