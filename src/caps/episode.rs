@@ -85,7 +85,8 @@ thread_local! {
 /// The number of each scope's episode; 0 where there is none.
 static EPISODES: [AtomicU64; Scope::COUNT] = [const { AtomicU64::new(0) }; Scope::COUNT];
 static LATEST: AtomicU64 = AtomicU64::new(0);
-/// How many threads have been told in each scope's episode.
+/// How many threads have asked, and how many have been told, in each scope's episode.
+static JOINED: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
 static THREADS: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
 /// The scopes whose episode has left its dossier.
 static TOLD_OF: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
@@ -160,6 +161,7 @@ fn begin(scope: Scope) -> u64 {
     match episode.compare_exchange(0, number, AcqRel, Relaxed) {
         Ok(_) => {
             TOLD_OF[scope.index()].store(false, Relaxed);
+            JOINED[scope.index()].store(0, Relaxed);
             THREADS[scope.index()].store(0, Relaxed);
             super::attend();
             number
@@ -266,7 +268,13 @@ impl Case<'_> {
             part.episode.set(episode);
             part.state.set(State::New);
             part.base.set(self.slot.live());
+            JOINED[self.scope.index()].fetch_add(1, Relaxed);
         }
+    }
+
+    /// What the thread may take of the reserve unnoticed: less where many ask.
+    fn slice(&self) -> i64 {
+        slice(self.reserve) / (1 + JOINED[self.scope.index()].load(Relaxed) / 4)
     }
 
     /// Whether the request is refused for its size.
@@ -283,9 +291,8 @@ impl Case<'_> {
         let taken = self.slot.live() - part.base.get();
         match part.state.get() {
             State::New => {
-                // A thread that took little has nothing to do with it, unless little is left.
-                let late = taken > 0 && self.lacks_room(Reach::High);
-                if taken <= slice(self.reserve) && !late {
+                // A thread that took little has nothing to do with it.
+                if taken <= self.slice() {
                     return false;
                 }
                 let place = (python.place)();
@@ -323,9 +330,7 @@ impl Case<'_> {
     }
 
     fn lacks_room(&self, reach: Reach) -> bool {
-        LEDGER
-            .lacks_room(self.account, self.bytes, reach)
-            .is_some()
+        LEDGER.lacks_room(self.account, self.bytes, reach).is_some()
     }
 
     fn post(&self, part: &Part, place: Place, python: &Python) {
