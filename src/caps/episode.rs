@@ -136,10 +136,10 @@ fn surfaces(account: Account) -> bool {
 }
 
 /// Whether a request for so many bytes is refused at once, once it does not fit below the
-/// reserve.
-fn is_large(bytes: usize, reserve: u64, told: bool) -> bool {
+/// reserve. Imports and tracebacks read whole files.
+fn is_large(bytes: usize, reserve: u64, fragile: bool) -> bool {
     let bytes = bytes as u64;
-    match told {
+    match fragile {
         true => bytes > (reserve / 8).max(SMALL.0),
         false => bytes > (reserve / 64).clamp(SMALL.0, SMALL.1),
     }
@@ -224,7 +224,7 @@ pub(super) fn settle(
     };
     PART.with(|part| {
         case.join(part);
-        if case.is_large(part, python) || case.must_refuse(part, python) {
+        if case.is_large(python) || case.must_refuse(part, python) {
             return case.refuse(part, python);
         }
         match book(reach(account, bytes)) {
@@ -251,12 +251,11 @@ pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) 
         reserve,
     };
     PART.with(|part| {
-        // Only what is large whatever the thread was told starts an episode.
-        if !is_large(bytes, reserve, false) {
+        if !case.is_large(python) {
             return true;
         }
         case.join(part);
-        !case.is_large(part, python) || case.refuse(part, python)
+        case.refuse(part, python)
     })
 }
 
@@ -278,9 +277,8 @@ impl Case<'_> {
     }
 
     /// Whether the request is refused for its size.
-    fn is_large(&self, part: &Part, python: &Python) -> bool {
-        let told = part.state.get() == State::Told;
-        is_large(self.bytes, self.reserve, told)
+    fn is_large(&self, python: &Python) -> bool {
+        is_large(self.bytes, self.reserve, false)
             && (is_large(self.bytes, self.reserve, true) || (python.place)() != Place::Fragile)
     }
 

@@ -14,7 +14,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 /// The host's options whose value may be the next argument. A test compares them with clap's.
-const WITH_VALUE: [&[u8]; 18] = [
+const WITH_VALUE: [&[u8]; 19] = [
     b"--allocator",
     b"--native",
     b"--profile",
@@ -25,6 +25,7 @@ const WITH_VALUE: [&[u8]; 18] = [
     b"--fail",
     b"--fail-log",
     b"--fail-timeout",
+    b"--leak-exit-status",
     b"--numpy-allocator",
     b"--numpy-align",
     b"--numpy-huge-pages",
