@@ -5,6 +5,7 @@
 use super::kept::Kept;
 use super::{Python, limits};
 use crate::bytes::Bytes;
+use crate::heap::classes::{self, Class};
 use crate::heap::register::{self, BigBlock};
 use crate::ledger::{Account, LEDGER, Scope, Snapshot};
 use std::fmt;
@@ -103,10 +104,14 @@ pub struct Dossier {
     pub blocks: [Option<BigBlock>; BLOCKS],
     /// How many such blocks there were, and their bytes.
     pub all_blocks: (u64, u64),
+    /// The size classes with the most live bytes, largest first.
+    pub classes: [Option<Class>; CLASSES],
 }
 
 /// How many big blocks a dossier names.
 pub const BLOCKS: usize = 8;
+/// How many size classes.
+pub const CLASSES: usize = 6;
 
 static LAST: Kept<Refusal> = Kept::empty();
 static DOSSIER: Kept<Dossier> = Kept::empty();
@@ -165,6 +170,7 @@ pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
         snapshot: LEDGER.snapshot(),
         blocks: [None; BLOCKS],
         all_blocks: (0, 0),
+        classes: classes::largest(),
     };
     register::each(|block| {
         dossier.all_blocks.0 += 1;

@@ -24,6 +24,7 @@ pub mod arrays;
 pub mod bfc;
 mod booking;
 pub mod bound;
+pub mod classes;
 pub mod ffi;
 pub mod gate;
 pub mod guards;

@@ -135,6 +135,12 @@ pub fn statistics() -> Option<Statistics> {
     REGION.try_lock().ok()?.as_ref().map(Bfc::statistics)
 }
 
+/// The sums of the region and of its bins, without its chunks; None without a region, and where
+/// its lock is taken. Does not allocate.
+pub fn bins() -> Option<Map> {
+    REGION.try_lock().ok()?.as_ref().map(Bfc::map)
+}
+
 /// The region at this moment, and its chunks by ascending address; None without one. Not from a
 /// signal handler.
 pub fn map() -> Option<(Map, Vec<ChunkView>)> {

@@ -11,7 +11,8 @@ use super::place;
 use crate::caps::{self, Dossier, How, Refusal, Told};
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::error::CAP_EXHAUSTED;
-use crate::heap::{self, register};
+use crate::heap::{self, region, register};
+use crate::ledger::Account;
 use crate::report;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
@@ -90,7 +91,11 @@ fn tell(dossier: &Dossier) {
     let number = WRITTEN.fetch_add(1, Relaxed);
     if number < DOSSIERS {
         let mut out = Descriptor::new(libc::STDERR_FILENO);
-        let _ = report::dossier(dossier, &mut out);
+        let region = match dossier.refusal.account {
+            Account::Numpy => region::bins(),
+            _ => None,
+        };
+        let _ = report::dossier(dossier, region.as_ref(), &mut out);
         out.flush();
     } else if number == DOSSIERS {
         notice(format_args!(

@@ -4,11 +4,16 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::caps::{Dossier, Refusal};
+use crate::heap::bfc;
 use crate::heap::register::BigBlock;
 use std::fmt::{self, Write};
 
-/// Writes a dossier for people.
-pub fn dossier(dossier: &Dossier, out: &mut impl Write) -> fmt::Result {
+/// Writes a dossier for people; the region of `bfc` with it, where there is one.
+pub fn dossier(
+    dossier: &Dossier,
+    region: Option<&bfc::Map>,
+    out: &mut impl Write,
+) -> fmt::Result {
     let refusal = &dossier.refusal;
     writeln!(out, "pyhost: {refusal}")?;
     if refusal.trace().is_empty() {
@@ -37,6 +42,14 @@ pub fn dossier(dossier: &Dossier, out: &mut impl Write) -> fmt::Result {
         Bytes(dossier.snapshot.total_live_bytes),
         Bytes(dossier.snapshot.total_peak_bytes)
     )?;
+    let mut separator = "  largest size classes:";
+    for class in dossier.classes.iter().flatten() {
+        let (bytes, of) = (Bytes(class.bytes()), class.account.name());
+        let (count, size) = (class.blocks, class.block_bytes);
+        write!(out, "{separator} {bytes} in {count} blocks of {size} B ({of})")?;
+        separator = ",";
+    }
+    writeln!(out)?;
     let (blocks, bytes) = dossier.all_blocks;
     if blocks > 0 {
         let (all, noun) = (Bytes(bytes), if blocks == 1 { "block" } else { "blocks" });
@@ -55,7 +68,10 @@ pub fn dossier(dossier: &Dossier, out: &mut impl Write) -> fmt::Result {
             line => writeln!(out, ", made at {}:{line}", block.file())?,
         }
     }
-    Ok(())
+    match region {
+        Some(map) => map.write(&[], out),
+        None => Ok(()),
+    }
 }
 
 /// Says a refusal to `sink`, without the braces around it.
@@ -113,6 +129,15 @@ pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
         sink.begin(account.name());
         sink.int("live_bytes", figures.live_bytes as i64);
         sink.int("peak_bytes", figures.peak_bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("size_classes");
+    for class in dossier.classes.iter().flatten() {
+        sink.begin("");
+        sink.text("account", class.account.name());
+        sink.int("block_bytes", class.block_bytes as i64);
+        sink.int("blocks", class.blocks as i64);
         sink.end();
     }
     sink.end();
