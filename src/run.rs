@@ -149,7 +149,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
     if endings::is_planned() || faults::is_on() || leaks::is_armed() {
         module::watch_script_end();
     }
-    if endings::is_planned() {
+    if endings::is_planned() || leaks::is_armed() {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();

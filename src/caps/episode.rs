@@ -5,7 +5,7 @@
 //! a slice of the reserve; it is served, so that a thread that did not hog notices nothing.
 //! *Posted*: Python was asked to raise `MemoryError` in it at the next safe point (the main thread
 //! alone has such). *Missed*: the safe point came where another handler would have caught the
-//! error, or none; then the next request inside the right one is refused. *Told*: it has its
+//! error, or none; then it is tried again, and after a few times a request is refused. *Told*: it has its
 //! error, and what it needs to handle it comes from the reserve.
 //!
 //! A thread without safe points of its own is told by a refused request straight away, and so is
@@ -312,7 +312,7 @@ impl Case<'_> {
                 if place == Place::Fragile && !middle_passed {
                     return false;
                 }
-                if place == part.place.get() || middle_passed || part.attempts.get() >= ATTEMPTS {
+                if middle_passed || part.attempts.get() >= ATTEMPTS {
                     return surfaces(self.account);
                 }
                 self.post(part, place, python);

@@ -94,7 +94,10 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
 /// Puts a class where its bytes belong; the smallest falls out.
 fn insert(largest: &mut [Option<Class>], class: Class) {
     let bytes = |class: &Option<Class>| class.map_or(0, |class| class.bytes());
-    if let Some(place) = largest.iter().position(|known| bytes(known) < class.bytes()) {
+    if let Some(place) = largest
+        .iter()
+        .position(|known| bytes(known) < class.bytes())
+    {
         largest[place..].rotate_right(1);
         largest[place] = Some(class);
     }

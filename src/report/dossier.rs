@@ -9,11 +9,7 @@ use crate::heap::register::BigBlock;
 use std::fmt::{self, Write};
 
 /// Writes a dossier for people; the region of `bfc` with it, where there is one.
-pub fn dossier(
-    dossier: &Dossier,
-    region: Option<&bfc::Map>,
-    out: &mut impl Write,
-) -> fmt::Result {
+pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {
     let refusal = &dossier.refusal;
     writeln!(out, "pyhost: {refusal}")?;
     if refusal.trace().is_empty() {
@@ -46,7 +42,10 @@ pub fn dossier(
     for class in dossier.classes.iter().flatten() {
         let (bytes, of) = (Bytes(class.bytes()), class.account.name());
         let (count, size) = (class.blocks, class.block_bytes);
-        write!(out, "{separator} {bytes} in {count} blocks of {size} B ({of})")?;
+        write!(
+            out,
+            "{separator} {bytes} in {count} blocks of {size} B ({of})"
+        )?;
         separator = ",";
     }
     writeln!(out)?;
