@@ -329,10 +329,10 @@ pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size:
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
-    if guards::wants(size) {
-        if let Some(block) = guards::allocate(account, size, 1) {
-            return block;
-        }
+    if guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, 1)
+    {
+        return block;
     }
     let state = state();
     let slot = state.slot();
