@@ -16,6 +16,7 @@ mod faults;
 mod forks;
 mod guards;
 mod leaks;
+mod ledger_file;
 mod native;
 mod numpy;
 mod ownership;

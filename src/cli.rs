@@ -243,6 +243,25 @@ otherwise"
     )]
     pub stats_fd: Option<i32>,
 
+    /// Keep the ledger in a file
+    #[arg(
+        long,
+        value_name = "PATH",
+        help = "\
+Keep the counters in this file, which outlives a kill; %p is the
+process id. Forked children keep theirs to themselves"
+    )]
+    pub ledger_file: Option<OsString>,
+
+    /// Show such a file
+    #[arg(
+        long,
+        value_name = "PATH",
+        help = "\
+Show the last counters in a file of --ledger-file"
+    )]
+    pub read_ledger: Option<OsString>,
+
     /// Print this help
     #[arg(long)]
     pub help: bool,

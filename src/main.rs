@@ -20,6 +20,7 @@ mod heap;
 mod hooks;
 mod leaks;
 mod ledger;
+mod ledger_file;
 mod native;
 mod numpy;
 mod options;

@@ -161,6 +161,11 @@ impl Ledger {
         }
     }
 
+    /// Whether this is a ledger of this layout: one that was read from a file may be anything.
+    pub fn has_magic(&self) -> bool {
+        self.magic.load(Relaxed) == MAGIC
+    }
+
     /// A free slot, now the caller's; the overflow slot where all are taken. Any thread.
     pub fn claim(&self) -> &Slot {
         let start = self.next_slot.load(Relaxed) as usize;

@@ -76,6 +76,8 @@ pub struct Options {
     pub leak_status: u8,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
+    /// The file that the ledger is kept in.
+    pub ledger_file: Option<OsString>,
     /// Whether an interactive run ends with one line.
     pub closing_line: bool,
     /// All arguments of the process.
@@ -94,6 +96,8 @@ pub enum Request {
     Help(String),
     /// Print the host's version on stdout and end with status 0.
     Version,
+    /// Show the counters in a file of `--ledger-file` on stdout and end with status 0.
+    Ledger(OsString),
 }
 
 /// Reads `argv` and the environment.
@@ -113,6 +117,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     if cli.host_version {
         return Ok(Request::Version);
     }
+    if let Some(path) = cli.read_ledger {
+        return Ok(Request::Ledger(path));
+    }
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
     let region = region::settings(&cli, &variables.region)?;
@@ -125,6 +132,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
     let profile = region::profile(&cli, variables.profile, bounded)?;
     let mut options = Options {
+        ledger_file: cli.ledger_file.clone().or(variables.ledger_file),
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),

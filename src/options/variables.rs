@@ -39,6 +39,7 @@ pub struct Variables {
     pub leak_check: Option<Scope>,
     pub leak_status: Option<u8>,
     pub stats: Option<Format>,
+    pub ledger_file: Option<OsString>,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
     pub outermost: Option<OsString>,
@@ -143,6 +144,9 @@ impl Variables {
             leak_status: parsed("PYHOST_LEAK_EXIT_STATUS", "a number from 0 to 255")?,
             guard: checked("PYHOST_GUARD")?,
             stats: choice("PYHOST_STATS")?,
+            // One file for all processes would be written by each.
+            ledger_file: variable("PYHOST_LEDGER_FILE")
+                .filter(|path| path.to_string_lossy().contains("%p")),
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
             // An exec keeps the process id: then this is still the outermost host.
@@ -209,6 +213,10 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     if let Some(path) = &cli.stats_file {
         let path = absolute("--stats-file", path)?;
         export("PYHOST_STATS_FILE", Some(OsString::from_vec(path)));
+    }
+    if let Some(path) = &cli.ledger_file {
+        let path = absolute("--ledger-file", path)?;
+        export("PYHOST_LEDGER_FILE", Some(OsString::from_vec(path)));
     }
     export("PYHOST_STATS_FD", cli.stats_fd.map(shown));
     Ok(exports)
