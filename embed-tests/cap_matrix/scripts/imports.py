@@ -82,7 +82,8 @@ def while_hogging(size, names):
     data = fill(size)
     for name in names:
         for _ in range(1 + 3_000_000 // size):
-            data.pop()
+            if data:
+                data.pop()
         try_imports([name])
         try:
             while True:
