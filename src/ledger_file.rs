@@ -15,7 +15,7 @@ use std::ffi::{OsStr, c_void};
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
@@ -49,8 +49,6 @@ pub fn share(template: &OsStr) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     let file = options.mode(0o600).open(&path).map_err(|_| refuse())?;
-    // The first write makes the file's pages, so that none is missing later.
-    file.write_all_at(&[0; SIZE], 0).map_err(|_| refuse())?;
     // SAFETY: the ledger is made of atomics alone and lies on pages of its own; the process has one
     // thread, which books nothing between the copy and the mapping.
     unsafe {

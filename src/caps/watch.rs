@@ -6,7 +6,7 @@
 //! charged yet and soon may be, so the cap is also no more than the limit less what this process
 //! had beside the ledger at its start.
 //!
-//! [`look`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
+//! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
 
 #![allow(unsafe_code)]

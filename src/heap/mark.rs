@@ -110,9 +110,11 @@ unsafe extern "C" fn each(
     true
 }
 
+/// Tells of each live block of a heap; null is the main heap.
+///
 /// # Safety
-/// As for [`visit_since`]; null is the main heap.
-unsafe fn visit(heap: *mut Heap, mut visitor: Visitor<'_>) {
+/// No thread allocates or frees in the heap meanwhile, `visitor` neither.
+pub(super) unsafe fn visit(heap: *mut Heap, mut visitor: Visitor<'_>) {
     // SAFETY: the caller's duties; `each` matches mimalloc's type.
     unsafe { ffi::mi_heap_visit_blocks(heap, true, each, (&raw mut visitor).cast()) };
 }

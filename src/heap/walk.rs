@@ -2,11 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Heap, HeapArea};
 use super::thread::{state, thread_id};
 use super::{gate, guards, mark};
 use crate::ledger::Account;
-use std::ffi::c_void;
 use std::sync::atomic::Ordering::Acquire;
 
 /// What a walk found.
@@ -16,22 +14,6 @@ pub struct WalkedHeap {
     pub blocks: u64,
     /// Their usable bytes.
     pub bytes: u64,
-}
-
-unsafe extern "C" fn add_block(
-    _heap: *const Heap,
-    _area: *const HeapArea,
-    block: *mut c_void,
-    block_size: usize,
-    arg: *mut c_void,
-) -> bool {
-    if !block.is_null() {
-        // SAFETY: `arg` is the structure that `walk` passed, on its own stack.
-        let found = unsafe { &mut *arg.cast::<WalkedHeap>() };
-        found.blocks += 1;
-        found.bytes += block_size as u64;
-    }
-    true
 }
 
 /// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists, and its
@@ -52,10 +34,13 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let before = mark::heap_of_before(account);
     let mut found = WalkedHeap::default();
     gate::close(state().slot(), thread_id());
-    // SAFETY: the caller's duties; the visitor matches mimalloc's type.
-    unsafe {
-        for heap in [Some(heap), before].into_iter().flatten() {
-            ffi::mi_heap_visit_blocks(heap, true, add_block, (&raw mut found).cast());
+    for heap in [Some(heap), before].into_iter().flatten() {
+        // SAFETY: the caller's duties.
+        unsafe {
+            mark::visit(heap, &mut |_, bytes| {
+                found.blocks += 1;
+                found.bytes += bytes as u64;
+            });
         }
     }
     guards::visit(|block| {

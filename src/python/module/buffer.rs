@@ -10,10 +10,11 @@
 use super::Shared;
 use super::arguments::raise;
 use super::dictionary::string;
+use super::types::{self, slot};
 use crate::ledger::Account;
 use crate::numpy;
-use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject, PyType_Slot, PyType_Spec};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 const DOC: &CStr = c"buffer(nbytes, *, align=64, account='numpy')
@@ -273,7 +274,6 @@ const fn attribute_end() -> PyGetSetDef {
 /// # Safety
 /// `module` is live.
 pub unsafe fn add(module: *mut PyObject) -> bool {
-    let slot = |slot: c_int, pfunc: *mut c_void| PyType_Slot { slot, pfunc };
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_new, new as *mut c_void),
@@ -284,22 +284,6 @@ pub unsafe fn add(module: *mut PyObject) -> bool {
         slot(ffi::Py_bf_getbuffer, get_buffer as *mut c_void),
         slot(0, null_mut()),
     ];
-    let mut spec = PyType_Spec {
-        name: c"pyhost.buffer".as_ptr(),
-        basicsize: size_of::<Buffer>() as c_int,
-        itemsize: 0,
-        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: the GIL is held; CPython copies what it is given, but for texts and attributes,
-    // which are static.
-    unsafe {
-        let kind = ffi::PyType_FromModuleAndSpec(module, &mut spec, null_mut());
-        if kind.is_null() {
-            return false;
-        }
-        let added = ffi::PyObject_SetAttrString(module, c"buffer".as_ptr(), kind) == 0;
-        ffi::Py_DECREF(kind);
-        added
-    }
+    // SAFETY: the caller's duty; texts and tables are static.
+    unsafe { types::add::<Buffer>(module, c"pyhost.buffer", &mut slots) }
 }

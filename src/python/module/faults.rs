@@ -8,12 +8,14 @@
 #![allow(unsafe_code)]
 
 use super::Shared;
-use super::dictionary::{none, string};
+use super::arguments::raise;
+use super::dictionary::none;
+use super::types::{self, slot};
 use crate::bytes::Expected;
 use crate::faults::{self, Handle, Spec};
 use crate::python::text::with_text;
-use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject, PyType_Slot, PyType_Spec};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
 const DOC: &CStr = c"fail(spec=None)
@@ -46,18 +48,6 @@ struct Fail {
     open: Option<Handle>,
     requests: u64,
     injected: u64,
-}
-
-unsafe fn raise(kind: *mut PyObject, text: &str) -> *mut PyObject {
-    let text = string(text);
-    if !text.is_null() {
-        // SAFETY: the GIL is held.
-        unsafe {
-            ffi::PyErr_SetObject(kind, text);
-            ffi::Py_DECREF(text);
-        }
-    }
-    null_mut()
 }
 
 unsafe extern "C" fn new(
@@ -230,7 +220,6 @@ static mut METHODS: Shared<[ffi::PyMethodDef; 3]> = Shared([
 /// # Safety
 /// `module` is live.
 pub unsafe fn add(module: *mut PyObject) -> bool {
-    let slot = |slot: c_int, pfunc: *mut c_void| PyType_Slot { slot, pfunc };
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_new, new as *mut c_void),
@@ -239,22 +228,6 @@ pub unsafe fn add(module: *mut PyObject) -> bool {
         slot(ffi::Py_tp_getset, (&raw mut ATTRIBUTES).cast()),
         slot(0, null_mut()),
     ];
-    let mut spec = PyType_Spec {
-        name: c"pyhost.fail".as_ptr(),
-        basicsize: size_of::<Fail>() as c_int,
-        itemsize: 0,
-        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: the GIL is held; CPython copies what it is given, but for texts, methods and
-    // attributes, which are static.
-    unsafe {
-        let kind = ffi::PyType_FromModuleAndSpec(module, &mut spec, null_mut());
-        if kind.is_null() {
-            return false;
-        }
-        let added = ffi::PyObject_SetAttrString(module, c"fail".as_ptr(), kind) == 0;
-        ffi::Py_DECREF(kind);
-        added
-    }
+    // SAFETY: the caller's duty; texts and tables are static.
+    unsafe { types::add::<Fail>(module, c"pyhost.fail", &mut slots) }
 }

@@ -6,13 +6,14 @@
 
 use super::arguments::{raise, scope, size};
 use super::dictionary::{none, string};
+use super::types::{self, slot};
 use crate::bytes::Bytes;
 use crate::caps;
 use crate::heap;
 use crate::ledger::Scope;
 use crate::python::place;
-use pyo3::ffi::{self, PyMethodDef, PyObject, PyType_Slot, PyType_Spec};
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use pyo3::ffi::{self, PyMethodDef, PyObject};
+use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
 const DOC: &CStr = c"limit(size, account=None)
@@ -149,7 +150,6 @@ static mut METHODS: super::Shared<[PyMethodDef; 3]> = super::Shared([
 /// # Safety
 /// `module` is live.
 pub unsafe fn add(module: *mut PyObject) -> bool {
-    let slot = |slot: c_int, pfunc: *mut c_void| PyType_Slot { slot, pfunc };
     let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_new, new as *mut c_void),
@@ -158,22 +158,6 @@ pub unsafe fn add(module: *mut PyObject) -> bool {
         slot(ffi::Py_tp_methods, (&raw mut METHODS).cast()),
         slot(0, null_mut()),
     ];
-    let mut spec = PyType_Spec {
-        name: c"pyhost.limit".as_ptr(),
-        basicsize: size_of::<Limiter>() as c_int,
-        itemsize: 0,
-        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: the GIL is held; CPython copies what it is given, but for texts and methods, which
-    // are static.
-    unsafe {
-        let kind = ffi::PyType_FromModuleAndSpec(module, &mut spec, null_mut());
-        if kind.is_null() {
-            return false;
-        }
-        let added = ffi::PyObject_SetAttrString(module, c"limit".as_ptr(), kind) == 0;
-        ffi::Py_DECREF(kind);
-        added
-    }
+    // SAFETY: the caller's duty; texts and tables are static.
+    unsafe { types::add::<Limiter>(module, c"pyhost.limit", &mut slots) }
 }

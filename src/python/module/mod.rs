@@ -11,6 +11,7 @@ mod caps;
 mod dictionary;
 mod faults;
 mod limit;
+mod types;
 mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
