@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pyhost
+from ledger_walk import check
 
 SEED = int(sys.argv[1])
 void, size_t = ctypes.c_void_p, ctypes.c_size_t
@@ -63,13 +64,6 @@ def work(number):
                 blocks.append(block)
         else:
             free(block)
-
-
-def check(where):
-    for name in DOMAINS:
-        ledger_bytes, ledger_blocks, bytes_found, blocks_found = pyhost._walk(name)
-        assert (ledger_bytes, ledger_blocks) == (bytes_found, blocks_found), (
-            where, name, ledger_bytes, bytes_found, ledger_blocks, blocks_found)
 
 
 def run_threads(count):

@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pyhost
+from ledger_walk import check
 
 if sys.version_info >= (3, 13):
     import _interpreters as interpreters
@@ -27,13 +28,6 @@ def run(number):
     interpreter = create()
     interpreters.run_string(interpreter, WORK % number)
     interpreters.destroy(interpreter)
-
-
-def check(where):
-    for name in ("raw", "mem", "obj"):
-        ledger_bytes, ledger_blocks, bytes_found, blocks_found = pyhost._walk(name)
-        assert (ledger_bytes, ledger_blocks) == (bytes_found, blocks_found), (
-            where, name, ledger_bytes, bytes_found, ledger_blocks, blocks_found)
 
 
 check("at the start")

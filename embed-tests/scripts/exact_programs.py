@@ -7,14 +7,7 @@ import sqlite3
 import tracemalloc
 import zlib
 
-import pyhost
-
-
-def check(where):
-    for name in ("raw", "mem", "obj"):
-        ledger_bytes, ledger_blocks, bytes_found, blocks_found = pyhost._walk(name)
-        assert (ledger_bytes, ledger_blocks) == (bytes_found, blocks_found), (
-            where, name, ledger_bytes, bytes_found, ledger_blocks, blocks_found)
+from ledger_walk import check
 
 
 def parse(number):
