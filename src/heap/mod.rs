@@ -8,8 +8,13 @@
 //! the thread's own slot. Everything else (no free block, larger sizes, another thread's page, a
 //! bound of the ledger) goes to a `_slow` function, inside the [`gate`].
 //!
+//! A freed block goes to the head of its page's list, and is the next that is given: mimalloc's own
+//! `free` puts it on a second list, which is taken up when the first is used up, so that a program
+//! that allocates and frees walks through a whole page of 64 KiB, a size class, where pymalloc stays
+//! on one line of the cache.
+//!
 //! What the hooks cost by the machine code (x86-64, release), a small block of the thread's own:
-//! `malloc` 24 instructions, `calloc` 31 and a store or a `memset`, `free` 35, a `realloc` that
+//! `malloc` 24 instructions, `calloc` 31 and a store or a `memset`, `free` 36, a `realloc` that
 //! stays where it is about 45. Of `malloc`, 9 are the accounting: the cell's address, a load, an add, a
 //! compare with the bound, a store, a compare with the highest so far, an increment; of `free` 8,
 //! and 10 find the page of a pointer that may be anyone's. Nothing is locked; the only calls are
@@ -416,8 +421,9 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
             return false;
         }
         let block = block.cast::<Block>();
-        (*block).next = (*page).local_free;
-        (*page).local_free = block;
+        (*block).next = (*page).free;
+        (*page).free = block;
+        (*page).free_is_zero = false; // as where mimalloc joins its lists
         (*page).used -= 1;
         if (*page).used == 0 && (*page).retire_expire == 0 {
             retire(page);
