@@ -9,8 +9,9 @@
 //! error, and what it needs to handle it comes from the reserve.
 //!
 //! A thread without safe points of its own is told by a refused request straight away, and so is
-//! the main thread where half the reserve goes without one (a loop in C). CPython makes
-//! `MemoryError` of a refused request inside the innermost `try` around it.
+//! the main thread where half of what was left goes without one (a loop in C). CPython makes
+//! `MemoryError` of a refused request inside the innermost `try` around it, but for the places
+//! where it has a bug: so the main thread is told by a safe point wherever it has one.
 
 use super::refusal::{self, How};
 use super::{Python, python};
@@ -26,6 +27,9 @@ pub enum Place {
     Nowhere,
     /// Inside an import, or while a traceback is printed: no place for an error that can wait.
     Fragile,
+    /// In the code that imports or prints itself, which may hold a lock of an import: no place for
+    /// an error that can be raised elsewhere.
+    Machinery,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
     /// Inside the handler with this identity; all 0 where there is none.
@@ -37,6 +41,17 @@ pub enum Place {
     },
     /// Somewhere: this Python does not tell.
     Unknown,
+}
+
+impl Place {
+    fn is_fragile(self) -> bool {
+        matches!(self, Place::Fragile | Place::Machinery)
+    }
+
+    /// Whether an error that was to be raised at `meant` is raised as well here.
+    fn stands_for(self, meant: Place) -> bool {
+        self == meant || self == Place::Fragile && meant.is_fragile()
+    }
 }
 
 /// What a thread is within an episode; see the module's text.
@@ -54,7 +69,8 @@ struct Part {
     state: Cell<State>,
     /// The thread's live bytes when it was last told, or when it came.
     base: Cell<i64>,
-    /// What a thread that was told may take before it is told again.
+    /// What a thread that was told may take before it is told again, and one that is to be told at
+    /// a safe point before a request is refused.
     patience: Cell<i64>,
     place: Cell<Place>,
     attempts: Cell<u8>,
@@ -279,52 +295,51 @@ impl Case<'_> {
     /// Whether the request is refused for its size.
     fn is_large(&self, python: &Python) -> bool {
         is_large(self.bytes, self.reserve, false)
-            && (is_large(self.bytes, self.reserve, true) || (python.place)() != Place::Fragile)
+            && (is_large(self.bytes, self.reserve, true) || !(python.place)().is_fragile())
     }
 
     /// Whether this request is the one by which the thread is told. Moves the thread to the next
     /// state.
     fn must_refuse(&self, part: &Part, python: &Python) -> bool {
-        let middle_passed = self.lacks_room(Reach::Middle);
         let taken = self.slot.live() - part.base.get();
+        let middle_passed = || self.lacks_room(Reach::Middle);
         match part.state.get() {
-            State::New => {
-                // A thread that took little has nothing to do with it.
-                if taken <= self.slice() {
-                    return false;
+            // A thread that took little has nothing to do with it.
+            State::New if taken <= self.slice() => false,
+            State::Told if taken <= part.patience.get() => false,
+            State::New | State::Told => match (python.place)() {
+                Place::Nowhere if part.state.get() == State::New => false,
+                place if place.is_fragile() && !middle_passed() => false,
+                place if (python.is_main)() && place != Place::Nowhere => {
+                    part.attempts.set(0);
+                    part.base.set(self.slot.live());
+                    part.patience.set(self.left() / 2);
+                    self.post(part, place, python);
+                    false
                 }
-                let place = (python.place)();
-                match place {
-                    Place::Nowhere => false,
-                    Place::Fragile if !middle_passed => false,
-                    _ if middle_passed => surfaces(self.account),
-                    _ if (python.is_main)() => {
-                        part.attempts.set(0);
-                        self.post(part, place, python);
-                        false
-                    }
-                    _ => surfaces(self.account),
-                }
+                _ => self.may_be_refused(python),
+            },
+            State::Posted | State::Missed if taken > part.patience.get() => {
+                self.may_be_refused(python)
             }
-            State::Posted => middle_passed && surfaces(self.account),
+            State::Posted => false,
             State::Missed => {
                 let place = (python.place)();
-                if place == Place::Fragile && !middle_passed {
-                    return false;
-                }
-                if middle_passed || part.attempts.get() >= ATTEMPTS {
-                    return surfaces(self.account);
+                if !place.is_fragile() && part.attempts.get() >= ATTEMPTS {
+                    return self.may_be_refused(python);
                 }
                 self.post(part, place, python);
                 false
             }
-            State::Told => {
-                let again = taken > part.patience.get();
-                again
-                    && surfaces(self.account)
-                    && (middle_passed || (python.place)() != Place::Fragile)
-            }
         }
+    }
+
+    /// Whether it may be this small request: one of which an error comes, and not a function, whose
+    /// parts CPython releases once too often where it is refused (3.12.1), unless little is left.
+    fn may_be_refused(&self, python: &Python) -> bool {
+        let function = python.function_bytes;
+        let is_function = (function..=function + function / 4).contains(&self.bytes);
+        surfaces(self.account) && (!is_function || self.lacks_room(Reach::High))
     }
 
     fn lacks_room(&self, reach: Reach) -> bool {
@@ -334,7 +349,7 @@ impl Case<'_> {
     fn post(&self, part: &Part, place: Place, python: &Python) {
         part.place.set(place);
         part.asked.set((self.account, self.bytes));
-        part.attempts.set(part.attempts.get() + 1);
+        part.attempts.set(part.attempts.get().saturating_add(1));
         let posted = (python.post)();
         part.state.set(match posted {
             true => State::Posted,
@@ -367,10 +382,14 @@ impl Case<'_> {
             told.fetch_add(1, Relaxed);
         }
         part.base.set(self.slot.live());
-        let cap = LEDGER.cap(self.scope).unwrap_or(0) as i64;
-        let left = cap - LEDGER.bound(self.scope);
-        let share = left / 2 / told.load(Relaxed).max(1);
+        let share = self.left() / 2 / told.load(Relaxed).max(1);
         part.patience.set(share.max(LEAST_PATIENCE));
+    }
+
+    /// What is left below the cap.
+    fn left(&self) -> i64 {
+        let cap = LEDGER.cap(self.scope).unwrap_or(0) as i64;
+        cap - LEDGER.bound(self.scope)
     }
 
     /// Whether the thread has been refused so often, with nothing between, that it will not stop.
@@ -430,7 +449,7 @@ pub fn told(slot: &Slot) -> Told {
             return Told::No;
         }
         let place = (python.place)();
-        if place != part.place.get() {
+        if !place.stands_for(part.place.get()) {
             part.state.set(State::Missed);
             return Told::Elsewhere;
         }

@@ -44,6 +44,8 @@ pub struct Python {
     pub post_pressure: fn() -> bool,
     /// Whether the calling thread is the one that safe points are Python's to find for.
     pub is_main: fn() -> bool,
+    /// Bytes of a function object.
+    pub function_bytes: usize,
     /// Writes the calling thread's Python traceback, cut where it is full; its length.
     pub trace: fn(&mut [u8]) -> usize,
     /// Tells of the first refusal of an episode.

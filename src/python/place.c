@@ -261,7 +261,8 @@ static int is_numpys(const char *file, size_t length)
 int pyhost_place_is_known(void) { return PY_VERSION_HEX < 0x030E0000; }
 
 /* Whether the calling thread is inside an import, or prints a traceback: an error would leave half a
-   module behind, or hide the error that is printed. */
+   module behind, or hide the error that is printed. 2 where the innermost frame itself is of what imports
+   or prints. */
 int pyhost_is_fragile(void)
 {
     int depth = 0;
@@ -269,7 +270,7 @@ int pyhost_is_fragile(void)
         PyObject *file = code_of(frame)->co_filename;
         if (starts_with(file, "<frozen importlib") || ends_with(file, "/traceback.py") ||
             ends_with(file, "/linecache.py"))
-            return 1;
+            return depth == 1 ? 2 : 1;
     }
     return 0;
 }

@@ -46,10 +46,14 @@ pub fn place() -> Place {
         if pyhost_place_is_known() == 0 {
             return Place::Unknown;
         }
-        match pyhost_handler(&mut frame, &mut handler) {
-            0 => Place::Nowhere,
-            _ if pyhost_is_fragile() != 0 => Place::Fragile,
-            2 => Place::Jump,
+        match (
+            pyhost_handler(&mut frame, &mut handler),
+            pyhost_is_fragile(),
+        ) {
+            (0, _) => Place::Nowhere,
+            (_, 1) => Place::Fragile,
+            (_, 2) => Place::Machinery,
+            (2, _) => Place::Jump,
             _ => Place::Within { frame, handler },
         }
     }

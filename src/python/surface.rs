@@ -41,10 +41,18 @@ pub fn arm() {
         post: || post(surface),
         post_pressure: || post(relieve),
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
+        function_bytes: function_bytes(),
         trace: place::trace,
         report: tell,
         end,
     });
+}
+
+/// Bytes that a function object takes, with what the garbage collector keeps before it.
+fn function_bytes() -> usize {
+    const COLLECTED: usize = 16; // `PyGC_Head`, but for free-threaded builds
+    // SAFETY: a constant of a type that is ready.
+    COLLECTED + unsafe { ffi::PyFunction_Type.tp_basicsize } as usize
 }
 
 /// Loads what Python would load to print an error: from 3.13 on `traceback` and some 25 modules behind

@@ -58,6 +58,7 @@ FORMS = {
             except MemoryError:
                 caught += 1
                 data = None
+                gc.collect()
                 SETUP
     """),
     "callee": (1, """

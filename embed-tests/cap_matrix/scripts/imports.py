@@ -95,7 +95,7 @@ def while_hogging(size, names):
 
 
 plan = Plan("imports", seed(), [while_full, while_hogging], (100, 20_000))
-names = plan.random.sample(sorted(MODULES), 8)
+names = plan.random.sample(sorted(MODULES), 4)
 announce(1, 1, "%s; size %d; %s" % (plan.choice.__name__, plan.size, ", ".join(names)))
 caught = plan.choice(plan.size, names)
 forget_parts()

@@ -16,7 +16,7 @@ run("large_requests", [
     ("data = 0", "data = 1 << (1 << 34)"),
     ("data = [0] * n", "data *= 2"),
     ("data = bytearray(n)", "data *= 2"),
-    ("data = 'x' * n", "data = data.replace('x', 'xyz')"),
+    ("data = 'x' * n", "data = data.replace('x', 'xxx')"),
     ("data = 0", "data = array.array('d', [0]) * 10 ** 9"),
     ("data = b'x' * n", "data = data.ljust(10 ** 9)"),
     ("data = zlib.compress(bytes(10 ** 6))", "data = zlib.decompress(data, bufsize=10 ** 9)"),
