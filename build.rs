@@ -20,8 +20,25 @@ fn main() {
     bake();
     check_mimalloc_layout();
     compile_frame_reader();
+    link_unwinder();
     link_python();
     export_symbols();
+}
+
+/// Links GCC's unwinder in, where the compiler has it as an archive: the standard library needs it for
+/// the backtrace of a panic alone, and `libgcc_s.so` would be mapped at every start. Without
+/// link-time optimisation the linker may still take the shared one.
+fn link_unwinder() {
+    let compiler = cc::Build::new().get_compiler();
+    let answer = Command::new(compiler.path())
+        .arg("-print-file-name=libgcc_eh.a")
+        .output();
+    let Ok(answer) = answer else { return };
+    let archive = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim());
+    if let (true, Some(folder)) = (archive.is_file(), archive.parent()) {
+        println!("cargo:rustc-link-search=native={}", folder.display());
+        println!("cargo:rustc-link-lib=static:-bundle=gcc_eh");
+    }
 }
 
 /// The least size of a region, of `src/heap/bound/mod.rs`.
