@@ -13,7 +13,7 @@
 use super::booking::{admits, book_new, release_block};
 use super::ffi::{self, Page, Theap};
 use super::thread::{state, thread_id};
-use super::{gate, page_of, page_of_block, placement, pop, push};
+use super::{gate, moving, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -192,7 +192,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     unsafe {
         let moved = allocate::<false, true>(size);
         if !moved.is_null() {
-            std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
+            moving::move_contents(pointer, moved, size.min(usable));
             free::<true>(pointer);
         }
         moved

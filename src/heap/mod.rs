@@ -34,6 +34,7 @@ pub mod ffi;
 pub mod gate;
 pub mod guards;
 pub mod mark;
+mod moving;
 pub mod placement;
 pub mod pool;
 pub mod profile;
@@ -514,11 +515,15 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     if size <= usable && size >= usable / 2 && size > 0 && same_heap {
         return Reallocated::Block(pointer);
     }
+    let asked = match size > usable {
+        true => moving::room_to_grow(size),
+        false => size,
+    };
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
-        let moved = allocate::<A, false, BOOK>(size);
+        let moved = allocate::<A, false, BOOK>(asked);
         if !moved.is_null() {
-            std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
+            moving::move_contents(pointer, moved, size.min(usable));
             if !push::<A, BOOK>(page, pointer) {
                 free_slow(page, pointer, Account::ALL[A]);
             }
