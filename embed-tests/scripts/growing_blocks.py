@@ -17,8 +17,7 @@ generator = random.Random(1)
 for _ in range(60):
     data, mirror = bytearray(), []
     for _ in range(12):
-        chunk = generator.randbytes(generator.choice((7, 500, 40_000, 300_000))) if hasattr(generator, "randbytes") \
-            else bytes(generator.randrange(256) for _ in range(500))
+        chunk = generator.randbytes(generator.choice((7, 500, 40_000, 300_000)))
         data += chunk
         mirror.append(chunk)
         if generator.random() < 0.2:
