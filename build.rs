@@ -16,7 +16,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/heap/layout.c");
     println!("cargo:rerun-if-changed={EXPORTS}");
     // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
-    println!("cargo:rustc-link-arg-bins=-Wl,--wrap=mprotect");
+    println!("cargo:rustc-link-arg-bin=pyhost=-Wl,--wrap=mprotect");
     bake();
     check_mimalloc_layout();
     compile_frame_reader();
@@ -156,17 +156,17 @@ fn link_python() {
          suppress_build_script_link_lines=true into the file of PYO3_CONFIG_FILE"
     );
     let object = static_python(config.lib_dir(), config.lib_name());
-    println!("cargo:rustc-link-arg-bins={}", object.display());
+    println!("cargo:rustc-link-arg-bin=pyhost={}", object.display());
     // Extension modules find libpython's symbols in the executable, also those that the host
     // does not use itself.
-    println!("cargo:rustc-link-arg-bins=-rdynamic");
+    println!("cargo:rustc-link-arg-bin=pyhost=-rdynamic");
     // cargo keeps the link arguments of pyo3's own build script from this executable.
     let lines = config.extra_build_script_lines().iter();
     for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
-        println!("cargo:rustc-link-arg-bins={argument}");
+        println!("cargo:rustc-link-arg-bin=pyhost={argument}");
     }
     for library in ["dl", "util", "pthread", "m"] {
-        println!("cargo:rustc-link-arg-bins=-l{library}");
+        println!("cargo:rustc-link-arg-bin=pyhost=-l{library}");
     }
 }
 
@@ -213,6 +213,6 @@ fn export_symbols() {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
     let names = list.lines().map(str::trim);
     for name in names.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={name}");
+        println!("cargo:rustc-link-arg-bin=pyhost=-Wl,--export-dynamic-symbol={name}");
     }
 }

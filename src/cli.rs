@@ -7,6 +7,7 @@ mod faults;
 pub use faults::FaultOptions;
 mod guards;
 mod leaks;
+mod observation;
 
 use crate::allocator::Allocator;
 use crate::heap::placement::HugePages;
@@ -20,6 +21,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, ValueEnum};
 use guards::GuardOptions;
 use leaks::LeakOptions;
+use observation::ObservationOptions;
 use std::ffi::OsString;
 
 impl ValueEnum for Allocator {
@@ -243,24 +245,9 @@ otherwise"
     )]
     pub stats_fd: Option<i32>,
 
-    /// Keep the ledger in a file
-    #[arg(
-        long,
-        value_name = "PATH",
-        help = "\
-Keep the counters in this file, which outlives a kill; %p is the
-process id. Forked children keep theirs to themselves"
-    )]
-    pub ledger_file: Option<OsString>,
-
-    /// Show such a file
-    #[arg(
-        long,
-        value_name = "PATH",
-        help = "\
-Show the last counters in a file of --ledger-file"
-    )]
-    pub read_ledger: Option<OsString>,
+    /// The shared ledger, the timeline, the brief.
+    #[command(flatten)]
+    pub observation: ObservationOptions,
 
     /// Print this help
     #[arg(long)]

@@ -8,7 +8,6 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod allocator;
-mod bytes;
 mod caps;
 mod cli;
 mod descriptor;
@@ -19,8 +18,7 @@ mod faults;
 mod heap;
 mod hooks;
 mod leaks;
-mod ledger;
-mod ledger_file;
+mod live;
 mod native;
 mod numpy;
 mod options;
@@ -28,6 +26,9 @@ mod process;
 mod python;
 mod report;
 mod run;
+mod timeline;
+
+use pyhost_shared::{bytes, card, ledger};
 
 /// The C entry point.
 #[cfg(not(test))]

@@ -11,7 +11,7 @@ use crate::heap;
 use crate::hooks;
 use crate::leaks::{self, Scope};
 use crate::ledger::{Account, LEDGER};
-use crate::ledger_file;
+use crate::live;
 use crate::native::{self, Mode, checkers, lookup};
 use crate::numpy;
 use crate::options::{self, Options, Request};
@@ -40,7 +40,7 @@ pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
             report::mimalloc_version(),
             options::baked::summary()
         )),
-        Request::Ledger(path) => show(&ledger_file::show(&path)?),
+        Request::Ledger(path) => show(&live::show(&path)?),
         Request::Run(options) => run_python(*options),
     }
 }
@@ -67,9 +67,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let native = choose_native(&options);
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
-    if let Some(path) = &options.ledger_file {
-        ledger_file::share(path)?;
-    }
+    live::start(&options.live, false, &options.argv)?;
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -132,6 +130,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
         debug_hooks,
         options.profile.name(),
     );
+    live::describe(&facts);
     endings::plan(
         facts,
         options.stats,

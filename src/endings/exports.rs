@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::{FINALIZED, FORKS, finish};
+use crate::live;
 use crate::native::next::{self, call};
 use crate::process;
 use crate::report::Ending;
@@ -55,7 +56,9 @@ macro_rules! exec {
     ($symbol:ident, fn($($type:ty),*), ($($argument:expr),*)) => {{
         finish(Ending::Exec, false);
         next::resolve();
-        call!(next::$symbol, fn($($type),*) -> c_int, ($($argument),*), -1)
+        let result = call!(next::$symbol, fn($($type),*) -> c_int, ($($argument),*), -1);
+        live::resume();
+        result
     }};
 }
 

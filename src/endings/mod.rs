@@ -18,6 +18,7 @@ use crate::descriptor::{Descriptor, errno, format_into};
 use crate::heap::{bound, guards, profile};
 use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
+use crate::live;
 use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
 use crate::process;
@@ -90,7 +91,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
 /// be told. After Python has
 /// initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
-    if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+    if live::has_file() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
         signals::install(&signals::FATAL);
     } else if guards::are_on() {
         signals::install(&[libc::SIGSEGV]);
@@ -188,6 +189,7 @@ fn finish(ending: Ending, partial: bool) {
     if OWNER.load(Relaxed) != pid {
         return; // a child of vfork, in its parent's memory
     }
+    live::end(ending);
     let forked = pid != plan.pid;
     let to_file = plan.stats.as_ref().and_then(|stats| match &stats.to {
         Destination::File(path) => Some(path),

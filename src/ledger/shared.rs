@@ -572,7 +572,10 @@ impl Ledger {
     fn peak_of_owner(&self, account: Account) -> i64 {
         let shared = &self.accounts[account as usize];
         match self.slot_of(shared.owner.load(Relaxed)) {
-            Some(owner) => owner.cell(account).top.load(Relaxed) + shared.others.load(Relaxed),
+            Some(owner) => {
+                let top = owner.cell(account).top.load(Relaxed);
+                top.wrapping_add(shared.others.load(Relaxed))
+            }
             None => 0,
         }
     }

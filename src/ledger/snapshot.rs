@@ -69,17 +69,18 @@ impl Snapshot {
 }
 
 impl Ledger {
-    /// The figures of this moment: exact where no thread is booking, else close.
+    /// The figures of this moment: exact where no thread is booking, else close. Sums wrap, since a
+    /// ledger that was read from a file may hold anything.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::EMPTY;
-        let mut total = 0;
+        let mut total = 0i64;
         for &account in REPORTED {
             let (live, figures) = self.figures(account);
             snapshot.accounts[account as usize] = figures;
-            total += live;
+            total = total.wrapping_add(live);
         }
         let (pooled, _) = self.figures(Account::Pooled);
-        snapshot.total_live_bytes = (total - pooled).max(0) as u64;
+        snapshot.total_live_bytes = total.wrapping_sub(pooled).max(0) as u64;
         snapshot.total_peak_bytes =
             (self.total_peak.load(Relaxed).max(0) as u64).max(snapshot.total_live_bytes);
         snapshot
@@ -89,12 +90,12 @@ impl Ledger {
         let shared = &self.accounts[account as usize];
         let mut live = shared.foreign_live.load(Relaxed);
         let mut freed = shared.foreign_freed.load(Relaxed);
-        let mut total = 0;
+        let mut total = 0u64;
         for slot in self.slots() {
             let cell = slot.cell(account);
-            live += cell.live.load(Relaxed);
-            freed += cell.freed_blocks.load(Relaxed);
-            total += cell.total_blocks.load(Relaxed);
+            live = live.wrapping_add(cell.live.load(Relaxed));
+            freed = freed.wrapping_add(cell.freed_blocks.load(Relaxed));
+            total = total.wrapping_add(cell.total_blocks.load(Relaxed));
         }
         let live_bytes = live.max(0) as u64;
         let figures = AccountFigures {

@@ -8,6 +8,7 @@ pub mod baked;
 mod caps;
 mod early;
 mod faults;
+mod observation;
 mod region;
 mod variables;
 
@@ -17,10 +18,12 @@ use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
 use crate::leaks::{DEFAULT_STATUS, Scope};
+use crate::live;
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
 use crate::report::Format;
+use crate::timeline;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
 pub use region::RegionSettings;
@@ -76,8 +79,10 @@ pub struct Options {
     pub leak_status: u8,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
-    /// The file that the ledger is kept in.
-    pub ledger_file: Option<OsString>,
+    /// Where the ledger is kept.
+    pub live: live::Place,
+    /// What is to be sampled.
+    pub timeline: timeline::Settings,
     /// Whether an interactive run ends with one line.
     pub closing_line: bool,
     /// All arguments of the process.
@@ -117,13 +122,15 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     if cli.host_version {
         return Ok(Request::Version);
     }
-    if let Some(path) = cli.read_ledger {
+    if let Some(path) = cli.observation.read_ledger {
         return Ok(Request::Ledger(path));
     }
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
     let region = region::settings(&cli, &variables.region)?;
     let stats = stats(&cli, &variables)?;
+    let inherited = variables.outermost.is_some();
+    observation::check_live(argv.get(host_count), argv.get(host_count + 1))?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
@@ -132,7 +139,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
     let profile = region::profile(&cli, variables.profile, bounded)?;
     let mut options = Options {
-        ledger_file: cli.ledger_file.clone().or(variables.ledger_file),
+        live: observation::place(&cli, &variables.observation)?,
+        timeline: observation::settings(&cli, &variables.observation, inherited)?,
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
@@ -172,7 +180,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     region::check(&options)?;
     early::check(options.region.size)?;
     faults::check(&options)?;
-    let asked = options.stats.is_some() || stderr_is_terminal;
+    let asked = options.stats.is_some() || options.timeline.is_on() || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();
         options.exports.push((OUTERMOST.to_owned(), own));

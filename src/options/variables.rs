@@ -1,7 +1,7 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
 use super::arguments::{bad_value, one_of};
-use super::{RegionSettings, absolute, faults};
+use super::{RegionSettings, absolute, faults, observation};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::caps::{self, Rules};
@@ -39,7 +39,7 @@ pub struct Variables {
     pub leak_check: Option<Scope>,
     pub leak_status: Option<u8>,
     pub stats: Option<Format>,
-    pub ledger_file: Option<OsString>,
+    pub observation: observation::Variables,
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
     pub outermost: Option<OsString>,
@@ -144,9 +144,7 @@ impl Variables {
             leak_status: parsed("PYHOST_LEAK_EXIT_STATUS", "a number from 0 to 255")?,
             guard: checked("PYHOST_GUARD")?,
             stats: choice("PYHOST_STATS")?,
-            // One file for all processes would be written by each.
-            ledger_file: variable("PYHOST_LEDGER_FILE")
-                .filter(|path| path.to_string_lossy().contains("%p")),
+            observation: observation::Variables::read()?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
             // An exec keeps the process id: then this is still the outermost host.
@@ -214,9 +212,8 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
         let path = absolute("--stats-file", path)?;
         export("PYHOST_STATS_FILE", Some(OsString::from_vec(path)));
     }
-    if let Some(path) = &cli.ledger_file {
-        let path = absolute("--ledger-file", path)?;
-        export("PYHOST_LEDGER_FILE", Some(OsString::from_vec(path)));
+    for (variable, value) in observation::exports(cli)? {
+        export(variable, Some(value));
     }
     export("PYHOST_STATS_FD", cli.stats_fd.map(shown));
     Ok(exports)

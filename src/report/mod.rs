@@ -7,15 +7,15 @@ mod dossier;
 mod facts;
 mod faults;
 mod guards;
-mod json;
 mod leaks;
 mod region;
 mod text;
 
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version};
-pub use json::Json;
 pub use leaks::tell as tell_leaks;
+pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
+pub use pyhost_shared::json::Json;
 pub use text::{closing_line, table};
 
 use crate::caps;
@@ -25,9 +25,7 @@ use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
-
-/// The schema's name, the first field of every JSON report.
-pub const SCHEMA: &str = "pyhost-report/1";
+use pyhost_shared::describe::{describe_accounts, describe_cap};
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,53 +83,6 @@ pub struct Report<'a> {
     pub pid: i32,
 }
 
-/// Takes the fields of a report, in order. Keys are unused inside lists.
-pub trait Sink {
-    /// Opens an object.
-    fn begin(&mut self, key: &str);
-    /// Opens a list.
-    fn begin_list(&mut self, key: &str);
-    /// Closes the innermost object or list.
-    fn end(&mut self);
-    /// A string.
-    fn text(&mut self, key: &str, value: &str);
-    /// A whole number.
-    fn int(&mut self, key: &str, value: i64);
-    /// A number of seconds, or a fraction.
-    fn fraction(&mut self, key: &str, value: f64);
-    /// A truth value.
-    fn flag(&mut self, key: &str, value: bool);
-    /// Nothing.
-    fn null(&mut self, key: &str);
-}
-
-/// The name of a signal that ends processes.
-pub fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGVTALRM => "SIGVTALRM",
-        libc::SIGPROF => "SIGPROF",
-        libc::SIGSYS => "SIGSYS",
-        _ => "signal",
-    }
-}
-
 impl Report<'_> {
     /// The snapshot that live bytes and blocks are shown from.
     fn live(&self) -> &Snapshot {
@@ -172,7 +123,8 @@ impl Report<'_> {
         faults::describe(sink);
         guards::describe(self.guards.as_ref(), sink);
         leaks::describe(self.leaks, sink);
-        self.describe_accounts(sink);
+        let is_active = |account| facts.is_active(account);
+        describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
         self.describe_caps(sink);
     }
 
@@ -181,13 +133,7 @@ impl Report<'_> {
         sink.begin("caps");
         for scope in Scope::all() {
             if let Some(cap) = LEDGER.cap(scope) {
-                sink.begin(scope.name());
-                sink.int("cap_bytes", cap as i64);
-                sink.int(
-                    "reserve_from_bytes",
-                    LEDGER.hold(scope).unwrap_or(cap) as i64,
-                );
-                sink.end();
+                describe_cap(scope, cap, LEDGER.hold(scope).unwrap_or(cap), sink);
             }
         }
         match caps::dossier() {
@@ -222,35 +168,6 @@ impl Report<'_> {
         }
         sink.int("resident_bytes", self.resident.now as i64);
         sink.int("peak_resident_bytes", self.resident.peak as i64);
-        sink.end();
-    }
-
-    fn describe_accounts(&self, sink: &mut impl Sink) {
-        sink.begin("accounts");
-        for (account, figures) in self.now.accounts() {
-            let live = self.live().account(account);
-            sink.begin(account.name());
-            sink.flag("active", self.facts.is_active(account));
-            sink.int("live_bytes", live.live_bytes as i64);
-            sink.int("peak_bytes", figures.peak_bytes as i64);
-            sink.int("live_blocks", live.live_blocks as i64);
-            sink.int("total_blocks", figures.total_blocks as i64);
-            sink.int("refused", figures.refused as i64);
-            sink.int("failed", figures.failed as i64);
-            sink.int("injected", figures.injected as i64);
-            if self.at_end.is_some() {
-                sink.int("finalized_live_bytes", figures.live_bytes as i64);
-                sink.int("finalized_live_blocks", figures.live_blocks as i64);
-            }
-            sink.end();
-        }
-        sink.end();
-        sink.begin("total");
-        sink.int("live_bytes", self.live().total_live_bytes as i64);
-        sink.int("peak_bytes", self.now.total_peak_bytes as i64);
-        if self.at_end.is_some() {
-            sink.int("finalized_live_bytes", self.now.total_live_bytes as i64);
-        }
         sink.end();
     }
 }

@@ -1,6 +1,6 @@
 //! A report as one line of JSON. Does not allocate; the writer may be a descriptor.
 
-use super::Sink;
+use crate::describe::Sink;
 use std::fmt::Write;
 
 /// Writes what it is told as JSON. Errors of the writer are the writer's to remember.

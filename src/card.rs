@@ -1,0 +1,407 @@
+//! The card: whose ledger it is, how the process stands, its marks and its last refusal.
+//!
+//! It lies before the ledger in a file that both are mapped onto, so that who reads the file, while
+//! the process runs or after a kill, knows what the counters are of. Of fixed layout, `repr(C)`,
+//! made of atomics alone like the ledger: the reader may see any pattern of bits.
+//!
+//! Written at the start, in a forked child, at a mark, at a refusal and at the end. Nothing here
+//! allocates or locks; a signal handler may write it.
+
+#![deny(unsafe_code)]
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
+
+/// First word of the stored layout; its last letter is the version.
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhcard1");
+
+/// How many marks are kept: the latest.
+pub const MARKS: usize = 64;
+
+/// The process's card.
+pub static CARD: Card = Card::new();
+
+/// How a process stands, by its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// It runs, or it was killed.
+    Running = 0,
+    /// Its image is being replaced by another program's.
+    Exec = 1,
+    /// It has ended with an exit status.
+    Exited = 2,
+    /// It has ended by a signal that it could still act on.
+    Signalled = 3,
+}
+
+/// A string of at most `8 * WORDS` bytes, which ends with a zero byte where it is shorter.
+#[repr(C)]
+pub struct Text<const WORDS: usize>([AtomicU64; WORDS]);
+
+impl<const WORDS: usize> Text<WORDS> {
+    const fn new() -> Self {
+        Text([const { AtomicU64::new(0) }; WORDS])
+    }
+
+    /// Writes what there is room for, cut between characters.
+    pub fn set(&self, text: &str) {
+        let mut length = text.len().min(WORDS * 8);
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        self.set_bytes(&text.as_bytes()[..length]);
+    }
+
+    fn set_bytes(&self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks(8);
+        for word in &self.0 {
+            let mut eight = [0; 8];
+            if let Some(chunk) = chunks.next() {
+                eight[..chunk.len()].copy_from_slice(chunk);
+            }
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
+    }
+
+    fn bytes(&self, room: &mut [u8]) -> usize {
+        for (word, eight) in self.0.iter().zip(room.chunks_mut(8)) {
+            let bytes = word.load(Relaxed).to_le_bytes();
+            eight.copy_from_slice(&bytes[..eight.len()]);
+        }
+        room.len().min(WORDS * 8)
+    }
+
+    /// The text, up to the first zero byte. Bytes that are no UTF-8 are replaced. Allocates.
+    pub fn get(&self) -> String {
+        let mut room = vec![0; WORDS * 8];
+        let length = self.bytes(&mut room);
+        let text = room[..length].split(|&byte| byte == 0).next();
+        String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+    }
+}
+
+/// Room for a mark's name, in words of eight bytes.
+const NAME: usize = 6;
+
+/// A moment that the script named.
+#[repr(C)]
+struct MarkCell {
+    /// Its number, from 1 on; 0 while it is written.
+    number: AtomicU64,
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    nanoseconds: AtomicU64,
+    name: Text<NAME>,
+}
+
+/// A mark, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its number in the process, from 1 on.
+    pub number: u64,
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub nanoseconds: u64,
+    name: [u8; NAME * 8],
+}
+
+impl Mark {
+    /// The name, as far as it is kept: 48 bytes.
+    pub fn name(&self) -> &str {
+        let length = self.name.iter().position(|&byte| byte == 0);
+        let name = &self.name[..length.unwrap_or(self.name.len())];
+        match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(error) => std::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+}
+
+/// Whose ledger it is. Two pages of fixed layout.
+#[repr(C, align(4096))]
+pub struct Card {
+    magic: AtomicU64,
+    /// Bytes of the ledger that follows.
+    pub ledger_bytes: AtomicU64,
+    /// The process id, in the namespace of `pid_namespace`.
+    pub pid: AtomicI32,
+    /// The parent's.
+    pub parent: AtomicI32,
+    /// The effective user.
+    pub user: AtomicU32,
+    state: AtomicU32,
+    status: AtomicI32,
+    /// 1: CPython's debug hooks are in force.
+    pub debug_hooks: AtomicU32,
+    /// Bit n: something is booked to the account of index n.
+    pub active: AtomicU32,
+    /// 1: a forked child, whose counters go on from its parent's.
+    pub forked: AtomicU32,
+    /// Inode of `/proc/self/ns/pid`.
+    pub pid_namespace: AtomicU64,
+    /// Field 22 of `/proc/self/stat`: clock ticks from the boot to the start.
+    pub start_ticks: AtomicU64,
+    /// When the host started, in nanoseconds of `CLOCK_REALTIME`.
+    pub started: AtomicU64,
+    /// The same moment, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub started_monotonic: AtomicU64,
+    /// When it ended, in nanoseconds of `CLOCK_REALTIME`.
+    ended: AtomicU64,
+    /// Refusals so far whose story was told.
+    refusals: AtomicU64,
+    marks: AtomicU64,
+    /// Identifies the boot of the machine.
+    pub boot: Text<5>,
+    /// Python's version.
+    pub python: Text<2>,
+    /// The host's version.
+    pub host: Text<2>,
+    /// mimalloc's version.
+    pub mimalloc: Text<2>,
+    /// The allocator's name.
+    pub allocator: Text<2>,
+    /// The native mode's name.
+    pub native: Text<2>,
+    /// The profile's name.
+    pub profile: Text<2>,
+    refusal: Text<64>,
+    argv_count: AtomicU32,
+    argv_bytes: AtomicU32,
+    argv: Text<256>,
+    spare: [AtomicU64; 161],
+    cells: [MarkCell; MARKS],
+}
+
+// The stored layout: whoever reads it from outside counts on these.
+const _: () = {
+    assert!(size_of::<MarkCell>() == 64);
+    assert!(std::mem::offset_of!(Card, cells) == 4096);
+    assert!(size_of::<Card>() == 2 * 4096);
+};
+
+impl Default for Card {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Card {
+    /// A card that says nothing yet.
+    pub const fn new() -> Self {
+        Card {
+            magic: AtomicU64::new(MAGIC),
+            ledger_bytes: AtomicU64::new(size_of::<crate::ledger::Ledger>() as u64),
+            pid: AtomicI32::new(0),
+            parent: AtomicI32::new(0),
+            user: AtomicU32::new(0),
+            state: AtomicU32::new(State::Running as u32),
+            status: AtomicI32::new(0),
+            debug_hooks: AtomicU32::new(0),
+            active: AtomicU32::new(0),
+            forked: AtomicU32::new(0),
+            pid_namespace: AtomicU64::new(0),
+            start_ticks: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            started_monotonic: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+            marks: AtomicU64::new(0),
+            boot: Text::new(),
+            python: Text::new(),
+            host: Text::new(),
+            mimalloc: Text::new(),
+            allocator: Text::new(),
+            native: Text::new(),
+            profile: Text::new(),
+            refusal: Text::new(),
+            argv_count: AtomicU32::new(0),
+            argv_bytes: AtomicU32::new(0),
+            argv: Text::new(),
+            spare: [const { AtomicU64::new(0) }; 161],
+            cells: [const {
+                MarkCell {
+                    number: AtomicU64::new(0),
+                    nanoseconds: AtomicU64::new(0),
+                    name: Text::new(),
+                }
+            }; MARKS],
+        }
+    }
+
+    /// The first eight bytes: a card's, of this version or another, or anything.
+    pub fn magic(&self) -> Magic {
+        let bytes = self.magic.load(Relaxed).to_le_bytes();
+        match &bytes {
+            known if *known == MAGIC.to_le_bytes() => Magic::Known,
+            [b'p', b'y', b'h', b'c', b'a', b'r', b'd', version] => Magic::Version(*version),
+            _ => Magic::Other,
+        }
+    }
+
+    /// Writes the arguments, as many whole bytes as there is room for.
+    pub fn set_argv<'a>(&self, words: impl Iterator<Item = &'a [u8]>) {
+        const ROOM: usize = 256 * 8;
+        let mut room = [0; ROOM];
+        let (mut length, mut count) = (0, 0);
+        for word in words {
+            count += 1;
+            let kept = word.len().min((ROOM - length).saturating_sub(1));
+            room[length..length + kept].copy_from_slice(&word[..kept]);
+            length = (length + kept + 1).min(ROOM);
+        }
+        self.argv.set_bytes(&room[..length]);
+        self.argv_bytes.store(length as u32, Relaxed);
+        self.argv_count.store(count, Relaxed);
+    }
+
+    /// The arguments, as far as they were kept. Allocates.
+    pub fn argv(&self) -> Vec<String> {
+        let mut room = [0; 256 * 8];
+        let length = self.argv.bytes(&mut room);
+        let length = length.min(self.argv_bytes.load(Relaxed) as usize);
+        let count = self.argv_count.load(Relaxed) as usize;
+        let words = room[..length].split(|&byte| byte == 0);
+        let mut words: Vec<String> = words
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        words.truncate(count.min(words.len().saturating_sub(1)));
+        words
+    }
+
+    /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
+    /// of `CLOCK_REALTIME`.
+    pub fn set_state(&self, state: State, status: i32, now: u64) {
+        self.status.store(status, Relaxed);
+        self.ended.store(now, Relaxed);
+        self.state.store(state as u32, Release);
+    }
+
+    /// How the process stands by its own word, with the exit status or the signal.
+    pub fn state(&self) -> (State, i32) {
+        let state = match self.state.load(Acquire) {
+            1 => State::Exec,
+            2 => State::Exited,
+            3 => State::Signalled,
+            _ => State::Running,
+        };
+        (state, self.status.load(Relaxed))
+    }
+
+    /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 where it has not.
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Relaxed)
+    }
+
+    /// Tells of a refusal in a line, of which 512 bytes are kept.
+    pub fn set_refusal(&self, text: &str) {
+        self.refusal.set(text);
+        self.refusals.fetch_add(1, Release);
+    }
+
+    /// The last refusal that was told of, and how many there were. Allocates.
+    pub fn refusal(&self) -> Option<(u64, String)> {
+        let count = self.refusals.load(Acquire);
+        (count > 0).then(|| (count, self.refusal.get()))
+    }
+
+    /// How many refusals were told of.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Relaxed)
+    }
+
+    /// Adds a mark. Any thread; the oldest gives way.
+    pub fn mark(&self, name: &str, nanoseconds: u64) {
+        let index = self.marks.fetch_add(1, AcqRel);
+        let cell = &self.cells[index as usize % MARKS];
+        cell.number.store(0, Relaxed);
+        fence(Release);
+        cell.nanoseconds.store(nanoseconds, Relaxed);
+        cell.name.set(name);
+        cell.number.store(index.wrapping_add(1), Release);
+    }
+
+    /// How many marks were set.
+    pub fn marks(&self) -> u64 {
+        self.marks.load(Acquire)
+    }
+
+    /// The mark of a number, from 1 on; None where it has given way or is being written.
+    pub fn mark_of(&self, number: u64) -> Option<Mark> {
+        let cell = &self.cells[usize::try_from(number.checked_sub(1)?).ok()? % MARKS];
+        if cell.number.load(Acquire) != number {
+            return None;
+        }
+        let mut name = [0; NAME * 8];
+        cell.name.bytes(&mut name);
+        let nanoseconds = cell.nanoseconds.load(Relaxed);
+        fence(Acquire);
+        (cell.number.load(Relaxed) == number).then_some(Mark {
+            number,
+            nanoseconds,
+            name,
+        })
+    }
+
+    /// In a forked child: nothing has happened to it yet.
+    pub fn begin_child(&self) {
+        self.forked.store(1, Relaxed);
+        self.refusals.store(0, Relaxed);
+        self.marks.store(0, Relaxed);
+        for cell in &self.cells {
+            cell.number.store(0, Relaxed);
+        }
+        self.set_state(State::Running, 0, 0);
+    }
+}
+
+/// What the first eight bytes of a card say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Magic {
+    /// A card of this layout.
+    Known,
+    /// A card of another version.
+    Version(u8),
+    /// No card.
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let text = Text::<2>::new();
+        text.set("abc");
+        assert_eq!(text.get(), "abc");
+        text.set("0123456789abcd\u{e9}\u{e9}");
+        assert_eq!(text.get(), "0123456789abcd\u{e9}");
+        text.set("");
+        assert_eq!(text.get(), "");
+    }
+
+    #[test]
+    fn arguments_come_back_as_far_as_there_is_room() {
+        let card = Card::new();
+        card.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());
+        assert_eq!(card.argv(), ["pyhost", "", "a b"]);
+        let long = vec![b'x'; 3000];
+        card.set_argv([&b"pyhost"[..], &long, b"last"].into_iter());
+        let words = card.argv();
+        assert_eq!(words[0], "pyhost");
+        assert_eq!(words[1].len(), 2048 - 8);
+    }
+
+    #[test]
+    fn the_latest_marks_are_kept() {
+        let card = Card::new();
+        for number in 1..=100 {
+            card.mark(&format!("phase {number}"), number);
+        }
+        assert_eq!(card.marks(), 100);
+        assert_eq!(card.mark_of(36), None);
+        assert_eq!(card.mark_of(37).unwrap().name(), "phase 37");
+        assert_eq!(card.mark_of(100).unwrap().nanoseconds, 100);
+        assert_eq!(card.mark_of(101), None);
+        assert_eq!(card.mark_of(0), None);
+    }
+}

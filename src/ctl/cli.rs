@@ -1,0 +1,56 @@
+//! The command line of `pyhostctl`, as clap reads it.
+
+use clap::{Args, Parser, Subcommand};
+use pyhost_shared::directory::default_directory;
+use std::path::PathBuf;
+
+/// Looks at hosts from outside: those that run, and what the killed have left.
+///
+/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line.
+#[derive(Debug, Parser)]
+#[command(name = "pyhostctl", version)]
+pub struct Cli {
+    /// The directory of --live [default: $PYHOST_LIVE, else $XDG_RUNTIME_DIR/pyhost, else
+    /// /dev/shm/pyhost-UID]
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Cli {
+    /// The directory that the hosts' files are in.
+    pub fn directory(&self) -> PathBuf {
+        let variable = || {
+            let value = std::env::var_os("PYHOST_LIVE");
+            value.filter(|value| !value.is_empty() && value != "1")
+        };
+        match &self.dir {
+            Some(path) => path.clone(),
+            None => variable().map_or_else(default_directory, PathBuf::from),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the hosts that run
+    Ps,
+    /// Show the accounts of a process, alive or killed
+    Show(ShowOptions),
+}
+
+/// The options of `show`.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// As the report's JSON, schema pyhost-report/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// A process id, a file of --live or --ledger-file, or a report in JSON
+    #[arg(value_name = "FILE|PID")]
+    pub what: String,
+}

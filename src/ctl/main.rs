@@ -1,0 +1,47 @@
+//! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
+//!
+//! It links no libpython, and runs anywhere. One module a command; what several need: [`find`], the
+//! files of hosts; [`report`], a host's report in its JSON form.
+
+mod cli;
+mod find;
+mod ps;
+mod report;
+mod show;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// What went wrong, as one line without a full stop.
+pub struct Failure(pub String);
+
+/// Writes to standard output.
+///
+/// # Errors
+/// It cannot be written. A reader that has gone, as `head` does, is none.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure(format!(
+            "standard output cannot be written ({error})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli.command {
+        Command::Ps => ps::run(&cli.directory()),
+        Command::Show(options) => show::run(options, &cli.directory()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(text)) => {
+            eprintln!("pyhostctl: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `pyhostctl ps`: the hosts that run, a line each.
+
+use crate::report::resident;
+use crate::{Failure, find, print};
+use pyhost_shared::bytes::Bytes;
+use pyhost_shared::ledger::Scope;
+use pyhost_shared::moment;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Lists the hosts of a directory.
+///
+/// # Errors
+/// The directory cannot be read, or standard output cannot be written.
+pub fn run(directory: &Path) -> Result<(), Failure> {
+    let mut text = format!(
+        "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  COMMAND\n",
+        "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP", "REFUSED"
+    );
+    for host in find::running(directory)? {
+        let record = &host.record;
+        let seconds =
+            moment::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
+        let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
+        let shown =
+            |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+        let refused: u64 = record
+            .snapshot
+            .accounts()
+            .map(|(_, figures)| figures.refused)
+            .sum();
+        text += &format!(
+            "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}\n",
+            host.entry.identity.pid,
+            format!(
+                "{}:{:02}:{:02}",
+                seconds / 3600,
+                seconds / 60 % 60,
+                seconds % 60
+            ),
+            shown(Some(record.snapshot.total_live_bytes)),
+            shown(Some(record.snapshot.total_peak_bytes)),
+            shown(resident(host.entry.identity.pid).map(|(now, _)| now)),
+            shown(cap.map(|cap| cap.bytes)),
+            refused,
+            record.command()
+        );
+    }
+    print(&text)
+}

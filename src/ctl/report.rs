@@ -1,0 +1,117 @@
+//! A host's file as a report in JSON, with the field names of the host's own; what its process alone
+//! knows is null.
+
+use pyhost_shared::card::{Card, State};
+use pyhost_shared::describe::{SCHEMA, Sink, describe_accounts, describe_cap, signal_name};
+use pyhost_shared::json::Json;
+use pyhost_shared::record::Record;
+use std::sync::atomic::Ordering::Relaxed;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Resident bytes of a process that runs, now and at most; None where `/proc` does not tell.
+pub fn resident(pid: i32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kilobytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kilobytes("VmRSS:")? * 1024, kilobytes("VmHWM:")? * 1024))
+}
+
+/// A moment of `CLOCK_REALTIME` in nanoseconds, such as `2026-11-21T13:08:00Z`; empty where it is
+/// none.
+pub fn rfc3339(nanoseconds: u64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp((nanoseconds / 1_000_000_000) as i64);
+    moment
+        .ok()
+        .and_then(|moment| moment.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}
+
+/// The report of a record; `alive` where its process runs.
+pub fn to_json(record: &Record, alive: bool) -> String {
+    let mut text = String::new();
+    let mut sink = Json::new(&mut text);
+    let card = record.card();
+    sink.text("schema", SCHEMA);
+    sink.flag("partial", true);
+    sink.begin("host");
+    sink.text("version", &card.host.get());
+    sink.text("mimalloc", &card.mimalloc.get());
+    sink.text("native", &card.native.get());
+    sink.text("profile", &card.profile.get());
+    sink.end();
+    sink.begin("python");
+    sink.text("version", &card.python.get());
+    sink.null("debug_build");
+    sink.null("free_threaded");
+    sink.end();
+    describe_process(card, alive, &mut sink);
+    sink.text("allocator", &card.allocator.get());
+    sink.flag("debug_hooks", card.debug_hooks.load(Relaxed) == 1);
+    describe_accounts(
+        &record.snapshot,
+        None,
+        |account| record.is_active(account),
+        &mut sink,
+    );
+    sink.begin("caps");
+    for cap in &record.caps {
+        describe_cap(cap.scope, cap.bytes, cap.reserve_from, &mut sink);
+    }
+    sink.null("dossier");
+    match card.refusal() {
+        Some((count, text)) => {
+            sink.int("told_refusals", count as i64);
+            sink.text("last_refusal", &text);
+        }
+        None => sink.int("told_refusals", 0),
+    }
+    sink.end();
+    sink.finish();
+    text
+}
+
+fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
+    let pid = card.pid.load(Relaxed);
+    let started = card.started.load(Relaxed);
+    sink.begin("process");
+    sink.int("pid", i64::from(pid));
+    sink.begin_list("argv");
+    for word in card.argv() {
+        sink.text("", &word);
+    }
+    sink.end();
+    sink.text("started", &rfc3339(started));
+    let until = match card.ended() {
+        0 if alive => pyhost_shared::moment::now(),
+        ended => ended,
+    };
+    match until {
+        0 => sink.null("wall_seconds"),
+        until => sink.fraction("wall_seconds", until.saturating_sub(started) as f64 / 1e9),
+    }
+    match card.state() {
+        _ if alive => sink.null("ended_by"),
+        (State::Running, _) => sink.text("ended_by", "kill"),
+        (State::Exec, _) => sink.text("ended_by", "exec"),
+        (State::Exited, _) => sink.text("ended_by", "exit"),
+        (State::Signalled, signal) => sink.text("ended_by", signal_name(signal)),
+    }
+    match card.state() {
+        (State::Exited, status) if !alive => sink.int("exit_status", i64::from(status)),
+        _ => sink.null("exit_status"),
+    }
+    match resident(pid).filter(|_| alive) {
+        Some((now, peak)) => {
+            sink.int("resident_bytes", now as i64);
+            sink.int("peak_resident_bytes", peak as i64);
+        }
+        None => {
+            sink.null("resident_bytes");
+            sink.null("peak_resident_bytes");
+        }
+    }
+    sink.end();
+}

@@ -1,0 +1,103 @@
+//! What reports of the host and of `pyhostctl` have in common: the schema's name, who takes the
+//! fields, and the parts that are made of the ledger alone.
+//!
+//! Nothing here allocates, so that a signal handler can write a report.
+
+#![deny(unsafe_code)]
+
+use crate::ledger::{Account, Scope, Snapshot};
+
+/// The schema's name, the first field of every JSON report.
+pub const SCHEMA: &str = "pyhost-report/1";
+
+/// Takes the fields of a report, in order. Keys are unused inside lists.
+pub trait Sink {
+    /// Opens an object.
+    fn begin(&mut self, key: &str);
+    /// Opens a list.
+    fn begin_list(&mut self, key: &str);
+    /// Closes the innermost object or list.
+    fn end(&mut self);
+    /// A string.
+    fn text(&mut self, key: &str, value: &str);
+    /// A whole number.
+    fn int(&mut self, key: &str, value: i64);
+    /// A number of seconds, or a fraction.
+    fn fraction(&mut self, key: &str, value: f64);
+    /// A truth value.
+    fn flag(&mut self, key: &str, value: bool);
+    /// Nothing.
+    fn null(&mut self, key: &str);
+}
+
+/// The name of a signal that ends processes.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGSYS => "SIGSYS",
+        _ => "signal",
+    }
+}
+
+/// The accounts and their total. `now` holds peaks and totals; live bytes and blocks too, unless
+/// `at_end` has them as the script left them.
+pub fn describe_accounts(
+    now: &Snapshot,
+    at_end: Option<&Snapshot>,
+    is_active: impl Fn(Account) -> bool,
+    sink: &mut impl Sink,
+) {
+    let live_figures = at_end.unwrap_or(now);
+    sink.begin("accounts");
+    for (account, figures) in now.accounts() {
+        let live = live_figures.account(account);
+        sink.begin(account.name());
+        sink.flag("active", is_active(account));
+        sink.int("live_bytes", live.live_bytes as i64);
+        sink.int("peak_bytes", figures.peak_bytes as i64);
+        sink.int("live_blocks", live.live_blocks as i64);
+        sink.int("total_blocks", figures.total_blocks as i64);
+        sink.int("refused", figures.refused as i64);
+        sink.int("failed", figures.failed as i64);
+        sink.int("injected", figures.injected as i64);
+        if at_end.is_some() {
+            sink.int("finalized_live_bytes", figures.live_bytes as i64);
+            sink.int("finalized_live_blocks", figures.live_blocks as i64);
+        }
+        sink.end();
+    }
+    sink.end();
+    sink.begin("total");
+    sink.int("live_bytes", live_figures.total_live_bytes as i64);
+    sink.int("peak_bytes", now.total_peak_bytes as i64);
+    if at_end.is_some() {
+        sink.int("finalized_live_bytes", now.total_live_bytes as i64);
+    }
+    sink.end();
+}
+
+/// A cap, and where its reserve begins, in bytes.
+pub fn describe_cap(scope: Scope, cap: u64, reserve_from: u64, sink: &mut impl Sink) {
+    sink.begin(scope.name());
+    sink.int("cap_bytes", cap as i64);
+    sink.int("reserve_from_bytes", reserve_from as i64);
+    sink.end();
+}

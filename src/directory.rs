@@ -1,0 +1,297 @@
+//! The directory of `--live`: what its files are called, and whether the process of one still runs.
+//!
+//! A file's name holds the boot, the pid namespace, the process id and the start time, since
+//! containers share directories and process ids come again. Within a pid namespace `/proc` tells
+//! whether the process runs; from another one the lock tells that the host holds on its file.
+//!
+//! May allocate; while the process has one thread, or in `pyhostctl`.
+
+#![allow(unsafe_code)]
+
+use crate::record::{Record, Unreadable};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// How the names of files end.
+pub const SUFFIX: &str = ".live";
+/// The folder, inside the directory, of files whose process was killed and whose end was told.
+pub const ARCHIVE: &str = "killed";
+/// How many of them are kept.
+const KEPT: usize = 64;
+
+/// Who a process is, on this machine and beyond its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The boot's id, without dashes.
+    pub boot: String,
+    /// Inode of its pid namespace.
+    pub pid_namespace: u64,
+    /// Its process id there.
+    pub pid: i32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks from the boot to its start.
+    pub start_ticks: u64,
+}
+
+/// The id of this boot, without dashes; empty where the kernel does not tell.
+pub fn boot() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().replace('-', "")
+}
+
+/// Inode of the caller's pid namespace; 0 where the kernel does not tell.
+pub fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// Field 22 of the text of `/proc/PID/stat`, which follows a name in parentheses.
+pub fn start_ticks(stat: &[u8]) -> Option<u64> {
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let field = stat[end + 1..].split(|&byte| byte == b' ').nth(20)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// When the process of an id in the caller's namespace started, in clock ticks; None where there
+/// is none.
+pub fn started(pid: i32) -> Option<u64> {
+    start_ticks(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+impl Identity {
+    /// The caller's.
+    pub fn own() -> Self {
+        let pid = std::process::id() as i32;
+        Identity {
+            boot: boot(),
+            pid_namespace: pid_namespace(),
+            pid,
+            start_ticks: started(pid).unwrap_or(0),
+        }
+    }
+
+    /// The name of its file.
+    pub fn file_name(&self) -> String {
+        format!(
+            "{}-{}-{}-{}{SUFFIX}",
+            self.boot, self.pid_namespace, self.pid, self.start_ticks
+        )
+    }
+
+    /// The process of a file's name; None where it is no such name.
+    pub fn of_file_name(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(SUFFIX)?.split('-');
+        let identity = Identity {
+            boot: parts.next()?.to_owned(),
+            pid_namespace: parts.next()?.parse().ok()?,
+            pid: parts.next()?.parse().ok()?,
+            start_ticks: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(identity)
+    }
+}
+
+/// A file of the directory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whose it is, by its name.
+    pub identity: Identity,
+}
+
+impl Entry {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It is gone, or no file of a host's.
+    pub fn read(&self) -> Result<Record, Unreadable> {
+        Record::read(&self.path)
+    }
+
+    /// Whether the file's process still runs.
+    pub fn is_alive(&self, here: &Here) -> bool {
+        if self.identity.boot != here.boot {
+            return false;
+        }
+        if self.identity.pid_namespace == here.pid_namespace {
+            return started(self.identity.pid) == Some(self.identity.start_ticks);
+        }
+        is_locked(&self.path)
+    }
+}
+
+/// What the processes that the caller can see have in common.
+#[derive(Clone, Debug)]
+pub struct Here {
+    boot: String,
+    pid_namespace: u64,
+}
+
+impl Here {
+    /// The caller's boot and pid namespace.
+    pub fn find() -> Self {
+        Here {
+            boot: boot(),
+            pid_namespace: pid_namespace(),
+        }
+    }
+}
+
+/// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for
+/// locked.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return true;
+    };
+    // SAFETY: an open descriptor; what this locks, closing it unlocks.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+}
+
+/// The directory where none is named: below `XDG_RUNTIME_DIR`, else in `/dev/shm`. In memory, both.
+pub fn default_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        Some(runtime) => Path::new(&runtime).join("pyhost"),
+        // SAFETY: no arguments.
+        None => PathBuf::from(format!("/dev/shm/pyhost-{}", unsafe { libc::geteuid() })),
+    }
+}
+
+/// Makes the directory where it is not there, for its user alone, and makes sure that nobody else
+/// can write there.
+///
+/// # Errors
+/// A text that says what is wrong with it.
+pub fn prepare(directory: &Path) -> Result<(), String> {
+    let made = fs::DirBuilder::new().mode(0o700).create(directory);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(format!("cannot be made ({error})"));
+        }
+        _ => {}
+    }
+    let found = fs::metadata(directory).map_err(|error| format!("cannot be read ({error})"))?;
+    // SAFETY: no arguments.
+    let user = unsafe { libc::geteuid() };
+    if !found.is_dir() {
+        return Err("is no directory".to_owned());
+    }
+    if found.uid() != user {
+        return Err(format!("belongs to user {}", found.uid()));
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err("can be written by others".to_owned());
+    }
+    Ok(())
+}
+
+fn entries_of(folder: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for found in fs::read_dir(folder)? {
+        let name: OsString = found?.file_name();
+        if let Some(identity) = name.to_str().and_then(Identity::of_file_name) {
+            let path = folder.join(&name);
+            entries.push(Entry { path, identity });
+        }
+    }
+    Ok(entries)
+}
+
+/// The files of the directory, without those of the killed whose end was told.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
+    entries_of(directory)
+}
+
+/// The files of processes that were killed and whose end was told.
+pub fn archived(directory: &Path) -> Vec<Entry> {
+    entries_of(&directory.join(ARCHIVE)).unwrap_or_default()
+}
+
+/// Puts the files of processes that run no more out of the way: of those that were killed into the
+/// archive, where the caller is the first to come; of those that ended by themselves, nothing
+/// stays. Returns the killed.
+pub fn tidy(directory: &Path) -> Vec<Record> {
+    let here = Here::find();
+    let mut killed = Vec::new();
+    for entry in entries(directory).unwrap_or_default() {
+        if entry.is_alive(&here) {
+            continue;
+        }
+        match entry.read() {
+            Ok(record) if record.was_killed() => {
+                if archive(directory, &entry).is_ok() {
+                    killed.push(record);
+                }
+            }
+            // Nothing that anybody could read later.
+            _ => drop(fs::remove_file(&entry.path)),
+        }
+    }
+    if !killed.is_empty() {
+        forget_the_oldest(directory);
+    }
+    killed
+}
+
+/// Moves a file into the archive: of several that try one succeeds.
+fn archive(directory: &Path, entry: &Entry) -> io::Result<()> {
+    let folder = directory.join(ARCHIVE);
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    fs::rename(&entry.path, folder.join(entry.identity.file_name()))
+}
+
+fn forget_the_oldest(directory: &Path) {
+    let mut found: Vec<_> = archived(directory)
+        .into_iter()
+        .filter_map(|entry| {
+            let time = fs::metadata(&entry.path).and_then(|found| found.modified());
+            Some((time.ok()?, entry.path))
+        })
+        .collect();
+    found.sort();
+    let spare = found.len().saturating_sub(KEPT);
+    for (_, path) in found.into_iter().take(spare) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_whose_file_it_is() {
+        let own = Identity::own();
+        assert_eq!(Identity::of_file_name(&own.file_name()), Some(own.clone()));
+        assert_eq!(own.boot.len(), 32);
+        for name in [
+            "",
+            ".live",
+            "a-1-2.live",
+            "a-1-2-3-4.live",
+            "a-x-2-3.live",
+            "a-1-2-3",
+        ] {
+            assert_eq!(Identity::of_file_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_start_time_follows_any_name() {
+        let stat = b"7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
+        assert_eq!(start_ticks(stat), Some(98765));
+        assert_eq!(start_ticks(b"7"), None);
+        assert_eq!(
+            started(std::process::id() as i32),
+            Some(Identity::own().start_ticks)
+        );
+    }
+}

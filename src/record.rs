@@ -1,0 +1,294 @@
+//! A host's file, read: the card and the ledger as plain data.
+//!
+//! The file may be torn, of another version or garbage: it is measured first, its first bytes are
+//! compared, and whatever its counters say, nothing here panics. May allocate.
+
+#![allow(unsafe_code)]
+
+use crate::bytes::Bytes;
+use crate::card::{Card, Magic, State};
+use crate::describe::signal_name;
+use crate::ledger::{Account, Ledger, Scope, Snapshot};
+use std::fmt::{self, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+const CARD: usize = size_of::<Card>();
+const LEDGER: usize = size_of::<Ledger>();
+/// Bytes of a file: the card, then the ledger.
+pub const SIZE: usize = CARD + LEDGER;
+
+/// Why a file is no record. Displays as the end of a line that begins with the file's name.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// The system does not hand it over.
+    System(io::Error),
+    /// It is a directory, a pipe or the like.
+    NoFile,
+    /// It is of another length.
+    Length(u64),
+    /// Its card is of another version.
+    Version(char),
+    /// It does not begin as a card or its ledger does not begin as a ledger.
+    Other,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::System(error) => write!(out, "cannot be read ({error})"),
+            Unreadable::NoFile => write!(out, "is no regular file"),
+            Unreadable::Length(length) => {
+                write!(out, "has {length} bytes; expected the {SIZE} of a ledger")
+            }
+            Unreadable::Version(version) => write!(
+                out,
+                "is of version {}; expected version 1",
+                version.escape_default()
+            ),
+            Unreadable::Other => write!(out, "is no ledger; expected a file of --live"),
+        }
+    }
+}
+
+/// A height over an account or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// What it stands over.
+    pub scope: Scope,
+    /// The cap in bytes.
+    pub bytes: u64,
+    /// Where its reserve begins, in bytes.
+    pub reserve_from: u64,
+}
+
+/// A process's last word.
+pub struct Record {
+    card: Box<Card>,
+    /// The accounts.
+    pub snapshot: Snapshot,
+    /// The caps in force.
+    pub caps: Vec<Cap>,
+}
+
+impl Record {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It is no file of a host's of this version.
+    pub fn read(path: &Path) -> Result<Self, Unreadable> {
+        let mut options = OpenOptions::new();
+        // A pipe of that name must not stop the reader.
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path).map_err(Unreadable::System)?;
+        let found = file.metadata().map_err(Unreadable::System)?;
+        if !found.is_file() {
+            return Err(Unreadable::NoFile);
+        }
+        if found.len() != SIZE as u64 {
+            return Err(Unreadable::Length(found.len()));
+        }
+        let mut bytes = Vec::with_capacity(SIZE);
+        let limit = SIZE as u64 + 1;
+        let read = file.take(limit).read_to_end(&mut bytes);
+        read.map_err(Unreadable::System)?;
+        Record::of_bytes(&bytes)
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// They are none of a host's of this version.
+    pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
+        if bytes.len() != SIZE {
+            return Err(Unreadable::Length(bytes.len() as u64));
+        }
+        let mut card = Box::new(Card::new());
+        let mut ledger = Box::new(Ledger::new());
+        let (of_card, of_ledger) = bytes.split_at(CARD);
+        // SAFETY: structures of atomics alone, for which every pattern of bits is a value; the
+        // lengths are theirs.
+        unsafe {
+            let place: *mut u8 = (&raw mut *card).cast();
+            place.copy_from_nonoverlapping(of_card.as_ptr(), CARD);
+            let place: *mut u8 = (&raw mut *ledger).cast();
+            place.copy_from_nonoverlapping(of_ledger.as_ptr(), LEDGER);
+        }
+        match card.magic() {
+            Magic::Known if ledger.has_magic() => {}
+            Magic::Version(version) => return Err(Unreadable::Version(version as char)),
+            _ => return Err(Unreadable::Other),
+        }
+        let caps = Scope::all().filter_map(|scope| {
+            let bytes = ledger.cap(scope)?;
+            Some(Cap {
+                scope,
+                bytes,
+                reserve_from: ledger.hold(scope).unwrap_or(bytes),
+            })
+        });
+        Ok(Record {
+            snapshot: ledger.snapshot(),
+            caps: caps.collect(),
+            card,
+        })
+    }
+
+    /// Whose ledger it is.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Whether anything is booked to `account` in the process.
+    pub fn is_active(&self, account: Account) -> bool {
+        self.card.active.load(Relaxed) & (1 << account as u32) != 0
+    }
+
+    /// Whether the process, which runs no more, ended by a signal: without a word, or with one.
+    pub fn was_killed(&self) -> bool {
+        matches!(self.card.state().0, State::Running | State::Signalled)
+    }
+
+    /// Whether the process, as far as it knows, goes on.
+    pub fn is_running(&self) -> bool {
+        self.card.state().0 == State::Running
+    }
+
+    /// The command line, as far as it was kept, cut to a line's part.
+    pub fn command(&self) -> String {
+        let words = self.card.argv().join(" ");
+        let words = words.replace(|letter: char| letter.is_control(), " ");
+        match words.char_indices().nth(60) {
+            Some((end, _)) => format!("{}...", &words[..end]),
+            None => words,
+        }
+    }
+
+    /// What a process that was killed had last, in a line: who it was, what ended it where it could
+    /// say so, its live and peak bytes, the largest accounts, its caps, its last refusal.
+    pub fn last_words(&self) -> String {
+        let card = &self.card;
+        let pid = card.pid.load(Relaxed);
+        let mut text = format!("process {pid} ({}) was killed", self.command());
+        if let (State::Signalled, signal) = card.state() {
+            let _ = match signal_name(signal) {
+                "signal" => write!(text, " by signal {signal}"),
+                name => write!(text, " by {name}"),
+            };
+        }
+        let total = self.snapshot;
+        let _ = write!(
+            text,
+            " with {} live, peak {}",
+            Bytes(total.total_live_bytes),
+            Bytes(total.total_peak_bytes)
+        );
+        let mut rows: Vec<_> = total.accounts().collect();
+        rows.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.live_bytes));
+        for (account, figures) in rows.iter().take(3).filter(|row| row.1.live_bytes > 0) {
+            let _ = write!(text, ", {} {}", account.name(), Bytes(figures.live_bytes));
+        }
+        for cap in &self.caps {
+            let _ = write!(text, "; cap of {} ({})", Bytes(cap.bytes), cap.scope.name());
+        }
+        if let Some((count, refusal)) = card.refusal() {
+            let _ = write!(text, "; {count} refusals, the last: {refusal}");
+        }
+        text
+    }
+
+    /// The counters as a table for people.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}\n",
+            "account", "live", "peak", "live blocks", "allocations", "refused", "failed"
+        );
+        for (account, figures) in self.snapshot.accounts() {
+            let _ = writeln!(
+                text,
+                "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
+                account.name(),
+                Bytes(figures.live_bytes).to_string(),
+                Bytes(figures.peak_bytes).to_string(),
+                figures.live_blocks,
+                figures.total_blocks,
+                figures.refused,
+                figures.failed
+            );
+        }
+        let _ = writeln!(
+            text,
+            "{:<8}{:>12}{:>12}",
+            "total",
+            Bytes(self.snapshot.total_live_bytes).to_string(),
+            Bytes(self.snapshot.total_peak_bytes).to_string()
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a card and a ledger that nothing was booked to.
+    fn empty() -> Vec<u8> {
+        let (card, ledger) = (Box::new(Card::new()), Box::new(Ledger::new()));
+        let mut bytes = vec![0; SIZE];
+        // SAFETY: structures of atomics without padding that matters; the lengths are theirs.
+        unsafe {
+            let place = bytes.as_mut_ptr();
+            place.copy_from_nonoverlapping((&raw const *card).cast(), CARD);
+            place
+                .add(CARD)
+                .copy_from_nonoverlapping((&raw const *ledger).cast(), LEDGER);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_by_its_kind() {
+        let text = |bytes: &[u8]| Record::of_bytes(bytes).err().map(|error| error.to_string());
+        let mut bytes = empty();
+        assert!(text(&bytes).is_none());
+        assert!(text(&bytes[1..]).unwrap().contains("bytes; expected"));
+        assert!(text(&vec![7; SIZE]).unwrap().contains("is no ledger"));
+        bytes[CARD] = 7;
+        assert!(text(&bytes).unwrap().contains("is no ledger"));
+        bytes[7] = b'9';
+        assert!(text(&bytes).unwrap().contains("version 9"));
+    }
+
+    #[test]
+    fn no_pattern_of_bits_makes_the_reader_panic() {
+        let whole = empty();
+        let mut state = 1u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..2000 {
+            let mut bytes = whole.clone();
+            let count = if round % 2 == 0 { 40 } else { SIZE };
+            for _ in 0..count {
+                let at = random() as usize % SIZE;
+                let extreme = [0, 0xff, 0x7f, 0x80, random() as u8][random() as usize % 5];
+                if at >= 8 && !(CARD..CARD + 8).contains(&at) {
+                    bytes[at] = extreme;
+                }
+            }
+            let record = Record::of_bytes(&bytes).unwrap();
+            assert!(!record.table().is_empty());
+            let card = record.card();
+            let _ = (card.argv(), card.state(), card.refusal(), card.boot.get());
+            for number in [0, 1, 64, u64::MAX] {
+                let _ = card.mark_of(number).map(|mark| mark.name().len());
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What is to be sampled, how often, and where to.
+
+use crate::bytes::Expected;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The time between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval(pub Duration);
+
+impl Default for Interval {
+    fn default() -> Self {
+        Interval(Duration::from_millis(10))
+    }
+}
+
+impl FromStr for Interval {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        const EXPECTED: Expected = Expected("a time from 1ms to 1h, such as 10ms, 0.5s or 1m");
+        let split = text.find(|letter: char| letter.is_ascii_alphabetic());
+        let (number, unit) = text.split_at(split.ok_or(EXPECTED)?);
+        let scale = match unit {
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(EXPECTED),
+        };
+        let number: f64 = number.parse().map_err(|_| EXPECTED)?;
+        let seconds = number * scale;
+        match (0.001..=3600.0).contains(&seconds) {
+            true => Ok(Interval(Duration::from_secs_f64(seconds))),
+            false => Err(EXPECTED),
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}s", self.0.as_secs_f64())
+    }
+}
+
+/// What the sampler is to write; it does not run where there is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The file of the timeline: an absolute path, in which `%p` stands for the process id.
+    pub timeline: Option<Vec<u8>>,
+    /// The time between two samples.
+    pub interval: Interval,
+    /// The file of `--stats-brief`: an absolute path.
+    pub brief: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Whether a sampler is to run.
+    pub fn is_on(&self) -> bool {
+        self.timeline.is_some() || self.brief.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_times_with_a_unit() {
+        let read = |text: &str| text.parse::<Interval>().ok().map(|interval| interval.0);
+        assert_eq!(read("10ms"), Some(Duration::from_millis(10)));
+        assert_eq!(read("0.5s"), Some(Duration::from_millis(500)));
+        assert_eq!(read("1m"), Some(Duration::from_secs(60)));
+        for bad in ["", "10", "ms", "0.5ms", "2h", "-1s", "nans", "1 s", "10msx"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        let shown = Interval(Duration::from_millis(10)).to_string();
+        assert_eq!(read(&shown), Some(Duration::from_millis(10)));
+    }
+}
