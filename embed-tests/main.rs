@@ -16,7 +16,7 @@ mod faults;
 mod forks;
 mod guards;
 mod leaks;
-mod ledger_file;
+mod live;
 mod native;
 mod numpy;
 mod ownership;

@@ -267,6 +267,22 @@ impl Card {
         words
     }
 
+    /// The command line as a part of a line: the program without its folder, no control characters,
+    /// and not too long. Allocates.
+    pub fn command(&self) -> String {
+        let mut words = self.argv();
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        let text = words
+            .join(" ")
+            .replace(|letter: char| letter.is_control(), " ");
+        match text.char_indices().nth(80) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
+    }
+
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
     /// of `CLOCK_REALTIME`.
     pub fn set_state(&self, state: State, status: i32, now: u64) {
@@ -301,6 +317,16 @@ impl Card {
     pub fn refusal(&self) -> Option<(u64, String)> {
         let count = self.refusals.load(Acquire);
         (count > 0).then(|| (count, self.refusal.get()))
+    }
+
+    /// The last refusal that was told of, in a buffer of the caller's; None where there was none.
+    pub fn refusal_into<'a>(&self, room: &'a mut [u8; 512]) -> Option<&'a str> {
+        if self.refusals() == 0 {
+            return None;
+        }
+        self.refusal.bytes(room);
+        let text = room.split(|&byte| byte == 0).next()?;
+        std::str::from_utf8(text).ok()
     }
 
     /// How many refusals were told of.

@@ -15,11 +15,12 @@
 mod mapping;
 
 use crate::card::{CARD, State};
-use crate::descriptor::{format_into, notice};
+use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::error::Error;
 use crate::ledger::REPORTED;
 use crate::process;
 use crate::report::{Ending, Facts};
+use crate::timeline::brief;
 use pyhost_shared::directory::{self, Identity, SUFFIX, start_ticks};
 use pyhost_shared::moment;
 use pyhost_shared::record::Record;
@@ -103,6 +104,12 @@ fn fill_card(argv: &[OsString]) {
     CARD.started_monotonic.store(moment::monotonic(), Relaxed);
     CARD.host.set(env!("CARGO_PKG_VERSION"));
     CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
+}
+
+/// The command line as text. Allocates.
+pub fn command(argv: &[OsString]) -> String {
+    let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// Tells the card what is known once Python's configuration is.
@@ -199,22 +206,6 @@ fn make_file() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Moves a descriptor to the upper end of those that the process may have.
-fn out_of_the_way(file: c_int) -> c_int {
-    // SAFETY: the call fills the structure; a descriptor of the caller's.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let most = limit.rlim_cur.min(1 << 16) as c_int;
-        let moved = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, most - 8);
-        if moved < 0 {
-            return file;
-        }
-        libc::close(file);
-        moved
-    }
-}
-
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
 unsafe extern "C" fn begin_child() {
@@ -224,6 +215,7 @@ unsafe extern "C" fn begin_child() {
         return;
     }
     CARD.begin_child();
+    brief::leave_to_parent();
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
     CARD.started.store(moment::now(), Relaxed);
@@ -292,6 +284,7 @@ pub fn end(ending: Ending) {
         Ending::Exec => (State::Exec, 0),
     };
     CARD.set_state(state, status, moment::now());
+    brief::tell_end();
     if state == State::Exited && HAS_FILE.load(Relaxed) {
         // SAFETY: a path that ends with a zero byte.
         unsafe {
