@@ -112,7 +112,12 @@ fn the_next_host_tells_of_the_killed_once() {
     assert_eq!(files(&directory).len(), 1);
     let next = Run::host().arg(&live).code("pass").ok();
     assert_eq!(next.stderr.lines().count(), 1, "{next:#?}");
-    for part in ["was killed", " MiB live", "obj 3", "(pyhost --live"] {
+    for part in [
+        "was killed",
+        " MiB live",
+        "obj 3",
+        "(pyhost -c import ctypes",
+    ] {
         assert!(next.stderr.contains(part), "{part}: {next:#?}");
     }
     assert_eq!(Run::host().arg(&live).code("pass").ok().stderr, "");

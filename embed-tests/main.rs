@@ -23,5 +23,6 @@ mod ownership;
 mod profiles;
 mod report;
 mod threads;
+mod timeline;
 mod true_python;
 mod venvs;

@@ -167,7 +167,9 @@ pub struct Card {
     argv_count: AtomicU32,
     argv_bytes: AtomicU32,
     argv: Text<256>,
-    spare: [AtomicU64; 161],
+    /// How many of the arguments are the host's own options.
+    pub host_words: AtomicU64,
+    spare: [AtomicU64; 160],
     cells: [MarkCell; MARKS],
 }
 
@@ -216,7 +218,8 @@ impl Card {
             argv_count: AtomicU32::new(0),
             argv_bytes: AtomicU32::new(0),
             argv: Text::new(),
-            spare: [const { AtomicU64::new(0) }; 161],
+            host_words: AtomicU64::new(0),
+            spare: [const { AtomicU64::new(0) }; 160],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -267,10 +270,13 @@ impl Card {
         words
     }
 
-    /// The command line as a part of a line: the program without its folder, no control characters,
-    /// and not too long. Allocates.
+    /// The command line as a part of a line: the program without its folder and the host's options,
+    /// no control characters, and not too long. Allocates.
     pub fn command(&self) -> String {
         let mut words = self.argv();
+        let skipped = self.host_words.load(Relaxed).saturating_add(1);
+        let skipped = skipped.min(words.len() as u64) as usize;
+        words.drain(1.min(skipped)..skipped);
         if let Some(program) = words.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
         }

@@ -68,8 +68,10 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let native = choose_native(&options);
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
-    live::start(&options.live, options.timeline.is_on(), &options.argv)?;
-    timeline::start(&options.timeline, &live::command(&options.argv))?;
+    let host_words = options.argv.len() - options.python_argv.len();
+    let samples = options.timeline.is_on();
+    live::start(&options.live, samples, &options.argv, host_words)?;
+    timeline::start(&options.timeline)?;
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }

@@ -63,11 +63,17 @@ static LOCK: AtomicI32 = AtomicI32::new(-1);
 const TOLD: usize = 3;
 
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
-/// reads them, where they are to stay in memory.
+/// reads them, where they are to stay in memory. Of `argv`, `host_words` after the first are the
+/// host's options.
 ///
 /// # Errors
 /// The file or the directory cannot be had; the ledger stays where it is.
-pub fn start(place: &Place, shared: bool, argv: &[OsString]) -> Result<(), Error> {
+pub fn start(
+    place: &Place,
+    shared: bool,
+    argv: &[OsString],
+    host_words: usize,
+) -> Result<(), Error> {
     if *place == Place::Own && !shared {
         return Ok(());
     }
@@ -76,6 +82,7 @@ pub fn start(place: &Place, shared: bool, argv: &[OsString]) -> Result<(), Error
         return refuse("--live: not with pages of more than 4 KiB");
     }
     fill_card(argv);
+    CARD.host_words.store(host_words as u64, Relaxed);
     match place {
         Place::Own => {
             if !mapping::onto_memory(true) {
@@ -104,12 +111,6 @@ fn fill_card(argv: &[OsString]) {
     CARD.started_monotonic.store(moment::monotonic(), Relaxed);
     CARD.host.set(env!("CARGO_PKG_VERSION"));
     CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
-}
-
-/// The command line as text. Allocates.
-pub fn command(argv: &[OsString]) -> String {
-    let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
 }
 
 /// Tells the card what is known once Python's configuration is.

@@ -37,18 +37,18 @@ pub struct TimelineFile {
 }
 
 impl TimelineFile {
-    /// Makes the file and writes its first line.
+    /// Makes the file and writes its first line; `command` is what it says was run.
     ///
     /// # Errors
     /// The system's.
-    pub fn create(path: CString, command: &str, interval: Duration) -> io::Result<Self> {
+    pub fn create(path: CString, command: String, interval: Duration) -> io::Result<Self> {
         let part = [path.as_bytes(), b".part"].concat();
         let file = open(&path)?;
         let mut timeline = TimelineFile {
             part: CString::new(part)?,
             path,
             file,
-            command: command.to_owned(),
+            command,
             started: crate::report::utc_now(),
             pid: crate::process::id(),
             interval,

@@ -17,23 +17,23 @@ mod settings;
 
 pub use settings::{Interval, Settings};
 
+use crate::card::CARD;
 use crate::error::Error;
 use crate::process;
 use file::TimelineFile;
 use std::ffi::{CString, c_long};
 use std::path::PathBuf;
 
-/// Starts the sampler, where there is anything to be written. `command` is what the timeline says
-/// was run.
+/// Starts the sampler, where there is anything to be written.
 ///
 /// # Errors
 /// A file cannot be written, or the system gives no process.
-pub fn start(settings: &Settings, command: &str) -> Result<(), Error> {
+pub fn start(settings: &Settings) -> Result<(), Error> {
     if !settings.is_on() {
         return Ok(());
     }
     let timeline = match &settings.timeline {
-        Some(template) => Some(open_timeline(template, settings, command)?),
+        Some(template) => Some(open_timeline(template, settings)?),
         None => None,
     };
     if let Some(path) = &settings.brief {
@@ -60,11 +60,7 @@ pub fn start(settings: &Settings, command: &str) -> Result<(), Error> {
     }
 }
 
-fn open_timeline(
-    template: &[u8],
-    settings: &Settings,
-    command: &str,
-) -> Result<TimelineFile, Error> {
+fn open_timeline(template: &[u8], settings: &Settings) -> Result<TimelineFile, Error> {
     let text = String::from_utf8_lossy(template);
     let path = PathBuf::from(text.replace("%p", &process::id().to_string()));
     let refuse = |error: std::io::Error| {
@@ -73,5 +69,5 @@ fn open_timeline(
     };
     let name = path.clone().into_os_string().into_encoded_bytes();
     let name = CString::new(name).map_err(|error| refuse(error.into()))?;
-    TimelineFile::create(name, command, settings.interval.0).map_err(refuse)
+    TimelineFile::create(name, CARD.command(), settings.interval.0).map_err(refuse)
 }

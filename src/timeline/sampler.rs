@@ -158,13 +158,14 @@ impl Host {
         unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) == 1 }
     }
 
-    /// Its resident bytes.
+    /// Its resident bytes; None where it has let go of its memory already.
     fn resident(&self) -> Option<u64> {
         let mut text = [0u8; 128];
         // SAFETY: a buffer of ours.
         let length = unsafe { libc::pread(self.statm, text.as_mut_ptr().cast(), text.len(), 0) };
         let text = text.get(..usize::try_from(length).ok()?)?;
-        process::resident_of_statm(text).map(|pages| pages * self.page)
+        let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
+        Some(pages * self.page)
     }
 }
 
