@@ -135,8 +135,10 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
 
 /// The host, seen from the sampler.
 struct Host {
-    /// Readable once it has ended (`pidfd_open(2)`).
+    /// Readable once it has ended (`pidfd_open(2)`, Linux 5.3); -1 where the system has none, or keeps
+    /// it from a container.
     process: c_int,
+    pid: libc::pid_t,
     /// Its `/proc/PID/statm`.
     statm: c_int,
     page: u64,
@@ -154,8 +156,11 @@ impl Host {
             tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
         };
-        // SAFETY: structures of ours.
-        unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) == 1 }
+        // SAFETY: structures of ours; a descriptor below 0 is only waited with.
+        unsafe {
+            let has_ended = libc::ppoll(&mut poll, 1, &time, std::ptr::null()) == 1;
+            has_ended || libc::getppid() != self.pid
+        }
     }
 
     /// Its resident bytes; None where it has let go of its memory already.
@@ -196,11 +201,9 @@ unsafe fn let_go(kept: Option<c_int>) -> Host {
         format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
         let statm = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if process < 0 || libc::getppid() != pid {
-            libc::syscall(libc::SYS_exit_group, 0 as c_long); // the host is gone, or cannot be watched
-        }
         Host {
             process,
+            pid,
             statm,
             page: process::page_size(),
         }
@@ -217,11 +220,12 @@ unsafe fn close_range(first: c_int, last: c_int) {
     }
     // SAFETY: the caller's duty.
     unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first as c_long,
-            last as c_long,
-            0 as c_long,
-        );
+        let (from, to) = (first as c_long, last as c_long);
+        if libc::syscall(libc::SYS_close_range, from, to, 0 as c_long) != 0 {
+            // Before Linux 5.9.
+            for descriptor in first..=last.min(1 << 16) {
+                libc::close(descriptor);
+            }
+        }
     }
 }
