@@ -7,8 +7,8 @@
 //! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no
 //! lock.
 //!
-//! The lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers in other
-//! pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
+//! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
+//! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
 
 #![allow(unsafe_code)]
 
@@ -185,7 +185,8 @@ fn tell_of(killed: &[Record], directory: &Path) {
     }
 }
 
-/// Makes the file of the process's own name, locks it, and maps card and ledger onto it.
+/// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
+/// container.
 fn make_file() -> Result<(), &'static str> {
     // SAFETY: a path that ends with a zero byte; descriptors of this function's own.
     unsafe {
@@ -195,13 +196,20 @@ fn make_file() -> Result<(), &'static str> {
         if file < 0 {
             return Err("takes no file");
         }
-        libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
+        let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
+        if locks {
+            libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
+        }
         if !mapping::onto_file(file) {
             libc::close(file);
             libc::unlink(name.as_ptr().cast());
             return Err("takes no file that can be mapped");
         }
-        LOCK.store(out_of_the_way(file), Relaxed);
+        if locks {
+            LOCK.store(out_of_the_way(file), Relaxed);
+        } else {
+            libc::close(file);
+        }
     }
     HAS_FILE.store(true, Relaxed);
     Ok(())

@@ -44,12 +44,13 @@ pub fn start(settings: &Settings) -> Result<(), Error> {
             ))
         })?;
     }
+    let host = process::id();
     // SAFETY: no flags: a copy of this process, whose only thread returns here twice. The copy runs
     // `sampler::run` alone, which does not return.
     unsafe {
         match libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0, 0, 0) {
             -1 => Err(Error::start("the system gives no process for the sampler")),
-            0 => sampler::run(timeline, settings.interval.0),
+            0 => sampler::run(timeline, settings.interval.0, host),
             _ => {
                 if let Some(timeline) = timeline {
                     libc::close(timeline.descriptor());

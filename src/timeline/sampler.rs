@@ -28,13 +28,13 @@ struct Told {
     caps: [Option<u64>; Scope::COUNT],
 }
 
-/// Samples until the host ends.
+/// Samples until the host, of this process id, ends.
 ///
 /// # Safety
 /// To be called in the sampler's process alone.
-pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration) -> ! {
+pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: libc::pid_t) -> ! {
     // SAFETY: this process has one thread; what it closes are its own copies.
-    let host = unsafe { let_go(timeline.as_ref().map(TimelineFile::descriptor)) };
+    let host = unsafe { let_go(timeline.as_ref().map(TimelineFile::descriptor), pid) };
     let started = CARD.started_monotonic.load(Relaxed);
     let mut told = Told {
         marks: 0,
@@ -178,7 +178,7 @@ impl Host {
 ///
 /// # Safety
 /// To be called in the sampler's process alone.
-unsafe fn let_go(kept: Option<c_int>) -> Host {
+unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
     // SAFETY: calls of the system with memory of ours; the descriptors are this process's copies.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
@@ -187,7 +187,6 @@ unsafe fn let_go(kept: Option<c_int>) -> Host {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
-        let pid = libc::getppid();
         let mut first = 0;
         let mut keep = [kept.unwrap_or(-1), brief::descriptor()];
         keep.sort_unstable();
