@@ -11,6 +11,7 @@ mod caps;
 mod dictionary;
 mod faults;
 mod limit;
+mod sizes;
 mod types;
 mod watches;
 
@@ -282,12 +283,12 @@ const FUNCTIONS: [ffi::PyMethodDef; 6] = [
 ];
 
 /// How many functions there are, and the entry that ends the table.
-const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + 1;
+const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + sizes::METHODS.len() + 1;
 
 const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
     let mut all = [ffi::PyMethodDef::zeroed(); METHOD_COUNT];
     let mut next = 0;
-    let parts: [&[ffi::PyMethodDef]; 2] = [&FUNCTIONS, &caps::METHODS];
+    let parts: [&[ffi::PyMethodDef]; 3] = [&FUNCTIONS, &caps::METHODS, &sizes::METHODS];
     let mut part = 0;
     while part < parts.len() {
         let mut index = 0;
