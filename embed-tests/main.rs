@@ -4,6 +4,7 @@
 mod environments;
 mod host;
 
+mod balance;
 mod caps;
 mod checkers;
 mod cli;

@@ -13,6 +13,7 @@
 
 #![allow(unsafe_code)]
 
+mod claims;
 mod files;
 mod objects;
 mod rows;
@@ -25,7 +26,8 @@ use crate::heap::{self, guards, region};
 use crate::ledger::Account;
 use crate::process;
 use crate::process::maps::{self, Mapping, PageMap};
-use scratch::{Extent, Owner, Parts, Scratch};
+use claims::Unclaimed;
+use scratch::{Array, Extent, Owner, Parts, Scratch};
 use std::ops::Range;
 
 /// Arenas of mimalloc at most (`MI_MAX_ARENAS`).
@@ -106,8 +108,13 @@ fn look(
         pagemap: PageMap::open(parts.entries),
         balance: Balance::EMPTY,
         is_whole: true,
+        unclaimed: parts.unclaimed,
+        data: parts.data,
     };
     maps::each(parts.text, |mapping| sheet.add(mapping))?;
+    let unclaimed = sheet.unclaimed.items();
+    let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
+    sheet.balance.add(Row::LibraryMaps, claimed);
     sheet.is_whole.then_some(sheet.balance)
 }
 
@@ -139,7 +146,12 @@ struct Sheet<'a> {
     guard: Range<usize>,
     pagemap: Option<PageMap<'a>>,
     balance: Balance,
+    /// Nothing was asked in vain.
     is_whole: bool,
+    /// What nobody is known to own.
+    unclaimed: Array<'a, Unclaimed>,
+    /// Libraries' writable data, which may point there.
+    data: Array<'a, Range<usize>>,
 }
 
 impl Sheet<'_> {
@@ -148,10 +160,19 @@ impl Sheet<'_> {
         let is_anonymous = mapping.name.is_empty() || mapping.name.starts_with(b"[anon:");
         if mapping.resident > 0 {
             match is_anonymous {
-                true => self.add_anonymous(mapping),
+                true => {
+                    let before = self.balance.explained();
+                    let nobodys = self.add_anonymous(mapping);
+                    let explained = self.balance.explained() - before;
+                    let rest = mapping.resident.saturating_sub(explained);
+                    claims::note(&mut self.unclaimed, nobodys, rest);
+                }
                 false => {
                     let row = self.row_of_named(mapping);
                     self.balance.add(row, mapping.resident);
+                    if mapping.writable && is_library(row) {
+                        self.data.push(mapping.start..mapping.end);
+                    }
                 }
             }
         }
@@ -174,20 +195,28 @@ impl Sheet<'_> {
         }
     }
 
-    fn add_anonymous(&mut self, mapping: &Mapping<'_>) {
+    /// Adds a mapping without a name; where the first part of it begins that nobody owns.
+    fn add_anonymous(&mut self, mapping: &Mapping<'_>) -> usize {
         let stack_end = self.stack_end(mapping);
         let (part, end) = self.part_at(mapping.start, mapping.end, stack_end);
         if end >= mapping.end {
-            return book(&mut self.balance, part, mapping.resident);
+            self.note_data(part, mapping.start..end);
+            book(&mut self.balance, part, mapping.resident);
+            return mapping.start;
         }
+        let mut nobodys = mapping.end;
         let (mut own, mut own_bytes) = (Balance::EMPTY, 0);
         let (mut shared, mut shared_bytes) = (Balance::EMPTY, 0);
         let mut address = mapping.start;
         while address < mapping.end {
             let (part, end) = self.part_at(address, mapping.end, stack_end);
+            self.note_data(part, address..end);
+            if matches!(part, Part::Nobody) {
+                nobodys = nobodys.min(address);
+            }
             let Some(pagemap) = &mut self.pagemap else {
                 self.is_whole = false;
-                return;
+                return nobodys;
             };
             let present = pagemap.count(address, end);
             let bytes = |pages: u64| pages * self.page as u64;
@@ -203,6 +232,16 @@ impl Sheet<'_> {
         let of_shared = (mapping.resident - of_own).min(shared_bytes);
         self.balance.add_part(&own, of_own, own_bytes);
         self.balance.add_part(&shared, of_shared, shared_bytes);
+        nobodys
+    }
+
+    /// Notes the zeroed data of a library.
+    fn note_data(&mut self, part: Part, addresses: Range<usize>) {
+        if let Part::Row(row) = part
+            && is_library(row)
+        {
+            self.data.push(addresses);
+        }
     }
 
     /// Where the stack that a mapping begins with ends; its start where it begins with none.
@@ -278,6 +317,10 @@ impl Sheet<'_> {
     }
 }
 
+fn is_library(row: Row) -> bool {
+    matches!(row, Row::Libpython | Row::Extensions | Row::Libraries)
+}
+
 /// Adds what is resident of a part to a balance.
 fn book(balance: &mut Balance, part: Part, bytes: u64) {
     match part {
@@ -308,10 +351,8 @@ mod tests {
             capacity_blocks: 3,
             reserved_blocks: 1024,
         };
-        let mut balance = Balance {
-            resident: 4096 * 2,
-            ..Balance::EMPTY
-        };
+        let mut balance = Balance::EMPTY;
+        balance.resident = 4096 * 2;
         book(&mut balance, Part::Page(page), 4096);
         page.live_blocks = 0;
         book(&mut balance, Part::Page(page), 4096);

@@ -86,10 +86,7 @@ pub fn add_signal_stack(extents: &mut Array<'_, Extent>, page: usize) {
         libc::sigaltstack(std::ptr::null(), &mut stack);
         stack
     };
-    let (start, is_on) = (
-        stack.ss_sp.addr(),
-        stack.ss_flags & libc::SS_DISABLE as i32 == 0,
-    );
+    let (start, is_on) = (stack.ss_sp.addr(), stack.ss_flags & libc::SS_DISABLE == 0);
     if is_on && start.is_multiple_of(page) && stack.ss_size.is_multiple_of(page) {
         let range = start..start + stack.ss_size;
         extents.add(range, Owner::Row(Row::SignalStack), page);

@@ -63,6 +63,8 @@ pub enum Row {
     Brk,
     /// Memory that is shared with other processes.
     Shared,
+    /// What libraries have mapped for themselves.
+    LibraryMaps,
     /// What the kernel maps itself.
     Kernel,
 }
@@ -85,6 +87,7 @@ const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
     ("signal_stack", Kind::Stack),
     ("brk", Kind::Anonymous),
     ("shared_memory", Kind::Anonymous),
+    ("library_maps", Kind::Anonymous),
     ("kernel", Kind::Anonymous),
 ];
 

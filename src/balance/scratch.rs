@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use super::claims::Unclaimed;
 use super::rows::Row;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -31,15 +32,19 @@ pub enum Owner {
 
 const EXTENTS: usize = 16384;
 const THREADS: usize = 8192;
+const UNCLAIMED: usize = 1024;
+const DATA: usize = 4096;
 const TEXT: usize = 64 * 1024;
 const ENTRIES: usize = 8192;
 
 const THREADS_AT: usize = EXTENTS * size_of::<Extent>();
-const TEXT_AT: usize = THREADS_AT + THREADS * size_of::<usize>();
+const UNCLAIMED_AT: usize = THREADS_AT + THREADS * size_of::<usize>();
+const DATA_AT: usize = UNCLAIMED_AT + UNCLAIMED * size_of::<Unclaimed>();
+const TEXT_AT: usize = DATA_AT + DATA * size_of::<Range<usize>>();
 const ENTRIES_AT: usize = TEXT_AT + TEXT;
 const SIZE: usize = ENTRIES_AT + ENTRIES * size_of::<u64>();
 
-const _: () = assert!(ENTRIES_AT.is_multiple_of(8) && TEXT_AT.is_multiple_of(8));
+const _: () = assert!(ENTRIES_AT.is_multiple_of(8) && DATA_AT.is_multiple_of(8));
 
 /// The mapping, unmapped when dropped.
 pub struct Scratch {
@@ -52,6 +57,10 @@ pub struct Parts<'a> {
     pub extents: Array<'a, Extent>,
     /// Thread pointers.
     pub threads: Array<'a, usize>,
+    /// What nobody is known to own.
+    pub unclaimed: Array<'a, Unclaimed>,
+    /// Libraries' writable data.
+    pub data: Array<'a, Range<usize>>,
     /// For the text of the mappings.
     pub text: &'a mut [u8],
     /// For the entries of the page map.
@@ -86,7 +95,7 @@ impl<T> Array<'_, T> {
     /// Those that are there.
     pub fn items(&mut self) -> &mut [T] {
         // SAFETY: `push` has written so many.
-        unsafe { self.memory[..self.length].assume_init_mut() }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.length) }
     }
 }
 
@@ -130,21 +139,25 @@ impl Scratch {
         // as long as the mapping is; text and entries are numbers, which zeroed memory is.
         unsafe {
             Parts {
-                extents: Array {
-                    memory: std::slice::from_raw_parts_mut(self.start.cast(), EXTENTS),
-                    length: 0,
-                },
-                threads: Array {
-                    memory: std::slice::from_raw_parts_mut(
-                        self.start.add(THREADS_AT).cast(),
-                        THREADS,
-                    ),
-                    length: 0,
-                },
+                extents: self.array(0, EXTENTS),
+                threads: self.array(THREADS_AT, THREADS),
+                unclaimed: self.array(UNCLAIMED_AT, UNCLAIMED),
+                data: self.array(DATA_AT, DATA),
                 text: std::slice::from_raw_parts_mut(self.start.add(TEXT_AT), TEXT),
                 entries: std::slice::from_raw_parts_mut(self.start.add(ENTRIES_AT).cast(), ENTRIES),
             }
         }
+    }
+
+    /// An empty list.
+    ///
+    /// # Safety
+    /// The mapping has room for `count` items at `offset`, which nobody else uses for `'a`.
+    unsafe fn array<'a, T>(&self, offset: usize, count: usize) -> Array<'a, T> {
+        // SAFETY: the caller's duty; the items need not be initialised.
+        let memory =
+            unsafe { std::slice::from_raw_parts_mut(self.start.add(offset).cast(), count) };
+        Array { memory, length: 0 }
     }
 }
 

@@ -58,6 +58,24 @@ impl Drop for File {
     }
 }
 
+/// The process's own memory, read so that an address that is gone is no fault: `/proc/self/mem`.
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens it; None where the kernel does not let us.
+    pub fn open() -> Option<Self> {
+        File::open(c"/proc/self/mem").map(Memory)
+    }
+
+    /// Reads what is at `address`; how many bytes, 0 where there is no memory.
+    pub fn read(&self, address: usize, buffer: &mut [u8]) -> usize {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: an open descriptor and a buffer of the caller's.
+        let read = unsafe { libc::pread((self.0).0, start, length, address as libc::off_t) };
+        usize::try_from(read).unwrap_or(0)
+    }
+}
+
 /// Tells of each mapping, by ascending address, and what is resident of it. `buffer` holds the
 /// longest line and more: 16 KiB will do. None where the kernel does not tell.
 pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()> {

@@ -73,10 +73,8 @@ mod tests {
 
     #[test]
     fn the_largest_rows_come_first_and_the_rest_is_summed() {
-        let mut balance = Balance {
-            resident: 100 << 10,
-            ..Balance::EMPTY
-        };
+        let mut balance = Balance::EMPTY;
+        balance.resident = 100 << 10;
         let rows = [
             Row::HeapSlack,
             Row::HeapOwn,
