@@ -338,6 +338,42 @@ assert seen.wait(100)"
 }
 
 #[test]
+fn each_forked_process_writes_a_file_of_its_own_on_sigusr2() {
+    let place = folder("dump");
+    let code = format!(
+        "import json, os, signal
+pid = os.fork()
+if pid == 0:
+    kept = b'x' * 30_000_000
+    os.kill(os.getpid(), signal.SIGUSR2)
+    report = json.load(open(os.path.join({place:?}, str(os.getpid()))))
+    rows = {{row['name']: row['resident_bytes'] for row in report['balance']['rows']}}
+    os._exit(0 if rows['obj'] > 30_000_000 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert os.listdir({place:?}) == [str(pid)]"
+    );
+    let template = place.join("%p");
+    Run::host()
+        .arg("--stats-file")
+        .arg(&template)
+        .code(&code)
+        .ok();
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 2);
+}
+
+#[test]
+fn a_thread_with_a_small_stack_can_look() {
+    let code = "import pyhost, threading
+threading.stack_size(65536)
+seen = []
+def look(): seen.append((pyhost.size_histogram('obj'), pyhost.balance_sheet()))
+thread = threading.Thread(target=look)
+thread.start(); thread.join()
+assert seen[0][0] and seen[0][1]";
+    Run::host().code(code).ok();
+}
+
+#[test]
 fn sigusr2_means_what_it_means_without_the_host_elsewhere() {
     let kill = "import os, signal; os.kill(os.getpid(), signal.SIGUSR2)";
     // Without a file it ends the process, with a report where one was asked for.

@@ -4,6 +4,8 @@
 //! guarded count as a page each. From any thread, but not inside the allocator and not in a signal
 //! handler: it waits for the threads that are in a slow path. Nothing is allocated.
 
+#![allow(unsafe_code)]
+
 use super::{alone, guards, pages};
 use crate::ledger::{ACCOUNTS, Account};
 
@@ -100,6 +102,23 @@ impl Histogram {
         Histogram {
             accounts: [const { Classes::EMPTY }; ACCOUNTS],
         }
+    }
+
+    /// The classes of this moment, in memory of their own: a thread's stack may be too small. None
+    /// where there is no memory.
+    pub fn taken() -> Option<Box<Self>> {
+        let layout = std::alloc::Layout::new::<Self>();
+        // SAFETY: memory of the type's layout, which nobody else has; it is made of numbers alone, and
+        // zeroes are those of an empty one.
+        let mut histogram: Box<Self> = unsafe {
+            let memory = std::alloc::alloc_zeroed(layout).cast::<Self>();
+            if memory.is_null() {
+                return None;
+            }
+            Box::from_raw(memory)
+        };
+        histogram.take();
+        Some(histogram)
     }
 
     /// An account's classes.

@@ -78,11 +78,13 @@ unsafe fn parse(
     }
 }
 
-/// The classes of this moment.
-fn taken() -> Box<Histogram> {
-    let mut histogram = Box::new(Histogram::new());
-    histogram.take();
-    histogram
+/// What `tell` makes of the classes of this moment; null with MemoryError set where there is no memory.
+fn with_classes(tell: impl FnOnce(&Histogram) -> *mut PyObject) -> *mut PyObject {
+    match Histogram::taken() {
+        Some(histogram) => tell(&histogram),
+        // SAFETY: the GIL is held.
+        None => unsafe { ffi::PyErr_NoMemory() },
+    }
 }
 
 unsafe extern "C" fn size_histogram(
@@ -93,14 +95,12 @@ unsafe extern "C" fn size_histogram(
     // SAFETY: called by Python.
     match unsafe { parse("size_histogram", arguments, keywords) } {
         Err(()) => null_mut(),
-        Ok(Some(account)) => {
-            let histogram = taken();
+        Ok(Some(account)) => with_classes(|histogram| {
             Dictionary::list(|list| report::describe_classes(histogram.of(account), list))
-        }
-        Ok(None) => {
-            let histogram = taken();
-            Dictionary::build(|dictionary| report::describe_histogram(&histogram, dictionary))
-        }
+        }),
+        Ok(None) => with_classes(|histogram| {
+            Dictionary::build(|dictionary| report::describe_histogram(histogram, dictionary))
+        }),
     }
 }
 
@@ -112,19 +112,19 @@ unsafe extern "C" fn fragmentation(
     // SAFETY: called by Python.
     match unsafe { parse("fragmentation", arguments, keywords) } {
         Err(()) => null_mut(),
-        // SAFETY: the GIL is held.
-        Ok(Some(account)) => unsafe {
-            ffi::PyFloat_FromDouble(taken().of(account).fragmentation())
-        },
-        Ok(None) => {
-            let histogram = taken();
+        Ok(Some(account)) => with_classes(|histogram| {
+            let figure = histogram.of(account).fragmentation();
+            // SAFETY: the GIL is held.
+            unsafe { ffi::PyFloat_FromDouble(figure) }
+        }),
+        Ok(None) => with_classes(|histogram| {
             Dictionary::build(|dictionary| {
                 for account in ACCOUNTS_WITH_CLASSES {
                     let figure = histogram.of(account).fragmentation();
                     dictionary.fraction(account.name(), figure);
                 }
             })
-        }
+        }),
     }
 }
 
