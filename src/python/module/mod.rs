@@ -103,7 +103,7 @@ unsafe extern "C" fn reset_peak_memory_stats(
     _module: *mut PyObject,
     _: *mut PyObject,
 ) -> *mut PyObject {
-    LEDGER.reset_peaks();
+    LEDGER.reset_peaks(heap::slot(), &heap::GILS);
     none()
 }
 
