@@ -29,7 +29,7 @@ pub use ceiling::{Reach, Scope};
 pub use segment::{Marks, Others, Peaks};
 pub use shared::{Gils, Ledger};
 pub use slot::{Slot, UNCLAIMED};
-pub use snapshot::Snapshot;
+pub use snapshot::{AccountFigures, Snapshot};
 
 /// The process's ledger.
 pub static LEDGER: Ledger = Ledger::new();
