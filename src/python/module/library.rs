@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::arguments::raise;
-use super::dictionary::string;
+use super::dictionary::{none, string};
 use super::{NAME, method, method_with};
 use crate::bytes::{self, Bytes};
 use crate::ledger::{LEDGER, REPORTED};
@@ -282,10 +282,7 @@ unsafe extern "C" fn size(_: *mut PyObject, size: *mut PyObject) -> *mut PyObjec
         });
         match bytes {
             Some(Some(bytes)) => ffi::PyLong_FromUnsignedLongLong(bytes),
-            _ => raise(
-                ffi::PyExc_ValueError,
-                "expected a size such as '64M' or '24MB'",
-            ),
+            _ => none(),
         }
     }
 }
@@ -313,7 +310,7 @@ pub const METHODS: [PyMethodDef; 5] = [
     method_with(
         c"_size",
         size,
-        c"The bytes that a text such as '64M' tells.",
+        c"The bytes that a text such as '64M' tells; None for another text.",
         ffi::METH_O,
     ),
 ];
