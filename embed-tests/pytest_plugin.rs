@@ -214,7 +214,7 @@ fn a_conftest_or_addopts_can_name_the_plugin() {
 /// A suite of two tests, of which one takes so many mebibytes.
 fn write_suite(place: &Path, mebibytes: u32) {
     let text = format!(
-        "def test_steady():\n    bytearray(4 << 20)\n\n\ndef test_moves():\n    bytearray({mebibytes} << 20)\n"
+        "def test_steady():\n    bytes(4 << 20)\n\n\ndef test_moves():\n    bytes({mebibytes} << 20)\n"
     );
     std::fs::write(place.join("test_two.py"), text).unwrap();
 }
@@ -290,7 +290,7 @@ fn a_run_is_compared_with_its_baseline() {
     write_suite(&place, 1);
     std::fs::write(
         place.join("test_new.py"),
-        "def test_new():\n    bytearray(9 << 20)\n",
+        "def test_new():\n    bytes(9 << 20)\n",
     )
     .unwrap();
     let less = run(&["--memory-fail-on-regression"]);

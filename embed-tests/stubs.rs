@@ -1,7 +1,7 @@
 //! The type stubs: they are those of the module as it is, and tell a type checker what it does.
 
 use crate::environments::development;
-use crate::host::{Outcome, Run, folder, script};
+use crate::host::{Outcome, Run, folder, script, version};
 use std::path::PathBuf;
 
 fn stubs() -> PathBuf {
@@ -53,6 +53,11 @@ fn stubs_without_a_function_or_with_another_argument_are_noticed() {
 
 #[test]
 fn a_type_checker_knows_what_the_module_gives() {
+    if version() < (3, 10) {
+        // Its newest mypy is 1.19, which takes no `__new__` that returns another type, and writes
+        // types another way.
+        return;
+    }
     let outcome = mypy(stubs())
         .args(["-m", "mypy", "--strict"])
         .arg(script("typed_uses.py"))

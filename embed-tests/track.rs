@@ -48,11 +48,11 @@ fn blocks_of_several_interpreters_are_measured_at_once() {
 #[test]
 fn the_peak_of_life_outlives_every_block() {
     let code = "import pyhost
-data = bytearray(30 << 20)
+data = bytes(30 << 20)
 del data
 for _ in range(3):
     with pyhost.track() as t:
-        bytearray(5 << 20)
+        bytes(5 << 20)
 assert t.peak_growth_bytes < 8 << 20, t
 assert pyhost.memory_stats()['accounts']['obj']['peak_bytes'] > 30 << 20
 assert pyhost.snapshot().total_peak_bytes > 30 << 20";
@@ -67,7 +67,7 @@ assert pyhost.snapshot().total_peak_bytes > 30 << 20";
 fn a_killed_process_leaves_the_peak_of_its_life_not_of_its_last_block() {
     let file = folder("ledger").join("ledger");
     let code = "import os, pyhost
-data = bytearray(64 << 20)
+data = bytes(64 << 20)
 del data
 with pyhost.track():
     os.kill(os.getpid(), 9)";
@@ -127,7 +127,7 @@ fn a_zipapp_and_a_forked_child_track_too() {
 with pyhost.track() as outer:
     if os.fork() == 0:
         with pyhost.track() as t:
-            data = bytearray(4 << 20)
+            data = bytes(4 << 20)
         outer.__exit__(None, None, None)
         right = 4 << 20 <= t.growth_bytes <= outer.growth_bytes + 4096
         os._exit(0 if right else 1)

@@ -10,16 +10,16 @@ MIB = 1 << 20
 
 def take(mebibytes):
     """Has so much live for a moment."""
-    return len(bytearray(mebibytes * MIB))
+    return len(bytes(mebibytes * MIB))
 
 
 @pytest.fixture
 def large():
     """Larger than every limit here, set up before the test's call and torn down after it."""
-    data = bytearray(40 * MIB)
+    data = bytes(40 * MIB)
     yield data
     del data
-    bytearray(50 * MIB)
+    bytes(50 * MIB)
 
 
 def test_small():

@@ -14,7 +14,7 @@ import pyhost
 for _ in range(200):
     with pyhost.track() as outer:
         with pyhost.track() as t:
-            data = bytearray(2 << 20)
+            data = bytes(2 << 20)
         del data
     # What others free meanwhile may hide a part, what they take may add to it.
     assert -80 << 20 < t.growth_bytes < 80 << 20
@@ -46,7 +46,7 @@ with pyhost.track() as t:
         worker.start()
     for _ in range(200):
         with pyhost.track() as inner:
-            data = bytearray(4 * MIB)
+            data = bytes(4 * MIB)
         assert inner.peak_bytes >= 4 * MIB
         del data
     for worker in workers:

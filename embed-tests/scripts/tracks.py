@@ -12,12 +12,13 @@ SLACK = 2 * MIB  # large blocks are rounded up, an eighth at most of the 8 MiB h
 
 
 def near(figure, mebibytes, what):
-    assert mebibytes * MIB <= figure <= mebibytes * MIB + SLACK, (what, figure, mebibytes)
+    # A little less: what Python calls __enter__ by is freed in the block.
+    assert mebibytes * MIB - 4096 <= figure <= mebibytes * MIB + SLACK, (what, figure, mebibytes)
 
 
 def take(mebibytes):
     """Has so much live for a moment."""
-    return len(bytearray(mebibytes * MIB))
+    return len(bytes(mebibytes * MIB))
 
 
 def refuses(error, function, *args, **kwargs):
@@ -32,7 +33,7 @@ def figures_of_a_block():
     with pyhost.track() as t:
         take(8)
         near(t.peak_growth_bytes, 8, "while it runs")
-        kept = bytearray(3 * MIB)
+        kept = [bytes(MIB // 8) for _ in range(24)]
     near(t.peak_growth_bytes, 8, "peak")
     near(t.growth_bytes, 3, "growth")
     assert t.peak_bytes >= t.peak_growth_bytes and t.seconds > 0 and t.allocations >= 2, t
@@ -42,11 +43,11 @@ def figures_of_a_block():
     assert figures == (t.peak_growth_bytes, t.growth_bytes, t.allocations, t.seconds), "changed after the block"
     account = max(t.accounts.values(), key=lambda account: account.growth_bytes)
     near(account.peak_growth_bytes, 8, "account")
-    assert account.peak_bytes - account.peak_growth_bytes >= 0 and account.growth_blocks >= 1
+    assert account.peak_bytes - account.peak_growth_bytes >= 0 and account.growth_blocks >= 16
     assert set(t.accounts) == {"raw", "mem", "obj", "arena", "numpy", "native"}
     assert "above the begin" in str(t) and "pyhost.track of total" in repr(t), str(t)
     # One that only frees.
-    data = bytearray(4 * MIB)
+    data = bytes(4 * MIB)
     with pyhost.track() as t:
         del data
     assert -6 * MIB < t.growth_bytes <= -4 * MIB and t.peak_growth_bytes < MIB, t
@@ -96,7 +97,7 @@ def nested_and_overlapping():
             take(8)
         with pyhost.track() as second:
             take(2)
-            kept = bytearray(1 * MIB)
+            kept = bytes(1 * MIB)
             with pyhost.track() as inner:
                 pass
             take(4)
@@ -139,7 +140,7 @@ def threads():
 
     def work():
         begin.wait()
-        data = [bytearray(MIB) for _ in range(2)]
+        data = [bytes(MIB) for _ in range(2)]
         end.wait()
         del data
 
@@ -261,7 +262,7 @@ async def asynchronous():
 
 def snapshots():
     before = pyhost.snapshot()
-    data = [bytearray(MIB) for _ in range(4)]
+    data = [bytes(MIB) for _ in range(4)]
     after = pyhost.snapshot()
     diff = before.diff(after)
     near(diff.total.growth_bytes, 4, "diff")

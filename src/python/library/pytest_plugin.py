@@ -286,7 +286,7 @@ class _Reporter:
         limited = any(figures["limit_bytes"] is not None for figures in self.tests.values())
         if not self.tests or not (top or limited or self.path):
             return
-        terminalreporter.section("memory (pyhost)")
+        terminalreporter.write_sep("=", "memory (pyhost)")
         write = terminalreporter.write_line
         if top or limited:
             for line in self._top(top or _TOP):
@@ -316,7 +316,9 @@ class _Reporter:
         highest, name = max((figures["peak_growth_bytes"], name) for name, figures in self.tests.items())
         growth = sum(figures["growth_bytes"] for figures in self.tests.values())
         over = sum(figures["exceeded"] for figures in self.tests.values())
-        told = f"{len(self.tests)} tests measured, {over} over the limit" if over else f"{len(self.tests)} tests measured"
+        told = "1 test measured" if len(self.tests) == 1 else f"{len(self.tests)} tests measured"
+        if over:
+            told += f", {over} over the limit"
         yield f"{told}; highest peak growth {_text(highest)}, {name}; growth of all {_signed(growth)}"
         if self.workers:
             peaks = [figures["peak_bytes"] for figures in self.workers.values()]
