@@ -46,6 +46,24 @@ class _NumpyMap(TypedDict):
     bins: list[dict[str, int | None]]
     chunks: list[dict[str, int | None]]
 
+class _SizeClass(TypedDict):
+    block_bytes: int
+    live_blocks: int
+    live_bytes: int
+    capacity_bytes: int
+
+class _BalanceRow(TypedDict):
+    name: str
+    kind: Literal["account", "heap", "file", "stack", "anonymous"]
+    resident_bytes: int
+
+class _Balance(TypedDict):
+    resident_bytes: int
+    rows: list[_BalanceRow]
+    remainder_bytes: int
+
+_Heap: TypeAlias = Literal["raw", "mem", "obj", "numpy", "native"]
+
 def __dir__() -> list[str]: ...
 
 # --- figures
@@ -58,6 +76,24 @@ def memory_summary() -> str:
 
 def reset_peak_memory_stats() -> None:
     """Start every account's peak anew from what is live now."""
+
+def mark(name: str, /) -> None:
+    """Name this moment: the timeline of --timeline and pyhostctl show it (docs/live.md)."""
+
+@overload
+def size_histogram(account: None = None) -> dict[_Heap, list[_SizeClass]]: ...
+@overload
+def size_histogram(account: _Heap) -> list[_SizeClass]:
+    """Live blocks by size class, smallest first, by a walk of the account's heap (docs/balance.md)."""
+
+@overload
+def fragmentation(account: None = None) -> dict[_Heap, float]: ...
+@overload
+def fragmentation(account: _Heap) -> float:
+    """The part of what an account's pages hold that is not live, from 0.0 to 1.0."""
+
+def balance_sheet() -> _Balance | None:
+    """What is resident at this moment, row by row; None where the kernel does not tell."""
 
 def snapshot() -> Snapshot:
     """The figures of this moment; a.diff(b) tells what changed to another."""

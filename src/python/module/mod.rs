@@ -59,7 +59,7 @@ Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem
 For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
 without a heap of its own.";
 
-const MARK_DOC: &CStr = c"mark(name)
+const MARK_DOC: &CStr = c"mark(name, /)
 --
 
 Name this moment: the timeline of --timeline and pyhostctl show it.
