@@ -41,6 +41,8 @@ pub enum Command {
     Ps,
     /// Show the accounts of a process, alive or killed
     Show(ShowOptions),
+    /// Make a page of a report, for a browser
+    Html(HtmlOptions),
 }
 
 /// The options of `show`.
@@ -53,4 +55,21 @@ pub struct ShowOptions {
     /// A process id, a file of --live or --ledger-file, or a report in JSON
     #[arg(value_name = "FILE|PID")]
     pub what: String,
+}
+
+/// The options of `html`.
+#[derive(Debug, Args)]
+pub struct HtmlOptions {
+    /// The timeline of the same run, as --timeline wrote it
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+
+    /// Where the page goes, `-` for stdout [default: beside a report in a file, with .html; else
+    /// stdout]
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+
+    /// A report in JSON, `-` for stdin, a process id, or a file of --live or --ledger-file
+    #[arg(value_name = "REPORT")]
+    pub report: String,
 }

@@ -5,6 +5,7 @@
 
 mod cli;
 mod find;
+mod html;
 mod ps;
 mod report;
 mod show;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Ps => ps::run(&cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
+        Command::Html(options) => html::run(options, &cli.directory()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

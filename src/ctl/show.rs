@@ -30,7 +30,7 @@ pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
 }
 
 /// Whether a record's process runs: by its card, since the file may have another name.
-fn is_alive(path: &Path, record: &Record) -> bool {
+pub fn is_alive(path: &Path, record: &Record) -> bool {
     let card = record.card();
     let identity = Identity {
         boot: card.boot.get(),

@@ -1,0 +1,116 @@
+//! The table of accounts: live and peak bytes, with bars, and what was refused.
+
+use super::chart::account_class;
+use super::figures::{bytes, count, percent, scroll, swatch, trouble};
+use super::model::{Account, Report};
+use super::text;
+use maud::{Markup, html};
+
+/// What an account holds, in a few words.
+fn about(name: &str) -> &'static str {
+    match name {
+        "raw" => "PyMem_RawMalloc: without the GIL",
+        "mem" => "PyMem_Malloc: buffers of the interpreter",
+        "obj" => "PyObject_Malloc: Python objects",
+        "arena" => "arenas of pymalloc, frame stacks",
+        "numpy" => "data of NumPy\u{2019}s arrays",
+        "native" => "malloc of C libraries",
+        _ => "",
+    }
+}
+
+/// A bar: the peak, and in it what is live.
+fn bar(account: &Account, class: &str, most: i64) -> Markup {
+    html! {
+        svg class={ "bar " (class) } aria-hidden="true" width="100%" height="14" {
+            rect.track width="100%" height="14" rx="3" {}
+            rect.peak width=(percent(account.peak_bytes, most)) height="14" rx="3" {}
+            rect.live width=(percent(account.live_bytes, most)) height="14" rx="3" {}
+        }
+    }
+}
+
+/// The section.
+pub fn section(report: &Report) -> Markup {
+    let accounts = &report.accounts.0;
+    let most = accounts.iter().map(|(_, account)| account.peak_bytes).max();
+    let most = most.unwrap_or(0);
+    let has_finalized = accounts
+        .iter()
+        .any(|(_, account)| account.finalized_live_bytes.is_some());
+    let cap = |scope: &str| match report.caps.of(scope) {
+        Some(cap) => bytes(cap),
+        None => html! { span.unknown { "none" } },
+    };
+    let sum = |figure: fn(&Account) -> i64| -> i64 {
+        accounts.iter().map(|(_, account)| figure(account)).sum()
+    };
+    let table = html! {
+        table #accounts-table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .wide-only { "peak, and live in it" }
+                th scope="col" .number { "live" }
+                th scope="col" .number { "peak" }
+                th scope="col" .number { "live blocks" }
+                th scope="col" .number { "allocations" }
+                th scope="col" .number { "refused" }
+                th scope="col" .number { "failed" }
+                th scope="col" .number { "injected" }
+                th scope="col" .number { "cap" }
+                @if has_finalized { th scope="col" .number { "live after finalisation" } }
+            } }
+            tbody {
+                @for (name, account) in accounts {
+                    @let class = account_class(name);
+                    tr data-account=(name) .inactive[!account.active] {
+                        th scope="row" title=(about(name)) {
+                            (swatch(class)) (text::clean(name))
+                            @if !account.active { span.unknown { " (nothing is booked to it)" } }
+                        }
+                        td.wide-only { (bar(account, class, most)) }
+                        td.number data-field="live_bytes" { (bytes(account.live_bytes)) }
+                        td.number data-field="peak_bytes" { (bytes(account.peak_bytes)) }
+                        td.number data-field="live_blocks" { (count(account.live_blocks)) }
+                        td.number data-field="total_blocks" { (count(account.total_blocks)) }
+                        td.number data-field="refused" { (trouble(account.refused)) }
+                        td.number data-field="failed" { (trouble(account.failed)) }
+                        td.number data-field="injected" { (trouble(account.injected)) }
+                        td.number { (cap(name)) }
+                        @if has_finalized {
+                            td.number { @if let Some(left) = account.finalized_live_bytes { (bytes(left)) } }
+                        }
+                    }
+                }
+            }
+            tfoot { tr data-account="total" {
+                th scope="row" { "total" }
+                td.wide-only {}
+                td.number data-field="live_bytes" { (bytes(report.total.live_bytes)) }
+                td.number data-field="peak_bytes" { (bytes(report.total.peak_bytes)) }
+                td.number { (count(sum(|account| account.live_blocks))) }
+                td.number { (count(sum(|account| account.total_blocks))) }
+                td.number { (trouble(sum(|account| account.refused))) }
+                td.number { (trouble(sum(|account| account.failed))) }
+                td.number { (trouble(sum(|account| account.injected))) }
+                td.number { (cap("total")) }
+                @if has_finalized {
+                    td.number { @if let Some(left) = report.total.finalized_live_bytes { (bytes(left)) } }
+                }
+            } }
+        }
+    };
+    html! {
+        p.note {
+            "Bytes are what blocks take from the heap. Accounts reach their peaks at different moments, so \
+             the total\u{2019}s peak is less than their sum; what lies in another account counts once."
+        }
+        ul.bars aria-hidden="true" {
+            @for (name, account) in accounts.iter().filter(|(_, account)| account.active) {
+                @let class = account_class(name);
+                li { span { (text::clean(name)) } (bar(account, class, most)) span { (text::bytes(account.live_bytes)) } }
+            }
+        }
+        (scroll("Table of accounts", &table))
+    }
+}

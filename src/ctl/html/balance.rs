@@ -1,0 +1,111 @@
+//! The balance sheet: what the resident size is made of.
+
+use super::chart::account_class;
+use super::figures::{bytes, scroll, swatch};
+use super::model::{Balance, BalanceRow};
+use super::text;
+use maud::{Markup, html};
+
+/// The class of the style sheet that colours a row.
+fn class(row: &BalanceRow) -> &'static str {
+    match row.kind.as_str() {
+        "account" => account_class(&row.name),
+        "heap" => "heap",
+        "file" => "file",
+        "stack" => "stack",
+        "anonymous" => "anonymous",
+        _ => "other",
+    }
+}
+
+/// What a kind stands for.
+fn about(kind: &str) -> &str {
+    match kind {
+        "account" => "blocks of the account",
+        "heap" => "kept by the heap, free",
+        "file" => "mapped files",
+        "stack" => "thread stacks",
+        "anonymous" => "other anonymous memory",
+        other => other,
+    }
+}
+
+/// A part of the bar.
+struct Part {
+    name: String,
+    class: &'static str,
+    bytes: i64,
+    from: f64,
+}
+
+/// Lays the rows and what remains side by side, in percent of their sum; none where it is 0.
+fn parts(balance: &Balance) -> (Vec<Part>, f64) {
+    let rows = balance.rows.iter();
+    let rows = rows.map(|row| (text::clean(&row.name), class(row), row.resident_bytes));
+    let rest = ("remainder".to_owned(), "remainder", balance.remainder_bytes);
+    let mut from = 0.0;
+    let mut parts = Vec::new();
+    for (name, class, bytes) in rows.chain([rest]).filter(|(_, _, bytes)| *bytes > 0) {
+        parts.push(Part {
+            name,
+            class,
+            bytes,
+            from,
+        });
+        from += bytes as f64;
+    }
+    (parts, from)
+}
+
+/// The section.
+pub fn section(balance: &Balance) -> Markup {
+    let resident = balance.resident_bytes;
+    let (parts, sum) = parts(balance);
+    let table = html! {
+        table #balance-table {
+            thead { tr {
+                th scope="col" { "part" }
+                th scope="col" { "what it is" }
+                th scope="col" .number { "resident" }
+                th scope="col" .number { "share" }
+            } }
+            tbody {
+                @for row in &balance.rows {
+                    tr {
+                        th scope="row" { (swatch(class(row))) (text::clean(&row.name)) }
+                        td { (text::clean(about(&row.kind))) }
+                        td.number { (bytes(row.resident_bytes)) }
+                        td.number { (text::share(row.resident_bytes, resident)) }
+                    }
+                }
+                tr.remainder {
+                    th scope="row" { (swatch("remainder")) "remainder" }
+                    td { "not explained" }
+                    td.number { (bytes(balance.remainder_bytes)) }
+                    td.number { (text::share(balance.remainder_bytes, resident)) }
+                }
+            }
+            tfoot { tr {
+                th scope="row" { "resident" }
+                td {}
+                td.number { (bytes(resident)) }
+                td.number { (text::share(resident, resident)) }
+            } }
+        }
+    };
+    html! {
+        p.note { "Pages that are in memory, by what they are for. Live bytes that were never touched have none." }
+        @if sum > 0.0 {
+            svg.whole aria-hidden="true" width="100%" height="34" {
+                @for part in &parts {
+                    rect class=(part.class) height="34"
+                        x=(format!("{:.3}%", part.from * 100.0 / sum))
+                        width=(format!("{:.3}%", part.bytes as f64 * 100.0 / sum)) {
+                        title { (part.name) ": " (text::bytes(part.bytes)) ", " (text::share(part.bytes, resident)) }
+                    }
+                }
+            }
+        }
+        (scroll("Table of the balance sheet", &table))
+    }
+}

@@ -1,0 +1,83 @@
+//! What was looked for: leaks, guarded blocks, requests that were made to fail.
+
+use super::chart::account_class;
+use super::figures::{bytes, count, facts, place, scroll, swatch, trouble, unknown};
+use super::model::{Faults, Guards, Leaks};
+use super::text;
+use maud::{Markup, html};
+
+/// The section of leaks.
+pub fn leaks(leaks: &Leaks) -> Markup {
+    let table = html! {
+        table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .number { "blocks" }
+                th scope="col" .number { "size of each" }
+                th scope="col" .number { "together" }
+                th scope="col" { "type" }
+                th scope="col" { "allocated at" }
+            } }
+            tbody {
+                @for group in &leaks.groups {
+                    tr {
+                        th scope="row" { (swatch(account_class(&group.account))) (text::clean(&group.account)) }
+                        td.number { (count(group.blocks)) }
+                        td.number { (bytes(group.block_bytes)) }
+                        td.number { (bytes(group.block_bytes.saturating_mul(group.blocks))) }
+                        td { @match &group.type_name { Some(name) => (text::clean(name)), None => (unknown()) } }
+                        td { (place(group.file.as_deref(), group.line)) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if leaks.blocks == 0 {
+            p { "No block was lost." }
+        } @else {
+            p {
+                strong { (count(leaks.blocks)) " blocks, " (bytes(leaks.bytes)) }
+                ", were allocated since the script\u{2019}s start, are live after finalisation, and nothing points there."
+            }
+            (scroll("Table of lost blocks", &table))
+        }
+        @if leaks.threads > 0 { p.note { (count(leaks.threads)) " threads of Python still ran, which lose blocks of their own." } }
+        @if leaks.interpreters { p.note { "There were further interpreters, which lose blocks of their own." } }
+        @if !leaks.sure && leaks.blocks > 0 { p.note { "So the exit status stays the script\u{2019}s." } }
+    }
+}
+
+/// The section of guard pages.
+pub fn guards(guards: &Guards) -> Markup {
+    facts(&[
+        ("blocks from".to_owned(), bytes(guards.min_bytes)),
+        ("one of".to_owned(), count(guards.every)),
+        ("guarded so far".to_owned(), count(guards.guarded_blocks)),
+        ("live of them".to_owned(), count(guards.live_blocks)),
+        ("found no room".to_owned(), trouble(guards.missed_blocks)),
+    ])
+}
+
+/// The section of `--fail`.
+pub fn faults(faults: &Faults) -> Markup {
+    let table = html! {
+        table {
+            thead { tr {
+                th scope="col" { "rule" }
+                th scope="col" .number { "requests it counted" }
+                th scope="col" .number { "made to fail" }
+            } }
+            tbody {
+                @for rule in &faults.rules {
+                    tr {
+                        th scope="row" { code { (text::clean(&rule.rule)) } }
+                        td.number { (count(rule.requests)) }
+                        td.number { (trouble(rule.injected)) }
+                    }
+                }
+            }
+        }
+    };
+    scroll("Table of forced failures", &table)
+}

@@ -1,0 +1,115 @@
+//! Pieces of markup that several sections use: figures with their exact value, bars, tables in boxes
+//! of their own.
+
+use super::text;
+use maud::{Markup, Render, html};
+use serde_json::Value;
+
+/// Bytes for people; the exact number is the element's value and its title.
+pub fn bytes(number: i64) -> Markup {
+    html! {
+        data value=(number) title=(format!("{} bytes", text::count(number))) { (text::bytes(number)) }
+    }
+}
+
+/// Bytes that may not be known.
+pub fn maybe_bytes(number: Option<i64>) -> Markup {
+    number.map_or_else(unknown, bytes)
+}
+
+/// A count.
+pub fn count(number: i64) -> Markup {
+    html! { data value=(number) { (text::count(number)) } }
+}
+
+/// A count of what should not have happened: it stands out unless it is 0.
+pub fn trouble(number: i64) -> Markup {
+    html! { span.trouble[number > 0] { (count(number)) } }
+}
+
+/// Where there is nothing to tell.
+pub fn unknown() -> Markup {
+    html! { span.unknown { "\u{2013}" span.unseen { "not known" } } }
+}
+
+/// A file and a line in it, each of which may not be known.
+pub fn place(file: Option<&str>, line: Option<i64>) -> Markup {
+    html! {
+        @match (file, line) {
+            (Some(file), Some(line)) => code { (text::clean(file)) ":" (line) },
+            (Some(file), None) => code { (text::clean(file)) },
+            _ => (unknown()),
+        }
+    }
+}
+
+/// A part in percent of a whole, for widths; between 0 and 100.
+pub fn percent(part: i64, whole: i64) -> String {
+    let share = match whole {
+        ..=0 => 0.0,
+        _ => (part.max(0) as f64 * 100.0 / whole as f64).min(100.0),
+    };
+    format!("{share:.2}%")
+}
+
+/// The swatch of a class of the style sheet.
+pub fn swatch(class: &str) -> Markup {
+    html! { svg class={ "swatch " (class) } viewBox="0 0 10 10" aria-hidden="true" { rect width="10" height="10" rx="2" {} } }
+}
+
+/// A box that scrolls its table where the page is narrower, by keys too.
+pub fn scroll(label: &str, table: &impl Render) -> Markup {
+    html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+}
+
+/// Names and what they stand for.
+pub fn facts(facts: &[(String, Markup)]) -> Markup {
+    html! {
+        dl.facts {
+            @for (name, value) in facts { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+/// A name of the report as words: `peak_live_bytes` is `peak live`.
+pub fn words(name: &str) -> String {
+    text::clean(name.strip_suffix("_bytes").unwrap_or(name)).replace('_', " ")
+}
+
+/// A value of the report, by its name and kind.
+pub fn value(name: &str, value: &Value) -> Markup {
+    match (value, value.as_i64()) {
+        (_, Some(number)) if name.ends_with("_bytes") => bytes(number),
+        (_, Some(number)) => count(number),
+        (Value::Null, _) => html! { "none" },
+        (Value::Bool(yes), _) => html! { (yes_no(*yes)) },
+        (Value::Number(number), _) => html! { (format!("{:.3}", number.as_f64().unwrap_or(0.0))) },
+        (Value::String(text), _) => html! { (text::clean(text)) },
+        (other, _) => html! { code { (text::short(&other.to_string(), 80)) } },
+    }
+}
+
+/// A truth value.
+pub fn yes_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_keeps_its_exact_value() {
+        let markup = bytes(1_234_567).into_string();
+        assert!(markup.contains("value=\"1234567\"") && markup.contains("1.2 MiB"));
+        assert!(markup.contains("1,234,567 bytes"));
+    }
+
+    #[test]
+    fn widths_stay_within_their_bar() {
+        assert_eq!(percent(1, 4), "25.00%");
+        assert_eq!(percent(-1, 4), "0.00%");
+        assert_eq!(percent(9, 4), "100.00%");
+        assert_eq!(percent(9, 0), "0.00%");
+    }
+}

@@ -1,0 +1,223 @@
+//! The page as a whole: its head, its sections in order, its contents.
+//!
+//! The policy in the head lets no address be asked and no script or style act but the page's own, by
+//! their digests: markup that came with a report and was not escaped would do nothing.
+
+use super::model::Report;
+use super::timeline::Timeline;
+use super::{accounts, balance, checks, classes, heaps, over_time, refusal, summary, text};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+/// Three columns, for the tab of a browser.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cg \
+    fill='%233b5bdb'%3E%3Crect y='9' width='4' height='7'/%3E%3Crect x='6' y='5' width='4' height='11'/%3E%3Crect \
+    x='12' width='4' height='16'/%3E%3C/g%3E%3C/svg%3E";
+
+/// A section of the page.
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    body: Markup,
+}
+
+/// Makes the page of a report, whose text is `json`.
+///
+/// # Errors
+/// What cannot be read or drawn, as a line's end.
+pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<String, String> {
+    let mut sections = Vec::new();
+    let mut add = |id, title, body| sections.push(Section { id, title, body });
+    let over_time = match timeline {
+        Some(timeline) => html! {
+            @if !over_time::is_of(timeline, report.process.pid) { (over_time::foreign(timeline)) }
+            (over_time::section(timeline)?)
+        },
+        None => over_time::absent(),
+    };
+    add("timeline", "Over time", over_time);
+    add("accounts", "Accounts", accounts::section(report));
+    let balance = report.balance.as_ref().map(balance::section);
+    let classes = report.size_classes.as_ref().map(classes::section);
+    let numpy = report.numpy.as_ref().map(heaps::numpy);
+    let region = report.region.as_ref().map(heaps::region);
+    let leaks = report.leaks.as_ref().map(checks::leaks);
+    let guards = report.guards.as_ref().map(checks::guards);
+    let faults = report.faults.as_ref().map(checks::faults);
+    for (id, title, body) in [
+        (
+            "refusal",
+            "Caps and refusals",
+            refusal::section(&report.caps),
+        ),
+        ("balance", "Balance sheet", balance),
+        ("sizes", "Blocks by size", classes),
+        ("leaks", "Leaks", leaks),
+        ("numpy", "NumPy", numpy),
+        ("region", "Bounded heap", region),
+        ("guards", "Guard pages", guards),
+        ("faults", "Forced failures", faults),
+        (
+            "details",
+            "Host and process",
+            Some(summary::details(report)),
+        ),
+        ("json", "The report itself", Some(raw(json)?)),
+    ] {
+        if let Some(body) = body {
+            add(id, title, body);
+        }
+    }
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        digest(STYLE),
+        digest(SCRIPT)
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                meta name="generator" content={ "pyhostctl " (env!("CARGO_PKG_VERSION")) };
+                title { (summary::title(report)) ": " (text::short(&summary::command(report), 60)) }
+                link rel="icon" href=(ICON);
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                a.skip href="#main" { "Skip to the figures" }
+                (summary::header(report))
+                nav aria-label="Sections" {
+                    ul { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
+                }
+                main #main tabindex="-1" {
+                    @for section in &sections {
+                        section #(section.id) aria-labelledby={ (section.id) "-title" } {
+                            h2 id={ (section.id) "-title" } { (section.title) }
+                            (section.body)
+                        }
+                    }
+                }
+                footer { p { "Made by pyhostctl " (env!("CARGO_PKG_VERSION")) ". This page asks nothing of any network." } }
+                script #report type="application/json" { (PreEscaped(in_script(json))) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+/// The report's text in a box.
+fn raw(json: &str) -> Result<Markup, String> {
+    let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let pretty = serde_json::to_string_pretty(&value).map_err(|error| error.to_string())?;
+    Ok(html! {
+        details {
+            summary { "As JSON" }
+            div.scroll role="region" aria-label="The report as JSON" tabindex="0" { pre { code { (visible(&pretty, &[])) } } }
+        }
+    })
+}
+
+/// JSON in which what a reader would not see, and `also`, is escaped: the same JSON.
+fn visible(json: &str, also: &[char]) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        let is_space = matches!(letter, '\n' | '\r' | '\t');
+        if also.contains(&letter) || !is_space && text::is_unseen(letter) {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                text += &format!("\\u{unit:04x}");
+            }
+        } else {
+            text.push(letter);
+        }
+    }
+    text
+}
+
+/// JSON that a `script` element can hold: nothing in it ends the element or begins a comment.
+fn in_script(json: &str) -> String {
+    visible(json.trim(), &['<', '>', '&'])
+}
+
+/// The digest of a policy: SHA-256 in base 64.
+fn digest(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bytes = Sha256::digest(text.as_bytes());
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let number = (0..3).fold(0_u32, |number, index| {
+            number << 8 | u32::from(group.get(index).copied().unwrap_or(0))
+        });
+        for digit in 0..4 {
+            match digit <= group.len() {
+                true => out.push(char::from(
+                    DIGITS[(number >> (18 - 6 * digit) & 63) as usize],
+                )),
+                false => out.push('='),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_a_policy() {
+        // printf '' | openssl dgst -sha256 -binary | base64
+        assert_eq!(digest(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+    }
+
+    #[test]
+    fn json_in_a_script_cannot_end_it() {
+        let json = r#"{"a":"</script><!--<script>&\u2028"}"#.replace("\\u2028", "\u{2028}");
+        let text = in_script(&json);
+        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
+        let before: Value = serde_json::from_str(&json).unwrap();
+        let after: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn text_of_others_is_escaped_wherever_it_stands() {
+        let evil = "<img src=x onerror=alert(1)>'\"</script><script>alert(1)</script>";
+        // Every text of a full report becomes hostile.
+        let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
+        fn poison(value: &mut Value, evil: &str) {
+            match value {
+                Value::String(text) => *text = evil.to_owned(),
+                Value::Array(members) => members.iter_mut().for_each(|member| poison(member, evil)),
+                Value::Object(members) => {
+                    members.values_mut().for_each(|member| poison(member, evil));
+                }
+                _ => {}
+            }
+        }
+        poison(&mut value, evil);
+        let json = value.to_string();
+        let report: Report = serde_json::from_str(&json).unwrap();
+        let page = page(&report, &json, None).unwrap();
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(!page.contains("<img"));
+        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    }
+
+    #[test]
+    fn a_report_of_nothing_still_makes_a_page() {
+        let json = r#"{"schema":"pyhost-report/1"}"#;
+        let report: Report = serde_json::from_str(json).unwrap();
+        let page = page(&report, json, None).unwrap();
+        assert!(page.contains("Memory of a process") && page.contains("--timeline FILE"));
+    }
+}

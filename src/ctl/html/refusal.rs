@@ -1,0 +1,165 @@
+//! Caps, and the dossier of the last episode of refusals: who asked, where, what held the memory.
+
+use super::chart::account_class;
+use super::figures::{bytes, count, facts, place, scroll, swatch, unknown};
+use super::model::{Caps, Dossier};
+use super::text;
+use maud::{Markup, html};
+
+fn how(name: &str) -> &str {
+    match name {
+        "null" => "the request got null, of which its caller makes an error",
+        "raised" => "MemoryError was raised in the script",
+        "fatal" => "the process ended",
+        other => other,
+    }
+}
+
+fn scopes(caps: &Caps) -> Markup {
+    let table = html! {
+        table {
+            thead { tr {
+                th scope="col" { "over" }
+                th scope="col" .number { "cap" }
+                th scope="col" .number { "reserve from" }
+            } }
+            tbody {
+                @for (scope, cap) in &caps.scopes {
+                    tr {
+                        th scope="row" { (text::clean(scope)) }
+                        td.number { (bytes(cap.cap_bytes)) }
+                        td.number { (cap.reserve_from_bytes.map_or_else(unknown, bytes)) }
+                    }
+                }
+            }
+        }
+    };
+    scroll("Table of caps", &table)
+}
+
+fn dossier(dossier: &Dossier) -> Markup {
+    let total: i64 = dossier
+        .accounts
+        .0
+        .iter()
+        .map(|(_, held)| held.live_bytes)
+        .sum();
+    let asked = vec![
+        ("asked for".to_owned(), bytes(dossier.size_bytes)),
+        ("live then".to_owned(), bytes(dossier.live_bytes)),
+        (
+            "cap".to_owned(),
+            html! { (bytes(dossier.cap_bytes)) " (" (text::clean(&dossier.scope)) ")" },
+        ),
+        (
+            "outcome".to_owned(),
+            html! { (text::clean(how(&dossier.how))) },
+        ),
+    ];
+    let accounts = html! {
+        table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .number { "live then" }
+                th scope="col" .number { "share" }
+                th scope="col" .number { "peak" }
+            } }
+            tbody {
+                @for (name, held) in &dossier.accounts.0 {
+                    tr {
+                        th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
+                        td.number { (bytes(held.live_bytes)) }
+                        td.number { (text::share(held.live_bytes, total)) }
+                        td.number { (bytes(held.peak_bytes)) }
+                    }
+                }
+            }
+        }
+    };
+    let classes = html! {
+        table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .number { "block size" }
+                th scope="col" .number { "blocks" }
+                th scope="col" .number { "together" }
+            } }
+            tbody {
+                @for class in &dossier.size_classes {
+                    tr {
+                        th scope="row" { (swatch(account_class(&class.account))) (text::clean(&class.account)) }
+                        td.number { (bytes(class.block_bytes)) }
+                        td.number { (count(class.blocks)) }
+                        td.number { (bytes(class.block_bytes.saturating_mul(class.blocks))) }
+                    }
+                }
+            }
+        }
+    };
+    let blocks = html! {
+        table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .number { "size" }
+                th scope="col" .number { "age" }
+                th scope="col" { "made at" }
+            } }
+            tbody {
+                @for block in &dossier.largest {
+                    tr {
+                        th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
+                        td.number { (bytes(block.size_bytes)) }
+                        td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
+                        td { (place(block.file.as_deref(), block.line)) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        article #dossier {
+            h3 { "Refusal " (count(dossier.number)) ": " (text::clean(&dossier.account)) " asked for " (text::bytes(dossier.size_bytes)) }
+            (facts(&asked))
+            @if let Some(limit) = &dossier.limit {
+                p.note {
+                    "The limit of a block of code at " (place(Some(&limit.file), Some(limit.line))) ": "
+                    (bytes(limit.bytes)) " above the " (bytes(limit.base_bytes)) " that were live when it was entered."
+                }
+            }
+            h4 { "Asked at" }
+            @if dossier.traceback.is_empty() {
+                p { "A thread that runs no Python code." }
+            } @else {
+                div.scroll role="region" aria-label="Traceback, innermost first" tabindex="0" {
+                    ol.trace { @for line in &dossier.traceback { li { code { (text::clean(line)) } } } }
+                }
+            }
+            h4 { "What held the memory" }
+            (scroll("Table of accounts at the refusal", &accounts))
+            @if !dossier.size_classes.is_empty() {
+                h4 { "Largest size classes" }
+                (scroll("Table of the largest size classes", &classes))
+            }
+            @if dossier.big_blocks > 0 || !dossier.largest.is_empty() {
+                h4 { "Big blocks" }
+                p.note { (count(dossier.big_blocks)) " of 1 MiB and more, " (bytes(dossier.big_bytes)) " together; the largest:" }
+                (scroll("Table of the largest blocks", &blocks))
+            }
+        }
+    }
+}
+
+/// The section; None where there is neither a cap nor a refusal.
+pub fn section(caps: &Caps) -> Option<Markup> {
+    if caps.scopes.is_empty() && caps.dossier.is_none() && caps.last_refusal.is_none() {
+        return None;
+    }
+    Some(html! {
+        @if !caps.scopes.is_empty() { (scopes(caps)) }
+        @match (&caps.dossier, &caps.last_refusal) {
+            (Some(found), _) => (dossier(found)),
+            (None, Some(line)) => p { "The last refusal: " (text::clean(line)) },
+            (None, None) => p.note { "Nothing was refused." },
+        }
+    })
+}

@@ -1,0 +1,132 @@
+//! The head of the page: what ran, when, how it ended, and its largest figures.
+
+use super::figures::{facts, maybe_bytes, unknown, yes_no};
+use super::model::Report;
+use super::{figures, text};
+use maud::{Markup, html};
+
+/// What the page is called.
+pub fn title(report: &Report) -> String {
+    match report.process.pid {
+        Some(pid) => format!("Memory of process {pid}"),
+        None => "Memory of a process".to_owned(),
+    }
+}
+
+/// The command line, quoted as a shell would want it.
+pub fn command(report: &Report) -> String {
+    let words: Vec<String> = report
+        .process
+        .argv
+        .iter()
+        .map(|argument| text::word(argument))
+        .collect();
+    words.join(" ")
+}
+
+/// How the process ended: a few words, and whether that is nothing to worry about.
+fn ending(report: &Report) -> (String, bool) {
+    let process = &report.process;
+    match (process.ended_by.as_deref(), process.exit_status) {
+        (None, _) => ("still running".to_owned(), true),
+        (Some("exit"), Some(status)) => (format!("exit status {status}"), status == 0),
+        (Some("_exit"), Some(status)) => (format!("_exit, status {status}"), status == 0),
+        (Some("exec"), _) => ("became another program".to_owned(), true),
+        (Some("kill"), _) => ("was killed".to_owned(), false),
+        (Some(other), _) => (format!("ended by {}", text::short(other, 40)), false),
+    }
+}
+
+/// A moment in UTC, such as `2026-11-22T02:46:29Z`, for people.
+fn moment(text: &str) -> String {
+    let text = text::short(text, 40);
+    match text.strip_suffix('Z') {
+        Some(text) => format!("{} UTC", text.replace('T', " ")),
+        None => text,
+    }
+}
+
+/// The page's header.
+pub fn header(report: &Report) -> Markup {
+    let (ending, is_fine) = ending(report);
+    let process = &report.process;
+    let card = |name: &str, field: &str, figure: Markup, beside: Markup| {
+        html! { div.card { dt { (name) } dd { span.figure data-field=(field) { (figure) } span.beside { (beside) } } } }
+    };
+    html! {
+        header.page {
+            p.brand { "pyhost" }
+            h1 { (title(report)) }
+            p.command { code { (command(report)) } }
+            p.about {
+                span.badge.fine[is_fine].bad[!is_fine] { (ending) }
+                @if let Some(version) = &report.python.version { span { "Python " (text::clean(version)) } }
+                @if let Some(started) = &process.started {
+                    time datetime=(text::clean(started)) { (moment(started)) }
+                }
+                @if let Some(seconds) = process.wall_seconds { span { "ran " (text::seconds(seconds)) } }
+                @if report.partial { span title="from a signal handler, or from outside" { "partial: other threads may have been booking" } }
+            }
+            dl.cards {
+                (card("Resident", "resident_bytes", maybe_bytes(process.resident_bytes), html! {
+                    "peak " span data-field="peak_resident_bytes" { (maybe_bytes(process.peak_resident_bytes)) }
+                }))
+                (card("Live in all accounts", "total.live_bytes", figures::bytes(report.total.live_bytes), html! {
+                    @match report.total.finalized_live_bytes {
+                        Some(after) => { (figures::bytes(after)) " after finalisation" }
+                        None => { "requested and not freed" }
+                    }
+                }))
+                (card("Peak of all accounts", "total.peak_bytes", figures::bytes(report.total.peak_bytes), html! {
+                    @match report.caps.of("total") {
+                        Some(cap) => { "of a cap of " (figures::bytes(cap)) }
+                        None => { "no cap in force" }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+/// The section of facts about host and process.
+pub fn details(report: &Report) -> Markup {
+    let known = |text: &Option<String>| match text {
+        Some(text) => html! { (text::clean(text)) },
+        None => unknown(),
+    };
+    let flag = |flag: Option<bool>| match flag {
+        Some(flag) => html! { (yes_no(flag)) },
+        None => unknown(),
+    };
+    let mut rows = vec![
+        ("pyhost", known(&report.host.version)),
+        ("mimalloc", known(&report.host.mimalloc)),
+        ("allocator", known(&report.allocator)),
+        ("malloc (native)", known(&report.host.native)),
+        ("profile", known(&report.host.profile)),
+        ("debug hooks", flag(report.debug_hooks)),
+        (
+            "Python\u{2019}s debug build",
+            flag(report.python.debug_build),
+        ),
+        ("free-threaded", flag(report.python.free_threaded)),
+    ];
+    if let Some(children) = &report.children {
+        rows.push((
+            "forks, not in these figures",
+            figures::count(children.forks),
+        ));
+        rows.push((
+            "largest child\u{2019}s resident peak",
+            figures::bytes(children.largest_peak_resident_bytes),
+        ));
+    }
+    if let Some(left_out) = report.big_blocks_left_out.filter(|&count| count > 0) {
+        rows.push(("big blocks left out", figures::count(left_out)));
+    }
+    let rows: Vec<(String, Markup)> = rows
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    facts(&rows)
+}
