@@ -58,7 +58,7 @@ pub fn section(report: &Report) -> Markup {
                 th scope="col" .number { "failed" }
                 th scope="col" .number { "injected" }
                 th scope="col" .number { "cap" }
-                @if has_finalized { th scope="col" .number { "live after finalisation" } }
+                @if has_finalized { th scope="col" .number { "live, finalised" } }
             } }
             tbody {
                 @for (name, account) in accounts {
@@ -66,7 +66,7 @@ pub fn section(report: &Report) -> Markup {
                     tr data-account=(name) .inactive[!account.active] {
                         th scope="row" title=(about(name)) {
                             (swatch(class)) (text::clean(name))
-                            @if !account.active { span.unknown { " (nothing is booked to it)" } }
+                            @if !account.active { span.unknown { " not in use" } }
                         }
                         td.wide-only { (bar(account, class, most)) }
                         td.number data-field="live_bytes" { (bytes(account.live_bytes)) }

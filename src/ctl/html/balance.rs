@@ -65,31 +65,31 @@ pub fn section(balance: &Balance) -> Markup {
         table #balance-table {
             thead { tr {
                 th scope="col" { "part" }
-                th scope="col" { "what it is" }
                 th scope="col" .number { "resident" }
                 th scope="col" .number { "share" }
+                th scope="col" { "what it is" }
             } }
             tbody {
                 @for row in &balance.rows {
                     tr {
                         th scope="row" { (swatch(class(row))) (text::clean(&row.name)) }
-                        td { (text::clean(about(&row.kind))) }
                         td.number { (bytes(row.resident_bytes)) }
                         td.number { (text::share(row.resident_bytes, resident)) }
+                        td { (text::clean(about(&row.kind))) }
                     }
                 }
                 tr.remainder {
                     th scope="row" { (swatch("remainder")) "remainder" }
-                    td { "not explained" }
                     td.number { (bytes(balance.remainder_bytes)) }
                     td.number { (text::share(balance.remainder_bytes, resident)) }
+                    td { "not explained" }
                 }
             }
             tfoot { tr {
                 th scope="row" { "resident" }
-                td {}
                 td.number { (bytes(resident)) }
                 td.number { (text::share(resident, resident)) }
+                td {}
             } }
         }
     };

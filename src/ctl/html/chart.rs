@@ -111,7 +111,7 @@ pub const NARROW: Canvas = Canvas {
     left: 124,
     font: 24,
     label: 12,
-    ticks: 4,
+    ticks: 6,
     stretches: 120,
 };
 
@@ -373,7 +373,7 @@ fn draw_events<'b>(
         let wide = text.chars().filter(|letter| !letter.is_ascii()).count();
         let letters = text.chars().count() as f64 * 0.56 + wide as f64 * 0.5;
         let length = (letters * f64::from(canvas.font)) as i32;
-        let from = x
+        let from = (x + 7)
             .min((canvas.width - RIGHT) as i32 - length)
             .max(canvas.left as i32);
         let free = ends.iter().position(|&end| from > end + 14);

@@ -6,6 +6,13 @@ use super::model::{Faults, Guards, Leaks};
 use super::text;
 use maud::{Markup, html};
 
+fn threads(count: i64) -> String {
+    match count {
+        1 => "1 thread".to_owned(),
+        count => format!("{} threads", text::count(count)),
+    }
+}
+
 /// The section of leaks.
 pub fn leaks(leaks: &Leaks) -> Markup {
     let table = html! {
@@ -37,13 +44,13 @@ pub fn leaks(leaks: &Leaks) -> Markup {
             p { "No block was lost." }
         } @else {
             p {
-                strong { (count(leaks.blocks)) " blocks, " (bytes(leaks.bytes)) }
-                ", were allocated since the script\u{2019}s start, are live after finalisation, and nothing points there."
+                strong { (count(leaks.blocks)) @if leaks.blocks == 1 { " block, " } @else { " blocks, " } (bytes(leaks.bytes)) }
+                ": allocated since the script\u{2019}s start, live after finalisation, and nothing points there."
             }
             (scroll("Table of lost blocks", &table))
         }
-        @if leaks.threads > 0 { p.note { (count(leaks.threads)) " threads of Python still ran, which lose blocks of their own." } }
-        @if leaks.interpreters { p.note { "There were further interpreters, which lose blocks of their own." } }
+        @if leaks.threads > 0 { p.note { (threads(leaks.threads)) " of Python still ran, of which CPython itself loses blocks." } }
+        @if leaks.interpreters { p.note { "There were further interpreters, of which CPython itself loses blocks." } }
         @if !leaks.sure && leaks.blocks > 0 { p.note { "So the exit status stays the script\u{2019}s." } }
     }
 }

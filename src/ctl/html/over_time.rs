@@ -45,7 +45,7 @@ pub fn section(timeline: &Timeline) -> Result<Markup, String> {
         figure #timeline-figure {
             (PreEscaped(&wide.svg))
             (PreEscaped(&narrow.svg))
-            input #cursor hidden type="range" min="0" max=(samples.len() - 1) value=(highest) step="1"
+            input #cursor hidden type="range" min=(timeline.span().0) max=(timeline.span().1) value=(samples[highest].time) step="any"
                 aria-label="Moment of the timeline" {}
             (legend(timeline, &wide, samples[highest]))
             output #readout.unseen for="cursor" aria-live="polite" {}

@@ -51,10 +51,6 @@ fn dossier(dossier: &Dossier) -> Markup {
             "cap".to_owned(),
             html! { (bytes(dossier.cap_bytes)) " (" (text::clean(&dossier.scope)) ")" },
         ),
-        (
-            "outcome".to_owned(),
-            html! { (text::clean(how(&dossier.how))) },
-        ),
     ];
     let accounts = html! {
         table {
@@ -120,6 +116,7 @@ fn dossier(dossier: &Dossier) -> Markup {
         article #dossier {
             h3 { "Refusal " (count(dossier.number)) ": " (text::clean(&dossier.account)) " asked for " (text::bytes(dossier.size_bytes)) }
             (facts(&asked))
+            p.note { "Outcome: " (text::clean(how(&dossier.how))) "." }
             @if let Some(limit) = &dossier.limit {
                 p.note {
                     "The limit of a block of code at " (place(Some(&limit.file), Some(limit.line))) ": "

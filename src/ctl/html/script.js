@@ -30,26 +30,6 @@
     [...document.querySelectorAll("[data-legend]")].map((place) => [place.dataset.legend, place]),
   );
 
-  const show = (isNew) => {
-    const row = rows[cursor.value];
-    for (const { frame, line } of plots) {
-      const part = (row.time - frame.first) / (frame.last - frame.first);
-      const x = frame.left + part * (frame.right - frame.left);
-      line.setAttribute("x1", x);
-      line.setAttribute("x2", x);
-    }
-    names.forEach((name, index) => {
-      const place = values.get(name);
-      if (place) place.textContent = row.texts[index];
-    });
-    cursor.setAttribute("aria-valuetext", row.texts[0]);
-    if (!isNew) return;
-    const here = events.filter((event) => event.time === row.texts[0]).map((event) => event.text);
-    note.textContent = here.length ? ": " + here.join(", ") : "";
-    const figures = names.slice(1).map((name, index) => name + " " + row.texts[index + 1]);
-    readout.textContent = "At " + row.texts[0] + ": " + figures.concat(here).join(", ");
-  };
-
   // The sample that is nearest to a moment: they are in order of time.
   const nearest = (time) => {
     let [low, high] = [0, rows.length - 1];
@@ -61,18 +41,66 @@
     return time - rows[low].time <= rows[high].time - time ? low : high;
   };
 
+  let at = nearest(Number(cursor.value));
+
+  const show = () => {
+    const row = rows[at];
+    cursor.value = row.time;
+    cursor.setAttribute("aria-valuetext", row.texts[0]);
+    for (const { frame, line } of plots) {
+      const part = (row.time - frame.first) / (frame.last - frame.first);
+      const x = frame.left + part * (frame.right - frame.left);
+      line.setAttribute("x1", x);
+      line.setAttribute("x2", x);
+    }
+    names.forEach((name, index) => {
+      const place = values.get(name);
+      if (place) place.textContent = row.texts[index];
+    });
+  };
+
+  const go = (index) => {
+    index = Math.min(Math.max(index, 0), rows.length - 1);
+    if (index === at) return show();
+    at = index;
+    show();
+    const { texts } = rows[at];
+    const here = events.filter((event) => event.time === texts[0]).map((event) => event.text);
+    note.textContent = here.length ? ": " + here.join(", ") : "";
+    const figures = names.slice(1).map((name, index) => name + " " + texts[index + 1]);
+    readout.textContent = "At " + texts[0] + ": " + figures.concat(here).join(", ");
+  };
+
   for (const { svg, frame } of plots) {
     const move = (event) => {
       const box = svg.getBoundingClientRect();
       const x = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
       const part = (x - frame.left) / (frame.right - frame.left);
-      cursor.value = nearest(frame.first + part * (frame.last - frame.first));
-      show(true);
+      go(nearest(frame.first + part * (frame.last - frame.first)));
     };
     svg.addEventListener("pointermove", move);
     svg.addEventListener("pointerdown", move);
   }
-  cursor.addEventListener("input", () => show(true));
+
+  // Keys go from sample to sample, whatever their distance in time.
+  const leap = Math.ceil(rows.length / 10);
+  const keys = {
+    ArrowLeft: () => at - 1,
+    ArrowDown: () => at - 1,
+    ArrowRight: () => at + 1,
+    ArrowUp: () => at + 1,
+    PageDown: () => at - leap,
+    PageUp: () => at + leap,
+    Home: () => 0,
+    End: () => rows.length - 1,
+  };
+  cursor.addEventListener("keydown", (event) => {
+    const key = event.ctrlKey || event.altKey || event.metaKey ? undefined : keys[event.key];
+    if (!key) return;
+    event.preventDefault();
+    go(key());
+  });
+  cursor.addEventListener("input", () => go(nearest(Number(cursor.value))));
   cursor.hidden = false;
-  show(false);
+  show();
 })();
