@@ -111,13 +111,14 @@ impl ValueEnum for HugePages {
 
 impl ValueEnum for Format {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Format::Text, Format::Json, Format::Off]
+        &[Format::Text, Format::Json, Format::Html, Format::Off]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
             Format::Text => ("text", "a table for people"),
             Format::Json => ("json", "one line of JSON, schema pyhost-report/1"),
+            Format::Html => ("html", "a page for a browser, made by pyhostctl"),
             Format::Off => (
                 "off",
                 "no report, not even an interactive run's closing line",
@@ -221,6 +222,9 @@ MIMALLOC_* variables win"
 Report live and peak bytes an account at the end, on stderr
   text  a table [default]
   json  one line, schema pyhost-report/1
+  html  a page for a browser, into the file of --stats-file, else
+        pyhost-PID.html; pyhostctl makes it, which must lie beside the
+        host's executable or in PATH
   off   nothing, not even the closing line of an interactive run")]
     pub stats: Option<Format>,
 

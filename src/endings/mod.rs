@@ -13,9 +13,10 @@
 mod exhibits;
 mod exports;
 mod output;
+mod page;
 mod signals;
 
-use crate::descriptor::{Descriptor, errno, format_into};
+use crate::descriptor::{Descriptor, errno, format_into, notice};
 use crate::heap::{bound, guards, profile};
 use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
@@ -26,6 +27,7 @@ use crate::process;
 use crate::report::{self, Ending, Facts, Format, Json, Report};
 use exhibits::{Exhibits, Room};
 use output::PathBuffer;
+use page::Unmade;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -316,19 +318,31 @@ fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
         if file < 0 {
             return complain("cannot create the file", errno());
         }
-        let mut out = Descriptor::new(file);
-        render(report, format, &mut out);
-        let failed = out.error();
+        let written = match format {
+            Format::Html => page::write(report, file),
+            _ => {
+                let mut out = Descriptor::new(file);
+                render(report, format, &mut out);
+                let because = |error| Err(Unmade::Because("cannot write the file", error));
+                out.error().map_or(Ok(()), because)
+            }
+        };
         libc::close(file);
-        if let Some(error) = failed {
+        if let Err(why) = written {
             libc::unlink(part.as_ptr());
-            return complain("cannot write the file", error);
+            if let Unmade::Because(what, error) = why {
+                complain(what, error);
+            }
+            return;
         }
         if libc::rename(part.as_ptr(), path.as_ptr()) != 0 {
             let error = errno();
             libc::unlink(part.as_ptr());
-            complain("cannot move the file into place", error);
+            return complain("cannot move the file into place", error);
         }
+    }
+    if page::is_told() {
+        notice(format_args!("the page is {}", path.shown()));
     }
 }
 

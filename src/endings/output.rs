@@ -48,6 +48,16 @@ impl PathBuffer {
         Some(path)
     }
 
+    /// The path for people; what is not UTF-8 at its end is left out.
+    pub fn shown(&self) -> &str {
+        let end = self.bytes.iter().position(|&byte| byte == 0);
+        let bytes = &self.bytes[..end.unwrap_or(0)];
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+
     /// The path for a system call.
     pub fn as_ptr(&self) -> *const c_char {
         self.bytes.as_ptr().cast()

@@ -9,6 +9,7 @@ mod caps;
 mod early;
 mod faults;
 mod observation;
+mod page;
 mod region;
 mod variables;
 
@@ -26,6 +27,7 @@ use crate::report::Format;
 use crate::timeline;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
+pub use page::Page;
 pub use region::RegionSettings;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -50,6 +52,8 @@ pub struct Stats {
     pub format: Format,
     /// Where it goes.
     pub to: Destination,
+    /// Who makes the page of [`Format::Html`].
+    pub page: Option<Page>,
 }
 
 /// What the host shall do.
@@ -128,8 +132,13 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let variables = Variables::read(!process::is_privileged_start())?;
     let exports = exports(&cli)?;
     let region = region::settings(&cli, &variables.region)?;
-    let stats = stats(&cli, &variables)?;
+    let mut stats = stats(&cli, &variables)?;
     let inherited = variables.outermost.is_some();
+    let timeline = observation::settings(&cli, &variables.observation, inherited)?;
+    if let Some(stats) = stats.as_mut().filter(|stats| stats.format == Format::Html) {
+        let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
+        stats.page = Some(Page::find(&timeline, !is_named)?);
+    }
     observation::check_live(argv.get(host_count), argv.get(host_count + 1))?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
@@ -140,7 +149,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let profile = region::profile(&cli, variables.profile, bounded)?;
     let mut options = Options {
         live: observation::place(&cli, &variables.observation)?,
-        timeline: observation::settings(&cli, &variables.observation, inherited)?,
+        timeline,
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
         native: cli.native.or(variables.native),
@@ -282,11 +291,17 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
         return Ok(Some(Stats {
             format,
             to: Destination::File(path),
+            page: None,
         }));
     }
     if let Some(descriptor) = cli.stats_fd.or(variables.stats_fd) {
         if cli.stats_fd.is_none() && inherited {
             return Ok(None);
+        }
+        if format == Some(Format::Html) {
+            return Err(Error::option(
+                "--stats-fd: a page goes to a file; expected --stats-file with --stats=html",
+            ));
         }
         // SAFETY: a query of a descriptor.
         if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
@@ -298,13 +313,20 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
         return Ok(Some(Stats {
             format,
             to: Destination::Descriptor(descriptor),
+            page: None,
         }));
     }
     match format {
         Some(_) if cli.stats.is_none() && inherited => Ok(None),
+        Some(Format::Html) => Ok(Some(Stats {
+            format: Format::Html,
+            to: page::default_file()?,
+            page: None,
+        })),
         Some(format) => Ok(Some(Stats {
             format,
             to: Destination::Stderr,
+            page: None,
         })),
         None => Ok(None),
     }

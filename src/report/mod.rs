@@ -41,6 +41,8 @@ pub enum Format {
     Text,
     /// One line of JSON.
     Json,
+    /// A page for a browser, which `pyhostctl` makes of the JSON.
+    Html,
     /// No report.
     Off,
 }

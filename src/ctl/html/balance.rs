@@ -1,7 +1,7 @@
 //! The balance sheet: what the resident size is made of.
 
 use super::chart::account_class;
-use super::figures::{bytes, scroll, swatch};
+use super::figures::{bytes, scroll, swatch, words};
 use super::model::{Balance, BalanceRow};
 use super::text;
 use maud::{Markup, html};
@@ -18,15 +18,22 @@ fn class(row: &BalanceRow) -> &'static str {
     }
 }
 
-/// What a kind stands for.
-fn about(kind: &str) -> &str {
-    match kind {
-        "account" => "blocks of the account",
-        "heap" => "kept by the heap, free",
-        "file" => "mapped files",
-        "stack" => "thread stacks",
-        "anonymous" => "other anonymous memory",
-        other => other,
+/// What a row stands for, by its name, else by its kind.
+fn about(row: &BalanceRow) -> &str {
+    match (row.name.as_str(), row.kind.as_str()) {
+        ("heap_slack", _) => "free blocks between live ones",
+        ("heap_kept", _) => "pages without a live block",
+        ("heap_own", _) => "mimalloc\u{2019}s own tables",
+        ("host_tables", _) => "the host\u{2019}s own tables",
+        ("library_maps", _) => "work space of libraries",
+        ("shared_memory", _) => "shared with other processes",
+        ("brk", _) => "libc\u{2019}s own heap",
+        (_, "account") => "live blocks of the account",
+        (_, "heap") => "kept by the heap",
+        (_, "file") => "mapped files",
+        (_, "stack") => "stacks",
+        (_, "anonymous") => "other memory",
+        (_, other) => other,
     }
 }
 
@@ -41,7 +48,7 @@ struct Part {
 /// Lays the rows and what remains side by side, in percent of their sum; none where it is 0.
 fn parts(balance: &Balance) -> (Vec<Part>, f64) {
     let rows = balance.rows.iter();
-    let rows = rows.map(|row| (text::clean(&row.name), class(row), row.resident_bytes));
+    let rows = rows.map(|row| (words(&row.name), class(row), row.resident_bytes));
     let rest = ("remainder".to_owned(), "remainder", balance.remainder_bytes);
     let mut from = 0.0;
     let mut parts = Vec::new();
@@ -72,10 +79,10 @@ pub fn section(balance: &Balance) -> Markup {
             tbody {
                 @for row in &balance.rows {
                     tr {
-                        th scope="row" { (swatch(class(row))) (text::clean(&row.name)) }
+                        th scope="row" { (swatch(class(row))) (words(&row.name)) }
                         td.number { (bytes(row.resident_bytes)) }
                         td.number { (text::share(row.resident_bytes, resident)) }
-                        td { (text::clean(about(&row.kind))) }
+                        td { (text::clean(about(row))) }
                     }
                 }
                 tr.remainder {

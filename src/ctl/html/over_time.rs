@@ -94,18 +94,19 @@ fn events(timeline: &Timeline) -> Markup {
             }
         }
     };
+    let more = (events.len().saturating_sub(MOST_EVENTS)) as i64 + timeline.events_left_out;
     let table = html! {
         table #events {
             thead { tr { th scope="col" .number { "time" } th scope="col" { "event" } th scope="col" { "what" } } }
             tbody { @for event in events.iter().take(MOST_EVENTS) { (row(event)) } }
         }
-        @if events.len() > MOST_EVENTS { p.note { "and " (text::count((events.len() - MOST_EVENTS) as i64)) " more" } }
     };
     html! {
         @if !events.is_empty() {
             details open[events.len() <= FEW_EVENTS] {
                 summary { "Marks, refusals and the end (" (text::count(events.len() as i64)) ")" }
                 (scroll("Table of marks and refusals", &table))
+                @if more > 0 { p.note { "And " (text::count(more)) " more." } }
             }
         }
     }

@@ -26,6 +26,8 @@ pub struct Timeline {
     pub caps: Vec<(f64, Vec<(String, i64)>)>,
     /// Marks, refusals, the end.
     pub events: Vec<Event>,
+    /// Events for which the file had no room.
+    pub events_left_out: i64,
 }
 
 /// The figures of a moment, in bytes; never below zero.
@@ -145,12 +147,20 @@ impl Timeline {
             self.caps.push((time, caps.collect()));
         } else if let Some(name) = text("mark") {
             event(Kind::Mark, name);
-        } else if let Some(refusal) = text("refusal") {
-            event(Kind::Refusal, refusal);
+        } else if let Some(count) = line.get("refusals").and_then(Value::as_i64) {
+            let untold = || format!("{count} requests so far");
+            event(Kind::Refusal, text("refusal").unwrap_or_else(untold));
         } else if let Some(how) = text("ended_by") {
+            let left_out = line.get("events_left_out").and_then(Value::as_i64);
+            self.events_left_out = left_out.unwrap_or(0);
             let status = line.get("exit_status").and_then(Value::as_i64);
             let status = status.map_or(String::new(), |status| format!(", status {status}"));
-            event(Kind::End, format!("{how}{status}"));
+            let text = format!("{how}{status}");
+            self.events.push(Event {
+                time,
+                kind: Kind::End,
+                text,
+            });
         }
     }
 
