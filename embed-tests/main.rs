@@ -21,6 +21,7 @@ mod live;
 mod native;
 mod numpy;
 mod ownership;
+mod page;
 mod profiles;
 mod pytest_plugin;
 mod report;

@@ -5,8 +5,8 @@
 //! endings this may run in any thread and inside a signal handler: it allocates nothing and takes
 //! no lock.
 //!
-//! The script must not notice. So it is no child that is started but a helper with no signal at its end,
-//! which only waits for `__WALL` see; the helper starts the program, and SIGCHLD is the helper's.
+//! The script must not notice. So this process starts a helper, which has no signal at its end and which
+//! `waitpid` without `__WALL` does not see; the helper starts the program, and SIGCHLD is the helper's.
 //! Both share this process's memory until the program has begun, as after `vfork`, and each has a
 //! stack of its own, since a function that returns twice cannot be called from here. The program
 //! gets an empty environment: nothing that the script has set, no `LD_PRELOAD`, reaches it.

@@ -363,6 +363,8 @@ fn draw_events<'b>(
     let (_, y) = plane.plotting_area().get_pixel_range();
     // Where the last label of each lane ends; the lowest first.
     let mut ends = [i32::MIN; LANES];
+    // Drawn last, over the lines of others.
+    let mut labels = Vec::new();
     for event in timeline.events.iter().filter(shown).take(MOST_EVENTS) {
         let (x, _) = plane.backend_coord(&(event.time * tick, 0.0));
         let (ink, text) = match event.kind {
@@ -389,8 +391,11 @@ fn draw_events<'b>(
             ends[index] = from + length;
             let style = text_style(canvas, HPos::Left);
             let place = (from, y.start - lane * index as i32 - lane / 2 - 4);
-            root.draw(&Text::new(text, place, style))?;
+            labels.push(Text::new(text, place, style));
         }
+    }
+    for label in &labels {
+        root.draw(label)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ fn fragmentation(live: i64, capacity: i64) -> Option<f64> {
 }
 
 fn shown(fragmentation: Option<f64>) -> String {
-    fragmentation.map_or(String::new(), |part| format!("{:.1} %", part * 100.0))
+    fragmentation.map_or(String::new(), |part| format!("{:.1}\u{a0}%", part * 100.0))
 }
 
 /// The histogram: a column a class, of its capacity, filled as far as it is live.
@@ -91,12 +91,10 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
                 (count(blocks)) " blocks, " (bytes(live)) " live of " (bytes(capacity)) " that their pages have room for"
                 @if let Some(part) = fragmentation(live, capacity) { "; fragmentation " strong { (shown(Some(part))) } }
             }
-            @if !classes.is_empty() {
-                (histogram(classes, account_class(&name)))
-                details {
-                    summary { "All " (classes.len()) " sizes of " (name) }
-                    (scroll(&format!("Table of the sizes of {name}"), &table))
-                }
+            (histogram(classes, account_class(&name)))
+            details {
+                summary { "All " (classes.len()) " sizes of " (name) }
+                (scroll(&format!("Table of the sizes of {name}"), &table))
             }
         }
     }
@@ -106,8 +104,7 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
 pub fn section(accounts: &Ordered<Vec<SizeClass>>) -> Markup {
     html! {
         p.note { "A column for each size of block, from the smallest to the largest: filled, what is live; pale, the room of its pages." }
-        @for (name, classes) in &accounts.0 { (account(name, classes)) }
-        @if accounts.0.is_empty() { p { "No account has blocks." } }
+        @for (name, classes) in accounts.0.iter().filter(|(_, classes)| !classes.is_empty()) { (account(name, classes)) }
     }
 }
 

@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_figure_keeps_its_exact_value() {
         let markup = bytes(1_234_567).into_string();
-        assert!(markup.contains("value=\"1234567\"") && markup.contains("1.2 MiB"));
+        assert!(markup.contains("value=\"1234567\"") && markup.contains("1.2\u{a0}MiB"));
         assert!(markup.contains("1,234,567 bytes"));
     }
 

@@ -86,7 +86,7 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
                 meta name="generator" content={ "pyhostctl " (env!("CARGO_PKG_VERSION")) };
-                title { (summary::title(report)) ": " (text::short(&summary::command(report), 60)) }
+                title { (summary::title(report)) ": " (text::short(&summary::command(report).replace('\n', " "), 60)) }
                 link rel="icon" href=(ICON);
                 style { (PreEscaped(STYLE)) }
             }

@@ -24,6 +24,24 @@ pub fn command(report: &Report) -> String {
     words.join(" ")
 }
 
+/// Characters of a command line that are shown at once.
+const COMMAND: usize = 200;
+
+/// The command line; one that is long or has several lines can be opened.
+fn command_line(report: &Report) -> Markup {
+    let whole = command(report);
+    let line = whole.replace('\n', " ");
+    html! {
+        p.command { code { (text::short(&line, COMMAND)) } }
+        @if whole.contains('\n') || whole.chars().nth(COMMAND).is_some() {
+            details.command {
+                summary { "The whole command" }
+                (figures::scroll("The whole command", &html! { pre { code { (whole) } } }))
+            }
+        }
+    }
+}
+
 /// How the process ended: a few words, and whether that is nothing to worry about.
 fn ending(report: &Report) -> (String, bool) {
     let process = &report.process;
@@ -57,7 +75,7 @@ pub fn header(report: &Report) -> Markup {
         header.page {
             p.brand { "pyhost" }
             h1 { (title(report)) }
-            p.command { code { (command(report)) } }
+            (command_line(report))
             p.about {
                 span.badge.fine[is_fine].bad[!is_fine] { (ending) }
                 @if let Some(version) = &report.python.version { span { "Python " (text::clean(version)) } }

@@ -2,10 +2,11 @@
 
 use pyhost_shared::bytes::Bytes;
 
-/// Bytes as `23.4 MiB`; a sign before what is below zero.
+/// Bytes as `23.4 MiB`, which no line's end parts; a sign before what is below zero.
 pub fn bytes(number: i64) -> String {
     let sign = if number < 0 { "\u{2212}" } else { "" };
-    format!("{sign}{}", Bytes(number.unsigned_abs()))
+    let figure = Bytes(number.unsigned_abs()).to_string();
+    format!("{sign}{}", figure.replace(' ', "\u{a0}"))
 }
 
 /// A count with commas between thousands.
@@ -24,14 +25,14 @@ pub fn count(number: i64) -> String {
 /// Seconds: milliseconds below one, then two decimals, then minutes and hours.
 pub fn seconds(number: f64) -> String {
     match number {
-        _ if number < 0.9995 => format!("{:.0} ms", number * 1000.0),
-        _ if number < 120.0 => format!("{number:.2} s"),
+        _ if number < 0.9995 => format!("{:.0}\u{a0}ms", number * 1000.0),
+        _ if number < 120.0 => format!("{number:.2}\u{a0}s"),
         _ => {
             let whole = number.round() as u64;
             let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
             match hours {
-                0 => format!("{minutes}:{seconds:02} min"),
-                _ => format!("{hours}:{minutes:02}:{seconds:02} h"),
+                0 => format!("{minutes}:{seconds:02}\u{a0}min"),
+                _ => format!("{hours}:{minutes:02}:{seconds:02}\u{a0}h"),
             }
         }
     }
@@ -41,7 +42,7 @@ pub fn seconds(number: f64) -> String {
 pub fn share(part: i64, whole: i64) -> String {
     match whole {
         ..=0 => String::new(),
-        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+        _ => format!("{:.1}\u{a0}%", part as f64 * 100.0 / whole as f64),
     }
 }
 
@@ -72,7 +73,11 @@ pub fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./=+:,@%^".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {
         true => text.to_owned(),
-        false => format!("'{}'", clean(text).replace('\'', r"'\''")),
+        // Code after -c has lines of its own.
+        false => {
+            let lines: Vec<String> = text.split('\n').map(clean).collect();
+            format!("'{}'", lines.join("\n").replace('\'', r"'\''"))
+        }
     }
 }
 
@@ -82,11 +87,11 @@ mod tests {
 
     #[test]
     fn figures_are_short_and_signed() {
-        assert_eq!(bytes(-1536), "\u{2212}1.5 KiB");
-        assert_eq!(bytes(i64::MIN), "\u{2212}8192.0 PiB");
+        assert_eq!(bytes(-1536), "\u{2212}1.5\u{a0}KiB");
+        assert_eq!(bytes(i64::MIN), "\u{2212}8192.0\u{a0}PiB");
         assert_eq!(count(0), "0");
         assert_eq!(count(-1234567), "\u{2212}1,234,567");
-        assert_eq!(share(1, 3), "33.3 %");
+        assert_eq!(share(1, 3), "33.3\u{a0}%");
         assert_eq!(share(1, 0), "");
         for (number, text) in [
             (0.0, "0 ms"),
@@ -96,7 +101,7 @@ mod tests {
             (125.4, "2:05 min"),
             (7265.0, "2:01:05 h"),
         ] {
-            assert_eq!(seconds(number), text);
+            assert_eq!(seconds(number), text.replace(' ', "\u{a0}"));
         }
     }
 
@@ -106,6 +111,7 @@ mod tests {
         assert_eq!(short("abcdef", 4), "abc\u{2026}");
         assert_eq!(short("abcd", 4), "abcd");
         assert_eq!(word("a b"), "'a b'");
+        assert_eq!(word("a\nb\r"), "'a\nb\u{fffd}'");
         assert_eq!(word("it's"), r"'it'\''s'");
         assert_eq!(word("--cap=64M"), "--cap=64M");
         assert_eq!(word(""), "''");
