@@ -43,7 +43,7 @@ pub fn section(report: &Report) -> Markup {
         None => html! { span.unknown { "none" } },
     };
     let sum = |figure: fn(&Account) -> i64| -> i64 {
-        accounts.iter().map(|(_, account)| figure(account)).sum()
+        text::sum(accounts.iter().map(|(_, account)| figure(account)))
     };
     let table = html! {
         table #accounts-table {

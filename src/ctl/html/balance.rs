@@ -82,7 +82,7 @@ pub fn section(balance: &Balance) -> Markup {
                         th scope="row" { (swatch(class(row))) (words(&row.name)) }
                         td.number { (bytes(row.resident_bytes)) }
                         td.number { (text::share(row.resident_bytes, resident)) }
-                        td { (text::clean(about(row))) }
+                        td.line { (text::clean(about(row))) }
                     }
                 }
                 tr.remainder {

@@ -58,9 +58,9 @@ fn histogram(classes: &[SizeClass], class: &str) -> Markup {
 }
 
 fn account(name: &str, classes: &[SizeClass]) -> Markup {
-    let live: i64 = classes.iter().map(|class| class.live_bytes).sum();
-    let capacity: i64 = classes.iter().map(|class| class.capacity_bytes).sum();
-    let blocks: i64 = classes.iter().map(|class| class.live_blocks).sum();
+    let live = text::sum(classes.iter().map(|class| class.live_bytes));
+    let capacity = text::sum(classes.iter().map(|class| class.capacity_bytes));
+    let blocks = text::sum(classes.iter().map(|class| class.live_blocks));
     let name = text::clean(name);
     let table = html! {
         table {

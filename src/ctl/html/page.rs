@@ -214,6 +214,40 @@ mod tests {
     }
 
     #[test]
+    fn figures_may_be_as_large_as_they_can() {
+        fn swell(value: &mut Value, number: i64) {
+            match value {
+                Value::Number(found) => *found = number.into(),
+                Value::Array(members) => {
+                    members.iter_mut().for_each(|member| swell(member, number))
+                }
+                Value::Object(members) => {
+                    members
+                        .values_mut()
+                        .for_each(|member| swell(member, number));
+                }
+                _ => {}
+            }
+        }
+        for number in [i64::MAX, i64::MIN, -1] {
+            let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
+            swell(&mut value, number);
+            let json = value.to_string();
+            let report: Report = serde_json::from_str(&json).unwrap();
+            let sample = format!(
+                "{{\"t\":0.5,\"resident\":{number},\"total\":{number},\"a\":{number},\"b\":{number}}}"
+            );
+            let text = format!(
+                "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
+            );
+            let timeline = Timeline::of_text(&text).unwrap();
+            let page = page(&report, &json, Some(&timeline)).unwrap();
+            assert!(page.contains(&format!("value=\"{number}\"")));
+            assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
+        }
+    }
+
+    #[test]
     fn a_report_of_nothing_still_makes_a_page() {
         let json = r#"{"schema":"pyhost-report/1"}"#;
         let report: Report = serde_json::from_str(json).unwrap();

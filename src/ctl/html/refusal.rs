@@ -38,12 +38,7 @@ fn scopes(caps: &Caps) -> Markup {
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
-    let total: i64 = dossier
-        .accounts
-        .0
-        .iter()
-        .map(|(_, held)| held.live_bytes)
-        .sum();
+    let total = text::sum(dossier.accounts.0.iter().map(|(_, held)| held.live_bytes));
     let asked = vec![
         ("asked for".to_owned(), bytes(dossier.size_bytes)),
         ("live then".to_owned(), bytes(dossier.live_bytes)),

@@ -9,6 +9,11 @@ pub fn bytes(number: i64) -> String {
     format!("{sign}{}", figure.replace(' ', "\u{a0}"))
 }
 
+/// The sum of figures that somebody else wrote: it stops at the ends of what a number can be.
+pub fn sum(figures: impl Iterator<Item = i64>) -> i64 {
+    figures.fold(0, i64::saturating_add)
+}
+
 /// A count with commas between thousands.
 pub fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();

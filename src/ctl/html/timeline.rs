@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 
 /// The schema's name, in the first line.
 const SCHEMA: &str = "pyhost-timeline/1";
+/// More accounts than this no host has.
+const MOST_ACCOUNTS: usize = 64;
+/// More bytes than this no process has; so many of so many accounts can be added up.
+const MOST_BYTES: i64 = 1 << 56;
 
 /// Figures over time.
 #[derive(Debug, Default)]
@@ -102,6 +106,12 @@ impl Timeline {
             .ok_or_else(|| {
                 format!("is no timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
             })?;
+        if head.accounts.len() > MOST_ACCOUNTS {
+            return Err(format!(
+                "names {} accounts; expected {MOST_ACCOUNTS} at most",
+                head.accounts.len()
+            ));
+        }
         let mut timeline = Timeline {
             pid: head.pid,
             started: head.started,
@@ -129,7 +139,7 @@ impl Timeline {
         let Some(time) = time.filter(|time| (0.0..=1e9).contains(time)) else {
             return;
         };
-        let bytes = |name: &str| Some(line.get(name)?.as_i64()?.max(0));
+        let bytes = |name: &str| Some(line.get(name)?.as_i64()?.clamp(0, MOST_BYTES));
         let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
         let mut event = |kind, text| self.events.push(Event { time, kind, text });
         if let Some(total) = bytes("total") {
@@ -141,9 +151,9 @@ impl Timeline {
                 accounts: accounts.collect(),
             });
         } else if let Some(caps) = line.get("caps").and_then(Value::as_object) {
-            let caps = caps
-                .iter()
-                .filter_map(|(scope, bytes)| Some((scope.clone(), bytes.as_i64()?.max(0))));
+            let caps = caps.iter().filter_map(|(scope, bytes)| {
+                Some((scope.clone(), bytes.as_i64()?.clamp(0, MOST_BYTES)))
+            });
             self.caps.push((time, caps.collect()));
         } else if let Some(name) = text("mark") {
             event(Kind::Mark, name);
