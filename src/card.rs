@@ -167,7 +167,9 @@ pub struct Card {
     argv_count: AtomicU32,
     argv_bytes: AtomicU32,
     argv: Text<256>,
-    spare: [AtomicU64; 161],
+    /// What the script is called: the same for all its runs.
+    pub command: Text<8>,
+    spare: [AtomicU64; 153],
     cells: [MarkCell; MARKS],
 }
 
@@ -216,7 +218,8 @@ impl Card {
             argv_count: AtomicU32::new(0),
             argv_bytes: AtomicU32::new(0),
             argv: Text::new(),
-            spare: [const { AtomicU64::new(0) }; 161],
+            command: Text::new(),
+            spare: [const { AtomicU64::new(0) }; 153],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),

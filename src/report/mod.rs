@@ -8,12 +8,14 @@ mod facts;
 mod faults;
 mod guards;
 mod leaks;
+mod metrics;
 mod region;
 mod text;
 
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version};
 pub use leaks::tell as tell_leaks;
+pub use metrics::metrics;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
 pub use pyhost_shared::json::Json;
 pub use text::{closing_line, table};
@@ -34,6 +36,8 @@ pub enum Format {
     Text,
     /// One line of JSON.
     Json,
+    /// Metrics, as OpenMetrics and Prometheus both read them.
+    OpenMetrics,
     /// No report.
     Off,
 }
