@@ -32,12 +32,16 @@ pub fn numpys() -> &'static [Environment] {
     static NUMPYS: OnceLock<Vec<Environment>> = OnceLock::new();
     NUMPYS.get_or_init(|| {
         let names = make(&["--list"]);
-        let environment = |name: &str| Environment {
-            name: name.to_owned(),
-            site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
-        };
-        names.lines().map(environment).collect()
+        names.lines().map(named).collect()
     })
+}
+
+/// Other packages that are pinned for the Python under test. Installs them where need be.
+pub fn named(name: &str) -> Environment {
+    Environment {
+        name: name.to_owned(),
+        site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
+    }
 }
 
 /// The newest of [`numpys`].

@@ -1,6 +1,7 @@
 //! Tests that run the built host. Every case is a process of its own, since allocators and
 //! interpreter are process-global.
 
+mod daemon;
 mod environments;
 mod host;
 
@@ -17,11 +18,13 @@ mod forks;
 mod guards;
 mod leaks;
 mod ledger_file;
+mod metrics;
 mod native;
 mod numpy;
 mod ownership;
 mod profiles;
 mod report;
+mod serve;
 mod threads;
 mod true_python;
 mod venvs;
