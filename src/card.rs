@@ -167,9 +167,11 @@ pub struct Card {
     argv_count: AtomicU32,
     argv_bytes: AtomicU32,
     argv: Text<256>,
+    /// How many of the arguments are the host's own options.
+    pub host_words: AtomicU64,
     /// What the script is called: the same for all its runs.
-    pub command: Text<8>,
-    spare: [AtomicU64; 153],
+    pub script: Text<8>,
+    spare: [AtomicU64; 152],
     cells: [MarkCell; MARKS],
 }
 
@@ -218,8 +220,9 @@ impl Card {
             argv_count: AtomicU32::new(0),
             argv_bytes: AtomicU32::new(0),
             argv: Text::new(),
-            command: Text::new(),
-            spare: [const { AtomicU64::new(0) }; 153],
+            host_words: AtomicU64::new(0),
+            script: Text::new(),
+            spare: [const { AtomicU64::new(0) }; 152],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -270,6 +273,25 @@ impl Card {
         words
     }
 
+    /// The command line as a part of a line: the program without its folder and the host's options,
+    /// no control characters, and not too long. Allocates.
+    pub fn command(&self) -> String {
+        let mut words = self.argv();
+        let skipped = self.host_words.load(Relaxed).saturating_add(1);
+        let skipped = skipped.min(words.len() as u64) as usize;
+        words.drain(1.min(skipped)..skipped);
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        let text = words
+            .join(" ")
+            .replace(|letter: char| letter.is_control(), " ");
+        match text.char_indices().nth(80) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
+    }
+
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
     /// of `CLOCK_REALTIME`.
     pub fn set_state(&self, state: State, status: i32, now: u64) {
@@ -304,6 +326,16 @@ impl Card {
     pub fn refusal(&self) -> Option<(u64, String)> {
         let count = self.refusals.load(Acquire);
         (count > 0).then(|| (count, self.refusal.get()))
+    }
+
+    /// The last refusal that was told of, in a buffer of the caller's; None where there was none.
+    pub fn refusal_into<'a>(&self, room: &'a mut [u8; 512]) -> Option<&'a str> {
+        if self.refusals() == 0 {
+            return None;
+        }
+        self.refusal.bytes(room);
+        let text = room.split(|&byte| byte == 0).next()?;
+        std::str::from_utf8(text).ok()
     }
 
     /// How many refusals were told of.

@@ -24,11 +24,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
-        let refused: u64 = record
-            .snapshot
-            .accounts()
-            .map(|(_, figures)| figures.refused)
-            .sum();
+        let refused = record.snapshot.refused();
         text += &format!(
             "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}\n",
             host.entry.identity.pid,
@@ -43,7 +39,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             shown(resident(host.entry.identity.pid).map(|(now, _)| now)),
             shown(cap.map(|cap| cap.bytes)),
             refused,
-            record.command()
+            record.card().command()
         );
     }
     print(&text)

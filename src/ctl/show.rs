@@ -54,7 +54,7 @@ fn to_text(record: &Record, alive: bool) -> String {
     };
     let mut text = format!(
         "process {pid} ({}), Python {}, since {}: {how}\n{}",
-        record.command(),
+        record.card().command(),
         card.python.get(),
         rfc3339(card.started.load(Relaxed)),
         record.table()

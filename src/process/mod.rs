@@ -141,7 +141,11 @@ fn resident_pages() -> Option<u64> {
         libc::close(file);
         length
     };
-    let text = text.get(..usize::try_from(length).ok()?)?;
+    resident_of_statm(text.get(..usize::try_from(length).ok()?)?)
+}
+
+/// The resident pages in the text of a `statm`.
+pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
     let field = text.split(|&byte| byte == b' ').nth(1)?;
     std::str::from_utf8(field).ok()?.parse().ok()
 }

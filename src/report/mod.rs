@@ -13,7 +13,7 @@ mod region;
 mod text;
 
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
-pub use facts::{Facts, mimalloc_version};
+pub use facts::{Facts, mimalloc_version, utc_now};
 pub use leaks::tell as tell_leaks;
 pub use metrics::metrics;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};

@@ -34,7 +34,7 @@ struct Texts {
 impl Texts {
     fn of(card: &Card) -> Self {
         Texts {
-            command: card.command.get(),
+            command: card.script.get(),
             host: card.host.get(),
             python: card.python.get(),
             mimalloc: card.mimalloc.get(),
