@@ -23,6 +23,7 @@ mod native;
 mod numpy;
 mod ownership;
 mod profiles;
+mod prometheus;
 mod report;
 mod serve;
 mod threads;
