@@ -104,7 +104,7 @@ pub struct Process<'a> {
     pub started: u64,
     /// Seconds of processor time, user and system.
     pub cpu_seconds: Option<f64>,
-    /// Seconds from its start to its end.
+    /// Seconds from its start to its report.
     pub wall_seconds: Option<f64>,
     /// How it ended, as a shell tells it: 128 and the signal for what a signal ended.
     pub exit_status: Option<i32>,

@@ -163,6 +163,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
+    if endings::dumps_on_signal() {
+        python::dump::watch();
+    }
     faults::arm();
     Ok(interpreter::run())
 }

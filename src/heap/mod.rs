@@ -33,8 +33,10 @@ pub mod classes;
 pub mod ffi;
 pub mod gate;
 pub mod guards;
+pub mod histogram;
 pub mod mark;
 mod moving;
+pub mod pages;
 pub mod placement;
 pub mod pool;
 pub mod profile;
@@ -64,7 +66,8 @@ static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
 /// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
 static SEVERAL_GILS: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-static GILS: Gils = Gils {
+/// What the ledger asks of its surroundings, for whoever ends a segment of it.
+pub static GILS: Gils = Gils {
     several: several_gils,
     barrier: gate::barrier_everywhere,
 };

@@ -146,7 +146,7 @@ pub const FAMILIES: &[Family] = &[
         name: "pyhost_wall_seconds",
         kind: Kind::Gauge,
         unit: "seconds",
-        help: "Time from the start of the host to its end.",
+        help: "Time from the start of the host to this report.",
         source: Source::Process(|process| process.wall_seconds.map(Value::Seconds)),
     },
     Family {

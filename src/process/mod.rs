@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod cgroup;
+pub mod maps;
 
 use std::mem::zeroed;
 
