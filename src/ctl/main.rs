@@ -7,6 +7,7 @@ mod cli;
 mod find;
 mod ps;
 mod report;
+mod serve;
 mod show;
 
 use clap::Parser;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Ps => ps::run(&cli.directory()),
+        Command::Serve(options) => serve::run(options, &cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
     };
     match done {
