@@ -111,7 +111,13 @@ impl ValueEnum for HugePages {
 
 impl ValueEnum for Format {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Format::Text, Format::Json, Format::Html, Format::Off]
+        &[
+            Format::Text,
+            Format::Json,
+            Format::Html,
+            Format::OpenMetrics,
+            Format::Off,
+        ]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -119,6 +125,7 @@ impl ValueEnum for Format {
             Format::Text => ("text", "a table for people"),
             Format::Json => ("json", "one line of JSON, schema pyhost-report/1"),
             Format::Html => ("html", "a page for a browser, made by pyhostctl"),
+            Format::OpenMetrics => ("openmetrics", "metrics for Prometheus and its like"),
             Format::Off => (
                 "off",
                 "no report, not even an interactive run's closing line",
@@ -220,12 +227,13 @@ MIMALLOC_* variables win"
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "text", hide_possible_values = true, help = "\
 Report live and peak bytes an account at the end, on stderr
-  text  a table [default]
-  json  one line, schema pyhost-report/1
-  html  a page for a browser, into the file of --stats-file, else
-        pyhost-PID.html; pyhostctl makes it, which must lie beside the
-        host's executable or in PATH
-  off   nothing, not even the closing line of an interactive run")]
+  text         a table [default]
+  json         one line, schema pyhost-report/1
+  html         a page for a browser, into the file of --stats-file, else
+               pyhost-PID.html; pyhostctl makes it, which must lie beside
+               the host's executable or in PATH
+  openmetrics  metrics; a file of them is one for node_exporter
+  off          nothing, not even the closing line of an interactive run")]
     pub stats: Option<Format>,
 
     /// Write the report to a file instead; %p is the process id

@@ -64,9 +64,16 @@ pub fn start_ticks(stat: &[u8]) -> Option<u64> {
 }
 
 /// When the process of an id in the caller's namespace started, in clock ticks; None where there
-/// is none.
+/// is none, or only what its parent has not waited for.
 pub fn started(pid: i32) -> Option<u64> {
-    start_ticks(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    start_ticks(&stat).filter(|_| !has_ended(&stat))
+}
+
+/// Whether the text of `/proc/PID/stat` is of a process that has ended (states Z and X of proc(5)).
+fn has_ended(stat: &[u8]) -> bool {
+    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    matches!(stat.get(end + 2), Some(b'Z' | b'X'))
 }
 
 impl Identity {
@@ -299,6 +306,8 @@ mod tests {
         let stat = b"7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
         assert_eq!(start_ticks(stat), Some(98765));
         assert_eq!(start_ticks(b"7"), None);
+        assert!(!has_ended(stat) && !has_ended(b"7"));
+        assert!(has_ended(b"7 (a) Z) Z 1 7"));
         assert_eq!(
             started(std::process::id() as i32),
             Some(Identity::own().start_ticks)

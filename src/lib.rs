@@ -9,5 +9,6 @@ pub mod describe;
 pub mod directory;
 pub mod json;
 pub mod ledger;
+pub mod metrics;
 pub mod moment;
 pub mod record;

@@ -1,5 +1,6 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
+use crate::serve::Address;
 use clap::{Args, Parser, Subcommand};
 use pyhost_shared::directory::default_directory;
 use std::path::PathBuf;
@@ -43,6 +44,16 @@ pub enum Command {
     Show(ShowOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
+    /// Serve the metrics of all hosts that run, for Prometheus
+    Serve(ServeOptions),
+}
+
+/// The options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// Where to listen, as HOST:PORT; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value_t)]
+    pub listen: Address,
 }
 
 /// The options of `show`.

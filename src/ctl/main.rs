@@ -8,6 +8,7 @@ mod find;
 mod html;
 mod ps;
 mod report;
+mod serve;
 mod show;
 
 use clap::Parser;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Ps => ps::run(&cli.directory()),
+        Command::Serve(options) => serve::run(options, &cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
         Command::Html(options) => html::run(options, &cli.directory()),
     };
