@@ -5,8 +5,9 @@
 //! ([`Ink`]), which then gives way to a class of the style sheet. Coordinates are whole numbers, so
 //! that a canvas counts two units a pixel.
 
+use super::bands::{CapLine, Stack, cap_lines, stack};
 use super::text::{bytes, short};
-use super::timeline::{Event, Kind, Sample, Timeline};
+use super::timeline::{Event, Kind, Timeline};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -123,91 +124,6 @@ const MOST_EVENTS: usize = 200;
 const CAP_IN_SIGHT: f64 = 2.5;
 const RIGHT: u32 = 20;
 
-/// Samples as bands: the upper edge of each account's, in bytes.
-struct Stack {
-    time: f64,
-    edges: Vec<f64>,
-}
-
-/// Stacks the accounts of a sample. Where blocks of an account lie inside `arena`, as under
-/// `--allocator pymalloc`, they are taken off that, so that the top is the total.
-fn stack(sample: &Sample, names: &[String]) -> Stack {
-    let sum: i64 = sample.accounts.iter().sum();
-    let twice = (sum - sample.total).max(0);
-    let mut top = 0;
-    let bands = names.iter().zip(&sample.accounts).map(|(name, &bytes)| {
-        top += match name.as_str() {
-            "arena" => (bytes - twice).max(0),
-            _ => bytes,
-        };
-        top as f64
-    });
-    Stack {
-        time: sample.time,
-        edges: bands.collect(),
-    }
-}
-
-/// A cap's height over time; a new piece where it was gone.
-struct CapLine {
-    ink: Ink,
-    scope: String,
-    highest: f64,
-    pieces: Vec<Vec<(f64, f64)>>,
-}
-
-/// The lines of all caps. An account's stands on the bands below its own: there its band ends.
-fn cap_lines(timeline: &Timeline, stacks: &[Stack]) -> Vec<CapLine> {
-    let mut scopes: Vec<&str> = Vec::new();
-    for (scope, _) in timeline.caps.iter().flat_map(|(_, caps)| caps) {
-        if !scopes.contains(&scope.as_str()) {
-            scopes.push(scope);
-        }
-    }
-    let (_, end) = timeline.span();
-    let line = |scope: &str| {
-        let account = timeline.accounts.iter().position(|name| name == scope);
-        let ink = match account {
-            Some(index) => Ink::BandCap(index),
-            None => Ink::TotalCap,
-        };
-        let foot = |stack: &Stack| match account {
-            Some(index) if index > 0 => stack.edges[index - 1],
-            _ => 0.0,
-        };
-        let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
-        for (index, (from, caps)) in timeline.caps.iter().enumerate() {
-            let until = timeline.caps.get(index + 1).map_or(end, |next| next.0);
-            let Some((_, cap)) = caps.iter().find(|(name, _)| name == scope) else {
-                pieces.push(Vec::new());
-                continue;
-            };
-            let at = |time: f64| {
-                let known = stacks.partition_point(|stack| stack.time <= time);
-                let stack = stacks.get(known.saturating_sub(1));
-                (time, *cap as f64 + stack.map_or(0.0, foot))
-            };
-            let piece = pieces.last_mut().expect("it begins with one");
-            piece.push(at(*from));
-            if account.is_some() {
-                let between = |stack: &&Stack| stack.time > *from && stack.time < until;
-                let inside = stacks.iter().filter(between);
-                piece.extend(inside.map(|stack| (stack.time, *cap as f64 + foot(stack))));
-            }
-            piece.push(at(until));
-        }
-        pieces.retain(|piece| !piece.is_empty());
-        let heights = pieces.iter().flatten().map(|point| point.1);
-        CapLine {
-            ink,
-            scope: scope.to_owned(),
-            highest: heights.fold(0.0, f64::max),
-            pieces,
-        }
-    };
-    scopes.into_iter().map(line).collect()
-}
-
 /// A picture, and what it leaves out.
 pub struct Picture {
     /// The `svg` element.
@@ -277,12 +193,13 @@ fn try_draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Result<Picture
             Ink::Resident.color().stroke_width(4),
         ))?;
         for line in &drawn {
+            let ink = line.account.map_or(Ink::TotalCap, Ink::BandCap);
             for piece in &line.pieces {
                 let points = piece.iter().map(|&(time, bytes)| {
                     // A foot that was thinned away may lift it a little.
                     (time * tick, (bytes / unit).min(most / unit * 1.04))
                 });
-                plane.draw_series(LineSeries::new(points, line.ink.color().stroke_width(3)))?;
+                plane.draw_series(LineSeries::new(points, ink.color().stroke_width(3)))?;
             }
         }
         draw_events(&root, &plane, timeline, canvas, tick)?;
@@ -466,6 +383,7 @@ pub fn sentence(timeline: &Timeline) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::timeline::Sample;
     use super::*;
 
     fn timeline() -> Timeline {
@@ -522,13 +440,6 @@ mod tests {
             assert_eq!(picture.out_of_sight, ["raw"]);
             assert_eq!(picture.caps, ["total", "obj"]);
         }
-    }
-
-    #[test]
-    fn what_lies_in_the_arenas_is_stacked_once() {
-        let timeline = timeline();
-        let stacked = stack(&timeline.samples[0], &timeline.accounts);
-        assert_eq!(stacked.edges.last(), Some(&f64::from(10 << 20)));
     }
 
     #[test]

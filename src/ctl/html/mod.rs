@@ -1,11 +1,12 @@
 //! `pyhostctl html`: a report, and its timeline, as one page that asks nothing of any network.
 //!
 //! [`input`] reads the report as text, [`model`] and [`timeline`] as data; a module a section makes
-//! markup of it, [`chart`] the picture; [`page`] puts all together. The page is made whole before a
+//! markup of it, [`bands`] and [`chart`] the picture; [`page`] puts all together. The page is made whole before a
 //! byte of it is written, and a file of it is whole or not there.
 
 mod accounts;
 mod balance;
+mod bands;
 mod chart;
 mod checks;
 mod classes;
