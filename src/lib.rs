@@ -10,4 +10,5 @@ pub mod directory;
 pub mod json;
 pub mod ledger;
 pub mod moment;
+pub mod plain;
 pub mod record;

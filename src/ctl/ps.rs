@@ -1,10 +1,11 @@
 //! `pyhostctl ps`: the hosts that run, a line each.
 
-use crate::report::resident;
+use crate::report::resident_of;
 use crate::{Failure, find, print};
 use pyhost_shared::bytes::Bytes;
 use pyhost_shared::ledger::Scope;
 use pyhost_shared::moment;
+use pyhost_shared::plain::plain;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,11 +25,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
-        let refused: u64 = record
-            .snapshot
-            .accounts()
-            .map(|(_, figures)| figures.refused)
-            .sum();
+        let refused = record.snapshot.refused();
         text += &format!(
             "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}\n",
             host.entry.identity.pid,
@@ -40,10 +37,10 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             ),
             shown(Some(record.snapshot.total_live_bytes)),
             shown(Some(record.snapshot.total_peak_bytes)),
-            shown(resident(host.entry.identity.pid).map(|(now, _)| now)),
+            shown(resident_of(&host.entry.identity).map(|(now, _)| now)),
             shown(cap.map(|cap| cap.bytes)),
             refused,
-            record.command()
+            plain(&record.command())
         );
     }
     print(&text)

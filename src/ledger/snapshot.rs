@@ -60,6 +60,12 @@ impl Snapshot {
         &self.accounts[account as usize]
     }
 
+    /// Requests that a cap refused, over all accounts.
+    pub fn refused(&self) -> u64 {
+        let all = self.accounts.iter().map(|figures| figures.refused);
+        all.fold(0, u64::wrapping_add)
+    }
+
     /// Every reported account with its figures, in the report's order.
     pub fn accounts(&self) -> impl Iterator<Item = (Account, &AccountFigures)> {
         REPORTED
