@@ -7,6 +7,7 @@ mod host;
 mod caps;
 mod checkers;
 mod cli;
+mod ctl;
 mod debug_hooks;
 mod devices;
 mod domains;

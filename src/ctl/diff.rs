@@ -34,6 +34,13 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Both forms of a comparison.
+#[cfg(test)]
+pub fn forms(a: &Stored, b: &Stored) -> [String; 2] {
+    let pairs = pairs(a, b);
+    [to_text(a, b, &pairs), to_json(a, b, &pairs)]
+}
+
 /// The accounts of both, in A's order and then B's; one that only the other has counts nothing.
 fn pairs(a: &Stored, b: &Stored) -> Vec<(Row, Row)> {
     let named = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).cloned();

@@ -8,6 +8,8 @@ mod baseline;
 mod cli;
 mod diff;
 mod find;
+#[cfg(test)]
+mod hostile;
 mod ps;
 mod report;
 mod show;

@@ -4,7 +4,7 @@
 //! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
 //! are as the file has them: who shows them makes the texts plain.
 
-mod json;
+pub mod json;
 
 use crate::Failure;
 use crate::report::{identity_of, resident_of, rfc3339};

@@ -55,7 +55,7 @@ const GAP: usize = 1;
 pub fn fitting<T: ?Sized>(columns: &[Column<T>], width: usize) -> Vec<&Column<T>> {
     let mut kept: Vec<&Column<T>> = columns.iter().collect();
     let needed = |kept: &[&Column<T>]| kept.iter().map(|column| column.width + GAP).sum::<usize>();
-    while needed(&kept) > width + GAP {
+    while needed(&kept) > width.saturating_add(GAP) {
         let worst = kept.iter().map(|column| column.rank).max().unwrap_or(0);
         if worst == 0 {
             break;

@@ -68,11 +68,7 @@ fn list(state: &mut State, width: usize, room: usize) -> Vec<(Line, bool)> {
     let details = match selected.and_then(|place| state.hosts.get(place)) {
         Some(host) => {
             let mut details = vec![vec![super::columns::Part {
-                text: format!(
-                    "process {}: {}",
-                    host.identity.pid,
-                    plain(&host.record.command())
-                ),
+                text: format!("process {}: {}", host.identity.pid, tables::command(host)),
                 tone: Tone::Title,
             }]];
             details.extend(tables::accounts(host, width));
@@ -83,10 +79,13 @@ fn list(state: &mut State, width: usize, room: usize) -> Vec<(Line, bool)> {
     // Titles and an empty line are between them.
     let room = room.saturating_sub(2);
     let wanted = state.hosts.len();
-    let length = wanted.min(room.saturating_sub(details.len()).max(LEAST_LIST.min(room)));
+    let least = LEAST_LIST.min(room).max(1);
+    let length = wanted.min(room.saturating_sub(details.len()).max(least));
     let place = selected.unwrap_or(0);
     state.top = state.top.min(wanted.saturating_sub(length));
-    state.top = state.top.clamp((place + 1).saturating_sub(length), place);
+    state.top = state
+        .top
+        .clamp((place + 1).saturating_sub(length.max(1)), place);
     let mut lines = vec![(titles, false)];
     let rows = table.enumerate().skip(state.top).take(length);
     lines.extend(rows.map(|(row, line)| (line, selected == Some(row))));

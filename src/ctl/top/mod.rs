@@ -12,6 +12,8 @@ mod sample;
 mod screen;
 mod state;
 mod tables;
+#[cfg(test)]
+pub mod tests;
 
 pub use interval::Interval;
 

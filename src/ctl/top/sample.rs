@@ -68,6 +68,22 @@ impl Use {
 }
 
 impl Host {
+    /// A host of which nothing earlier is known.
+    pub fn at_once(identity: Identity, record: Record) -> Self {
+        let until = match record.card().ended() {
+            0 => moment::now(),
+            ended => ended,
+        };
+        let started = record.card().started.load(Relaxed);
+        Host {
+            resident: resident_of(&identity).map(|(now, _)| now),
+            seconds: until.saturating_sub(started) / 1_000_000_000,
+            identity,
+            record,
+            since: None,
+        }
+    }
+
     fn rates(&self, count: impl Fn(&Snapshot) -> (u64, u64)) -> Option<Rates> {
         let since = self.since?;
         let (blocks, bytes) = count(&self.record.snapshot);
@@ -219,17 +235,9 @@ impl Sampler {
                     snapshot,
                 },
             );
-            let until = match record.card().ended() {
-                0 => moment::now(),
-                ended => ended,
-            };
-            hosts.push(Host {
-                resident: resident_of(&identity).map(|(now, _)| now),
-                seconds: until.saturating_sub(started) / 1_000_000_000,
-                identity,
-                record,
-                since,
-            });
+            let mut host = Host::at_once(identity, record);
+            host.since = since;
+            hosts.push(host);
         }
         Ok(Moment { hosts, ended })
     }
