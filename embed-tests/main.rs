@@ -24,5 +24,6 @@ mod ownership;
 mod profiles;
 mod report;
 mod threads;
+mod top;
 mod true_python;
 mod venvs;

@@ -13,6 +13,7 @@ use pyhost_shared::moment;
 use pyhost_shared::record::{Record, SIZE};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -169,12 +170,12 @@ impl Sampler {
     /// Of all hosts of a directory, or of the one that has the process id.
     ///
     /// # Errors
-    /// The process does not run.
+    /// The process does not run, or its file cannot be read.
     pub fn new(directory: &Path, pid: Option<i32>) -> Result<Self, Failure> {
         let watched = match pid {
             None => None,
             Some(pid) => {
-                let watched = Watched::open(pid, directory);
+                let watched = Watched::open(pid, directory)?;
                 let killed = || find::of_process(pid, directory).is_ok();
                 Some(watched.ok_or_else(|| match killed() {
                     true => Failure(format!(
@@ -244,22 +245,35 @@ impl Sampler {
 }
 
 impl Watched {
-    /// The file of a process that runs.
-    fn open(pid: i32, directory: &Path) -> Option<Self> {
+    /// The file of a process that runs; None where no host of that process id does.
+    ///
+    /// # Errors
+    /// There is one that cannot be read.
+    fn open(pid: i32, directory: &Path) -> Result<Option<Self>, Failure> {
         let here = Here::find();
         let entries = directory::entries(directory).unwrap_or_default();
-        let mut entries = entries
+        let mut alive = entries
             .into_iter()
             .filter(|entry| entry.identity.pid == pid && entry.is_alive(&here));
-        let (entry, file) = entries.find_map(|entry| {
-            let mut options = OpenOptions::new();
-            // A pipe of that name must not stop the reader.
-            let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-            let file = options.open(&entry.path).ok()?;
-            file.metadata().ok()?.is_file().then_some((entry, file))
-        })?;
+        let Some(entry) = alive.next() else {
+            return Ok(None);
+        };
+        let mut options = OpenOptions::new();
+        // A pipe of that name must not stop the reader.
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = match options.open(&entry.path) {
+            Ok(file) => file,
+            // It has just ended.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(Failure(format!(
+                    "'{}' cannot be read ({error})",
+                    entry.path.display()
+                )));
+            }
+        };
         let watched = Watched { entry, file };
-        watched.read().ok()?.is_running().then_some(watched)
+        Ok(watched.read()?.is_running().then_some(watched))
     }
 
     fn read(&self) -> Result<Record, Failure> {
@@ -288,7 +302,7 @@ impl Watched {
             },
             (State::Exec, _) => {
                 // The program that took its place may be a host.
-                if let Some(next) = Watched::open(pid, directory) {
+                if let Ok(Some(next)) = Watched::open(pid, directory) {
                     *self = next;
                     return Ok((self.read()?, None));
                 }
