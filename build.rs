@@ -14,6 +14,7 @@ const EXPORTS: &str = "src/exports.txt";
 
 fn main() {
     println!("cargo:rerun-if-changed=src/heap/layout.c");
+    println!("cargo:rerun-if-changed=src/heap/arenas.c");
     println!("cargo:rerun-if-changed={EXPORTS}");
     // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
     println!("cargo:rustc-link-arg-bin=pyhost=-Wl,--wrap=mprotect");
@@ -97,13 +98,15 @@ fn refuse(variable: &str, value: &str, expected: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Compiles a C file that holds nothing but static assertions against mimalloc's own headers.
+/// Compiles, against mimalloc's own headers, a C file that holds nothing but static assertions, and one
+/// that reads what mimalloc tells nobody.
 fn check_mimalloc_layout() {
     let include = std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR")
         .map(PathBuf::from)
         .expect("libmimalloc-sys hands over its include directory");
     cc::Build::new()
         .file("src/heap/layout.c")
+        .file("src/heap/arenas.c")
         .include(include)
         .define("MI_DEBUG", "0")
         .warnings(false)

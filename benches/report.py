@@ -45,9 +45,14 @@ def joined(result):
     samples = {name: pairs.Samples.of_json(section["raw"]) for name, section in result["sections"].items()}
     return {
         **result, "targets": targets.told(samples, result["hosts"]),
-        "sections": {name: {**section, "title": SECTIONS[name].TITLE, "rows": pairs.rows(samples[name])}
+        "sections": {name: {**section, "title": SECTIONS[name].TITLE, "rows": pairs.rows(samples[name], baseline(name))}
                      for name, section in result["sections"].items()},
     }
+
+
+def baseline(section):
+    """Returns the name of the contender that a section's ratios are to."""
+    return getattr(SECTIONS[section], "BASELINE", "stock")
 
 
 def as_markdown(result):
@@ -57,7 +62,7 @@ def as_markdown(result):
         parts += [f"### {section['title']}", *of_section(name, section["rows"])]
     parts += ["### How it was measured", table(("", ""), [(name, str(fact)) for name, fact in result["facts"].items()])]
     modes = ", ".join(f"{name} {section['mode']}" for name, section in result["sections"].items())
-    parts.append(f"Ratios are to stock Python, and medians over rounds, in each of which the contenders were measured "
+    parts.append(f"Ratios are to stock Python where no other is named, and medians over rounds, in each of which the contenders were measured "
                  f"one after the other; interval: {CONFIDENCE}. Sections: {modes}.")
     if result["notes"]:
         parts.append("\n".join(f"- {note}" for note in result["notes"]))
@@ -71,7 +76,8 @@ def of_section(name, rows):
         return ["Not measured."]
     if name == "peers":
         return ["Ratios to stock; their intervals are in the JSON.", table(*ratios_alone(shown))]
-    told = table(("", "with", "stock", "pyhost", "ratio", "interval", "rounds"), map(row_cells, shown))
+    other = "pyhost" if baseline(name) == "stock" else "with it"
+    told = table(("", "with", baseline(name), other, "ratio", "interval", "rounds"), map(row_cells, shown))
     return [*(summaries(rows) if name == "pyperformance" else ()), told]
 
 

@@ -4,6 +4,7 @@
 mod environments;
 mod host;
 
+mod balance;
 mod caps;
 mod checkers;
 mod cli;
@@ -17,13 +18,14 @@ mod faults;
 mod forks;
 mod guards;
 mod leaks;
-mod ledger_file;
+mod live;
 mod native;
 mod numpy;
 mod ownership;
 mod profiles;
 mod report;
 mod threads;
+mod timeline;
 mod top;
 mod true_python;
 mod venvs;

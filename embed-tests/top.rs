@@ -210,7 +210,7 @@ fn a_narrow_terminal_shows_what_fits() {
     pane.until("a row", |lines| (pids(lines) == [host.pid()]).then_some(()));
     let wide = |lines: &[String]| lines.iter().any(|line| line.contains("RESIDENT"));
     assert!(!wide(&pane.lines()));
-    // No colour is set: none of the sequences that begin with 3 or 4.
+    // No colour is set but the terminal's own: none of the sequences that begin with 3 or 4.
     let styled = pane.tmux(&["capture-pane", "-p", "-e"]);
     assert!(
         !styled.contains("\u{1b}[3") && !styled.contains("\u{1b}[4"),

@@ -167,7 +167,9 @@ pub struct Card {
     argv_count: AtomicU32,
     argv_bytes: AtomicU32,
     argv: Text<256>,
-    spare: [AtomicU64; 161],
+    /// How many of the arguments are the host's own options.
+    pub host_words: AtomicU64,
+    spare: [AtomicU64; 160],
     cells: [MarkCell; MARKS],
 }
 
@@ -216,7 +218,8 @@ impl Card {
             argv_count: AtomicU32::new(0),
             argv_bytes: AtomicU32::new(0),
             argv: Text::new(),
-            spare: [const { AtomicU64::new(0) }; 161],
+            host_words: AtomicU64::new(0),
+            spare: [const { AtomicU64::new(0) }; 160],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -267,6 +270,23 @@ impl Card {
         words
     }
 
+    /// The command line as a part of a line: the program without its folder and the host's options,
+    /// nothing that steers a terminal, and not too long. Allocates.
+    pub fn command(&self) -> String {
+        let mut words = self.argv();
+        let skipped = self.host_words.load(Relaxed).saturating_add(1);
+        let skipped = skipped.min(words.len() as u64) as usize;
+        words.drain(1.min(skipped)..skipped);
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        let text = crate::plain::plain(&words.join(" "));
+        match text.char_indices().nth(80) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
+    }
+
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
     /// of `CLOCK_REALTIME`.
     pub fn set_state(&self, state: State, status: i32, now: u64) {
@@ -301,6 +321,16 @@ impl Card {
     pub fn refusal(&self) -> Option<(u64, String)> {
         let count = self.refusals.load(Acquire);
         (count > 0).then(|| (count, self.refusal.get()))
+    }
+
+    /// The last refusal that was told of, in a buffer of the caller's; None where there was none.
+    pub fn refusal_into<'a>(&self, room: &'a mut [u8; 512]) -> Option<&'a str> {
+        if self.refusals() == 0 {
+            return None;
+        }
+        self.refusal.bytes(room);
+        let text = room.split(|&byte| byte == 0).next()?;
+        std::str::from_utf8(text).ok()
     }
 
     /// How many refusals were told of.

@@ -231,7 +231,8 @@ Report live and peak bytes an account at the end, on stderr
         help = "\
 Write the report to this file, as JSON unless --stats says otherwise,
 whole or not at all. %p in it is the process id: then forked workers and
-child processes write theirs too, else only the outermost process does"
+child processes write theirs too, else only the outermost process does.
+SIGUSR2 has the report of the moment written, and the process goes on"
     )]
     pub stats_file: Option<OsString>,
 

@@ -68,6 +68,22 @@ impl Write for Descriptor {
     }
 }
 
+/// Moves a descriptor to the upper end of those that the process may have.
+pub fn out_of_the_way(file: c_int) -> c_int {
+    // SAFETY: the call fills the structure; a descriptor of the caller's.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let most = limit.rlim_cur.min(1 << 16) as c_int;
+        let moved = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, most - 8);
+        if moved < 0 {
+            return file;
+        }
+        libc::close(file);
+        moved
+    }
+}
+
 /// Formats into a buffer of the caller's, cut where it is full.
 pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
     struct Cursor<'a>(&'a mut [u8], usize);

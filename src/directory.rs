@@ -2,7 +2,8 @@
 //!
 //! A file's name holds the boot, the pid namespace, the process id and the start time, since
 //! containers share directories and process ids come again. Within a pid namespace `/proc` tells
-//! whether the process runs; from another one the lock tells that the host holds on its file.
+//! whether the process runs; from another one the lock tells that a host in a container holds on its
+//! file.
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
@@ -27,6 +28,9 @@ const REPORT: &str = ".json";
 /// How many of the killed are kept.
 const KEPT: usize = 64;
 
+/// Inode of the machine's first pid namespace (`PROC_PID_INIT_INO`).
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// Who a process is, on this machine and beyond its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -49,6 +53,11 @@ pub fn boot() -> String {
 /// Inode of the caller's pid namespace; 0 where the kernel does not tell.
 pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// Whether a process of this namespace holds a lock on its file.
+pub fn locks(pid_namespace: u64) -> bool {
+    pid_namespace != FIRST_NAMESPACE
 }
 
 /// Field 22 of the text of `/proc/PID/stat`, which follows a name in parentheses.
@@ -126,7 +135,8 @@ impl Entry {
         Record::read(&self.path)
     }
 
-    /// Whether the file's process still runs.
+    /// Whether the file's process still runs. One of the machine's first namespace is taken to, from
+    /// within a container: its like will find out.
     pub fn is_alive(&self, here: &Here) -> bool {
         if self.identity.boot != here.boot {
             return false;
@@ -134,7 +144,7 @@ impl Entry {
         if self.identity.pid_namespace == here.pid_namespace {
             return started(self.identity.pid) == Some(self.identity.start_ticks);
         }
-        is_locked(&self.path)
+        self.identity.pid_namespace == FIRST_NAMESPACE || is_locked(&self.path)
     }
 }
 

@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod allocator;
+mod balance;
 mod caps;
 mod cli;
 mod descriptor;

@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::card::{Card, Magic, State};
 use crate::describe::signal_name;
 use crate::ledger::{Account, Ledger, Scope, Snapshot};
+use crate::plain::plain;
 use std::fmt::{self, Write};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -157,22 +158,12 @@ impl Record {
         self.card.state().0 == State::Running
     }
 
-    /// The command line, as far as it was kept, cut to a line's part.
-    pub fn command(&self) -> String {
-        let words = self.card.argv().join(" ");
-        let words = words.replace(|letter: char| letter.is_control(), " ");
-        match words.char_indices().nth(60) {
-            Some((end, _)) => format!("{}...", &words[..end]),
-            None => words,
-        }
-    }
-
     /// What a process that was killed had last, in a line: who it was, what ended it where it could
     /// say so, its live and peak bytes, the largest accounts, its caps, its last refusal.
     pub fn last_words(&self) -> String {
         let card = &self.card;
         let pid = card.pid.load(Relaxed);
-        let mut text = format!("process {pid} ({}) was killed", self.command());
+        let mut text = format!("process {pid} ({}) was killed", card.command());
         if let (State::Signalled, signal) = card.state() {
             let _ = match signal_name(signal) {
                 "signal" => write!(text, " by signal {signal}"),
@@ -195,7 +186,7 @@ impl Record {
             let _ = write!(text, "; cap of {} ({})", Bytes(cap.bytes), cap.scope.name());
         }
         if let Some((count, refusal)) = card.refusal() {
-            let _ = write!(text, "; {count} refusals, the last: {refusal}");
+            let _ = write!(text, "; {count} refusals, the last: {}", plain(&refusal));
         }
         text
     }

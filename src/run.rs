@@ -22,6 +22,7 @@ use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module, place, surface};
 use crate::report::{self, Facts};
+use crate::timeline;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -67,7 +68,10 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let native = choose_native(&options);
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
-    live::start(&options.live, false, &options.argv)?;
+    let host_words = options.argv.len() - options.python_argv.len();
+    let samples = options.timeline.is_on();
+    live::start(&options.live, samples, &options.argv, host_words)?;
+    timeline::start(&options.timeline)?;
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -158,6 +162,9 @@ fn run_python(options: Options) -> Result<i32, Error> {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
+    if endings::dumps_on_signal() {
+        python::dump::watch();
+    }
     faults::arm();
     Ok(interpreter::run())
 }

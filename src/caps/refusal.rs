@@ -5,9 +5,12 @@
 use super::kept::Kept;
 use super::{Python, limits};
 use crate::bytes::Bytes;
+use crate::card::CARD;
+use crate::descriptor::format_into;
 use crate::heap::classes::{self, Class};
 use crate::heap::register::{self, BigBlock};
 use crate::ledger::{Account, LEDGER, Scope, Snapshot};
+use crate::timeline::brief;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::AcqRel;
@@ -178,6 +181,10 @@ pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
         insert(&mut dossier.blocks, block);
     });
     DOSSIER.set(&dossier);
+    let mut room = [0; 512];
+    let text = format_into(&mut room, format_args!("{refusal}"));
+    CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
+    brief::tell_end();
     (python.report)(&dossier);
 }
 

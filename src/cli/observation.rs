@@ -43,7 +43,6 @@ Show the last counters in a file of --ledger-file or --live"
     /// Sample the accounts over time
     #[arg(
         long,
-        hide = true,
         value_name = "FILE",
         help = "\
 Write every account and the resident size over time to this file, as
@@ -55,7 +54,6 @@ process id"
     /// The time between two samples
     #[arg(
         long,
-        hide = true,
         value_name = "INTERVAL",
         help = "\
 The time between two samples, such as 10ms or 0.5s; it doubles each time
@@ -66,7 +64,6 @@ the file is full, at 8192 samples [default: 10ms]"
     /// Keep a short account for an orchestrator
     #[arg(
         long,
-        hide = true,
         value_name = "PATH",
         help = "\
 Rewrite this file, of at most 4 KiB, at each new peak worth telling, at

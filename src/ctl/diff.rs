@@ -1,7 +1,7 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row.
 
 use crate::cli::DiffOptions;
-use crate::show::{command, path_of};
+use crate::show::path_of;
 use crate::stored::{Document, Row, Stored};
 use crate::{Failure, baseline, print};
 use pyhost_shared::bytes::Bytes;
@@ -83,7 +83,7 @@ fn line_of(letter: char, stored: &Stored) -> String {
     format!(
         "{letter}: process {} ({}), Python {}, since {}{when}: {}\n",
         stored.pid,
-        command(&stored.argv),
+        stored.command,
         plain(&stored.python),
         plain(&stored.started),
         plain(&stored.stands)

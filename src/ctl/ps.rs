@@ -5,7 +5,6 @@ use crate::{Failure, find, print};
 use pyhost_shared::bytes::Bytes;
 use pyhost_shared::ledger::Scope;
 use pyhost_shared::moment;
-use pyhost_shared::plain::plain;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,7 +39,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             shown(resident_of(&host.entry.identity).map(|(now, _)| now)),
             shown(cap.map(|cap| cap.bytes)),
             refused,
-            plain(&record.command())
+            record.card().command()
         );
     }
     print(&text)

@@ -50,22 +50,12 @@ fn escaped(text: &str) -> String {
     line
 }
 
-/// A command line as a part of a line.
-pub fn command(argv: &[String]) -> String {
-    const LONGEST: usize = 60;
-    let words = plain(&argv.join(" "));
-    match words.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &words[..end]),
-        None => words,
-    }
-}
-
 /// A process as a table for people.
 pub fn to_text(stored: &Stored) -> String {
     let mut text = format!(
         "process {} ({}), Python {}, since {}: {}\n",
         stored.pid,
-        command(&stored.argv),
+        stored.command,
         plain(&stored.python),
         plain(&stored.started),
         plain(&stored.stands)

@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+mod exhibits;
 mod exports;
 mod output;
 mod signals;
@@ -23,6 +24,7 @@ use crate::numpy;
 use crate::options::{Destination, Stats, names_process};
 use crate::process;
 use crate::report::{self, Ending, Facts, Format, Json, Report};
+use exhibits::{Exhibits, Room};
 use output::PathBuffer;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -59,6 +61,12 @@ struct AtEnd(UnsafeCell<(Snapshot, Option<numpy::Figures>)>);
 unsafe impl Sync for AtEnd {}
 static AT_END: AtEnd = AtEnd(UnsafeCell::new((Snapshot::EMPTY, None)));
 static AT_END_STATE: AtomicU8 = AtomicU8::new(0);
+/// What was shown of that moment; taken where a report is planned, before the state says 2.
+static END_EXHIBITS: Room = Room::new();
+/// Whether [`END_EXHIBITS`] are there.
+static HAS_EXHIBITS: AtomicBool = AtomicBool::new(false);
+/// Of the moment of a signal.
+static DUMP_EXHIBITS: Room = Room::new();
 
 /// Whether a report or a closing line is to be written.
 pub fn is_planned() -> bool {
@@ -104,6 +112,10 @@ pub fn script_ended() {
     if AT_END_STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
         // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
         unsafe { *AT_END.0.get() = (LEDGER.snapshot(), numpy::figures()) };
+        let plan = PLAN.get().filter(|plan| plan.stats.is_some());
+        if plan.is_some_and(|plan| writes_here(plan, process::id())) {
+            HAS_EXHIBITS.store(END_EXHIBITS.take().is_some(), Relaxed);
+        }
         AT_END_STATE.store(2, Release);
     }
 }
@@ -111,6 +123,10 @@ pub fn script_ended() {
 /// Python was finalised.
 pub fn python_finalized() {
     FINALIZED.store(true, Relaxed);
+    if dumps_on_signal() {
+        // Python has put the default in place of its handler.
+        signals::install(&[libc::SIGUSR2]);
+    }
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
@@ -152,13 +168,24 @@ unsafe extern "C" fn forked_in_child() {
     FORKS.store(0, Relaxed);
     DONE.store(false, Relaxed);
     AT_END_STATE.store(0, Relaxed);
+    HAS_EXHIBITS.store(false, Relaxed);
+    END_EXHIBITS.give_back();
+    DUMP_EXHIBITS.give_back();
 }
 
-/// The report of this moment.
-fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
+/// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
+fn report<'a>(
+    plan: &'a Plan,
+    ending: Ending,
+    partial: bool,
+    exhibits: Option<&'a Exhibits>,
+) -> Report<'a> {
     let finalized = FINALIZED.load(Relaxed) && AT_END_STATE.load(Acquire) == 2;
     // SAFETY: the state says that both are complete; they are not written again.
     let at_end = finalized.then(|| unsafe { *AT_END.0.get() });
+    let has_exhibits = finalized && !partial && HAS_EXHIBITS.load(Relaxed);
+    // SAFETY: as above; the room was taken before the state said so.
+    let exhibits = exhibits.or(has_exhibits.then(|| unsafe { END_EXHIBITS.exhibits() }));
     Report {
         facts: &plan.facts,
         now: LEDGER.snapshot(),
@@ -170,6 +197,8 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
         region: bound::figures(),
         guards: guards::figures(),
         leaks: leaks::findings(),
+        balance: exhibits.and_then(|exhibits| exhibits.balance.as_ref()),
+        size_classes: exhibits.map(|exhibits| &exhibits.classes),
         resident: process::resident(),
         forks: FORKS.load(Relaxed),
         pid: process::id(),
@@ -179,7 +208,42 @@ fn report(plan: &Plan, ending: Ending, partial: bool) -> Report<'_> {
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
     PLAN.get()
-        .map(|plan| take(&report(plan, Ending::Running, false)))
+        .map(|plan| take(&report(plan, Ending::Running, false, None)))
+}
+
+/// The file that a report goes to, and its format.
+fn file_of(plan: &Plan) -> Option<(&[u8], Format)> {
+    let stats = plan.stats.as_ref()?;
+    match &stats.to {
+        Destination::File(path) => Some((path, stats.format)),
+        _ => None,
+    }
+}
+
+/// Whether a process writes what was planned: the one that was asked, and a forked child where the
+/// file's name tells them apart.
+fn writes_here(plan: &Plan, pid: i32) -> bool {
+    pid == plan.pid || file_of(plan).is_some_and(|(path, _)| names_process(path))
+}
+
+/// Whether SIGUSR2 is to have the report of the moment written.
+pub fn dumps_on_signal() -> bool {
+    PLAN.get().is_some_and(|plan| file_of(plan).is_some())
+}
+
+/// Writes the report of this moment to its file, while the process goes on; false where this process
+/// writes none. With the GIL, outside signal handlers.
+pub fn dump() -> bool {
+    let Some(plan) = PLAN.get() else { return false };
+    let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
+        return false;
+    };
+    if let Some(exhibits) = DUMP_EXHIBITS.take() {
+        let report = report(plan, Ending::Running, false, Some(exhibits));
+        write_file(&report, format, path);
+        DUMP_EXHIBITS.give_back();
+    }
+    true
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.
@@ -191,21 +255,17 @@ fn finish(ending: Ending, partial: bool) {
     }
     live::end(ending);
     let forked = pid != plan.pid;
-    let to_file = plan.stats.as_ref().and_then(|stats| match &stats.to {
-        Destination::File(path) => Some(path),
-        _ => None,
-    });
-    if forked && !to_file.is_some_and(|path| names_process(path)) {
+    if !writes_here(plan, pid) {
         return;
     }
     if ending == Ending::Exec {
-        if to_file.is_none() || DONE.load(Relaxed) {
+        if file_of(plan).is_none() || DONE.load(Relaxed) {
             return;
         }
     } else if DONE.swap(true, AcqRel) {
         return;
     }
-    let report = report(plan, ending, partial);
+    let report = report(plan, ending, partial, None);
     match &plan.stats {
         None => {
             if plan.closing_line && !forked && ending != Ending::Exec {

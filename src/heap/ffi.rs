@@ -179,4 +179,12 @@ unsafe extern "C" {
     pub fn mi_usable_size(block: *const c_void) -> usize;
     pub fn _mi_page_retire(page: *mut Page);
     pub fn _mi_thread_done(theap: *mut Theap);
+    pub fn _mi_meta_is_meta_page(start: *mut c_void) -> bool;
+
+    // Of `arenas.c`.
+    pub fn pyhost_each_arena(
+        visit: unsafe extern "C" fn(*mut c_void, usize, usize, usize),
+        arg: *mut c_void,
+    );
+    pub fn pyhost_each_thread(visit: unsafe extern "C" fn(*mut c_void, usize), arg: *mut c_void);
 }

@@ -7,19 +7,20 @@
 //! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no
 //! lock.
 //!
-//! The lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers in other
-//! pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
+//! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
+//! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
 
 #![allow(unsafe_code)]
 
 mod mapping;
 
 use crate::card::{CARD, State};
-use crate::descriptor::{format_into, notice};
+use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::error::Error;
 use crate::ledger::REPORTED;
 use crate::process;
 use crate::report::{Ending, Facts};
+use crate::timeline::brief;
 use pyhost_shared::directory::{self, Identity, SUFFIX, start_ticks};
 use pyhost_shared::moment;
 use pyhost_shared::record::Record;
@@ -62,11 +63,17 @@ static LOCK: AtomicI32 = AtomicI32::new(-1);
 const TOLD: usize = 3;
 
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
-/// reads them, where they are to stay in memory.
+/// reads them, where they are to stay in memory. Of `argv`, `host_words` after the first are the
+/// host's options.
 ///
 /// # Errors
 /// The file or the directory cannot be had; the ledger stays where it is.
-pub fn start(place: &Place, shared: bool, argv: &[OsString]) -> Result<(), Error> {
+pub fn start(
+    place: &Place,
+    shared: bool,
+    argv: &[OsString],
+    host_words: usize,
+) -> Result<(), Error> {
     if *place == Place::Own && !shared {
         return Ok(());
     }
@@ -75,6 +82,7 @@ pub fn start(place: &Place, shared: bool, argv: &[OsString]) -> Result<(), Error
         return refuse("--live: not with pages of more than 4 KiB");
     }
     fill_card(argv);
+    CARD.host_words.store(host_words as u64, Relaxed);
     match place {
         Place::Own => {
             if !mapping::onto_memory(true) {
@@ -177,7 +185,8 @@ fn tell_of(killed: &[Record], directory: &Path) {
     }
 }
 
-/// Makes the file of the process's own name, locks it, and maps card and ledger onto it.
+/// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
+/// container.
 fn make_file() -> Result<(), &'static str> {
     // SAFETY: a path that ends with a zero byte; descriptors of this function's own.
     unsafe {
@@ -187,32 +196,23 @@ fn make_file() -> Result<(), &'static str> {
         if file < 0 {
             return Err("takes no file");
         }
-        libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
+        let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
+        if locks {
+            libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
+        }
         if !mapping::onto_file(file) {
             libc::close(file);
             libc::unlink(name.as_ptr().cast());
             return Err("takes no file that can be mapped");
         }
-        LOCK.store(out_of_the_way(file), Relaxed);
+        if locks {
+            LOCK.store(out_of_the_way(file), Relaxed);
+        } else {
+            libc::close(file);
+        }
     }
     HAS_FILE.store(true, Relaxed);
     Ok(())
-}
-
-/// Moves a descriptor to the upper end of those that the process may have.
-fn out_of_the_way(file: c_int) -> c_int {
-    // SAFETY: the call fills the structure; a descriptor of the caller's.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let most = limit.rlim_cur.min(1 << 16) as c_int;
-        let moved = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, most - 8);
-        if moved < 0 {
-            return file;
-        }
-        libc::close(file);
-        moved
-    }
 }
 
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
@@ -224,6 +224,7 @@ unsafe extern "C" fn begin_child() {
         return;
     }
     CARD.begin_child();
+    brief::leave_to_parent();
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
     CARD.started.store(moment::now(), Relaxed);
@@ -292,6 +293,7 @@ pub fn end(ending: Ending) {
         Ending::Exec => (State::Exec, 0),
     };
     CARD.set_state(state, status, moment::now());
+    brief::tell_end();
     if state == State::Exited && HAS_FILE.load(Relaxed) {
         // SAFETY: a path that ends with a zero byte.
         unsafe {

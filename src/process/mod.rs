@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod cgroup;
+pub mod maps;
 
 use std::mem::zeroed;
 
@@ -130,7 +131,11 @@ fn resident_pages() -> Option<u64> {
         libc::close(file);
         length
     };
-    let text = text.get(..usize::try_from(length).ok()?)?;
+    resident_of_statm(text.get(..usize::try_from(length).ok()?)?)
+}
+
+/// The resident pages in the text of a `statm`.
+pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
     let field = text.split(|&byte| byte == b' ').nth(1)?;
     std::str::from_utf8(field).ok()?.parse().ok()
 }

@@ -1,6 +1,7 @@
 //! CPython: its allocators, its start and end, and the module `pyhost`.
 
 pub mod domains;
+pub mod dump;
 pub mod freelists;
 mod gil;
 pub mod imports;

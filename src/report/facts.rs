@@ -77,7 +77,7 @@ impl Facts {
 }
 
 /// Now, such as `2026-11-21T13:08:00Z`.
-fn utc_now() -> String {
+pub fn utc_now() -> String {
     // SAFETY: both calls fill structures of ours.
     let time = unsafe {
         let seconds = libc::time(std::ptr::null_mut());

@@ -3,23 +3,29 @@
 //! [`describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
 //! nor the renderers allocate, so that a signal handler can write a report.
 
+mod balance;
 mod dossier;
 mod facts;
 mod faults;
 mod guards;
 mod leaks;
 mod region;
+mod sizes;
 mod text;
 
+pub use balance::describe_members as describe_balance;
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
-pub use facts::{Facts, mimalloc_version};
+pub use facts::{Facts, mimalloc_version, utc_now};
 pub use leaks::tell as tell_leaks;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
 pub use pyhost_shared::json::Json;
+pub use sizes::{describe_classes, describe_members as describe_histogram};
 pub use text::{closing_line, table};
 
+use crate::balance::Balance;
 use crate::caps;
 use crate::heap::guards::Figures as GuardFigures;
+use crate::heap::histogram::Histogram;
 use crate::heap::{bfc, bound, register};
 use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
@@ -75,6 +81,10 @@ pub struct Report<'a> {
     pub guards: Option<GuardFigures>,
     /// What the leak check found; None where it has not looked.
     pub leaks: Option<&'static Findings>,
+    /// The resident size explained, of the moment of the live figures; None where it was not taken.
+    pub balance: Option<&'a Balance>,
+    /// The live blocks by size, of that moment too.
+    pub size_classes: Option<&'a Histogram>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
     /// Forks of this process, `vfork` included.
@@ -126,6 +136,8 @@ impl Report<'_> {
         let is_active = |account| facts.is_active(account);
         describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
         self.describe_caps(sink);
+        balance::describe(self.balance, sink);
+        sizes::describe(self.size_classes, sink);
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {

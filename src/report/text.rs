@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Write};
 
 /// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the
 /// formatter's own width does not take.
-struct Right<T>(T, usize);
+pub(super) struct Right<T>(pub T, pub usize);
 
 impl<T: Display> Display for Right<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +101,13 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             ""
         },
     )?;
+    if let Some(balance) = report.balance {
+        let when = match report.ending {
+            Ending::Running => "now",
+            _ => "when the script ended",
+        };
+        super::balance::lines(balance, when, out)?;
+    }
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
     }

@@ -33,10 +33,12 @@ pub fn read(text: &str) -> Result<Stored, String> {
     let texts = |words: &Vec<Value>| -> Vec<String> {
         words.iter().map(|word| text_of(word).to_owned()).collect()
     };
+    let argv = argv.map(texts).unwrap_or_default();
     let resident = process["resident_bytes"].as_u64();
     Ok(Stored {
         pid: process["pid"].as_i64().unwrap_or_default(),
-        argv: argv.map(texts).unwrap_or_default(),
+        command: command(&argv),
+        argv,
         python: text_of(&report["python"]["version"]).to_owned(),
         started: text_of(&process["started"]).to_owned(),
         seconds: process["wall_seconds"].as_f64(),
@@ -50,6 +52,20 @@ pub fn read(text: &str) -> Result<Stored, String> {
         caps: caps(&report["caps"]),
         refusal: refusal(&report["caps"]),
     })
+}
+
+/// A command line as a part of a line: the program without its folder, not too long, plain.
+fn command(argv: &[String]) -> String {
+    const LONGEST: usize = 80;
+    let mut argv = argv.to_vec();
+    if let Some(program) = argv.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    let words = plain(&argv.join(" "));
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &words[..end]),
+        None => words,
+    }
 }
 
 fn text_of(value: &Value) -> &str {

@@ -49,6 +49,8 @@ pub struct Stored {
     pub pid: i64,
     /// Its command line.
     pub argv: Vec<String>,
+    /// The same as a part of a line, plain.
+    pub command: String,
     /// Python's version.
     pub python: String,
     /// When it started, in the form of RFC 3339.
@@ -163,6 +165,7 @@ impl Stored {
         Stored {
             pid: card.pid.load(Relaxed).into(),
             argv: card.argv(),
+            command: card.command(),
             python: card.python.get(),
             started: rfc3339(started),
             seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),

@@ -68,7 +68,11 @@ fn list(state: &mut State, width: usize, room: usize) -> Vec<(Line, bool)> {
     let details = match selected.and_then(|place| state.hosts.get(place)) {
         Some(host) => {
             let mut details = vec![vec![super::columns::Part {
-                text: format!("process {}: {}", host.identity.pid, tables::command(host)),
+                text: format!(
+                    "process {}: {}",
+                    host.identity.pid,
+                    host.record.card().command()
+                ),
                 tone: Tone::Title,
             }]];
             details.extend(tables::accounts(host, width));

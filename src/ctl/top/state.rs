@@ -110,6 +110,7 @@ pub struct State {
     pub help: bool,
     /// The first line of the list that is shown.
     pub top: usize,
+    /// The host that was selected; None as long as nobody has: then the first of the list is.
     selected: Option<Identity>,
 }
 
@@ -135,16 +136,16 @@ impl State {
         !self.paused && self.ended.is_none()
     }
 
-    /// Shows a moment. Where the selected host is gone, its place in the list is selected.
+    /// Shows a moment. Where the selected host is gone, the one in its place is selected.
     pub fn take(&mut self, moment: Moment) {
         let place = self.selected();
         self.hosts = moment.hosts;
         self.ended = moment.ended;
         self.number += 1;
         self.order();
-        if self.place_of_selected().is_none() {
-            let place = place.unwrap_or(0).min(self.hosts.len().saturating_sub(1));
-            self.select(place);
+        if self.selected.is_some() && self.place_of_selected().is_none() {
+            let last = self.hosts.len().saturating_sub(1);
+            self.select(place.unwrap_or(0).min(last));
         }
     }
 
@@ -166,7 +167,8 @@ impl State {
 
     /// The index of the selected host.
     pub fn selected(&self) -> Option<usize> {
-        self.place_of_selected()
+        let first = (!self.hosts.is_empty()).then_some(0);
+        self.place_of_selected().or(first)
     }
 
     fn select(&mut self, place: usize) {

@@ -6,7 +6,6 @@
 use super::columns::{Column, Line, Part, Tone, cells, fitting, titles};
 use super::sample::{Host, Rates, Use};
 use super::state::State;
-use crate::show::command as shown;
 use pyhost_shared::bytes::Bytes;
 use pyhost_shared::ledger::{Account, Scope};
 use pyhost_shared::plain::plain;
@@ -39,18 +38,9 @@ const HOSTS: &[Column<Host>] = &[
         width: 14,
         left: true,
         rank: 0,
-        cell: |host| command(host).into(),
+        cell: |host| host.record.card().command().into(),
     },
 ];
-
-/// The command line, of whose first word the folder is left out.
-pub fn command(host: &Host) -> String {
-    let mut argv = host.record.card().argv();
-    if let Some(first) = argv.first_mut() {
-        *first = first.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    shown(&argv)
-}
 
 /// A row of a host's accounts: one of them, or their total.
 struct AccountRow {
@@ -274,7 +264,7 @@ pub fn watched(state: &State, width: usize) -> Vec<Line> {
         ),
     };
     let mut lines = vec![stands];
-    lines.push(line(command(host), Tone::Plain));
+    lines.push(line(host.record.card().command(), Tone::Plain));
     if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
         lines.push(line(format!("resident {}", Bytes(resident)), Tone::Plain));
     }

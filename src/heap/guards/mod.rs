@@ -29,6 +29,7 @@ use super::{gate, mark, register};
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -251,6 +252,17 @@ fn refuse(what: std::fmt::Arguments<'_>) -> ! {
 pub fn is_live(address: usize) -> bool {
     record_of(address as *mut u8)
         .is_some_and(|record| record.state.load(Acquire) == LIVE && record.distance(address) == 0)
+}
+
+/// The account of the live guarded block in whose slot `address` lies.
+pub fn account_at(address: usize) -> Option<Account> {
+    let record = record_of(address as *mut u8)?;
+    (record.state.load(Acquire) == LIVE).then(|| record.account())
+}
+
+/// The memory of the records of guarded blocks; None where there are none.
+pub fn table() -> Option<Range<usize>> {
+    REGION.get().map(Region::table)
 }
 
 /// A live guarded block, as [`visit`] tells of it.

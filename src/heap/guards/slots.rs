@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -171,6 +172,13 @@ impl Region {
     /// Whether an address lies in the range.
     pub fn holds(&self, address: usize) -> bool {
         address.wrapping_sub(self.start) < self.length
+    }
+
+    /// Addresses of the records.
+    pub fn table(&self) -> Range<usize> {
+        let records: usize = self.classes.iter().map(|class| class.slots).sum();
+        let start = self.records.addr();
+        start..start + records * size_of::<Record>()
     }
 
     /// Guarded blocks that are live.

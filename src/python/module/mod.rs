@@ -11,11 +11,13 @@ mod caps;
 mod dictionary;
 mod faults;
 mod limit;
+mod sizes;
 mod types;
 mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
 
+use crate::card::CARD;
 use crate::endings;
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
@@ -23,6 +25,7 @@ use crate::ledger::{Account, LEDGER};
 use crate::python::text::with_text;
 use crate::report::{self, Sink};
 use dictionary::{Dictionary, none, string};
+use pyhost_shared::moment;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
@@ -52,6 +55,15 @@ Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem
 
 For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
 without a heap of its own.";
+
+const MARK_DOC: &CStr = c"mark(name)
+--
+
+Name this moment: the timeline of --timeline and pyhostctl show it.
+
+The first 48 bytes of the name are kept, in UTF-8, and the latest 64 marks until the sampler has
+seen them. Costs well below a microsecond; may be called from any thread. Raises TypeError where
+name is no str.";
 
 const RESET_DOC: &CStr = c"reset_peak_memory_stats()
 --
@@ -93,6 +105,24 @@ unsafe extern "C" fn reset_peak_memory_stats(
 ) -> *mut PyObject {
     LEDGER.reset_peaks();
     none()
+}
+
+unsafe extern "C" fn mark(_module: *mut PyObject, name: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called by Python, with the GIL.
+    let marked = unsafe {
+        with_text(name, |text| {
+            CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
+        })
+    };
+    match marked {
+        Some(()) => none(),
+        None => {
+            let text = c"expected the name of a mark, a str";
+            // SAFETY: with the GIL.
+            unsafe { ffi::PyErr_SetString(ffi::PyExc_TypeError, text.as_ptr()) };
+            null_mut()
+        }
+    }
 }
 
 unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut PyObject {
@@ -232,7 +262,7 @@ const fn method_with(
 }
 
 /// The module's own functions; those of its parts follow.
-const FUNCTIONS: [ffi::PyMethodDef; 5] = [
+const FUNCTIONS: [ffi::PyMethodDef; 6] = [
     method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     method(
         c"reset_peak_memory_stats",
@@ -248,16 +278,17 @@ const FUNCTIONS: [ffi::PyMethodDef; 5] = [
         ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
         ml_doc: MAP_DOC.as_ptr(),
     },
+    method_with(c"mark", mark, MARK_DOC, ffi::METH_O),
     method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
 ];
 
 /// How many functions there are, and the entry that ends the table.
-const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + 1;
+const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + sizes::METHODS.len() + 1;
 
 const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
     let mut all = [ffi::PyMethodDef::zeroed(); METHOD_COUNT];
     let mut next = 0;
-    let parts: [&[ffi::PyMethodDef]; 2] = [&FUNCTIONS, &caps::METHODS];
+    let parts: [&[ffi::PyMethodDef]; 3] = [&FUNCTIONS, &caps::METHODS, &sizes::METHODS];
     let mut part = 0;
     while part < parts.len() {
         let mut index = 0;

@@ -1,0 +1,369 @@
+//! `--live` and `--ledger-file`: the counters of a process, seen from outside and after its end.
+
+use crate::host::{PYHOST, Run, folder, script};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The reader under test.
+const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
+
+/// What `pyhostctl show --json` says.
+fn shown(what: &str, directory: &Path) -> Value {
+    let outcome = Run::program(PYHOSTCTL)
+        .arg("--dir")
+        .arg(directory)
+        .args(["show", "--json", what])
+        .ok();
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// The files of a directory of `--live`.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(directory).into_iter().flatten();
+    let paths = found.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "live"))
+        .collect()
+}
+
+/// Waits until something holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn fifty_killed_processes_leave_their_last_counters() {
+    // A step of the script, and what its log line itself takes.
+    const STEP: i64 = 400 * 1024;
+    let directory = folder("live").join("hosts");
+    let mut state = 88_172_645_463_325_252u64;
+    for round in 0..50 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let mut child = Command::new(PYHOST)
+            .arg(format!("--live={}", directory.display()))
+            .arg(script("logged_growth.py"))
+            .arg(round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut log = String::new();
+        out.read_line(&mut log).unwrap();
+        // From here on any moment; the pipe must not fill up meanwhile.
+        let reader = std::thread::spawn(move || {
+            while out.read_line(&mut log).unwrap() > 0 {}
+            log
+        });
+        std::thread::sleep(Duration::from_micros(state % 100_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let log = reader.join().unwrap();
+        let whole = log.lines().filter(|line| line.split(' ').count() == 3);
+        let last = whole.last().unwrap();
+        let mut numbers = last.split(' ').map(|word| word.parse::<i64>().unwrap());
+        let mut logged = || numbers.next().unwrap();
+        let (live, peak, requests) = (logged(), logged(), logged());
+
+        let report = shown(&pid.to_string(), &directory);
+        assert_eq!(report["process"]["ended_by"], "kill", "{report:#}");
+        let total = &report["total"];
+        let live_then = total["live_bytes"].as_i64().unwrap();
+        assert!(
+            (live_then - live).abs() <= STEP,
+            "round {round}: logged {live}, shown {live_then}"
+        );
+        let peak_then = total["peak_bytes"].as_i64().unwrap();
+        assert!(
+            (peak..=peak + STEP).contains(&peak_then),
+            "round {round}: logged {peak}, shown {peak_then}"
+        );
+        let accounts = report["accounts"].as_object().unwrap().values();
+        let requests_then: i64 = accounts
+            .map(|account| account["total_blocks"].as_i64().unwrap())
+            .sum();
+        assert!(
+            (requests..=requests + 5_000).contains(&requests_then),
+            "round {round}: logged {requests}, shown {requests_then}"
+        );
+    }
+    let killed = fs::read_dir(directory.join("killed")).unwrap().count();
+    assert_eq!(killed + files(&directory).len(), 50);
+}
+
+#[test]
+fn the_next_host_tells_of_the_killed_once() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    let dies = "import ctypes, os; data = bytes(30 << 20); os.kill(os.getpid(), 9)";
+    let killed = Run::host().arg(&live).code(dies).run();
+    assert!(!killed.status.success());
+    assert_eq!(files(&directory).len(), 1);
+    let next = Run::host().arg(&live).code("pass").ok();
+    assert_eq!(next.stderr.lines().count(), 1, "{next:#?}");
+    for part in [
+        "was killed",
+        " MiB live",
+        "obj 3",
+        "(pyhost -c import ctypes",
+    ] {
+        assert!(next.stderr.contains(part), "{part}: {next:#?}");
+    }
+    assert_eq!(Run::host().arg(&live).code("pass").ok().stderr, "");
+    assert!(files(&directory).is_empty());
+    let kept: Vec<_> = files(&directory.join("killed"));
+    assert_eq!(kept.len(), 1);
+    let report = shown(kept[0].to_str().unwrap(), &directory);
+    assert!(report["accounts"]["obj"]["live_bytes"].as_i64().unwrap() > 30 << 20);
+}
+
+#[test]
+fn of_several_that_start_at_once_one_tells() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    let dies = "import os; os.kill(os.getpid(), 9)";
+    Run::host().arg(&live).code(dies).run();
+    let starts: Vec<_> = (0..8)
+        .map(|_| {
+            let mut command = Command::new(PYHOST);
+            command.arg(&live).args(["-c", "pass"]);
+            command.stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let told = starts.into_iter().map(|child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap().lines().count()
+    });
+    assert_eq!(told.sum::<usize>(), 1);
+}
+
+#[test]
+fn a_signal_that_ends_the_process_is_named() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    for (code, name) in [
+        ("import os; os.abort()", "SIGABRT"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+            "SIGTERM",
+        ),
+        ("import ctypes; ctypes.string_at(8)", "SIGSEGV"),
+    ] {
+        Run::host().arg(&live).code(code).run();
+        let next = Run::host().arg(&live).code("pass").ok();
+        assert!(next.stderr.contains(name), "{name}: {next:#?}");
+    }
+}
+
+#[test]
+fn a_forked_child_has_a_file_of_its_own_and_leaves_its_parents() {
+    let directory = folder("live").join("hosts");
+    let code = "
+import os, sys
+ready, done = os.pipe(), os.pipe()
+data = bytes(10 << 20)
+if os.fork() == 0:
+    more = bytes(40 << 20)
+    os.write(ready[1], b'x')
+    os.read(done[0], 1)
+    os._exit(0)
+os.read(ready[0], 1)
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+os.write(done[1], b'x')
+os.wait()
+print('child gone', flush=True)
+sys.stdin.readline()
+";
+    let mut child = Command::new(PYHOST)
+        .arg(format!("--live={}", directory.display()))
+        .args(["-c", code])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let parent = child.id().to_string();
+    until("two files", || files(&directory).len() == 2);
+    let live = |path: &Path| {
+        let report = shown(path.to_str().unwrap(), &directory);
+        let live = report["accounts"]["obj"]["live_bytes"].as_u64().unwrap() >> 20;
+        (report["process"]["pid"].to_string(), live)
+    };
+    until("the child's growth", || {
+        let found: Vec<_> = files(&directory).iter().map(|path| live(path)).collect();
+        let of_parent = found.iter().find(|(pid, _)| *pid == parent);
+        let of_child = found.iter().find(|(pid, _)| *pid != parent);
+        of_parent.is_some_and(|found| (10..40).contains(&found.1))
+            && of_child.is_some_and(|found| found.1 >= 50)
+    });
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"\n").unwrap();
+    until("the child's file to go", || files(&directory).len() == 1);
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert!(files(&directory).is_empty());
+}
+
+#[test]
+fn a_program_that_takes_the_place_of_a_host_leaves_no_live_row() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    let code = "import os; os.execv('/bin/sleep', ['sleep', '60'])";
+    let mut child = Command::new(PYHOST)
+        .args([&live, "-c", code])
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let command = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    until("sleep", || command().trim() == "sleep");
+    let listed = Run::program(PYHOSTCTL)
+        .arg("--dir")
+        .arg(&directory)
+        .arg("ps")
+        .ok();
+    assert_eq!(listed.stdout.lines().count(), 1, "{listed:#?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let next = Run::host().arg(&live).code("pass").ok();
+    assert_eq!(next.stderr, "");
+    assert!(files(&directory).is_empty());
+
+    // A call that fails leaves the host what it was.
+    let code = "
+import os, subprocess, sys
+try:
+    os.execv('/nonexistent', ['x'])
+except OSError:
+    print(subprocess.run(sys.argv[1:], capture_output=True, text=True).stdout)";
+    let directory = directory.to_str().unwrap();
+    let outcome = Run::host()
+        .arg(&live)
+        .args(["-c", code, PYHOSTCTL, "--dir", directory, "ps"])
+        .ok();
+    assert_eq!(outcome.stdout.trim().lines().count(), 2, "{outcome:#?}");
+}
+
+#[test]
+fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
+    let directory = folder("live").join("hosts");
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child", PYHOST])
+        .arg(format!("--live={}", directory.display()))
+        .args([
+            "-c",
+            "import sys; print(1, flush=True); sys.stdin.readline()",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        println!("no unshare here");
+        return;
+    };
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    if out.read_line(&mut line).unwrap() == 0 {
+        println!("no namespaces here: {:?}", child.wait_with_output());
+        return;
+    }
+    let listed = || {
+        let outcome = Run::program(PYHOSTCTL)
+            .arg("--dir")
+            .arg(&directory)
+            .arg("ps")
+            .ok();
+        outcome.stdout.lines().count() - 1
+    };
+    assert_eq!(listed(), 1);
+    // A host that starts beside it leaves it alone.
+    let beside = format!("--live={}", directory.display());
+    assert_eq!(Run::host().arg(&beside).code("pass").ok().stderr, "");
+    assert_eq!(files(&directory).len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the row to go", || listed() == 0);
+    let next = Run::host().arg(&beside).code("pass").ok();
+    assert!(next.stderr.contains("was killed"), "{next:#?}");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    let open = folder("live");
+    fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let file = open.join("file");
+    fs::write(&file, "").unwrap();
+    for (path, part) in [
+        (open.to_str().unwrap(), "can be written by others"),
+        (file.to_str().unwrap(), "is no directory"),
+        ("/nonexistent/a/b", "cannot be made"),
+    ] {
+        let outcome = Run::host()
+            .arg(format!("--live={path}"))
+            .code("print(1)")
+            .run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(part), "{outcome:#?}");
+    }
+    let fresh = folder("live").join("hosts");
+    let live = format!("--live={}", fresh.display());
+    Run::host().arg(live).code("pass").ok();
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&fresh).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn what_is_no_ledger_is_told_in_a_line() {
+    let folder = folder("ledger");
+    let garbage = folder.join("garbage");
+    fs::write(&garbage, vec![7; 69_632]).unwrap();
+    let short = folder.join("short");
+    fs::write(&short, "pyhost1").unwrap();
+    for (arguments, part) in [
+        (["--read-ledger", garbage.to_str().unwrap()], "is no ledger"),
+        (["--read-ledger", short.to_str().unwrap()], "has 7 bytes"),
+        (["--read-ledger", "/nonexistent"], "cannot be read"),
+        (["--ledger-file", "/nonexistent/ledger"], "no directory"),
+    ] {
+        let outcome = Run::host().args(arguments).args(["-c", "print(1)"]).run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(part), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn each_process_has_a_file_of_its_own_where_the_name_says_so() {
+    let folder = folder("ledger");
+    let code = "import subprocess, sys
+subprocess.run([sys.executable, '-c', 'pass'], check=True)";
+    let template = folder.join("%p");
+    Run::host()
+        .arg("--ledger-file")
+        .arg(&template)
+        .code(code)
+        .ok();
+    let mut found = fs::read_dir(&folder).unwrap();
+    let first = found.next().unwrap().unwrap().path();
+    assert_eq!(found.count(), 1);
+    let table = Run::host().arg("--read-ledger").arg(first).ok().stdout;
+    assert!(
+        table.lines().any(|line| line.starts_with("obj ")),
+        "{table}"
+    );
+}

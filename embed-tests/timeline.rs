@@ -1,0 +1,273 @@
+//! `--timeline` and `--stats-brief`: what the sampler writes, and that the script does not see it.
+
+use crate::host::{PYHOST, Run, folder, version};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The lines of a timeline, once it has its end.
+fn timeline(path: &Path) -> Vec<Value> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = fs::read_to_string(path).unwrap();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+            .collect();
+        if lines
+            .last()
+            .is_some_and(|line| line.get("ended_by").is_some())
+        {
+            return lines;
+        }
+        assert!(Instant::now() < end, "no end: {text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn samples(lines: &[Value]) -> Vec<&Value> {
+    lines
+        .iter()
+        .filter(|line| line.get("s").is_some())
+        .collect()
+}
+
+#[test]
+fn a_timeline_has_samples_marks_caps_refusals_and_an_end() {
+    let path = folder("timeline").join("timeline.jsonl");
+    let code = "
+import time, pyhost
+time.sleep(0.05)
+pyhost.mark('load \"it\"\\n')
+data = [bytes(1 << 20) for _ in range(30)]
+time.sleep(0.1)
+pyhost.mark('drop')
+del data
+time.sleep(0.1)
+try:
+    with pyhost.limit('8M'):
+        bytes(40 << 20)
+except MemoryError:
+    pass
+time.sleep(0.05)
+print(pyhost.memory_stats()['process']['resident_bytes'])
+";
+    Run::host()
+        .args(["--cap", "200M", "--timeline=5ms"])
+        .arg(&path)
+        .code(code)
+        .ok();
+    let lines = timeline(&path);
+    assert_eq!(lines[0]["timeline"], "pyhost-timeline/1");
+    assert_eq!(lines[0]["interval_seconds"], 0.005);
+    let samples = samples(&lines);
+    assert_eq!(samples.last().unwrap()["resident"], Value::Null);
+    let has_memory = |sample: &&&Value| !sample["resident"].is_null();
+    let running: Vec<_> = samples.iter().filter(has_memory).collect();
+    for (index, sample) in samples.iter().enumerate() {
+        assert_eq!(sample["s"], index);
+        let parts: i64 = ["raw", "mem", "obj", "arena", "numpy", "native"]
+            .iter()
+            .map(|account| sample[account].as_i64().unwrap())
+            .sum();
+        assert_eq!(sample["total"].as_i64().unwrap(), parts, "{sample}");
+    }
+    for sample in &running {
+        let resident = sample["resident"].as_i64().unwrap();
+        assert!(resident > 1 << 20, "{sample}");
+    }
+    let time = |line: &Value| line["t"].as_f64().unwrap();
+    let times: Vec<f64> = samples.iter().map(|sample| time(sample)).collect();
+    assert!(times.is_sorted());
+    let of_mark = |name: &str| {
+        let found = lines.iter().find(|line| line["mark"] == name);
+        time(found.unwrap_or_else(|| panic!("{name}")))
+    };
+    let (load, drop) = (of_mark("load \"it\"\n"), of_mark("drop"));
+    let highest = |from: f64, to: f64| {
+        let within = running
+            .iter()
+            .filter(|line| (from..to).contains(&time(line)));
+        within
+            .map(|line| line["obj"].as_i64().unwrap())
+            .max()
+            .unwrap()
+    };
+    assert!(highest(load, drop) > 30 << 20);
+    assert!(highest(0.0, load) < 10 << 20);
+    assert!(highest(drop + 0.02, f64::MAX) < 10 << 20);
+    let caps = lines
+        .iter()
+        .find(|line| line.get("caps").is_some())
+        .unwrap();
+    assert_eq!(caps["caps"]["total"], 200 << 20);
+    let refusal = lines.iter().find(|line| line.get("refusals").is_some());
+    assert_eq!(refusal.unwrap()["refusals"], 1, "{refusal:?}");
+    let end = lines.last().unwrap();
+    assert_eq!(
+        (&end["ended_by"], &end["exit_status"]),
+        (&"exit".into(), &0.into())
+    );
+}
+
+#[test]
+fn a_killed_process_has_a_timeline_and_a_brief_to_the_end() {
+    let folder = folder("timeline");
+    let (path, brief) = (folder.join("t"), folder.join("brief"));
+    let code = "import os; data = bytes(60 << 20); print(1, flush=True)
+import time; time.sleep(60)";
+    let mut child = Command::new(PYHOST)
+        .arg("--timeline")
+        .arg(&path)
+        .arg("--stats-brief")
+        .arg(&brief)
+        .args(["-c", code])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lines = timeline(&path);
+    assert_eq!(lines.last().unwrap()["ended_by"], "kill");
+    let samples = samples(&lines);
+    assert!(samples.last().unwrap()["obj"].as_i64().unwrap() > 60 << 20);
+    let text = fs::read_to_string(&brief).unwrap();
+    assert!(text.len() <= 4096, "{text}");
+    for part in ["running or killed", "obj: live 6", "data = bytes(60 << 20)"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_brief_tells_of_peaks_refusals_and_the_end() {
+    let folder = folder("timeline");
+    let brief = folder.join("brief");
+    // An orchestrator's file is there already, and must stay the same one.
+    fs::write(&brief, "x".repeat(9000)).unwrap();
+    let number = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = number(&brief);
+    let code = "
+import sys, time
+def brief():
+    with open(sys.argv[1]) as file:
+        return file.read()
+def until(part):
+    end = time.monotonic() + 30
+    while part not in brief():
+        assert time.monotonic() < end, brief()
+        time.sleep(0.005)
+data = [bytes(50 << 20)]
+until('peak 5')
+try:
+    while True:
+        data.append(bytes(20 << 20))
+except MemoryError:
+    del data
+until('last refusal: cap of 100.0 MiB')
+sys.exit(7)
+";
+    let outcome = Run::host()
+        .args(["--cap", "100M", "--stats-brief"])
+        .arg(&brief)
+        .args(["-c", code])
+        .arg(&brief)
+        .run();
+    assert_eq!(outcome.code(), 7, "{outcome:#?}");
+    let text = fs::read_to_string(&brief).unwrap();
+    assert!(text.contains("exit status 7"), "{text}");
+    assert!(text.contains("cap of 100.0 MiB (total)"), "{text}");
+    assert_eq!(number(&brief), before);
+    assert!(text.len() <= 4096);
+}
+
+#[test]
+fn the_script_does_not_see_the_sampler() {
+    let path = folder("timeline").join("%p");
+    let code = "
+import os, signal, subprocess, sys, threading, warnings
+warnings.simplefilter('error')
+print(sorted(int(name) for name in os.listdir('/proc/self/fd')))
+for _ in range(2):
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        raise SystemExit('a child')
+    except ChildProcessError:
+        pass
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    assert os.wait() == (pid, 3 << 8)
+assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+assert subprocess.run(['true']).returncode == 0
+assert len(os.listdir('/proc/self/task')) == 1
+";
+    let hosted = Run::host().arg("--timeline").arg(&path).code(code).ok();
+    assert_eq!(hosted.stdout, Run::stock().code(code).ok().stdout);
+}
+
+#[test]
+fn a_full_timeline_keeps_every_second_sample_and_all_marks() {
+    let path = folder("timeline").join("t");
+    let code = "
+import time, pyhost
+for number in range(40):
+    pyhost.mark(f'mark {number}')
+    time.sleep(0.25)
+";
+    Run::host().arg("--timeline=1ms").arg(&path).code(code).ok();
+    let lines = timeline(&path);
+    let samples = samples(&lines);
+    assert!(samples.len() <= 8192, "{}", samples.len());
+    let interval = lines[0]["interval_seconds"].as_f64().unwrap();
+    let last = samples.last().unwrap()["t"].as_f64().unwrap();
+    // 10 s of 1 ms are more than a file holds, unless the machine gave the sampler less.
+    if interval > 0.001 {
+        assert!(samples.len() >= 2000, "{} in {last} s", samples.len());
+    }
+    for (index, sample) in samples.iter().enumerate() {
+        assert_eq!(sample["s"], index);
+    }
+    let marks = lines.iter().filter(|line| line.get("mark").is_some());
+    assert_eq!(marks.count(), 40);
+    assert!(!path.with_extension("part").exists());
+}
+
+#[test]
+fn os_fork_does_not_warn_of_a_thread() {
+    if version() < (3, 12) {
+        return;
+    }
+    let path = folder("timeline").join("t");
+    let code = "import os
+pid = os.fork()
+if pid == 0: os._exit(0)
+os.wait()";
+    let outcome = Run::host()
+        .arg("--timeline")
+        .arg(&path)
+        .args(["-W", "error"])
+        .code(code)
+        .ok();
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn bad_options_of_the_timeline_are_told_in_a_line() {
+    for (arguments, part) in [
+        (vec!["--timeline=10", "/tmp/t"], "'10'"),
+        (vec!["--timeline=/tmp/t", "x"], "a time from 1ms"),
+        (vec!["--timeline", "/nonexistent/t"], "no directory"),
+        (vec!["--timeline-interval", "1s"], "no timeline"),
+        (vec!["--stats-brief", "/nonexistent/b"], "no directory"),
+    ] {
+        let outcome = Run::host().args(arguments).code("print(1)").run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
+    }
+}

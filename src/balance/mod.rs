@@ -1,0 +1,369 @@
+//! The balance sheet: the resident size of this moment, explained row by row.
+//!
+//! `/proc/self/smaps` says what is resident of each mapping. A mapping with one owner counts for that
+//! row as it is. One that the heaps share with others is looked at by memory pages
+//! (`/proc/self/pagemap`): each run of them belongs to a page of some heap, to an arena's
+//! description, to what is known by its address, or to nobody. What is resident of a heap's page is
+//! split in proportion: live blocks to blocks that the page has made. Every byte counts once, so the
+//! rows and the remainder sum up to the resident size.
+//!
+//! [`take`] runs on any thread outside the allocator and outside signal handlers. It closes the
+//! heap's gate, so that no page of a heap comes or goes; it allocates nothing meanwhile, and before
+//! only for the chunks of a `bfc` region.
+
+#![allow(unsafe_code)]
+
+mod claims;
+mod files;
+mod objects;
+mod rows;
+mod scratch;
+
+pub use rows::{Balance, ROWS, Row};
+
+use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
+use crate::heap::{self, guards, region};
+use crate::ledger::Account;
+use crate::process;
+use crate::process::maps::{self, Mapping, PageMap};
+use claims::Unclaimed;
+use scratch::{Array, Extent, Owner, Parts, Scratch};
+use std::ops::Range;
+
+/// Arenas of mimalloc at most (`MI_MAX_ARENAS`).
+const ARENAS: usize = 160;
+
+/// Bytes that libc keeps of a thread above its thread pointer: `struct pthread`, rounded up.
+const ABOVE_THREAD_POINTER: usize = 4096;
+
+/// Whose a run of addresses is.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Row(Row),
+    Account(Account),
+    Page(PageView),
+    Nobody,
+}
+
+/// The balance of this moment; None where the kernel does not tell what is resident.
+pub fn take() -> Option<Balance> {
+    let page = process::page_size() as usize;
+    let mut scratch = Scratch::new()?;
+    let own = scratch.addresses();
+    let mut parts = scratch.parts();
+    let extents = &mut parts.extents;
+    extents.add(own, Owner::Row(Row::HostTables), page);
+    let executable = objects::add_loaded(extents, page);
+    objects::add_signal_stack(extents, page);
+    if let Some(table) = guards::table() {
+        extents.add(table, Owner::Row(Row::HostTables), page);
+    }
+    if let Some((map, chunks)) = region::map() {
+        match chunks.len() < extents.room() / 2 {
+            true => objects::add_chunks(extents, &chunks, page),
+            false => {
+                let start = chunks.first().map_or(0, |chunk| chunk.address);
+                let end = start + map.statistics.reserved_bytes as usize;
+                extents.add(start..end, Owner::Arrays, page);
+            }
+        }
+    }
+    let default_stack = objects::default_stack();
+    heap::alone(|| look(parts, executable, default_stack, page))
+}
+
+/// Reads the mappings. The gate is closed.
+fn look(
+    mut parts: Parts<'_>,
+    executable: Range<usize>,
+    default_stack: (usize, usize),
+    page: usize,
+) -> Option<Balance> {
+    pages::each_part_of_map(|part| parts.extents.add(part, Owner::Row(Row::HeapOwn), page));
+    let mut arenas = [Arena::default(); ARENAS];
+    let mut arena_count = 0;
+    pages::each_arena(|arena| {
+        if let Some(place) = arenas.get_mut(arena_count) {
+            *place = arena;
+            arena_count += 1;
+        }
+    });
+    pages::each_thread(|thread| {
+        parts.threads.push(thread);
+    });
+    let extents = parts.extents.items();
+    extents.sort_unstable_by_key(|extent| extent.start);
+    let mut own_path = [0; libc::PATH_MAX as usize];
+    let own_path = own_executable(&mut own_path);
+    let mut sheet = Sheet {
+        extents,
+        arenas: &arenas[..arena_count],
+        threads: parts.threads.items(),
+        executable,
+        own_path,
+        default_stack,
+        page,
+        latest: None,
+        guard: 0..0,
+        pagemap: PageMap::open(parts.entries),
+        balance: Balance::EMPTY,
+        is_whole: true,
+        unclaimed: parts.unclaimed,
+        data: parts.data,
+    };
+    maps::each(parts.text, |mapping| sheet.add(mapping))?;
+    let unclaimed = sheet.unclaimed.items();
+    let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
+    sheet.balance.add(Row::LibraryMaps, claimed);
+    sheet.is_whole.then_some(sheet.balance)
+}
+
+/// The path of the executable, as the mappings name it.
+fn own_executable(buffer: &mut [u8]) -> &[u8] {
+    // SAFETY: a constant path and a buffer of the caller's.
+    let length = unsafe {
+        let path = c"/proc/self/exe".as_ptr();
+        libc::readlink(path, buffer.as_mut_ptr().cast(), buffer.len())
+    };
+    &buffer[..usize::try_from(length).unwrap_or(0)]
+}
+
+/// A balance that is being made.
+struct Sheet<'a> {
+    /// Sorted, without overlaps.
+    extents: &'a [Extent],
+    arenas: &'a [Arena],
+    /// Thread pointers.
+    threads: &'a [usize],
+    executable: Range<usize>,
+    own_path: &'a [u8],
+    /// Bytes of a stack with its guard, and of the guard.
+    default_stack: (usize, usize),
+    page: usize,
+    /// The heap's page that was found last: a later mapping may hold the rest of it.
+    latest: Option<PageView>,
+    /// The closed memory right before, where there is any.
+    guard: Range<usize>,
+    pagemap: Option<PageMap<'a>>,
+    balance: Balance,
+    /// Nothing was asked in vain.
+    is_whole: bool,
+    /// What nobody is known to own.
+    unclaimed: Array<'a, Unclaimed>,
+    /// Libraries' writable data, which may point there.
+    data: Array<'a, Range<usize>>,
+}
+
+impl Sheet<'_> {
+    fn add(&mut self, mapping: &Mapping<'_>) {
+        self.balance.resident += mapping.resident;
+        let is_anonymous = mapping.name.is_empty() || mapping.name.starts_with(b"[anon:");
+        if mapping.resident > 0 {
+            match is_anonymous {
+                true => {
+                    let before = self.balance.explained();
+                    let nobodys = self.add_anonymous(mapping);
+                    let explained = self.balance.explained() - before;
+                    let rest = mapping.resident.saturating_sub(explained);
+                    claims::note(&mut self.unclaimed, nobodys, rest);
+                }
+                false => {
+                    let row = self.row_of_named(mapping);
+                    self.balance.add(row, mapping.resident);
+                    if mapping.writable && is_library(row) {
+                        self.data.push(mapping.start..mapping.end);
+                    }
+                }
+            }
+        }
+        self.guard = match is_anonymous && !mapping.readable && !mapping.writable {
+            true => mapping.start..mapping.end,
+            false => 0..0,
+        };
+    }
+
+    fn row_of_named(&self, mapping: &Mapping<'_>) -> Row {
+        match mapping.name {
+            b"[heap]" => Row::Brk,
+            b"[stack]" => Row::MainStack,
+            name if name.starts_with(b"[anon_shmem") => Row::Shared,
+            name if name.starts_with(b"[") => Row::Kernel,
+            name if name == self.own_path => Row::Executable,
+            // The file of `--ledger-file`, which lies over the ledger.
+            _ if self.executable.contains(&mapping.start) => Row::HostTables,
+            name => files::row_of(name),
+        }
+    }
+
+    /// Adds a mapping without a name; where the first part of it begins that nobody owns.
+    fn add_anonymous(&mut self, mapping: &Mapping<'_>) -> usize {
+        let stack_end = self.stack_end(mapping);
+        let (part, end) = self.part_at(mapping.start, mapping.end, stack_end);
+        if end >= mapping.end {
+            self.note_data(part, mapping.start..end);
+            book(&mut self.balance, part, mapping.resident);
+            return mapping.start;
+        }
+        let mut nobodys = mapping.end;
+        let (mut own, mut own_bytes) = (Balance::EMPTY, 0);
+        let (mut shared, mut shared_bytes) = (Balance::EMPTY, 0);
+        let mut address = mapping.start;
+        while address < mapping.end {
+            let (part, end) = self.part_at(address, mapping.end, stack_end);
+            self.note_data(part, address..end);
+            if matches!(part, Part::Nobody) {
+                nobodys = nobodys.min(address);
+            }
+            let Some(pagemap) = &mut self.pagemap else {
+                self.is_whole = false;
+                return nobodys;
+            };
+            let present = pagemap.count(address, end);
+            let bytes = |pages: u64| pages * self.page as u64;
+            own_bytes += bytes(present.own);
+            shared_bytes += bytes(present.shared);
+            book(&mut own, part, bytes(present.own));
+            book(&mut shared, part, bytes(present.shared));
+            address = end;
+        }
+        // Of the pages that are not the process's alone some may be pages of zeroes, which are not
+        // resident: nobody tells which.
+        let of_own = mapping.resident.min(own_bytes);
+        let of_shared = (mapping.resident - of_own).min(shared_bytes);
+        self.balance.add_part(&own, of_own, own_bytes);
+        self.balance.add_part(&shared, of_shared, shared_bytes);
+        nobodys
+    }
+
+    /// Notes the zeroed data of a library.
+    fn note_data(&mut self, part: Part, addresses: Range<usize>) {
+        if let Part::Row(row) = part
+            && is_library(row)
+        {
+            self.data.push(addresses);
+        }
+    }
+
+    /// Where the stack that a mapping begins with ends; its start where it begins with none.
+    ///
+    /// A thread's pointer lies at the upper end of its stack. A thread that mimalloc does not know
+    /// has never allocated; its stack follows closed memory, and has the default size.
+    fn stack_end(&self, mapping: &Mapping<'_>) -> usize {
+        let inside = |thread: &&usize| (mapping.start..mapping.end).contains(*thread);
+        if let Some(&thread) = self.threads.iter().filter(inside).max() {
+            let end = (thread + ABOVE_THREAD_POINTER) & !(self.page - 1);
+            return end.min(mapping.end);
+        }
+        let (stack, guard) = self.default_stack;
+        let usable = stack.saturating_sub(guard);
+        let has_guard = self.guard.end == mapping.start && self.guard.len() == guard;
+        match has_guard && usable > 0 && mapping.end - mapping.start >= usable {
+            true => mapping.start + usable,
+            false => mapping.start,
+        }
+    }
+
+    /// Whose the memory at `address` is, and up to where, at most `end`.
+    fn part_at(&mut self, address: usize, end: usize, stack_end: usize) -> (Part, usize) {
+        let mut end = end;
+        let next = self.extents.partition_point(|it| it.end <= address);
+        if let Some(extent) = self.extents.get(next) {
+            if extent.start <= address {
+                let part = match extent.row {
+                    Owner::Row(row) => Part::Row(row),
+                    Owner::Arrays => Part::Account(Account::Numpy),
+                };
+                return (part, end.min(extent.end));
+            }
+            end = end.min(extent.start);
+        }
+        if let Some(page) = self.page_at(address) {
+            return (Part::Page(page), end.min(page.addresses.1));
+        }
+        let slice_end = (address | (SLICE - 1)) + 1;
+        for arena in self.arenas {
+            if address < arena.start {
+                end = end.min(arena.start);
+            } else if address < arena.own_end {
+                return (Part::Row(Row::HeapOwn), end.min(arena.own_end));
+            } else if address < arena.end {
+                let row = match pages::is_description(address) {
+                    true => Row::HeapOwn,
+                    false => Row::HeapKept,
+                };
+                return (Part::Row(row), end.min(slice_end).min(arena.end));
+            }
+        }
+        if let Some(account) = guards::account_at(address) {
+            return (Part::Account(account), end);
+        }
+        if address < stack_end {
+            return (Part::Row(Row::ThreadStacks), end.min(stack_end));
+        }
+        let next = match pages::none_around(address) {
+            true => (address | (SUBMAP_SPAN - 1)) + 1,
+            false => slice_end,
+        };
+        (Part::Nobody, end.min(next))
+    }
+
+    /// The heap's page that holds `address`.
+    fn page_at(&mut self, address: usize) -> Option<PageView> {
+        let holds = |page: &PageView| (page.addresses.0..page.addresses.1).contains(&address);
+        if !self.latest.as_ref().is_some_and(holds) {
+            self.latest = Some(pages::beginning_at(address)?);
+        }
+        self.latest.filter(holds)
+    }
+}
+
+fn is_library(row: Row) -> bool {
+    matches!(row, Row::Libpython | Row::Extensions | Row::Libraries)
+}
+
+/// Adds what is resident of a part to a balance.
+fn book(balance: &mut Balance, part: Part, bytes: u64) {
+    match part {
+        Part::Row(row) => balance.add(row, bytes),
+        Part::Account(account) => balance.add_account(account, bytes),
+        Part::Page(page) if page.live_blocks == 0 => balance.add(Row::HeapKept, bytes),
+        Part::Page(page) => {
+            let live = u128::from(bytes) * u128::from(page.live_blocks)
+                / u128::from(page.capacity_blocks.max(1));
+            balance.add_account(page.account, live as u64);
+            balance.add(Row::HeapSlack, bytes - live as u64);
+        }
+        Part::Nobody => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_heap_is_split_by_its_live_blocks() {
+        let mut page = PageView {
+            account: Account::Obj,
+            addresses: (0, SLICE),
+            block_bytes: 64,
+            live_blocks: 1,
+            capacity_blocks: 3,
+            reserved_blocks: 1024,
+        };
+        let mut balance = Balance::EMPTY;
+        balance.resident = 4096 * 2;
+        book(&mut balance, Part::Page(page), 4096);
+        page.live_blocks = 0;
+        book(&mut balance, Part::Page(page), 4096);
+        let rows: Vec<_> = balance
+            .rows()
+            .map(|(name, _, bytes)| (name, bytes))
+            .collect();
+        assert_eq!(
+            rows,
+            [("obj", 1365), ("heap_slack", 2731), ("heap_kept", 4096)]
+        );
+        assert_eq!(balance.remainder(), 0);
+    }
+}

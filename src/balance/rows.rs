@@ -1,0 +1,179 @@
+//! The rows of a balance sheet: their names, their kinds and their sums. Plain data; nothing here
+//! allocates.
+
+use crate::ledger::{Account, REPORTED};
+
+/// What a row's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Live blocks of an account.
+    Account,
+    /// What the heap keeps beside live blocks.
+    Heap,
+    /// A mapped file.
+    File,
+    /// A stack.
+    Stack,
+    /// Anonymous memory of somebody else.
+    Anonymous,
+}
+
+impl Kind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Account => "account",
+            Kind::Heap => "heap",
+            Kind::File => "file",
+            Kind::Stack => "stack",
+            Kind::Anonymous => "anonymous",
+        }
+    }
+}
+
+/// A row beside those of the accounts, which come first. The discriminant is its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Row {
+    /// Free blocks in pages that have live ones.
+    HeapSlack = REPORTED.len(),
+    /// Pages without a live block, and memory that mimalloc has not given back.
+    HeapKept,
+    /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
+    HeapOwn,
+    /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
+    HostTables,
+    /// The host's executable.
+    Executable,
+    /// libpython.
+    Libpython,
+    /// Extension modules of Python.
+    Extensions,
+    /// Other libraries.
+    Libraries,
+    /// Other files: the script's own, locales.
+    Files,
+    /// The main thread's stack.
+    MainStack,
+    /// Other threads' stacks, of threads that have ended too, as long as libc keeps them.
+    ThreadStacks,
+    /// The stacks of signal handlers.
+    SignalStack,
+    /// libc's own heap.
+    Brk,
+    /// Memory that is shared with other processes.
+    Shared,
+    /// What libraries have mapped for themselves.
+    LibraryMaps,
+    /// What the kernel maps itself.
+    Kernel,
+}
+
+/// How many rows there are.
+pub const ROWS: usize = Row::Kernel as usize + 1;
+
+const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
+    ("heap_slack", Kind::Heap),
+    ("heap_kept", Kind::Heap),
+    ("heap_own", Kind::Heap),
+    ("host_tables", Kind::Heap),
+    ("executable", Kind::File),
+    ("libpython", Kind::File),
+    ("extension_modules", Kind::File),
+    ("libraries", Kind::File),
+    ("other_files", Kind::File),
+    ("main_stack", Kind::Stack),
+    ("thread_stacks", Kind::Stack),
+    ("signal_stack", Kind::Stack),
+    ("brk", Kind::Anonymous),
+    ("shared_memory", Kind::Anonymous),
+    ("library_maps", Kind::Anonymous),
+    ("kernel", Kind::Anonymous),
+];
+
+/// A resident size, explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// Bytes that are resident.
+    pub resident: u64,
+    rows: [u64; ROWS],
+}
+
+impl Balance {
+    /// Nothing yet.
+    pub const EMPTY: Balance = Balance {
+        resident: 0,
+        rows: [0; ROWS],
+    };
+
+    /// Adds to an account's row.
+    pub fn add_account(&mut self, account: Account, bytes: u64) {
+        if let Some(row) = self.rows.get_mut(account as usize) {
+            *row += bytes;
+        }
+    }
+
+    /// Adds to another row.
+    pub fn add(&mut self, row: Row, bytes: u64) {
+        self.rows[row as usize] += bytes;
+    }
+
+    /// Adds `numerator / denominator` of the rows of `other`, rounded down.
+    pub fn add_part(&mut self, other: &Balance, numerator: u64, denominator: u64) {
+        for (row, bytes) in self.rows.iter_mut().zip(other.rows) {
+            let part = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
+            *row += part as u64;
+        }
+    }
+
+    /// The sum of all rows.
+    pub fn explained(&self) -> u64 {
+        self.rows.iter().sum()
+    }
+
+    /// What is resident and in no row. Below 0 where memory came while it was looked at.
+    pub fn remainder(&self) -> i64 {
+        self.resident as i64 - self.explained() as i64
+    }
+
+    /// The rows that have anything: name, kind, bytes.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, Kind, u64)> + Clone {
+        let accounts = REPORTED.iter().map(|it| (it.name(), Kind::Account));
+        let names = accounts.chain(OTHERS);
+        let rows = names
+            .zip(self.rows)
+            .map(|((name, kind), bytes)| (name, kind, bytes));
+        rows.filter(|&(_, _, bytes)| bytes > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_remainder_sum_up_to_what_is_resident() {
+        let mut balance = Balance {
+            resident: 1000,
+            ..Balance::EMPTY
+        };
+        balance.add_account(Account::Obj, 300);
+        balance.add(Row::Kernel, 4);
+        let mut part = Balance::EMPTY;
+        part.add_account(Account::Native, 100);
+        part.add(Row::HeapSlack, 50);
+        balance.add_part(&part, 1, 3);
+        let rows: Vec<_> = balance.rows().collect();
+        assert_eq!(
+            rows,
+            [
+                ("obj", Kind::Account, 300),
+                ("native", Kind::Account, 33),
+                ("heap_slack", Kind::Heap, 16),
+                ("kernel", Kind::Anonymous, 4),
+            ]
+        );
+        assert_eq!(balance.remainder(), 1000 - 353);
+        assert_eq!(balance.explained() as i64 + balance.remainder(), 1000);
+    }
+}

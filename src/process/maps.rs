@@ -1,0 +1,313 @@
+//! The process's mappings and what is resident of each: `/proc/self/smaps` and
+//! `/proc/self/pagemap`, both as they are read, through buffers of the caller's.
+//!
+//! Nothing here allocates. Not for signal handlers all the same: reading takes the kernel a
+//! millisecond and more.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int};
+
+/// A mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// First address.
+    pub start: usize,
+    /// Behind the last address.
+    pub end: usize,
+    /// Whether it may be read, and written.
+    pub readable: bool,
+    /// See `readable`.
+    pub writable: bool,
+    /// Whether what is written to it is seen by nobody else.
+    pub private: bool,
+    /// The file's path, or a name in brackets; empty for anonymous memory.
+    pub name: &'a [u8],
+    /// Bytes that are resident.
+    pub resident: u64,
+}
+
+/// A file of `/proc`, closed when dropped.
+struct File(c_int);
+
+impl File {
+    fn open(path: &CStr) -> Option<Self> {
+        // SAFETY: a constant path.
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(File(file))
+    }
+
+    /// Reads to the buffer; 0 at the end and on failure.
+    fn read(&self, buffer: &mut [u8]) -> usize {
+        loop {
+            // SAFETY: an open descriptor and a buffer of the caller's.
+            let length = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+            match usize::try_from(length) {
+                Ok(length) => return length,
+                Err(_) if crate::descriptor::errno() == libc::EINTR => {}
+                Err(_) => return 0,
+            }
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// The process's own memory, read so that an address that is gone is no fault: `/proc/self/mem`.
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens it; None where the kernel does not let us.
+    pub fn open() -> Option<Self> {
+        File::open(c"/proc/self/mem").map(Memory)
+    }
+
+    /// Reads what is at `address`; how many bytes, 0 where there is no memory.
+    pub fn read(&self, address: usize, buffer: &mut [u8]) -> usize {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: an open descriptor and a buffer of the caller's.
+        let read = unsafe { libc::pread((self.0).0, start, length, address as libc::off_t) };
+        usize::try_from(read).unwrap_or(0)
+    }
+}
+
+/// Tells of each mapping, by ascending address, and what is resident of it. `buffer` holds the
+/// longest line and more: 16 KiB will do. None where the kernel does not tell.
+pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()> {
+    let file = File::open(c"/proc/self/smaps")?;
+    let mut parser = Parser::default();
+    let mut length = 0;
+    loop {
+        let read = file.read(&mut buffer[length..]);
+        if read == 0 {
+            return parser.seen.then_some(());
+        }
+        length += read;
+        let mut rest = &buffer[..length];
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            parser.line(&rest[..end], &mut visit)?;
+            rest = &rest[end + 1..];
+        }
+        let (kept, taken) = (rest.len(), length - rest.len());
+        buffer.copy_within(taken..taken + kept, 0);
+        length = kept;
+        if length == buffer.len() {
+            return None; // no line is that long
+        }
+    }
+}
+
+/// Puts the lines of a mapping together: its own, and that with `Rss`.
+struct Parser {
+    header: (usize, usize, bool, bool, bool),
+    name: [u8; libc::PATH_MAX as usize],
+    name_length: usize,
+    seen: bool,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Parser {
+            header: (0, 0, false, false, false),
+            name: [0; libc::PATH_MAX as usize],
+            name_length: 0,
+            seen: false,
+        }
+    }
+}
+
+impl Parser {
+    fn line(&mut self, line: &[u8], visit: &mut impl FnMut(&Mapping<'_>)) -> Option<()> {
+        if let Some(rest) = line.strip_prefix(b"Rss:") {
+            let kibibytes = rest.strip_suffix(b" kB")?.trim_ascii();
+            let (start, end, readable, writable, private) = self.header;
+            self.seen = true;
+            visit(&Mapping {
+                start,
+                end,
+                readable,
+                writable,
+                private,
+                name: &self.name[..self.name_length],
+                resident: number(kibibytes, 10)? as u64 * 1024,
+            });
+        } else if line.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
+            // Addresses are in lower case, the other lines' keys begin with a capital.
+            self.header(line)?;
+        }
+        Some(())
+    }
+
+    /// `start-end flags offset device inode   name` (proc_pid_maps(5)).
+    fn header(&mut self, line: &[u8]) -> Option<()> {
+        let mut words = line.splitn(6, |&byte| byte == b' ');
+        let mut addresses = words.next()?.split(|&byte| byte == b'-');
+        let start = number(addresses.next()?, 16)?;
+        let end = number(addresses.next()?, 16)?;
+        let flags = words.next()?;
+        let name = words.nth(3).unwrap_or_default().trim_ascii();
+        self.header = (
+            start,
+            end,
+            flags.first() == Some(&b'r'),
+            flags.get(1) == Some(&b'w'),
+            flags.get(3) == Some(&b'p'),
+        );
+        self.name_length = name.len().min(self.name.len());
+        self.name[..self.name_length].copy_from_slice(&name[..self.name_length]);
+        Some(())
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<usize> {
+    usize::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+}
+
+/// Pages of a run of addresses that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// Pages that this process alone has.
+    pub own: u64,
+    /// Pages that others have too; and pages of zeroes that were read and never written, which the
+    /// kernel does not count as resident.
+    pub shared: u64,
+}
+
+/// `/proc/self/pagemap`, read in order.
+pub struct PageMap<'a> {
+    file: File,
+    buffer: &'a mut [u64],
+    /// Number of the page that the buffer begins with, and pages in it.
+    first: usize,
+    length: usize,
+    page: usize,
+}
+
+/// Bits of an entry (`Documentation/admin-guide/mm/pagemap.rst`).
+const PRESENT: u64 = 1 << 63;
+const EXCLUSIVE: u64 = 1 << 56;
+
+impl<'a> PageMap<'a> {
+    /// Opens it; None where the kernel does not let us.
+    pub fn open(buffer: &'a mut [u64]) -> Option<Self> {
+        Some(PageMap {
+            file: File::open(c"/proc/self/pagemap")?,
+            buffer,
+            first: 0,
+            length: 0,
+            page: super::page_size() as usize,
+        })
+    }
+
+    /// Counts the pages of a run of addresses, which begins on a page.
+    pub fn count(&mut self, start: usize, end: usize) -> Present {
+        let mut present = Present::default();
+        for number in start / self.page..end.div_ceil(self.page) {
+            let entry = self.entry(number, end);
+            if entry & PRESENT != 0 {
+                match entry & EXCLUSIVE {
+                    0 => present.shared += 1,
+                    _ => present.own += 1,
+                }
+            }
+        }
+        present
+    }
+
+    /// The entry of a page; those that follow are read with it, to `end` and beyond.
+    fn entry(&mut self, number: usize, end: usize) -> u64 {
+        if !(self.first..self.first + self.length).contains(&number) {
+            // Not far beyond the end: mappings may be far apart.
+            let wanted = (end.div_ceil(self.page) - number).max(512);
+            let wanted = wanted.min(self.buffer.len());
+            let bytes = wanted * size_of::<u64>();
+            let offset = (number * size_of::<u64>()) as libc::off_t;
+            // SAFETY: an open descriptor, and a buffer of ours of at least that length.
+            let read =
+                unsafe { libc::pread(self.file.0, self.buffer.as_mut_ptr().cast(), bytes, offset) };
+            self.first = number;
+            self.length = usize::try_from(read).unwrap_or(0) / size_of::<u64>();
+            if self.length == 0 {
+                return 0;
+            }
+        }
+        self.buffer[number - self.first]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_a_mapping_are_put_together() {
+        let text = b"00400000-0040b000 r-xp 00001000 fe:00 12   /bin/a b (deleted)\n\
+            Size:                 44 kB\nRss:                  40 kB\nVmFlags: rd ex\n\
+            7ffe-8000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
+            9000-a000 rw-s 00000000 00:00 0                          [heap]\nRss: 4 kB\n";
+        let mut parser = Parser::default();
+        let mut seen = Vec::new();
+        for line in text.split(|&byte| byte == b'\n') {
+            let each = &mut |mapping: &Mapping<'_>| {
+                let name = String::from_utf8(mapping.name.to_vec()).unwrap();
+                seen.push((mapping.start, mapping.end, mapping.writable, name));
+                seen.last_mut().unwrap().3 += &format!("|{}", mapping.resident);
+            };
+            parser.line(line, each).unwrap();
+        }
+        let expected = [
+            (0x400000, 0x40b000, false, "/bin/a b (deleted)|40960".into()),
+            (0x7ffe, 0x8000, false, "|0".into()),
+            (0x9000, 0xa000, true, "[heap]|4096".into()),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn lines_of_another_kind_are_refused() {
+        let mut parser = Parser::default();
+        for line in [&b"zz-yy r-xp"[..], b"Rss: x kB", b"Rss: 4"] {
+            assert_eq!(parser.line(line, &mut |_| {}), None);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_resident_and_what_was_not_is_not() {
+        let page = crate::process::page_size() as usize;
+        let mut buffer = [0; 1024];
+        let Some(mut map) = PageMap::open(&mut buffer) else {
+            return; // a system that hides it
+        };
+        // SAFETY: a mapping of our own, of which the first three pages are written.
+        let start = unsafe {
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                64 * page,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            libc::madvise(start, 64 * page, libc::MADV_NOHUGEPAGE);
+            start.cast::<u8>().write_bytes(1, 3 * page);
+            start.addr()
+        };
+        let present = map.count(start, start + 64 * page);
+        assert_eq!((present.own, present.shared), (3, 0));
+        let mut text = vec![0; 16384];
+        let mut found = 0;
+        each(&mut text, |mapping| {
+            if (mapping.start..mapping.end).contains(&start) {
+                found = mapping.resident;
+            }
+        })
+        .unwrap();
+        assert!(found >= 3 * page as u64);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a report says of the resident size, row by row. Does not allocate.
+
+use super::Sink;
+use super::text::Right;
+use crate::balance::{Balance, ROWS};
+use crate::bytes::Bytes;
+use std::cmp::Reverse;
+use std::fmt::{self, Write};
+
+/// Rows of the table; the others are summed up.
+const TOLD: usize = 8;
+
+/// Says `balance`, or null.
+pub fn describe(balance: Option<&Balance>, sink: &mut impl Sink) {
+    let Some(balance) = balance else {
+        return sink.null("balance");
+    };
+    sink.begin("balance");
+    describe_members(balance, sink);
+    sink.end();
+}
+
+/// Says a balance without the braces around it.
+pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
+    sink.int("resident_bytes", balance.resident as i64);
+    sink.begin_list("rows");
+    for (name, kind, bytes) in balance.rows() {
+        sink.begin("");
+        sink.text("name", name);
+        sink.text("kind", kind.name());
+        sink.int("resident_bytes", bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.int("remainder_bytes", balance.remainder());
+}
+
+/// Writes the lines of the table: the largest rows first. `when` says of which moment.
+pub fn lines(balance: &Balance, when: &str, out: &mut impl Write) -> fmt::Result {
+    let mut rows = [("", 0); ROWS];
+    let mut count = 0;
+    for (place, (name, _, bytes)) in rows.iter_mut().zip(balance.rows()) {
+        *place = (name, bytes);
+        count += 1;
+    }
+    let rows = &mut rows[..count];
+    rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
+    let (told, others) = rows.split_at(rows.len().min(TOLD));
+    writeln!(
+        out,
+        "resident {when}: {}, of which",
+        Bytes(balance.resident)
+    )?;
+    let mut line =
+        |name: &str, bytes: u64| writeln!(out, "  {name:<18}{}", Right(Bytes(bytes), 12));
+    for &(name, bytes) in told {
+        line(name, bytes)?;
+    }
+    if !others.is_empty() {
+        line("others", others.iter().map(|&(_, bytes)| bytes).sum())?;
+    }
+    match u64::try_from(balance.remainder()) {
+        Ok(bytes @ 1..) => line("not explained", bytes),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::Row;
+    use crate::ledger::Account;
+
+    #[test]
+    fn the_largest_rows_come_first_and_the_rest_is_summed() {
+        let mut balance = Balance::EMPTY;
+        balance.resident = 100 << 10;
+        let rows = [
+            Row::HeapSlack,
+            Row::HeapOwn,
+            Row::HostTables,
+            Row::Executable,
+            Row::Libpython,
+            Row::Extensions,
+            Row::Libraries,
+            Row::Kernel,
+        ];
+        for (row, kibibytes) in rows.into_iter().zip(1..) {
+            balance.add(row, kibibytes << 10);
+        }
+        balance.add_account(Account::Obj, 50 << 10);
+        let mut text = String::new();
+        lines(&balance, "now", &mut text).unwrap();
+        let expected = "resident now: 100.0 KiB, of which
+  obj                   50.0 KiB
+  kernel                 8.0 KiB
+  libraries              7.0 KiB
+  extension_modules      6.0 KiB
+  libpython              5.0 KiB
+  executable             4.0 KiB
+  host_tables            3.0 KiB
+  heap_own               2.0 KiB
+  others                 1.0 KiB
+  not explained         14.0 KiB
+";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,35 @@
+//! What a report says of size classes. Does not allocate.
+
+use super::Sink;
+use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Classes, Histogram};
+
+/// Says `size_classes`, an account's list after the other; or null.
+pub fn describe(histogram: Option<&Histogram>, sink: &mut impl Sink) {
+    let Some(histogram) = histogram else {
+        return sink.null("size_classes");
+    };
+    sink.begin("size_classes");
+    describe_members(histogram, sink);
+    sink.end();
+}
+
+/// Says each account's list, without the braces around them.
+pub fn describe_members(histogram: &Histogram, sink: &mut impl Sink) {
+    for account in ACCOUNTS_WITH_CLASSES {
+        sink.begin_list(account.name());
+        describe_classes(histogram.of(account), sink);
+        sink.end();
+    }
+}
+
+/// Says the classes of one account, without the brackets around them.
+pub fn describe_classes(classes: &Classes, sink: &mut impl Sink) {
+    for class in classes.entries() {
+        sink.begin("");
+        sink.int("block_bytes", class.block_bytes as i64);
+        sink.int("live_blocks", class.live_blocks as i64);
+        sink.int("live_bytes", class.live_bytes as i64);
+        sink.int("capacity_bytes", class.capacity_bytes as i64);
+        sink.end();
+    }
+}

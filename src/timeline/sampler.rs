@@ -1,0 +1,230 @@
+//! The sampler's own life: what it lets go of, and its loop.
+//!
+//! It runs in a process of its own, which shares the pages of card and ledger with the host and
+//! has a copy of the rest. It allocates nothing, touches no lock of the host's and never returns.
+
+#![allow(unsafe_code)]
+
+use super::brief;
+use super::file::TimelineFile;
+use crate::card::{CARD, State};
+use crate::descriptor::format_into;
+use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::process;
+use pyhost_shared::describe::signal_name;
+use pyhost_shared::moment;
+use std::ffi::{CStr, c_int, c_long};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How long a process may be on its way into another program before the timeline ends: a call of
+/// `exec` that fails comes back sooner.
+const EXEC_TAKES: u64 = 1_000_000_000;
+
+/// What was last written of what changes now and then.
+struct Told {
+    marks: u64,
+    refused: u64,
+    caps: [Option<u64>; Scope::COUNT],
+}
+
+/// Samples until the host, of this process id, ends.
+///
+/// # Safety
+/// To be called in the sampler's process alone.
+pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: libc::pid_t) -> ! {
+    // SAFETY: this process has one thread; what it closes are its own copies.
+    let host = unsafe { let_go(timeline.as_ref().map(TimelineFile::descriptor), pid) };
+    let started = CARD.started_monotonic.load(Relaxed);
+    let mut told = Told {
+        marks: 0,
+        refused: 0,
+        caps: [None; Scope::COUNT],
+    };
+    let mut next = started;
+    let mut exec_since = None;
+    loop {
+        let interval = timeline.as_ref().map_or(interval, TimelineFile::interval);
+        let now = moment::monotonic();
+        while next <= now {
+            next += interval.as_nanos() as u64;
+        }
+        let has_ended = host.ends_within(next - now);
+        let now = moment::monotonic();
+        let seconds = now.saturating_sub(started) as f64 / 1e9;
+        let snapshot = LEDGER.snapshot();
+        let resident = match has_ended {
+            true => None,
+            false => host.resident(),
+        };
+        if let Some(timeline) = &mut timeline {
+            write_events(timeline, &mut told, seconds, started, &snapshot);
+            timeline.sample(seconds, &snapshot, resident);
+        }
+        let is_exec = CARD.state().0 == State::Exec;
+        let since = *exec_since.get_or_insert(now);
+        if !is_exec {
+            exec_since = None;
+        }
+        if has_ended || is_exec && now - since > EXEC_TAKES {
+            end(timeline.as_mut(), seconds);
+        }
+        brief::tell_progress(&snapshot);
+    }
+}
+
+fn write_events(
+    timeline: &mut TimelineFile,
+    told: &mut Told,
+    seconds: f64,
+    started: u64,
+    snapshot: &Snapshot,
+) {
+    let caps = caps();
+    if caps != told.caps {
+        told.caps = caps;
+        timeline.caps(seconds, &caps);
+    }
+    let marks = CARD.marks();
+    while told.marks < marks {
+        told.marks += 1;
+        if let Some(mark) = CARD.mark_of(told.marks) {
+            let at = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
+            timeline.mark(at, mark.name());
+        }
+    }
+    let refused = snapshot.refused();
+    if refused != told.refused {
+        told.refused = refused;
+        let mut room = [0; 512];
+        timeline.refusal(seconds, refused, CARD.refusal_into(&mut room));
+    }
+}
+
+fn caps() -> [Option<u64>; Scope::COUNT] {
+    let mut caps = [None; Scope::COUNT];
+    for scope in Scope::all() {
+        caps[scope.index()] = LEDGER.cap(scope);
+    }
+    caps
+}
+
+/// Writes the last line and ends the sampler.
+fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
+    let (state, status) = CARD.state();
+    let (ended_by, exit_status) = match state {
+        State::Running => ("kill", None),
+        State::Exec => ("exec", None),
+        State::Exited => ("exit", Some(status)),
+        State::Signalled => (signal_name(status), None),
+    };
+    if let Some(timeline) = timeline {
+        timeline.end(seconds, ended_by, exit_status);
+    }
+    if state == State::Running {
+        brief::tell_end(); // else the host has
+    }
+    // SAFETY: ends this process.
+    unsafe {
+        libc::syscall(libc::SYS_exit_group, 0 as c_long);
+    }
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// The host, seen from the sampler.
+struct Host {
+    /// Readable once it has ended (`pidfd_open(2)`, Linux 5.3); -1 where the system has none, or keeps
+    /// it from a container.
+    process: c_int,
+    pid: libc::pid_t,
+    /// Its `/proc/PID/statm`.
+    statm: c_int,
+    page: u64,
+}
+
+impl Host {
+    /// Waits, at most so many nanoseconds; whether the host has ended.
+    fn ends_within(&self, nanoseconds: u64) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.process,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let time = libc::timespec {
+            tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
+        };
+        // SAFETY: structures of ours; a descriptor below 0 is only waited with.
+        unsafe {
+            let has_ended = libc::ppoll(&mut poll, 1, &time, std::ptr::null()) == 1;
+            has_ended || libc::getppid() != self.pid
+        }
+    }
+
+    /// Its resident bytes; None where it has let go of its memory already.
+    fn resident(&self) -> Option<u64> {
+        let mut text = [0u8; 128];
+        // SAFETY: a buffer of ours.
+        let length = unsafe { libc::pread(self.statm, text.as_mut_ptr().cast(), text.len(), 0) };
+        let text = text.get(..usize::try_from(length).ok()?)?;
+        let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
+        Some(pages * self.page)
+    }
+}
+
+/// Lets go of all that is the host's, and takes hold of the host.
+///
+/// # Safety
+/// To be called in the sampler's process alone.
+unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
+    // SAFETY: calls of the system with memory of ours; the descriptors are this process's copies.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut signals);
+        libc::sigprocmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
+        let mut first = 0;
+        let mut keep = [kept.unwrap_or(-1), brief::descriptor()];
+        keep.sort_unstable();
+        for descriptor in keep.into_iter().filter(|&descriptor| descriptor >= 0) {
+            close_range(first, descriptor - 1);
+            first = descriptor + 1;
+        }
+        close_range(first, c_int::MAX);
+        let process = libc::syscall(libc::SYS_pidfd_open, pid as c_long, 0 as c_long) as c_int;
+        let mut path = [0; 64];
+        format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
+        let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+        let statm = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        Host {
+            process,
+            pid,
+            statm,
+            page: process::page_size(),
+        }
+    }
+}
+
+/// Closes descriptors from `first` to `last`.
+///
+/// # Safety
+/// They are this process's alone.
+unsafe fn close_range(first: c_int, last: c_int) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the caller's duty.
+    unsafe {
+        let (from, to) = (first as c_long, last as c_long);
+        if libc::syscall(libc::SYS_close_range, from, to, 0 as c_long) != 0 {
+            // Before Linux 5.9.
+            for descriptor in first..=last.min(1 << 16) {
+                libc::close(descriptor);
+            }
+        }
+    }
+}
