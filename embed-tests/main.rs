@@ -15,6 +15,7 @@ mod domains;
 mod endings;
 mod exactness;
 mod faults;
+mod fleet;
 mod forks;
 mod guards;
 mod leaks;
