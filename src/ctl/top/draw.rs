@@ -15,6 +15,8 @@ use ratatui::text::Span;
 
 /// Lines of the list that stay when the accounts take the rest.
 const LEAST_LIST: usize = 4;
+/// Lines of a terminal that has one for the keys.
+const LEAST_WITH_FOOT: usize = 6;
 const FOOT: &str = "q quit  up/down select  s sort  r reverse  p pause  ? help";
 
 /// Draws; `place` says how often is looked where.
@@ -23,7 +25,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, place: &str) {
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut lines = vec![(head(state, place), false)];
-    let body = height.saturating_sub(2);
+    let foot = usize::from(height >= LEAST_WITH_FOOT);
+    let body = height.saturating_sub(1 + foot);
     if state.help {
         lines.extend(tables::help().into_iter().map(|line| (line, false)));
     } else if state.watched.is_some() {
@@ -32,11 +35,10 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, place: &str) {
     } else {
         lines.extend(list(state, width, body));
     }
-    lines.truncate(height.saturating_sub(1).max(1));
-    for (row, (line, selected)) in lines.iter().enumerate().take(height) {
+    for (row, (line, selected)) in lines.iter().enumerate().take(height - foot) {
         write(frame, area, row, line, *selected, colours);
     }
-    if height > 1 {
+    if foot > 0 {
         let foot = Span::styled(FOOT, Style::new().add_modifier(Modifier::DIM));
         frame
             .buffer_mut()
