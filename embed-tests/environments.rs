@@ -5,6 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// The pinned tools that users of the host run beneath it: pytest with xdist and asyncio, mypy.
+pub fn development() -> Environment {
+    let name = "development";
+    Environment {
+        name: name.to_owned(),
+        site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
+    }
+}
+
 /// Packages for the Python under test.
 pub struct Environment {
     /// Such as `numpy-2.4`.

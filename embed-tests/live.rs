@@ -103,6 +103,49 @@ fn fifty_killed_processes_leave_their_last_counters() {
 }
 
 #[test]
+fn what_is_shown_has_the_fields_of_the_hosts_report() {
+    let directory = folder("live").join("hosts");
+    let report = folder("live").join("report.json");
+    let code = "
+import subprocess, sys, os
+try:
+    bytes(100 << 20)
+except MemoryError:
+    pass
+print(subprocess.run(sys.argv[1:] + [str(os.getpid())], capture_output=True, text=True, check=True).stdout)";
+    let outcome = Run::host()
+        .arg(format!("--live={}", directory.display()))
+        .args(["--cap", "90M", "--stats-file"])
+        .arg(&report)
+        .args(["-c", code, PYHOSTCTL, "--dir", directory.to_str().unwrap()])
+        .args(["show", "--json"])
+        .ok();
+    let shown: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let of_host: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let names =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(names(&shown), names(&of_host));
+    for part in ["host", "python", "process", "caps"] {
+        assert_eq!(names(&shown[part]), names(&of_host[part]), "{part}");
+    }
+    for part in ["host", "allocator", "debug_hooks"] {
+        assert_eq!(shown[part], of_host[part], "{part}");
+    }
+    assert_eq!(shown["process"]["argv"], of_host["process"]["argv"]);
+    assert_eq!(shown["caps"]["total"], of_host["caps"]["total"]);
+    assert_eq!(shown["caps"]["told_refusals"], 1);
+    assert_eq!(
+        shown["caps"]["last_refusal"],
+        of_host["caps"]["last_refusal"]
+    );
+    let (peak, later) = (
+        shown["total"]["peak_bytes"].as_u64().unwrap(),
+        of_host["total"]["peak_bytes"].as_u64().unwrap(),
+    );
+    assert!(peak <= later && peak > 1 << 20, "{peak} {later}");
+}
+
+#[test]
 fn the_next_host_tells_of_the_killed_once() {
     let directory = folder("live").join("hosts");
     let live = format!("--live={}", directory.display());

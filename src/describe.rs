@@ -101,3 +101,12 @@ pub fn describe_cap(scope: Scope, cap: u64, reserve_from: u64, sink: &mut impl S
     sink.int("reserve_from_bytes", reserve_from as i64);
     sink.end();
 }
+
+/// How many refusals had their story told, and the last of them in a line.
+pub fn describe_last_refusal(told: u64, last: Option<&str>, sink: &mut impl Sink) {
+    sink.int("told_refusals", told as i64);
+    match last {
+        Some(text) => sink.text("last_refusal", text),
+        None => sink.null("last_refusal"),
+    }
+}

@@ -1,4 +1,4 @@
-"""Makes the folders of pinned packages that the tests put on PYTHONPATH: NumPy with Cython, or whole test suites.
+"""Makes the folders of pinned packages that the tests put on PYTHONPATH: NumPy with Cython, whole test suites, or pytest and mypy.
 
     python3 embed-tests/environments/make.py --python PYTHON NAME
     python3 embed-tests/environments/make.py --python PYTHON --list

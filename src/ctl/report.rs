@@ -2,7 +2,9 @@
 //! knows is null.
 
 use pyhost_shared::card::{Card, State};
-use pyhost_shared::describe::{SCHEMA, Sink, describe_accounts, describe_cap, signal_name};
+use pyhost_shared::describe::{
+    SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal, signal_name,
+};
 use pyhost_shared::directory::{Here, Identity};
 use pyhost_shared::json::Json;
 use pyhost_shared::record::Record;
@@ -66,27 +68,30 @@ pub fn to_json(record: &Record, alive: bool) -> String {
     sink.null("free_threaded");
     sink.end();
     describe_process(card, alive, &mut sink);
+    sink.null("children");
     sink.text("allocator", &card.allocator.get());
     sink.flag("debug_hooks", card.debug_hooks.load(Relaxed) == 1);
+    for unknown in ["numpy", "region", "faults", "guards", "leaks"] {
+        sink.null(unknown);
+    }
     describe_accounts(
         &record.snapshot,
         None,
         |account| record.is_active(account),
         &mut sink,
     );
+    sink.null("big_blocks_left_out");
     sink.begin("caps");
     for cap in &record.caps {
         describe_cap(cap.scope, cap.bytes, cap.reserve_from, &mut sink);
     }
     sink.null("dossier");
-    match card.refusal() {
-        Some((count, text)) => {
-            sink.int("told_refusals", count as i64);
-            sink.text("last_refusal", &text);
-        }
-        None => sink.int("told_refusals", 0),
-    }
+    let refusal = card.refusal();
+    let last = refusal.as_ref().map(|(_, text)| text.as_str());
+    describe_last_refusal(card.refusals(), last, &mut sink);
     sink.end();
+    sink.null("balance");
+    sink.null("size_classes");
     sink.finish();
     text
 }

@@ -66,7 +66,8 @@ static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
 /// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
 static SEVERAL_GILS: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-static GILS: Gils = Gils {
+/// What the ledger asks of its surroundings, for whoever ends a segment of it.
+pub static GILS: Gils = Gils {
     several: several_gils,
     barrier: gate::barrier_everywhere,
 };

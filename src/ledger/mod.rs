@@ -17,6 +17,7 @@
 
 mod account;
 mod ceiling;
+mod segment;
 mod shared;
 mod slot;
 mod snapshot;
@@ -25,9 +26,10 @@ mod tests;
 
 pub use account::{ACCOUNTS, Account, REPORTED};
 pub use ceiling::{Reach, Scope};
+pub use segment::{Marks, Others, Peaks};
 pub use shared::{Gils, Ledger};
 pub use slot::{Slot, UNCLAIMED};
-pub use snapshot::Snapshot;
+pub use snapshot::{AccountFigures, Snapshot};
 
 /// The process's ledger.
 pub static LEDGER: Ledger = Ledger::new();

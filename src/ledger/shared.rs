@@ -13,6 +13,9 @@
 //! takes the ownership over: it records the owner's top and closes its cell, whose thread cannot
 //! be booking since the caller holds the GIL.
 //!
+//! A peak is that of a *segment*, which begins at the start or where [`super::segment`] ended the one
+//! before; the highest of the ended ones is kept beside it.
+//!
 //! A thread beyond the last slot, and one that is past its destructors, books into the overflow
 //! slot with locked instructions; slower, never wrong.
 
@@ -25,15 +28,15 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 /// How many threads have a slot of their own at a time.
 pub const SLOTS: usize = 127;
 
-/// First word of the stored layout: `pyhost1\0`, little-endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"pyhost1\0");
+/// First word of the stored layout: `pyhost2\0`, little-endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhost2\0");
 
 /// One thread at a time books, in turn; the peak is exact.
-const EXACT: u32 = 0;
+pub(super) const EXACT: u32 = 0;
 /// On the way from exact to windowed: whoever comes waits.
 const CHANGING: u32 = 1;
 /// Threads book at once, each within its window.
-const WINDOWED: u32 = 2;
+pub(super) const WINDOWED: u32 = 2;
 
 /// What the ledger must ask of its surroundings when a thread takes an exact account over.
 pub struct Gils {
@@ -48,17 +51,18 @@ pub struct Gils {
 pub(super) struct Shared {
     /// Never below the account's live bytes; what the peak is taken from.
     pub(super) bound: AtomicI64,
+    /// The highest of this segment; [`Ledger::segment_peak_of`] knows of the owner's, too.
     pub(super) peak: AtomicI64,
     /// Exact policy: live bytes of every cell but the owner's.
-    others: AtomicI64,
+    pub(super) others: AtomicI64,
     /// Exact policy: below this the published bound is lowered.
     window_low: AtomicI64,
     /// Exact policy: 1 + the index of the owner's slot; 0 before the first booking.
-    owner: AtomicU32,
+    pub(super) owner: AtomicU32,
     /// [`EXACT`], [`CHANGING`] or [`WINDOWED`].
-    policy: AtomicU32,
+    pub(super) policy: AtomicU32,
     /// The owner is inside the exact slow path.
-    entered: AtomicU32,
+    pub(super) entered: AtomicU32,
     /// Bytes released by threads that do not hold this account's GIL (negative).
     pub(super) foreign_live: AtomicI64,
     pub(super) foreign_freed: AtomicU64,
@@ -66,6 +70,8 @@ pub(super) struct Shared {
     pub(super) failed: AtomicU64,
     pub(super) ceiling: Ceiling,
     pub(super) injected: AtomicU64,
+    /// The highest peak of the segments that have ended.
+    pub(super) earlier_peak: AtomicI64,
 }
 
 impl Shared {
@@ -84,6 +90,7 @@ impl Shared {
             failed: AtomicU64::new(0),
             ceiling: Ceiling::none(),
             injected: AtomicU64::new(0),
+            earlier_peak: AtomicI64::new(0),
         }
     }
 }
@@ -106,7 +113,7 @@ impl Heights {
 #[repr(C, align(4096))]
 pub struct Ledger {
     magic: AtomicU64,
-    /// Bound and peak of the sum of all accounts.
+    /// Bound, and peak in this segment, of the sum of all accounts.
     pub(super) total_bound: AtomicI64,
     pub(super) total_peak: AtomicI64,
     /// Where to look for the first free slot.
@@ -114,6 +121,8 @@ pub struct Ledger {
     /// 1 while there is a ceiling.
     pub(super) capped: AtomicU32,
     pub(super) total_ceiling: Ceiling,
+    /// The highest peak of the total in the segments that have ended.
+    pub(super) earlier_total_peak: AtomicI64,
     pub(super) accounts: [Shared; ACCOUNTS],
     pub(super) slots: [Slot; SLOTS],
     overflow: Slot,
@@ -147,6 +156,7 @@ impl Ledger {
             next_slot: AtomicU32::new(0),
             capped: AtomicU32::new(0),
             total_ceiling: Ceiling::none(),
+            earlier_total_peak: AtomicI64::new(0),
             accounts: [
                 Shared::new(WINDOWED),
                 Shared::new(EXACT),
@@ -212,7 +222,7 @@ impl Ledger {
     }
 
     /// Takes a windowed account's published bytes of a slot down to what is live.
-    fn close_window(&self, slot: &Slot, account: Account) {
+    pub(super) fn close_window(&self, slot: &Slot, account: Account) {
         let cell = slot.cell(account);
         let live = cell.live.load(Relaxed);
         let before = account_share(account, cell.published.load(Relaxed), &cell.low);
@@ -335,36 +345,14 @@ impl Ledger {
         }
     }
 
-    /// Starts every peak anew from what is live now.
-    ///
-    /// Threads that book meanwhile keep their windows, so that the new peaks are not low.
-    pub fn reset_peaks(&self) {
-        for account in Account::ALL {
-            let shared = &self.accounts[account as usize];
-            if self.is_windowed(account) {
-                shared.peak.store(shared.bound.load(Relaxed), Relaxed);
-            } else {
-                // The caller holds the GIL: nobody books meanwhile.
-                let live: i64 = self.live_of(account);
-                shared.peak.store(live, Relaxed);
-                if let Some(owner) = self.slot_of(shared.owner.load(Relaxed)) {
-                    let cell = owner.cell(account);
-                    cell.top.store(cell.live.load(Relaxed), Relaxed);
-                }
-            }
-        }
-        self.total_peak
-            .store(self.total_bound.load(Relaxed), Relaxed);
-    }
-
     /// Sum of all cells of an account, without what foreign threads released.
-    fn live_of(&self, account: Account) -> i64 {
+    pub(super) fn live_of(&self, account: Account) -> i64 {
         self.slots()
             .map(|slot| slot.cell(account).live.load(Relaxed))
             .sum()
     }
 
-    fn is_windowed(&self, account: Account) -> bool {
+    pub(super) fn is_windowed(&self, account: Account) -> bool {
         self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
     }
 
@@ -504,7 +492,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn owns(&self, slot: &Slot, account: Account) -> bool {
+    pub(super) fn owns(&self, slot: &Slot, account: Account) -> bool {
         let owner = self.accounts[account as usize].owner.load(Relaxed);
         owner == self.index_of(slot) as u32 + 1
     }
@@ -533,7 +521,7 @@ impl Ledger {
     ///
     /// The caller belongs to another interpreter than the owner, which may be booking right now.
     /// Every other cell is closed, and whoever comes to the slow path waits.
-    fn make_windowed(&self, account: Account, gils: &Gils) {
+    pub(super) fn make_windowed(&self, account: Account, gils: &Gils) {
         let shared = &self.accounts[account as usize];
         if shared
             .policy
@@ -580,8 +568,8 @@ impl Ledger {
         }
     }
 
-    /// The highest live bytes of an account so far.
-    pub(super) fn peak_of(&self, account: Account) -> i64 {
+    /// The highest live bytes of an account in this segment.
+    pub(super) fn segment_peak_of(&self, account: Account) -> i64 {
         let peak = self.accounts[account as usize].peak.load(Relaxed);
         if self.is_windowed(account) {
             peak
@@ -631,7 +619,7 @@ impl Ledger {
         Ok(moved - surplus)
     }
 
-    fn index_of(&self, slot: &Slot) -> usize {
+    pub(super) fn index_of(&self, slot: &Slot) -> usize {
         if self.is_overflow(slot) {
             return OVERFLOW;
         }
@@ -640,7 +628,7 @@ impl Ledger {
     }
 
     /// The slot that an `owner` field names.
-    fn slot_of(&self, owner: u32) -> Option<&Slot> {
+    pub(super) fn slot_of(&self, owner: u32) -> Option<&Slot> {
         match (owner as usize).checked_sub(1)? {
             OVERFLOW => Some(&self.overflow),
             index => self.slots.get(index),
@@ -669,7 +657,7 @@ fn raise_alone(peak: &AtomicI64, value: i64) {
 }
 
 /// Raises a maximum; a locked instruction only where it is new.
-fn raise(peak: &AtomicI64, value: i64) {
+pub(super) fn raise(peak: &AtomicI64, value: i64) {
     if value > peak.load(Relaxed) {
         peak.fetch_max(value, Relaxed);
     }

@@ -87,8 +87,9 @@ impl Ledger {
         }
         let (pooled, _) = self.figures(Account::Pooled);
         snapshot.total_live_bytes = total.wrapping_sub(pooled).max(0) as u64;
-        snapshot.total_peak_bytes =
-            (self.total_peak.load(Relaxed).max(0) as u64).max(snapshot.total_live_bytes);
+        let peak = self.total_peak.load(Relaxed);
+        let peak = peak.max(self.earlier_total_peak.load(Relaxed)).max(0) as u64;
+        snapshot.total_peak_bytes = peak.max(snapshot.total_live_bytes);
         snapshot
     }
 
@@ -104,9 +105,11 @@ impl Ledger {
             total = total.wrapping_add(cell.total_blocks.load(Relaxed));
         }
         let live_bytes = live.max(0) as u64;
+        let peak = self.segment_peak_of(account);
+        let peak = peak.max(shared.earlier_peak.load(Relaxed)).max(0) as u64;
         let figures = AccountFigures {
             live_bytes,
-            peak_bytes: (self.peak_of(account).max(0) as u64).max(live_bytes),
+            peak_bytes: peak.max(live_bytes),
             live_blocks: total.saturating_sub(freed),
             total_blocks: total,
             refused: shared.refused.load(Relaxed),

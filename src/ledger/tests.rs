@@ -3,6 +3,7 @@
 
 use super::account::Account;
 use super::ceiling::{Reach, Scope};
+use super::segment::{Others, Peaks};
 use super::shared::{Gils, Ledger, SLOTS};
 use super::slot::Slot;
 use std::sync::Mutex;
@@ -348,7 +349,7 @@ fn peaks_start_anew_from_what_is_live() {
     release::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
     release::<NATIVE>(ledger, slot, 2_000_000, &ONE_GIL);
     book::<OBJ>(ledger, slot, 500, &ONE_GIL);
-    ledger.reset_peaks();
+    ledger.reset_peaks(slot, &ONE_GIL);
     assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 500);
     book::<OBJ>(ledger, slot, 700, &ONE_GIL);
     release::<OBJ>(ledger, slot, 700, &ONE_GIL);
@@ -476,4 +477,212 @@ fn a_ceiling_below_what_is_live_stops_growth_at_once_where_windows_are_closed() 
     assert!(try_book::<RAW>(ledger, slot, 8, Reach::Cap));
     ledger.set_ceiling(Scope::Total, None, 0);
     assert!(try_book::<OBJ>(ledger, slot, 1 << 30, Reach::Cap));
+}
+
+/// Random bookings by one thread, with spans that open and close at random and overlap; the peak of
+/// each against the highest sum that the script of bookings had in it.
+fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
+    let ledger = ledger();
+    let slot = ledger.claim();
+    let mut random = Random(seed);
+    let mut blocks: Vec<usize> = Vec::new();
+    let (mut live, mut life) = (0i64, 0i64);
+    // Of each open span: what the ledger gave for it, and the oracle's peak.
+    let mut spans: Vec<(Peaks, i64)> = Vec::new();
+    let mut closed = 0;
+    for step in 0..60_000 {
+        let grows = random.below(10) < if step / 4000 % 2 == 0 { 7 } else { 3 };
+        if grows || blocks.is_empty() {
+            let bytes = random.size();
+            book::<A>(ledger, slot, bytes, &ONE_GIL);
+            blocks.push(bytes);
+            live += bytes as i64;
+            life = life.max(live);
+            spans.iter_mut().for_each(|span| span.1 = span.1.max(live));
+        } else {
+            let bytes = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
+            release::<A>(ledger, slot, bytes, &ONE_GIL);
+            live -= bytes as i64;
+        }
+        if random.below(100) != 0 {
+            continue;
+        }
+        let ended = ledger.end_segment(slot, &ONE_GIL);
+        spans.iter_mut().for_each(|span| span.0.raise(&ended));
+        if random.below(2) == 0 || spans.is_empty() {
+            spans.push((Peaks::NONE, live));
+        } else {
+            let (peaks, expected) = spans.swap_remove(random.below(spans.len() as u64) as usize);
+            let too_high = peaks.account(Account::ALL[A]) as i64 - expected;
+            assert!(
+                (0..=slack).contains(&too_high),
+                "seed {seed} step {step}: {too_high}"
+            );
+            assert!((0..=SLACK).contains(&(peaks.total as i64 - expected)));
+            closed += 1;
+        }
+        let snapshot = ledger.snapshot();
+        let too_high = snapshot.account(Account::ALL[A]).peak_bytes as i64 - life;
+        assert!(
+            (0..=slack).contains(&too_high),
+            "seed {seed} step {step}: {too_high}"
+        );
+        assert!((0..=SLACK).contains(&(snapshot.total_peak_bytes as i64 - life)));
+        assert!(ledger.segment_peaks().account(Account::ALL[A]) as i64 >= live);
+    }
+    assert!(closed > 100);
+}
+
+#[test]
+fn the_peak_of_each_overlapping_span_is_its_own_and_that_of_life_stays() {
+    for seed in 1..=4 {
+        overlapping_spans::<OBJ>(seed, 0);
+        overlapping_spans::<ARENA>(seed, 0);
+        overlapping_spans::<NATIVE>(seed, 16 * 1024);
+        overlapping_spans::<RAW>(seed, 16 * 1024);
+    }
+}
+
+#[test]
+fn segments_that_threads_end_in_turn_are_exact_under_a_gil() {
+    let ledger = ledger();
+    // Live blocks, live bytes, the segment's peak, life's: what the GIL guards.
+    let gil = Mutex::new((Vec::<usize>::new(), 0i64, 0i64, 0i64));
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let gil = &gil;
+            scope.spawn(move || {
+                let slot = ledger.claim();
+                let mut random = Random(seed + 23);
+                for _ in 0..400 {
+                    let mut state = gil.lock().unwrap();
+                    for _ in 0..random.below(300) {
+                        if random.below(100) < 52 || state.0.is_empty() {
+                            let bytes = random.size();
+                            book::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                            state.0.push(bytes);
+                            state.1 += bytes as i64;
+                            state.2 = state.2.max(state.1);
+                            state.3 = state.3.max(state.1);
+                        } else {
+                            let index = random.below(state.0.len() as u64) as usize;
+                            let bytes = state.0.swap_remove(index);
+                            release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                            state.1 -= bytes as i64;
+                        }
+                    }
+                    if random.below(3) == 0 {
+                        let ended = ledger.end_segment(slot, &ONE_GIL);
+                        assert_eq!(ended.account(Account::Obj) as i64, state.2);
+                        state.2 = state.1;
+                    }
+                    let obj = *ledger.snapshot().account(Account::Obj);
+                    assert_eq!(
+                        (obj.live_bytes as i64, obj.peak_bytes as i64),
+                        (state.1, state.3)
+                    );
+                }
+                ledger.yield_slot(slot);
+            });
+        }
+    });
+}
+
+#[test]
+fn segments_that_end_while_threads_book_are_never_low() {
+    let ledger = ledger();
+    let live = AtomicI64::new(0);
+    let high = AtomicI64::new(0);
+    let done = AtomicBool::new(false);
+    let threads = 6;
+    std::thread::scope(|scope| {
+        let (live, high, done) = (&live, &high, &done);
+        let ender = scope.spawn(move || {
+            let slot = ledger.claim();
+            let mut all = Peaks::NONE;
+            while !done.load(SeqCst) {
+                let ended = ledger.end_segment(slot, &ONE_GIL);
+                all.raise(&ended);
+                // The oracle hears of a block after the ledger, of its end before: what it knows
+                // of is live, and was not missed by the segment that just began.
+                let known = live.load(SeqCst);
+                let peaks = ledger.segment_peaks();
+                assert!(peaks.account(Account::Native) as i64 >= known);
+                assert!(peaks.total as i64 >= known);
+                assert!(
+                    ledger.snapshot().account(Account::Native).peak_bytes
+                        >= all.account(Account::Native)
+                );
+            }
+            all.raise(&ledger.end_segment(slot, &ONE_GIL));
+            all
+        });
+        let workers: Vec<_> = (0..threads)
+            .map(|seed| {
+                scope.spawn(move || {
+                    let slot = ledger.claim();
+                    let mut random = Random(seed as u64 + 77);
+                    let mut blocks = Vec::new();
+                    for _ in 0..100_000 {
+                        if random.below(100) < 51 || blocks.is_empty() {
+                            let bytes = random.size();
+                            book::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                            let now = live.fetch_add(bytes as i64, SeqCst) + bytes as i64;
+                            high.fetch_max(now, SeqCst);
+                            blocks.push(bytes);
+                        } else {
+                            let bytes: usize = blocks.pop().unwrap();
+                            live.fetch_sub(bytes as i64, SeqCst);
+                            release::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
+        done.store(true, SeqCst);
+        let all = ender.join().unwrap();
+        let high = high.load(SeqCst);
+        // What the segments had together is what life had, to the byte, and not below the oracle's.
+        let native = *ledger.snapshot().account(Account::Native);
+        assert_eq!(native.peak_bytes, all.account(Account::Native));
+        assert_eq!(ledger.snapshot().total_peak_bytes, all.total);
+        assert!(native.peak_bytes as i64 >= high);
+    });
+}
+
+#[test]
+fn what_other_threads_allocate_is_noted() {
+    let ledger = ledger();
+    let (own, other) = (ledger.claim(), ledger.claim());
+    book::<OBJ>(ledger, other, 100, &ONE_GIL);
+    let marks = ledger.marks();
+    book::<OBJ>(ledger, own, 100, &ONE_GIL);
+    assert_eq!(ledger.others_since(&marks, own), Others::default());
+    book::<NATIVE>(ledger, other, 100, &ONE_GIL);
+    book::<NATIVE>(ledger, other, 100, &ONE_GIL);
+    let expected = Others {
+        threads: 1,
+        blocks: 2,
+    };
+    assert_eq!(ledger.others_since(&marks, own), expected);
+}
+
+#[test]
+fn a_segment_that_ends_with_a_second_gil_turns_the_account_and_keeps_its_peak() {
+    static TWO_GILS: Gils = Gils {
+        several: || true,
+        barrier: || fence(SeqCst),
+    };
+    let ledger = ledger();
+    let (first, second) = (ledger.claim(), ledger.claim());
+    book::<OBJ>(ledger, first, 1000, &ONE_GIL);
+    release::<OBJ>(ledger, first, 600, &ONE_GIL);
+    let ended = ledger.end_segment(second, &TWO_GILS);
+    assert!(ended.account(Account::Obj) >= 1000);
+    let obj = *ledger.snapshot().account(Account::Obj);
+    assert_eq!(obj.live_bytes, 400);
+    assert!((1000..=1000 + SLACK as u64).contains(&obj.peak_bytes));
 }

@@ -24,6 +24,7 @@ pub use text::{closing_line, table};
 
 use crate::balance::Balance;
 use crate::caps;
+use crate::card::CARD;
 use crate::heap::guards::Figures as GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::{bfc, bound, register};
@@ -31,7 +32,7 @@ use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::Resident;
-use pyhost_shared::describe::{describe_accounts, describe_cap};
+use pyhost_shared::describe::{describe_accounts, describe_cap, describe_last_refusal};
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,8 @@ impl Report<'_> {
             Some(dossier) => describe_dossier(&dossier, sink),
             None => sink.null("dossier"),
         }
+        let mut room = [0; 512];
+        describe_last_refusal(CARD.refusals(), CARD.refusal_into(&mut room), sink);
         sink.end();
     }
 

@@ -53,7 +53,7 @@ Return every live block of a mebibyte and more, largest first, as a list of dict
 size_bytes, age_seconds, and file and line of its allocation (None where no Python code ran). At
 most 8192 are known; the report tells how many more there were.";
 
-const PRESSURE_DOC: &CStr = c"on_pressure(function)
+const PRESSURE_DOC: &CStr = c"on_pressure(function, /)
 --
 
 Have function() called when a soft cap is passed, once an episode, in the main thread, after garbage

@@ -27,8 +27,8 @@ pyhost.last_refusal() tells which block it was. Limits nest, and the lowest hold
 block's limit is gone. To handle the error inside the block Python gets up to an eighth of size, at
 least 4 MiB, more, but never more than the cap.";
 
-const ENTER_DOC: &CStr = c"__enter__()\n--\n\nOpen the limit.";
-const EXIT_DOC: &CStr = c"__exit__(*exception)\n--\n\nClose the limit.";
+const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nOpen the limit.";
+const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nClose the limit.";
 
 /// An instance.
 #[repr(C)]

@@ -10,8 +10,11 @@ mod buffer;
 mod caps;
 mod dictionary;
 mod faults;
+mod library;
 mod limit;
 mod sizes;
+mod track;
+mod track_spans;
 mod types;
 mod watches;
 
@@ -56,7 +59,7 @@ Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem
 For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
 without a heap of its own.";
 
-const MARK_DOC: &CStr = c"mark(name)
+const MARK_DOC: &CStr = c"mark(name, /)
 --
 
 Name this moment: the timeline of --timeline and pyhostctl show it.
@@ -103,7 +106,7 @@ unsafe extern "C" fn reset_peak_memory_stats(
     _module: *mut PyObject,
     _: *mut PyObject,
 ) -> *mut PyObject {
-    LEDGER.reset_peaks();
+    track_spans::reset_peaks();
     none()
 }
 
@@ -283,12 +286,20 @@ const FUNCTIONS: [ffi::PyMethodDef; 6] = [
 ];
 
 /// How many functions there are, and the entry that ends the table.
-const METHOD_COUNT: usize = FUNCTIONS.len() + caps::METHODS.len() + sizes::METHODS.len() + 1;
+const METHOD_COUNT: usize = {
+    let parts = caps::METHODS.len() + library::METHODS.len() + sizes::METHODS.len();
+    FUNCTIONS.len() + parts + 1
+};
 
 const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
     let mut all = [ffi::PyMethodDef::zeroed(); METHOD_COUNT];
     let mut next = 0;
-    let parts: [&[ffi::PyMethodDef]; 3] = [&FUNCTIONS, &caps::METHODS, &sizes::METHODS];
+    let parts: [&[ffi::PyMethodDef]; 4] = [
+        &FUNCTIONS,
+        &caps::METHODS,
+        &library::METHODS,
+        &sizes::METHODS,
+    ];
     let mut part = 0;
     while part < parts.len() {
         let mut index = 0;
@@ -306,34 +317,40 @@ static mut METHODS: Shared<[ffi::PyMethodDef; METHOD_COUNT]> = Shared(all_method
 
 unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
     // SAFETY: called by the import system with the GIL.
-    match unsafe { buffer::add(module) && limit::add(module) && faults::add(module) } {
+    match unsafe {
+        buffer::add(module) && limit::add(module) && faults::add(module) && track::add(module)
+    } {
         true => 0,
         false => -1,
     }
 }
 
 /// Slots of PEP 489, with what each version knows of: several interpreters (3.12), no GIL (3.13).
-static mut SLOTS: Shared<[ffi::PyModuleDef_Slot; 4]> = Shared([
-    ffi::PyModuleDef_Slot {
-        slot: ffi::Py_mod_exec,
-        value: execute as *mut c_void,
-    },
-    #[cfg(Py_3_12)]
-    ffi::PyModuleDef_Slot {
-        slot: ffi::Py_mod_multiple_interpreters,
-        value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
-    },
-    #[cfg(Py_3_13)]
-    ffi::PyModuleDef_Slot {
-        slot: ffi::Py_mod_gil,
-        value: ffi::Py_MOD_GIL_NOT_USED,
-    },
-    END,
-    #[cfg(not(Py_3_12))]
-    END,
-    #[cfg(not(Py_3_13))]
-    END,
-]);
+const fn slots(execute: *mut c_void) -> [ffi::PyModuleDef_Slot; 4] {
+    [
+        ffi::PyModuleDef_Slot {
+            slot: ffi::Py_mod_exec,
+            value: execute,
+        },
+        #[cfg(Py_3_12)]
+        ffi::PyModuleDef_Slot {
+            slot: ffi::Py_mod_multiple_interpreters,
+            value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
+        },
+        #[cfg(Py_3_13)]
+        ffi::PyModuleDef_Slot {
+            slot: ffi::Py_mod_gil,
+            value: ffi::Py_MOD_GIL_NOT_USED,
+        },
+        END,
+        #[cfg(not(Py_3_12))]
+        END,
+        #[cfg(not(Py_3_13))]
+        END,
+    ]
+}
+
+static mut SLOTS: Shared<[ffi::PyModuleDef_Slot; 4]> = Shared(slots(execute as *mut c_void));
 
 const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot {
     slot: 0,
@@ -361,4 +378,5 @@ extern "C" fn initialize() -> *mut PyObject {
 pub fn register() {
     // SAFETY: before initialisation, a constant name and a function of the executable.
     unsafe { ffi::PyImport_AppendInittab(NAME.as_ptr(), Some(initialize)) };
+    library::register();
 }

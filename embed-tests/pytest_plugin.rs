@@ -1,0 +1,357 @@
+//! The pytest plugin, beneath real pytest, xdist and asyncio: which tests fail, what is said of them,
+//! the totals of all workers, and a baseline's way there and back.
+
+use crate::environments::development;
+use crate::host::{Outcome, Run, folder, script};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A fresh folder with the sample suite as `test_memory.py`.
+fn suite() -> PathBuf {
+    let place = folder("suite");
+    std::fs::copy(script("sample_memory.py"), place.join("test_memory.py")).unwrap();
+    std::fs::write(
+        place.join("pytest.ini"),
+        "[pytest]\nasyncio_mode = strict\n",
+    )
+    .unwrap();
+    place
+}
+
+/// pytest with the plugin, in a folder.
+fn pytest(place: &Path) -> Run {
+    let run = development().host().folder(place);
+    run.args([
+        "-m",
+        "pytest",
+        "-p",
+        "pyhost_pytest",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+    ])
+}
+
+/// What pytest says at its end of each test.
+fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
+    let words = ["PASSED", "FAILED", "XFAIL", "XPASS", "ERROR"];
+    let lines = outcome.stdout.lines().filter_map(|line| {
+        let (word, rest) = line.split_once(' ')?;
+        let (_, name) = rest.split(' ').next()?.split_once("::")?;
+        words
+            .contains(&word)
+            .then(|| (name.to_owned(), word.to_owned()))
+    });
+    lines.collect()
+}
+
+/// The lines of the plugin's section.
+fn section(outcome: &Outcome) -> Vec<&str> {
+    let lines = outcome.stdout.lines();
+    let lines = lines.skip_while(|line| !line.contains(" memory (pyhost) "));
+    lines
+        .skip(1)
+        .take_while(|line| !line.starts_with("===="))
+        .collect()
+}
+
+const PASSED: [&str; 9] = [
+    "TestGroup::test_below",
+    "TestGroup::test_own_marker_wins",
+    "TestOfUnittest::test_below",
+    "test_below_its_limit",
+    "test_by_parameter[2]",
+    "test_by_parameter[5]",
+    "test_fixtures_do_not_count",
+    "test_other_accounts_do_not_count",
+    "test_small",
+];
+
+const FAILED: [&str; 9] = [
+    "TestOfUnittest::test_above",
+    "test_above_in_an_account",
+    "test_above_its_limit",
+    "test_asynchronous",
+    "test_bad_account",
+    "test_bad_size",
+    "test_by_parameter[12]",
+    "test_fails_by_itself",
+    "test_threads_count",
+];
+
+/// Tests whose limit was exceeded, the one that was expected to be too.
+const OVER: usize = 7;
+
+fn check_endings(outcome: &Outcome) {
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    let ended = endings(outcome);
+    let expected = [
+        (&PASSED[..], "PASSED"),
+        (&FAILED, "FAILED"),
+        (&["test_expected_to_be_above"], "XFAIL"),
+    ];
+    let mut count = 0;
+    for (names, word) in expected {
+        for name in names {
+            assert_eq!(
+                ended.get(*name).map(String::as_str),
+                Some(word),
+                "{name} {outcome:#?}"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(ended.len(), count, "{ended:?}");
+}
+
+#[test]
+fn tests_are_held_to_their_limits_and_told_why() {
+    let outcome = pytest(&suite()).run();
+    check_endings(&outcome);
+    for told in [
+        "test_memory.py::test_above_its_limit: peak growth of 2",
+        "in all accounts together exceeds the limit of 24 MB (24000000 bytes)",
+        "test_memory.py::test_above_in_an_account: peak growth of 2",
+        "in account obj exceeds the limit of 24MiB (25165824 bytes)",
+        "test_memory.py::test_by_parameter[12]: peak growth of 1",
+        "ValueError: its own error",
+        "test_bad_size: limit_memory: bad size '24 parsecs'; expected one such as '24 MB' or '64K'",
+        "test_bad_account: limit_memory: bad account 'heap'; expected None or one of raw, mem",
+        "allocations of other threads",
+    ] {
+        assert!(outcome.stdout.contains(told), "{told}: {}", outcome.stdout);
+    }
+    let section = section(&outcome);
+    assert!(
+        section[0].starts_with("account  peak growth"),
+        "{section:?}"
+    );
+    // By their peaks, largest first.
+    assert!(
+        section[1].ends_with("test_memory.py::test_above_its_limit"),
+        "{section:?}"
+    );
+    assert!(section[1].contains("  over  "), "{section:?}");
+    // The two that have a bad marker were not run.
+    let totals = format!("17 tests measured, {OVER} over the limit; highest peak growth 2");
+    assert!(section[11].starts_with(&totals), "{section:?}");
+    assert!(section[12].starts_with("the process: peak "), "{section:?}");
+}
+
+#[test]
+fn workers_of_xdist_hold_tests_to_limits_and_their_figures_come_together() {
+    let outcome = pytest(&suite()).args(["-n", "2"]).run();
+    check_endings(&outcome);
+    let section = section(&outcome);
+    assert!(section[1].contains("::test_above_"), "{section:?}");
+    let totals = format!("17 tests measured, {OVER} over the limit; highest peak growth 2");
+    assert!(section[11].starts_with(&totals), "{section:?}");
+    assert!(section[12].starts_with("2 workers: peaks "), "{section:?}");
+    assert!(section[12].contains(" together, "), "{section:?}");
+}
+
+#[test]
+fn a_limit_for_all_tests_gives_way_to_a_marker() {
+    let outcome = pytest(&suite())
+        .args(["--memory-limit", "500K", "--memory-top", "2"])
+        .args(["-k", "small or below_its_limit or by_parameter"])
+        .run();
+    let ended = endings(&outcome);
+    assert_eq!(ended["test_small"], "FAILED", "{outcome:#?}");
+    assert_eq!(ended["test_below_its_limit"], "PASSED");
+    assert_eq!(ended["test_by_parameter[2]"], "PASSED");
+    assert!(
+        outcome
+            .stdout
+            .contains("exceeds the limit of 500K (512000 bytes)")
+    );
+    let section = section(&outcome);
+    assert!(
+        section[2].ends_with("[12]") && section[3].starts_with("5 tests measured"),
+        "{section:?}"
+    );
+}
+
+#[test]
+fn nothing_is_said_where_nothing_was_asked_for() {
+    let place = suite();
+    let outcome = pytest(&place).args(["-k", "small"]).ok();
+    assert!(!outcome.stdout.contains("memory (pyhost)"), "{outcome:#?}");
+    let outcome = pytest(&place)
+        .args(["-k", "small", "--memory-top", "5"])
+        .ok();
+    assert!(
+        section(&outcome)[1].ends_with("test_memory.py::test_small"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_conftest_or_addopts_can_name_the_plugin() {
+    let place = suite();
+    let by_itself = |place: &Path| {
+        development()
+            .host()
+            .folder(place)
+            .args(["-m", "pytest", "--memory-top", "1", "-k", "small"])
+            .ok()
+    };
+    std::fs::write(
+        place.join("pytest.ini"),
+        "[pytest]\naddopts = -p pyhost_pytest\n",
+    )
+    .unwrap();
+    assert!(section(&by_itself(&place))[1].ends_with("::test_small"));
+    std::fs::write(place.join("pytest.ini"), "[pytest]\n").unwrap();
+    std::fs::write(
+        place.join("conftest.py"),
+        "pytest_plugins = ['pyhost_pytest']\n",
+    )
+    .unwrap();
+    assert!(section(&by_itself(&place))[1].ends_with("::test_small"));
+}
+
+/// A suite of two tests, of which one takes so many mebibytes.
+fn write_suite(place: &Path, mebibytes: u32) {
+    let text = format!(
+        "def test_steady():\n    bytes(4 << 20)\n\n\ndef test_moves():\n    bytes({mebibytes} << 20)\n"
+    );
+    std::fs::write(place.join("test_two.py"), text).unwrap();
+}
+
+#[test]
+fn a_run_is_compared_with_its_baseline() {
+    let place = folder("suite");
+    write_suite(&place, 4);
+    let run = |arguments: &[&str]| {
+        pytest(&place)
+            .arg("--memory-baseline=base.json")
+            .args(arguments)
+            .run()
+    };
+    let says = |outcome: &Outcome, text: &str| {
+        let section = section(outcome).join("\n");
+        assert!(section.contains(text), "{text}: {outcome:#?}");
+    };
+    let first = run(&[]);
+    assert_eq!(first.code(), 0, "{first:#?}");
+    says(&first, "base.json written: 2 of 2 tests are of this run");
+    let text = std::fs::read_to_string(place.join("base.json")).unwrap();
+    let baseline: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(baseline["schema"], "pyhost-memory-baseline/1");
+    let peak = &baseline["tests"]["test_two.py::test_moves"]["peak_growth_bytes"];
+    assert!(
+        (4 << 20..5 << 20).contains(&peak.as_i64().unwrap()),
+        "{text}"
+    );
+    // The same again, also by workers.
+    for arguments in [&[][..], &["-n", "2"]] {
+        let same = run(&[arguments, &["--memory-fail-on-regression"]].concat());
+        assert_eq!(same.code(), 0, "{same:#?}");
+        says(
+            &same,
+            "2 tests compared, 0 not in it; 0 above it by more than 10%",
+        );
+    }
+    // More: told, and an error where that is asked for.
+    write_suite(&place, 6);
+    let told = run(&[]);
+    assert_eq!(told.code(), 0, "{told:#?}");
+    says(
+        &told,
+        "2 tests compared, 0 not in it; 1 above it by more than 10%",
+    );
+    says(&told, "test_two.py::test_moves");
+    for arguments in [&[][..], &["-n", "2"]] {
+        let refused = run(&[arguments, &["--memory-fail-on-regression"]].concat());
+        assert_eq!(refused.code(), 1, "{refused:#?}");
+        assert_eq!(
+            endings(&refused)
+                .values()
+                .filter(|word| *word == "PASSED")
+                .count(),
+            2
+        );
+    }
+    for tolerance in ["60%", "3M"] {
+        let borne = run(&[
+            "--memory-fail-on-regression",
+            "--memory-tolerance",
+            tolerance,
+        ]);
+        assert_eq!(borne.code(), 0, "{borne:#?}");
+    }
+    // One test alone updates its own entry.
+    let updated = run(&["--memory-update", "-k", "moves"]);
+    says(&updated, "base.json written: 1 of 2 tests are of this run");
+    let same = run(&["--memory-fail-on-regression"]);
+    assert_eq!(same.code(), 0, "{same:#?}");
+    // Less is no regression, and a new test none either.
+    write_suite(&place, 1);
+    std::fs::write(
+        place.join("test_new.py"),
+        "def test_new():\n    bytes(9 << 20)\n",
+    )
+    .unwrap();
+    let less = run(&["--memory-fail-on-regression"]);
+    assert_eq!(less.code(), 0, "{less:#?}");
+    says(&less, "2 tests compared, 1 not in it; 0 above it");
+}
+
+#[test]
+fn bad_options_are_told_in_a_line() {
+    let place = suite();
+    std::fs::write(place.join("other.json"), "{\"tests\": {}}").unwrap();
+    for (arguments, told) in [
+        (
+            &["--memory-limit=3 parsecs"][..],
+            "bad size '3 parsecs'; expected one such as '24 MB' or '64K'",
+        ),
+        (
+            &["--memory-limit=0"],
+            "expected a positive size such as '24 MB'",
+        ),
+        (
+            &["--memory-top=none"],
+            "bad number 'none'; expected one such as 10",
+        ),
+        (&["--memory-tolerance=much"], "bad size 'much'; expected"),
+        (
+            &["--memory-tolerance=x%"],
+            "bad tolerance 'x%'; expected one such as '10%' or '1M'",
+        ),
+        (
+            &["--memory-update"],
+            "--memory-update: expected --memory-baseline FILE, too",
+        ),
+        (
+            &["--memory-baseline=other.json"],
+            "is no baseline of pyhost_pytest; expected one, or no file",
+        ),
+        (
+            &["--memory-baseline=test_memory.py"],
+            "is no baseline of pyhost_pytest; expected one, or no file",
+        ),
+        (
+            &["--memory-baseline=none/base.json"],
+            "cannot be written; expected a folder for it",
+        ),
+    ] {
+        let outcome = pytest(&place).args(arguments).run();
+        assert_eq!(outcome.code(), 4, "{outcome:#?}");
+        assert!(outcome.stderr.contains(told), "{told}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn stock_python_has_no_such_plugin() {
+    let outcome = development()
+        .stock()
+        .args(["-m", "pytest", "-p", "pyhost_pytest"])
+        .run();
+    assert_ne!(outcome.code(), 0);
+    assert!(
+        outcome.stderr.contains("No module named 'pyhost_pytest'"),
+        "{outcome:#?}"
+    );
+}

@@ -1,0 +1,25 @@
+"""What mypy must know of the module: the types that it reveals here, and the one mistake."""
+from __future__ import annotations
+
+import pyhost
+
+
+@pyhost.track
+def bare(number: int) -> str:
+    return str(number)
+
+
+@pyhost.track(account="obj")
+def of_an_account(number: int) -> str:
+    return str(number)
+
+
+reveal_type(bare(3))
+reveal_type(of_an_account.last_track)
+with pyhost.track() as t:
+    of_an_account(3)
+reveal_type(t)
+reveal_type(t.accounts["obj"].peak_bytes)
+reveal_type(pyhost.snapshot().diff(pyhost.snapshot())["total"])
+reveal_type(pyhost.numpy_memory_map(text=True))
+pyhost.set_cap("64M", "no account")

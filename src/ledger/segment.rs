@@ -1,0 +1,195 @@
+//! Segments: the peaks since a moment, without losing those of the process's life.
+//!
+//! Where a segment ends, the peak of every account and of the total is handed to the caller, kept
+//! among the earlier ones, and begun anew from what is live. The peak of the process's life, which
+//! snapshots and readers of a ledger's file see, is the higher of the two words, so that at no moment
+//! it is low. Whoever measures several overlapping spans folds each ended segment into all of them.
+//!
+//! A segment also begins with narrow windows: those of the caller, and of the accounts that one GIL
+//! serialises, are closed. Windows of other threads stay, so that a segment's peak is as a peak ever
+//! is: exact for `mem` and `obj` under one GIL, else never low and high by the windows at most.
+//!
+//! Any thread that owns its slot and holds the GIL of its interpreter. Allocates nothing, and takes
+//! no lock: what two threads that end segments at once get, both get a part of, so a caller that
+//! wants all of it lets one thread in at a time. Booking is as ever.
+
+use super::account::{ACCOUNTS, Account, REPORTED};
+use super::shared::{EXACT, Gils, Ledger, SLOTS, WINDOWED, raise};
+use super::slot::Slot;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The highest live bytes of every reported account, and of their sum, over a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peaks {
+    accounts: [u64; REPORTED.len()],
+    /// Of all accounts together.
+    pub total: u64,
+}
+
+impl Peaks {
+    /// Of no span.
+    pub const NONE: Peaks = Peaks {
+        accounts: [0; REPORTED.len()],
+        total: 0,
+    };
+
+    /// One reported account's.
+    pub fn account(&self, account: Account) -> u64 {
+        self.accounts[account as usize]
+    }
+
+    /// Takes a further span in.
+    pub fn raise(&mut self, other: &Peaks) {
+        for (own, other) in self.accounts.iter_mut().zip(other.accounts) {
+            *own = (*own).max(other);
+        }
+        self.total = self.total.max(other.total);
+    }
+
+    fn of(accounts: [i64; ACCOUNTS], total: i64) -> Self {
+        let mut peaks = Peaks::NONE;
+        for &account in REPORTED {
+            peaks.accounts[account as usize] = accounts[account as usize].max(0) as u64;
+        }
+        peaks.total = total.max(0) as u64;
+        peaks
+    }
+}
+
+/// How many blocks each slot had allocated at a moment; see [`Ledger::others_since`].
+#[derive(Clone, Copy)]
+pub struct Marks([u64; SLOTS + 1]);
+
+/// What threads other than a given one did since a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// How many of them allocated, at least: one that took the slot of one that had ended is not
+    /// counted again.
+    pub threads: u32,
+    /// Blocks that they allocated.
+    pub blocks: u64,
+}
+
+impl Ledger {
+    /// Ends the segment and begins the next; the peaks of the one that ended. `slot` is the caller's.
+    pub fn end_segment(&self, slot: &Slot, gils: &Gils) -> Peaks {
+        let mut ended = [0; ACCOUNTS];
+        for account in Account::ALL {
+            ended[account as usize] = self.end_account(slot, account, gils);
+        }
+        let total = begin_anew(
+            &self.total_peak,
+            &self.earlier_total_peak,
+            &self.total_bound,
+            gils,
+        );
+        Peaks::of(ended, total)
+    }
+
+    /// The peaks of the segment that runs, so far.
+    pub fn segment_peaks(&self) -> Peaks {
+        let accounts = Account::ALL.map(|account| self.segment_peak_of(account));
+        Peaks::of(accounts, self.total_peak.load(Relaxed))
+    }
+
+    /// Starts every peak anew from what is live now, that of the process's life too; the peaks of
+    /// the segment that ended. `slot` is the caller's.
+    pub fn reset_peaks(&self, slot: &Slot, gils: &Gils) -> Peaks {
+        let ended = self.end_segment(slot, gils);
+        for shared in &self.accounts {
+            shared.earlier_peak.store(0, Relaxed);
+        }
+        self.earlier_total_peak.store(0, Relaxed);
+        ended
+    }
+
+    fn end_account(&self, slot: &Slot, account: Account, gils: &Gils) -> i64 {
+        let shared = &self.accounts[account as usize];
+        loop {
+            match shared.policy.load(Acquire) {
+                WINDOWED => {
+                    if !self.is_overflow(slot) {
+                        self.close_window(slot, account);
+                    }
+                    return begin_anew(&shared.peak, &shared.earlier_peak, &shared.bound, gils);
+                }
+                // As a booking does, see `adjust`: what another GIL's thread may be booking to is
+                // no longer exact, and who turns it waits for `entered`.
+                EXACT if !self.owns(slot, account) && (gils.several)() => {
+                    self.make_windowed(account, gils);
+                }
+                EXACT => {
+                    shared.entered.store(1, Relaxed);
+                    let exact = shared.policy.load(Relaxed) == EXACT;
+                    let ended = exact.then(|| self.end_exact(account));
+                    shared.entered.store(0, Release);
+                    if let Some(ended) = ended {
+                        return ended;
+                    }
+                }
+                _ => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Exact policy: nobody books meanwhile.
+    fn end_exact(&self, account: Account) -> i64 {
+        let shared = &self.accounts[account as usize];
+        let ended = self.segment_peak_of(account);
+        raise(&shared.earlier_peak, ended);
+        let live = self.live_of(account);
+        if let Some(owner) = self.slot_of(shared.owner.load(Relaxed)) {
+            let cell = owner.cell(account);
+            let own = cell.live.load(Relaxed);
+            cell.top.store(own, Relaxed);
+            if !self.is_overflow(owner) {
+                cell.high.store(own, Relaxed); // the overflow slot's is closed, and stays so
+            }
+        }
+        shared.peak.store(live, Relaxed);
+        let moved = live - shared.bound.swap(live, Relaxed);
+        self.total_bound.fetch_add(moved, Relaxed);
+        ended
+    }
+
+    /// How much every thread has allocated so far.
+    pub fn marks(&self) -> Marks {
+        let mut marks = Marks([0; SLOTS + 1]);
+        for (mark, slot) in marks.0.iter_mut().zip(self.slots()) {
+            *mark = slot.blocks();
+        }
+        marks
+    }
+
+    /// What threads but for the one of `own` have allocated since. Those beyond the last slot count
+    /// as one.
+    pub fn others_since(&self, marks: &Marks, own: &Slot) -> Others {
+        let mut others = Others::default();
+        for (mark, slot) in marks.0.iter().zip(self.slots()) {
+            let blocks = slot.blocks().wrapping_sub(*mark);
+            if blocks > 0 && !std::ptr::eq(slot, own) {
+                others.threads += 1;
+                others.blocks += blocks;
+            }
+        }
+        others
+    }
+}
+
+/// Takes a peak that other threads may be raising, keeps it among the earlier ones and begins anew
+/// from `bound`.
+fn begin_anew(peak: &AtomicI64, earlier: &AtomicI64, bound: &AtomicI64, gils: &Gils) -> i64 {
+    // Kept before it is taken: whoever reads both words never finds it in neither.
+    raise(earlier, peak.load(Relaxed));
+    let ended = peak.swap(i64::MIN, AcqRel);
+    raise(earlier, ended);
+    // Who books raises the bound and then compares with the peak. Taken first and looked at after
+    // the swap, either the bound has what was booked or the booker finds the low peak; where the
+    // machine may turn its two steps round, a barrier in its thread keeps them in order.
+    if cfg!(not(target_arch = "x86_64")) {
+        (gils.barrier)();
+    }
+    peak.fetch_max(bound.load(Acquire), AcqRel);
+    ended
+}

@@ -1,0 +1,124 @@
+"""The parts of pyhost.track that measure nothing: its accounts, its text, and functions that it decorates.
+
+Run in every interpreter that asks for them, and not before. The measuring itself is in C, so that nothing of Python is
+allocated between the figures of the begin and the block, or between the block and the figures of its end.
+"""
+
+import functools
+
+from pyhost import _text, track
+
+# Of inspect, which is large.
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+
+
+class TrackedAccount:
+    """One account during a tracked block. Bytes are those that the blocks really take."""
+
+    __slots__ = ("peak_bytes", "peak_growth_bytes", "growth_bytes", "growth_blocks", "allocations")
+
+    def __init__(self, peak_bytes, peak_growth_bytes, growth_bytes, growth_blocks, allocations):
+        self.peak_bytes = peak_bytes
+        self.peak_growth_bytes = peak_growth_bytes
+        self.growth_bytes = growth_bytes
+        self.growth_blocks = growth_blocks
+        self.allocations = allocations
+
+    def __repr__(self):
+        return "pyhost.TrackedAccount(" + ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__) + ")"
+
+
+def _accounts(figures):
+    """Makes the dictionary of a track's accounts."""
+    return {name: TrackedAccount(*numbers) for name, *numbers in figures}
+
+
+def _show(tracked):
+    """The text of a track: a line of what it means as a whole, then a row an account that moved."""
+    from pyhost import _signed, _table
+
+    rows = [("account", "peak", "above begin", "growth", "blocks", "allocations")]
+    for name, account in tracked.accounts.items():
+        if account.allocations or account.growth_bytes or account.growth_blocks:
+            rows.append((name, _text(account.peak_bytes), _text(account.peak_growth_bytes),
+                         _signed(account.growth_bytes), f"{account.growth_blocks:+d}", str(account.allocations)))
+    lines = [f"{tracked.account}: peak {_text(tracked.peak_bytes)}, {_text(tracked.peak_growth_bytes)} above the begin; "
+             f"growth {_signed(tracked.growth_bytes)}; {tracked.seconds:.3f} s"]
+    if len(rows) > 1:
+        lines.append(_table(rows))
+    if tracked.threads:
+        others = "1 other thread" if tracked.threads == 1 else f"{tracked.threads} other threads"
+        lines.append(f"counted too: {tracked.other_allocations} allocations of {others}")
+    return "\n".join(lines)
+
+
+def _flags(function):
+    """The flags of the code that runs when a function is called; 0 for what has none."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    return getattr(getattr(function, "__code__", None), "co_flags", 0)
+
+
+def _wrap(function, account):
+    """Decorates a function: each call is a block of its own, the latest to end is in last_track.
+
+    A coroutine is tracked from its first step to its end, with what other tasks allocate meanwhile; so is a generator,
+    with what its consumer does between two items.
+    """
+    flags = _flags(function)
+    if flags & _COROUTINE:
+        async def wrapper(*args, **kwargs):
+            with _Call(wrapper, account):
+                return await function(*args, **kwargs)
+    elif flags & _ASYNC_GENERATOR:
+        async def wrapper(*args, **kwargs):
+            with _Call(wrapper, account):
+                items = function(*args, **kwargs)
+                step = items.__anext__()
+                while True:
+                    try:
+                        item = await step
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await items.aclose()
+                        raise
+                    except BaseException as error:
+                        step = items.athrow(error)
+                    else:
+                        step = items.asend(sent)
+    elif flags & _GENERATOR:
+        def wrapper(*args, **kwargs):
+            with _Call(wrapper, account):
+                return (yield from function(*args, **kwargs))
+    else:
+        def wrapper(*args, **kwargs):
+            with _Call(wrapper, account):
+                return function(*args, **kwargs)
+    if hasattr(function, "__name__"):
+        functools.update_wrapper(wrapper, function)
+    else:  # a partial, an instance that can be called
+        wrapper.__wrapped__ = function
+        wrapper.__doc__ = function.__doc__
+    wrapper.last_track = None
+    return wrapper
+
+
+class _Call:
+    """One call of a decorated function."""
+
+    __slots__ = ("wrapper", "tracked")
+
+    def __init__(self, wrapper, account):
+        self.wrapper = wrapper
+        self.tracked = track(account=account)
+
+    def __enter__(self):
+        self.tracked.__enter__()
+
+    def __exit__(self, *exception):
+        self.tracked.__exit__(*exception)
+        self.wrapper.last_track = self.tracked

@@ -1,0 +1,329 @@
+"""Memory figures of this process, kept by the host that runs it (docs/python.md). Bytes are those that the blocks
+really take. For type checkers: MYPYPATH=stubs, or this file in the folder that your checker reads stubs from.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypedDict, final, overload
+
+from typing_extensions import ParamSpec, Self, TypeAlias, TypeVar
+
+_Account: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native"]
+_Scope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "total"]
+# A number of bytes, or a text such as "64M": K, M, G are powers of 1024, KB, MB, GB of 1000.
+_Size: TypeAlias = int | str
+
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
+_F = TypeVar("_F", bound=Callable[[], object])
+
+class _Refusal(TypedDict):
+    number: int
+    scope: _Scope
+    account: _Account
+    size_bytes: int
+    cap_bytes: int
+    live_bytes: int
+    how: Literal["null", "raised", "fatal"]
+    limit: _LimitOfRefusal | None
+    traceback: list[str]
+
+class _LimitOfRefusal(TypedDict):
+    bytes: int
+    base_bytes: int
+    file: str
+    line: int
+
+class _BigBlock(TypedDict):
+    account: _Account
+    size_bytes: int
+    age_seconds: float
+    file: str | None
+    line: int | None
+
+class _NumpyMap(TypedDict):
+    region: dict[str, Any]
+    bins: list[dict[str, int | None]]
+    chunks: list[dict[str, int | None]]
+
+class _SizeClass(TypedDict):
+    block_bytes: int
+    live_blocks: int
+    live_bytes: int
+    capacity_bytes: int
+
+class _BalanceRow(TypedDict):
+    name: str
+    kind: Literal["account", "heap", "file", "stack", "anonymous"]
+    resident_bytes: int
+
+class _Balance(TypedDict):
+    resident_bytes: int
+    rows: list[_BalanceRow]
+    remainder_bytes: int
+
+_Heap: TypeAlias = Literal["raw", "mem", "obj", "numpy", "native"]
+
+def __dir__() -> list[str]: ...
+
+# --- figures
+
+def memory_stats() -> dict[str, Any]:
+    """The figures of this moment, as in a JSON report (docs/report.md)."""
+
+def memory_summary() -> str:
+    """The figures of this moment as a table for people."""
+
+def reset_peak_memory_stats() -> None:
+    """Start every account's peak anew from what is live now."""
+
+def mark(name: str, /) -> None:
+    """Name this moment: the timeline of --timeline and pyhostctl show it (docs/live.md)."""
+
+@overload
+def size_histogram(account: None = None) -> dict[_Heap, list[_SizeClass]]: ...
+@overload
+def size_histogram(account: _Heap) -> list[_SizeClass]:
+    """Live blocks by size class, smallest first, by a walk of the account's heap (docs/balance.md)."""
+
+@overload
+def fragmentation(account: None = None) -> dict[_Heap, float]: ...
+@overload
+def fragmentation(account: _Heap) -> float:
+    """The part of what an account's pages hold that is not live, from 0.0 to 1.0."""
+
+def balance_sheet() -> _Balance | None:
+    """What is resident at this moment, row by row; None where the kernel does not tell."""
+
+def snapshot() -> Snapshot:
+    """The figures of this moment; a.diff(b) tells what changed to another."""
+
+class _Frozen:
+    """A value: immutable, compared, hashed and pickled by its fields."""
+
+    def __init__(self, *values: object) -> None: ...
+    def __setattr__(self, name: str, value: object) -> None: ...
+    def __delattr__(self, name: str) -> None: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary of plain values, which json.dumps takes."""
+
+class Figures(_Frozen):
+    """One account at the moment of a snapshot."""
+
+    @property
+    def live_bytes(self) -> int: ...
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def live_blocks(self) -> int: ...
+    @property
+    def total_blocks(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+
+class Snapshot(_Frozen):
+    """The figures of one moment. Immutable; compares and pickles by value."""
+
+    @property
+    def time(self) -> float:
+        """Seconds since the epoch."""
+
+    @property
+    def accounts(self) -> Mapping[_Account, Figures]: ...
+    @property
+    def total_live_bytes(self) -> int: ...
+    @property
+    def total_peak_bytes(self) -> int: ...
+    @property
+    def resident_bytes(self) -> int: ...
+    @property
+    def peak_resident_bytes(self) -> int: ...
+    def diff(self, later: Snapshot) -> Diff:
+        """What changed from this snapshot to a later one."""
+
+class DiffRow(_Frozen):
+    """What changed in one account, or in all together, between two snapshots."""
+
+    @property
+    def account(self) -> _Scope: ...
+    @property
+    def before_bytes(self) -> int: ...
+    @property
+    def after_bytes(self) -> int: ...
+    @property
+    def growth_bytes(self) -> int: ...
+    @property
+    def growth_blocks(self) -> int: ...
+    @property
+    def allocations(self) -> int: ...
+
+class Diff(_Frozen):
+    """What changed between two snapshots: a row an account. print() shows it as a table."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def rows(self) -> tuple[DiffRow, ...]: ...
+    @property
+    def total(self) -> DiffRow: ...
+    @property
+    def resident_before_bytes(self) -> int: ...
+    @property
+    def resident_after_bytes(self) -> int: ...
+    @property
+    def resident_growth_bytes(self) -> int: ...
+    def __iter__(self) -> Iterator[DiffRow]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, account: _Scope) -> DiffRow:
+        """The row of an account, or of 'total'."""
+
+# --- tracking
+
+class TrackedAccount:
+    """One account during a tracked block."""
+
+    def __init__(
+        self, peak_bytes: int, peak_growth_bytes: int, growth_bytes: int, growth_blocks: int, allocations: int
+    ) -> None: ...
+    peak_bytes: int
+    peak_growth_bytes: int
+    growth_bytes: int
+    growth_blocks: int
+    allocations: int
+
+class _Tracked(Protocol[_P, _R_co]):
+    """A decorated function: each call is measured."""
+
+    # Of the latest call to end; None before.
+    last_track: track | None
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+
+@final
+class track:
+    """Context manager that measures what its block does to the memory of the process, and a decorator.
+
+    The figures are those of account, or of all together where it is None; RuntimeError before the block.
+    """
+
+    @overload
+    def __new__(cls, function: None = None, /, *, account: _Scope | None = None) -> Self: ...
+    @overload
+    def __new__(  # type: ignore[misc]
+        cls, function: Callable[_P, _R_co], /, *, account: _Scope | None = None
+    ) -> _Tracked[_P, _R_co]: ...
+    def __call__(self, function: Callable[_P, _R_co], /) -> _Tracked[_P, _R_co]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that were live in the block."""
+
+    @property
+    def peak_growth_bytes(self) -> int:
+        """How far that is above what was live at the begin."""
+
+    @property
+    def growth_bytes(self) -> int:
+        """Live bytes at the end less those at the begin."""
+
+    @property
+    def growth_blocks(self) -> int: ...
+    @property
+    def allocations(self) -> int:
+        """Blocks that were allocated in the block."""
+
+    @property
+    def threads(self) -> int:
+        """How many other threads allocated meanwhile, at least."""
+
+    @property
+    def other_allocations(self) -> int:
+        """Blocks that other threads allocated meanwhile; they are counted in the figures."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def account(self) -> _Scope: ...
+    @property
+    def accounts(self) -> dict[_Account, TrackedAccount]: ...
+
+# --- caps
+
+def set_cap(size: _Size | None, account: _Scope | None = None, *, soft: bool = False) -> None:
+    """Cap the live bytes of an account, or of all together, from here on; None takes the cap away."""
+
+def get_cap(account: _Scope | None = None, *, soft: bool = False) -> int | None:
+    """The cap in bytes; None without one."""
+
+def headroom(account: _Scope | None = None) -> int | None:
+    """How many bytes may still be allocated before a cap refuses; None without any."""
+
+def last_refusal() -> _Refusal | None:
+    """The last request that a cap refused."""
+
+def big_blocks() -> list[_BigBlock]:
+    """Every live block of a mebibyte and more, largest first."""
+
+def on_pressure(function: _F, /) -> _F:
+    """Have function() called when a soft cap is passed. Returns function."""
+
+@final
+class limit:
+    """Context manager that caps how much an account, or all together, may grow while its block runs."""
+
+    def __new__(cls, size: _Size, account: _Scope | None = None) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+# --- faults
+
+@final
+class fail:
+    """Context manager: within its block requests for memory fail, in all threads. Needs --fail."""
+
+    def __new__(cls, spec: str | None = None) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    @property
+    def requests(self) -> int:
+        """How many requests its own rule counted."""
+
+    @property
+    def injected(self) -> int:
+        """How many requests its own rule let fail."""
+
+# --- NumPy and buffers
+
+@overload
+def numpy_memory_map(text: Literal[False] = False) -> _NumpyMap: ...
+@overload
+def numpy_memory_map(text: Literal[True]) -> str:
+    """The region of --numpy-allocator bfc; RuntimeError where there is none."""
+
+@final
+class buffer:
+    """A zeroed, writable C buffer of nbytes bytes, aligned to align, from an account's allocator."""
+
+    def __new__(
+        cls, nbytes: int, *, align: int = 64, account: Literal["raw", "mem", "obj", "numpy", "native"] = "numpy"
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def align(self) -> int: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def account(self) -> str: ...
