@@ -123,6 +123,23 @@ pub fn until<T>(what: &str, mut found: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
+/// The rows of a table of accounts.
+fn rows(text: &str) -> Vec<String> {
+    let rows = text.lines().skip(1);
+    let rows = rows.filter(|row| !row.starts_with("resident"));
+    rows.map(str::to_owned).collect()
+}
+
+/// What `show` says of a host once it has come back to its input: what it says, it says before.
+fn at_rest(directory: &Path, host: &Obedient) -> String {
+    let shown = || ctl(directory).args(["show", &host.pid()]).ok().stdout;
+    until("rest", || {
+        let (first, second) = (shown(), shown());
+        let same = rows(&first) == rows(&second);
+        same.then_some(second).ok_or(first)
+    })
+}
+
 /// The one file in the folder whose name ends so.
 fn only_file(folder: &Path, suffix: &str) -> PathBuf {
     let all = std::fs::read_dir(folder).unwrap();
@@ -201,19 +218,7 @@ fn a_process_and_its_report_are_shown_alike() {
     let directory = folder("live");
     let mut host = Obedient::start(&directory, &["--cap", "numpy=32M"]);
     host.take(8192);
-    let rows = |text: &str| -> Vec<String> {
-        let rows = text.lines().skip(1);
-        let rows = rows.filter(|row| !row.starts_with("resident"));
-        rows.map(str::to_owned).collect()
-    };
-    let shown = || ctl(&directory).args(["show", &host.pid()]).ok().stdout;
-    // It has said that it took it, and then has to come back to its input.
-    let text = until("rest", || {
-        let (first, second) = (shown(), shown());
-        (rows(&first) == rows(&second))
-            .then_some(second)
-            .ok_or(first)
-    });
+    let text = at_rest(&directory, &host);
     assert!(text.contains(": runs\n"), "{text}");
     assert!(text.contains("cap of 32.0 MiB (numpy)"), "{text}");
     let json = ctl(&directory)
@@ -271,6 +276,7 @@ fn what_grew_since_the_baseline_is_told() {
         ctl(&directory).args(["diff", &pid]),
         &["has no baseline", &pid],
     );
+    at_rest(&directory, &host);
     let said = ctl(&directory).args(["baseline", &pid]).ok().stdout;
     let baseline = only_file(&directory.join("baselines"), ".json");
     assert!(said.contains(baseline.to_str().unwrap()), "{said}");
@@ -280,6 +286,7 @@ fn what_grew_since_the_baseline_is_told() {
         (0o600, 0o700)
     );
     host.take(4096);
+    at_rest(&directory, &host);
     let of = |words: &[&OsStr]| -> Value {
         let run = ctl(&directory).args(["diff", "--json"]).args(words);
         serde_json::from_str(&run.ok().stdout).unwrap()

@@ -76,7 +76,7 @@ pub enum Document {
     /// A card and a ledger; whether their process runs.
     Record(Box<Record>, bool),
     /// A report, with its text.
-    Report(Stored, String),
+    Report(Box<Stored>, String),
 }
 
 impl Document {
@@ -99,14 +99,14 @@ impl Document {
         }
         let text = String::from_utf8(bytes).map_err(|_| refuse("is no UTF-8".to_owned()))?;
         let stored = json::read(&text).map_err(refuse)?;
-        Ok(Document::Report(stored, text))
+        Ok(Document::Report(Box::new(stored), text))
     }
 
     /// The process that it is of.
     pub fn stored(&self) -> Stored {
         match self {
             Document::Record(record, alive) => Stored::of_record(record, *alive),
-            Document::Report(stored, _) => stored.clone(),
+            Document::Report(stored, _) => (**stored).clone(),
         }
     }
 }
