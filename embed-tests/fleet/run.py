@@ -11,6 +11,7 @@ pane shows how many there were, so no clock is asked.
 """
 
 import argparse
+import itertools
 import os
 import random
 import re
@@ -132,22 +133,23 @@ class Top:
             raise RuntimeError(f"tmux {words[0]}: {done.stderr}")
         return done.stdout
 
+    def read(self):
+        """The number of the refresh that the pane shows and the process ids of its list. A pane that is
+        being drawn is read again: two readings that are alike count."""
+        lines = []
+        for _ in range(500):
+            before, lines = lines, self.tmux("capture-pane", "-p").splitlines()
+            head = re.search(r"#(\d+)", lines[0]) if lines else None
+            titles = [at for at, line in enumerate(lines) if line.split()[:1] == ["PID"]]
+            if lines == before and head and titles:
+                rows = itertools.takewhile(str.strip, lines[titles[0] + 1 :])
+                return int(head[1]), [int(row.split()[0]) for row in rows]
+        raise RuntimeError("top: no list in " + "\n".join(lines))
+
     def look(self):
-        """Reads the pane. A refresh that ends two after this one began after all that happened by now."""
+        """Judges the pane. A refresh that ends two after this one began after all that happened by now."""
         now = self.runner.fleet.now()
-        lines = self.tmux("capture-pane", "-p").splitlines()
-        head = re.search(r"#(\d+)", lines[0]) if lines else None
-        titles = [at for at, line in enumerate(lines) if line.split()[:1] == ["PID"]]
-        if not head or not titles:
-            if self.marks:
-                self.runner.wrong.append(f"top: no list in {lines[:5]}")
-            return
-        number = int(head[1])
-        rows = []
-        for line in lines[titles[0] + 1 :]:
-            if not line.strip():
-                break
-            rows.append(int(line.split()[0]))
+        number, rows = self.read()
         known = [event for seen, event in self.marks if seen + 2 <= number]
         if known:
             self.runner.judge("top", rows, known[-1])
@@ -156,16 +158,14 @@ class Top:
             self.marks.insert(0, (number - 2, known[-1]))
         self.marks.append((number, now))
 
-    def close(self):
-        """Leaves it; what it says then."""
+    def leave(self):
+        """Leaves it; it must end well."""
         self.tmux("send-keys", "q")
-        status = ""
         for _ in range(500):
             status = self.tmux("display", "-p", "#{pane_dead} #{pane_dead_status}").strip()
             if status.startswith("1"):
                 break
             time.sleep(0.02)
-        self.tmux("kill-server")
         if status != "1 0":
             self.runner.wrong.append(f"top: ended with {status!r}")
 
@@ -199,21 +199,23 @@ def run(options, folder):
     top = Top(runner, folder)
     server, address = (None, None) if options.no_serve else start_server(runner)
     end = time.monotonic() + options.seconds
-    while time.monotonic() < end and not runner.wrong:
-        runner.tend()
-        runner.look_by_ps()
-        top.look()
-        if server:
-            runner.scrape(address)
-            if server.poll() is not None:
-                runner.wrong.append(f"serve: ended with status {server.returncode}")
-    top.close()
-    if server:
-        server.terminate()
-        server.wait()
-    for member in runner.members.values():
-        member.kill()
-        member.wait()
+    try:
+        while time.monotonic() < end and not runner.wrong:
+            runner.tend()
+            runner.look_by_ps()
+            top.look()
+            if server:
+                runner.scrape(address)
+        top.leave()
+        if server and server.poll() is not None:
+            runner.wrong.append(f"serve: ended with status {server.returncode}")
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        runner.wrong.append(f"{type(error).__name__}: {error}")
+    finally:
+        top.tmux("kill-server")
+        for process in [*runner.members.values(), *([server] if server else [])]:
+            process.kill()
+            process.wait()
     seen = runner.fleet.count()
     looks = ", ".join(f"{count} by {kind}" for kind, count in runner.looks.items() if count)
     print(f"{seen} processes; looks: {looks}")

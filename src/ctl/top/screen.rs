@@ -10,12 +10,18 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use std::io::{self, Stdout, stdout};
+use std::io::{self, BufWriter, Stdout, stdout};
+
+/// Bytes of a frame that reach the terminal at once, so that nobody sees half of one.
+const FRAME: usize = 64 << 10;
+
+/// What is drawn on.
+type Output = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
 /// The terminal, taken.
 pub struct Screen {
     /// What is drawn on.
-    pub terminal: Terminal<CrosstermBackend<Stdout>>,
+    pub terminal: Output,
 }
 
 impl Screen {
@@ -30,8 +36,7 @@ impl Screen {
             before(info);
         }));
         take()?;
-        let terminal = Terminal::new(CrosstermBackend::new(stdout()));
-        terminal
+        output()
             .map(|terminal| Screen { terminal })
             .inspect_err(|_| leave())
     }
@@ -44,9 +49,14 @@ impl Screen {
         take()?;
         // `Terminal::clear` would ask the terminal for the cursor's place, and wait for the answer.
         execute!(stdout(), Clear(ClearType::All))?;
-        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.terminal = output()?;
         Ok(())
     }
+}
+
+fn output() -> io::Result<Output> {
+    let writer = BufWriter::with_capacity(FRAME, stdout());
+    Terminal::new(CrosstermBackend::new(writer))
 }
 
 fn take() -> io::Result<()> {
