@@ -35,7 +35,7 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
         ),
         (
             &["--stats=xml"],
-            "--stats: bad value 'xml'; expected one of text, json, off",
+            "--stats: bad value 'xml'; expected one of text, json, openmetrics, off",
         ),
         (
             &["--stats-fd", "two"],
@@ -67,7 +67,7 @@ fn a_bad_variable_is_refused_like_its_option_and_an_empty_one_is_none() {
     for (name, value, expected) in [
         ("PYHOST_ALLOCATOR", "x", "mimalloc, pymalloc, system"),
         ("PYHOST_NATIVE", "x", "count, plain, off"),
-        ("PYHOST_STATS", "x", "text, json, off"),
+        ("PYHOST_STATS", "x", "text, json, openmetrics, off"),
         ("PYHOST_DEBUG_HOOKS", "yes", "1, 0"),
     ] {
         let line = format!("{name}: bad value '{value}'; expected one of {expected}");

@@ -7,11 +7,7 @@ use std::sync::OnceLock;
 
 /// The pinned tools that users of the host run beneath it: pytest with xdist and asyncio, mypy.
 pub fn development() -> Environment {
-    let name = "development";
-    Environment {
-        name: name.to_owned(),
-        site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
-    }
+    named("development")
 }
 
 /// Packages for the Python under test.
@@ -41,12 +37,16 @@ pub fn numpys() -> &'static [Environment] {
     static NUMPYS: OnceLock<Vec<Environment>> = OnceLock::new();
     NUMPYS.get_or_init(|| {
         let names = make(&["--list"]);
-        let environment = |name: &str| Environment {
-            name: name.to_owned(),
-            site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
-        };
-        names.lines().map(environment).collect()
+        names.lines().map(named).collect()
     })
+}
+
+/// Other packages that are pinned for the Python under test. Installs them where need be.
+pub fn named(name: &str) -> Environment {
+    Environment {
+        name: name.to_owned(),
+        site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
+    }
 }
 
 /// The newest of [`numpys`].

@@ -70,8 +70,8 @@ fn fifty_killed_processes_leave_their_last_counters() {
         child.kill().unwrap();
         child.wait().unwrap();
         let log = reader.join().unwrap();
-        let whole = log.lines().filter(|line| line.split(' ').count() == 3);
-        let last = whole.last().unwrap();
+        let mut whole = log.lines().filter(|line| line.split(' ').count() == 3);
+        let last = whole.next_back().unwrap();
         let mut numbers = last.split(' ').map(|word| word.parse::<i64>().unwrap());
         let mut logged = || numbers.next().unwrap();
         let (live, peak, requests) = (logged(), logged(), logged());

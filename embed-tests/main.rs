@@ -1,6 +1,7 @@
 //! Tests that run the built host. Every case is a process of its own, since allocators and
 //! interpreter are process-global.
 
+mod daemon;
 mod environments;
 mod host;
 
@@ -20,12 +21,15 @@ mod forks;
 mod guards;
 mod leaks;
 mod live;
+mod metrics;
 mod native;
 mod numpy;
 mod ownership;
 mod profiles;
+mod prometheus;
 mod pytest_plugin;
 mod report;
+mod serve;
 mod stubs;
 mod threads;
 mod timeline;

@@ -169,7 +169,9 @@ pub struct Card {
     argv: Text<256>,
     /// How many of the arguments are the host's own options.
     pub host_words: AtomicU64,
-    spare: [AtomicU64; 160],
+    /// What the script is called: the same for all its runs.
+    pub script: Text<8>,
+    spare: [AtomicU64; 152],
     cells: [MarkCell; MARKS],
 }
 
@@ -219,7 +221,8 @@ impl Card {
             argv_bytes: AtomicU32::new(0),
             argv: Text::new(),
             host_words: AtomicU64::new(0),
-            spare: [const { AtomicU64::new(0) }; 160],
+            script: Text::new(),
+            spare: [const { AtomicU64::new(0) }; 152],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),

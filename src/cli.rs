@@ -111,13 +111,14 @@ impl ValueEnum for HugePages {
 
 impl ValueEnum for Format {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Format::Text, Format::Json, Format::Off]
+        &[Format::Text, Format::Json, Format::OpenMetrics, Format::Off]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
             Format::Text => ("text", "a table for people"),
             Format::Json => ("json", "one line of JSON, schema pyhost-report/1"),
+            Format::OpenMetrics => ("openmetrics", "metrics for Prometheus and its like"),
             Format::Off => (
                 "off",
                 "no report, not even an interactive run's closing line",
@@ -219,9 +220,10 @@ MIMALLOC_* variables win"
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "text", hide_possible_values = true, help = "\
 Report live and peak bytes an account at the end, on stderr
-  text  a table [default]
-  json  one line, schema pyhost-report/1
-  off   nothing, not even the closing line of an interactive run")]
+  text         a table [default]
+  json         one line, schema pyhost-report/1
+  openmetrics  metrics; a file of them is one for node_exporter
+  off          nothing, not even the closing line of an interactive run")]
     pub stats: Option<Format>,
 
     /// Write the report to a file instead; %p is the process id

@@ -348,6 +348,8 @@ mod tests {
         let stat = b"7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
         assert_eq!(start_ticks(stat), Some(98765));
         assert_eq!(start_ticks(b"7"), None);
+        assert!(!is_zombie(stat) && !is_zombie(b"7"));
+        assert!(is_zombie(b"7 (a) Z) Z 1 7"));
         assert_eq!(
             started(std::process::id() as i32),
             Some(Identity::own().start_ticks)

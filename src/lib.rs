@@ -9,6 +9,7 @@ pub mod describe;
 pub mod directory;
 pub mod json;
 pub mod ledger;
+pub mod metrics;
 pub mod moment;
 pub mod plain;
 pub mod record;

@@ -129,6 +129,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
     let python = interpreter::version();
     let facts = Facts::gather(
         &options.argv,
+        &options.command,
         python,
         allocator.name(),
         debug_hooks,

@@ -1,5 +1,6 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
+use crate::serve::Address;
 use crate::top::Interval;
 use clap::{Args, Parser, Subcommand};
 use pyhost_shared::directory::default_directory;
@@ -48,6 +49,8 @@ pub enum Command {
     Baseline(BaselineOptions),
     /// Compare two reports or processes, or a process with its baseline, an account a row
     Diff(DiffOptions),
+    /// Serve the metrics of all hosts that run, for Prometheus
+    Serve(ServeOptions),
 }
 
 /// The options of `top`.
@@ -89,6 +92,14 @@ pub struct DiffOptions {
     /// The same; without it, A is a process id, which is compared with its baseline
     #[arg(value_name = "B")]
     pub b: Option<String>,
+}
+
+/// The options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// Where to listen, as HOST:PORT; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value_t)]
+    pub listen: Address,
 }
 
 /// The options of `show`.

@@ -7,7 +7,7 @@ use crate::show::to_text;
 use crate::stored::{Document, Stored, json};
 use crate::{diff, top};
 use pyhost_shared::card::Card;
-use pyhost_shared::record::{Record, SIZE};
+use pyhost_shared::record::{Record, SIZE, blank};
 use std::path::PathBuf;
 
 /// Numbers by chance, the same each time.
@@ -28,15 +28,6 @@ impl Chance {
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
-}
-
-/// A record that nothing was booked to.
-fn record() -> Vec<u8> {
-    let mut bytes = vec![0; SIZE];
-    bytes[..8].copy_from_slice(b"pyhcard1");
-    let ledger = size_of::<Card>();
-    bytes[ledger..ledger + 8].copy_from_slice(b"pyhost1\0");
-    bytes
 }
 
 fn assert_plain(text: &str) {
@@ -62,7 +53,7 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
 #[test]
 fn no_mutated_record_harms_its_reader() {
     let mut chance = Chance(6);
-    let whole = record();
+    let whole = blank();
     let card = size_of::<Card>();
     let mut read = 0;
     for round in 0..3000 {
@@ -101,7 +92,7 @@ fn no_mutated_record_harms_its_reader() {
 #[test]
 fn no_mutated_report_harms_its_reader() {
     let mut chance = Chance(66);
-    let whole = to_json(&Record::of_bytes(&record()).unwrap(), true);
+    let whole = to_json(&Record::of_bytes(&blank()).unwrap(), true);
     assert!(json::read(&whole).is_ok());
     let pieces = [
         "{",

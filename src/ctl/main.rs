@@ -12,6 +12,7 @@ mod find;
 mod hostile;
 mod ps;
 mod report;
+mod serve;
 mod show;
 mod stored;
 mod top;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(options, &cli.directory()),
         Command::Baseline(options) => baseline::run(options, &cli.directory()),
         Command::Diff(options) => diff::run(options, &cli.directory()),
+        Command::Serve(options) => serve::run(options, &cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
     };
     match done {

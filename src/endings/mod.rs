@@ -282,12 +282,24 @@ fn finish(ending: Ending, partial: bool) {
     }
 }
 
+/// Whether the processes of a family write a file each.
+fn is_one_of_several() -> bool {
+    let stats = PLAN.get().and_then(|plan| plan.stats.as_ref());
+    stats.is_some_and(|stats| match &stats.to {
+        Destination::File(template) => names_process(template),
+        _ => false,
+    })
+}
+
 fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
     match format {
         Format::Json => {
             let mut json = Json::new(out);
             report.describe(&mut json);
             json.finish();
+        }
+        Format::OpenMetrics => {
+            let _ = report::metrics(report, is_one_of_several(), out);
         }
         _ => {
             let _ = report::table(report, out);

@@ -120,6 +120,7 @@ pub fn describe(facts: &Facts) {
     CARD.allocator.set(facts.allocator);
     CARD.native.set(facts.native);
     CARD.profile.set(facts.profile);
+    CARD.script.set(&facts.command);
     CARD.debug_hooks
         .store(u32::from(facts.debug_hooks), Relaxed);
     let active = REPORTED.iter().filter(|&&account| facts.is_active(account));

@@ -6,6 +6,7 @@
 mod arguments;
 pub mod baked;
 mod caps;
+mod command;
 mod early;
 mod faults;
 mod observation;
@@ -87,6 +88,8 @@ pub struct Options {
     pub closing_line: bool,
     /// All arguments of the process.
     pub argv: Vec<OsString>,
+    /// What the script is called.
+    pub command: String,
     /// The program's name, then Python's arguments.
     pub python_argv: Vec<OsString>,
     /// Variables to set, so that children inherit what the command line gave.
@@ -167,6 +170,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             && variables.outermost.is_none(),
         stats,
         argv,
+        command: command::name(python_argv.get(1..).unwrap_or_default()),
         python_argv,
         exports,
     };

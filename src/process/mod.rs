@@ -115,6 +115,17 @@ fn peak_of(who: libc::c_int) -> u64 {
     }
 }
 
+/// Seconds of processor time that this process has taken, user and system.
+pub fn cpu_seconds() -> f64 {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    // SAFETY: the call fills the structure.
+    unsafe {
+        let mut usage: libc::rusage = zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    }
+}
+
 /// The second number of `/proc/self/statm` (proc(5)).
 fn resident_pages() -> Option<u64> {
     let mut text = [0u8; 128];

@@ -7,6 +7,7 @@ use crate::heap;
 use crate::ledger::Account;
 use crate::native;
 use crate::numpy;
+use pyhost_shared::moment;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -19,8 +20,12 @@ pub struct Facts {
     pub mimalloc: String,
     /// All arguments of the process, bytes that are not UTF-8 replaced.
     pub argv: Vec<String>,
+    /// What the script is called, such as `job.py`.
+    pub command: String,
     /// When the host started, in UTC, as RFC 3339.
     pub started: String,
+    /// The same moment, in nanoseconds since the epoch.
+    pub started_at: u64,
     /// The same moment, to measure from.
     pub clock: Instant,
     /// The allocator's name.
@@ -43,6 +48,7 @@ impl Facts {
     /// Gathers the facts of this process.
     pub fn gather(
         argv: &[OsString],
+        command: &str,
         python_version: &str,
         allocator: &'static str,
         debug_hooks: bool,
@@ -55,7 +61,9 @@ impl Facts {
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
+            command: command.to_owned(),
             started: utc_now(),
+            started_at: moment::now(),
             clock: Instant::now(),
             allocator,
             debug_hooks,

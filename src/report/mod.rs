@@ -9,6 +9,7 @@ mod facts;
 mod faults;
 mod guards;
 mod leaks;
+mod metrics;
 mod region;
 mod sizes;
 mod text;
@@ -17,6 +18,7 @@ pub use balance::describe_members as describe_balance;
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version, utc_now};
 pub use leaks::tell as tell_leaks;
+pub use metrics::metrics;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
 pub use pyhost_shared::json::Json;
 pub use sizes::{describe_classes, describe_members as describe_histogram};
@@ -41,6 +43,8 @@ pub enum Format {
     Text,
     /// One line of JSON.
     Json,
+    /// Metrics, as OpenMetrics and Prometheus both read them.
+    OpenMetrics,
     /// No report.
     Off,
 }

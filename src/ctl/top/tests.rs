@@ -6,7 +6,7 @@ use super::sample::{Host, Moment};
 use super::state::{State, Step};
 use super::{columns, tables};
 use pyhost_shared::directory::Identity;
-use pyhost_shared::record::{Record, SIZE};
+use pyhost_shared::record::{Record, blank};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -62,12 +62,7 @@ fn state_of(pids: &[i32]) -> State {
 }
 
 fn moment_of(pids: &[i32]) -> Moment {
-    let record = || {
-        let mut bytes = vec![0; SIZE];
-        bytes[..8].copy_from_slice(b"pyhcard1");
-        bytes[8192..8200].copy_from_slice(b"pyhost1\0");
-        Record::of_bytes(&bytes).unwrap()
-    };
+    let record = || Record::of_bytes(&blank()).unwrap();
     let hosts = pids.iter().map(|&pid| host(record(), pid)).collect();
     Moment { hosts, ended: None }
 }

@@ -1,0 +1,149 @@
+//! Debian's Prometheus scrapes `pyhostctl serve`, with the configuration and the rule of
+//! docs/metrics.md, and answers queries.
+
+use crate::daemon::{Daemon, debian, free_address, get, until};
+use crate::host::{Run, folder};
+use crate::serve::{assert_close, host, live_folder, serve, shown};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The block of code in docs/metrics.md that follows a comment `<!-- NAME -->`.
+fn documented(name: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (_, rest) = text.split_once(&format!("<!-- {name} -->")).unwrap();
+    let (_, block) = rest.split_once("```yaml\n").unwrap();
+    block.split("```").next().unwrap().to_owned()
+}
+
+/// Prometheus, with the documented configuration and rules.
+struct Prometheus {
+    _daemon: Daemon,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    fn start(scraped: SocketAddr) -> Self {
+        let folder = folder("prometheus");
+        let config = documented("scrape config");
+        let config = config.replace("127.0.0.1:14450", &scraped.to_string());
+        let head =
+            "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\n";
+        let config_file = folder.join("prometheus.yml");
+        std::fs::write(&config_file, format!("{head}{config}")).unwrap();
+        std::fs::write(folder.join("rules.yml"), documented("alert rule")).unwrap();
+        Run::program(debian("promtool"))
+            .args(["check", "config"])
+            .arg(&config_file)
+            .ok();
+        let log = std::fs::File::create(folder.join("log")).unwrap();
+        until("Prometheus", || {
+            let address = free_address();
+            let mut daemon = Daemon::start(
+                Command::new(debian("prometheus"))
+                    .arg(format!("--config.file={}", config_file.display()))
+                    .arg(format!(
+                        "--storage.tsdb.path={}",
+                        folder.join("data").display()
+                    ))
+                    .arg(format!("--web.listen-address={address}"))
+                    .current_dir(&folder)
+                    .stdout(Stdio::null())
+                    .stderr(log.try_clone().unwrap()),
+            );
+            // Another process may have taken the port: then it ends, and another is tried.
+            until("Prometheus's answer, or its end", || {
+                let ended = daemon.child.try_wait().unwrap().is_some();
+                let ready = get(address, "/-/ready", "").is_some_and(|answer| answer.status == 200);
+                (ended || ready).then_some(())
+            });
+            let runs = daemon.child.try_wait().unwrap().is_none();
+            runs.then_some(Prometheus {
+                _daemon: daemon,
+                address,
+            })
+        })
+    }
+
+    fn ask(&self, path: &str) -> Option<Value> {
+        let answer = get(self.address, path, "")?;
+        let value: Value = serde_json::from_str(&answer.body).ok()?;
+        assert_eq!(value["status"], "success", "{path}: {value}");
+        Some(value["data"].clone())
+    }
+
+    /// The result of a query: labels and value of each element.
+    fn query(&self, query: &str) -> Vec<(Value, f64)> {
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let data = self.ask(&format!("/api/v1/query?query={escaped}"));
+        let data = data.expect("an answer");
+        let element = |element: &Value| {
+            let value = element["value"][1].as_str().unwrap();
+            (element["metric"].clone(), value.parse().unwrap())
+        };
+        data["result"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(element)
+            .collect()
+    }
+}
+
+#[test]
+fn prometheus_scrapes_it_and_answers() {
+    let live = live_folder("serve");
+    let (_server, address) = serve(&live);
+    let mut quiet = host(&live, &[], "keep = [bytes(1000) for _ in range(20000)]");
+    let near_the_cap = "import pyhost
+keep = []
+while pyhost.memory_stats()['total']['live_bytes'] < 59 << 20: keep.append(bytes(100_000))";
+    let tight = host(&live, &["--cap", "64M"], near_the_cap);
+    let prometheus = Prometheus::start(address);
+
+    let query = "pyhost_memory_bytes{domain=\"obj\"}";
+    let found = until("samples of two hosts", || {
+        let found = prometheus.query(query);
+        (found.len() == 2).then_some(found)
+    });
+    for host in [&quiet, &tight] {
+        let pid = host.pid().to_string();
+        let of_host = found
+            .iter()
+            .find(|(labels, _)| labels["pid"] == pid.as_str());
+        let (labels, bytes) = of_host.unwrap();
+        assert_close(*bytes, shown(&live, host.pid()));
+        assert_eq!(labels["command"], "-c");
+        assert_eq!(labels["job"], "pyhost");
+    }
+    // What it takes for the type of a counter, by OpenMetrics.
+    until("the types", || {
+        let types = prometheus.ask("/api/v1/metadata")?;
+        (types["pyhost_allocations"][0]["type"] == "counter").then_some(())
+    });
+    let targets = prometheus.ask("/api/v1/targets").unwrap();
+    assert_eq!(targets["activeTargets"][0]["lastError"], "", "{targets}");
+
+    // The documented rule sees the one host that is near its cap.
+    let alert = until("the alert", || {
+        let alerts = prometheus.ask("/api/v1/alerts")?;
+        let alerts = alerts["alerts"].as_array()?;
+        assert!(alerts.len() < 2, "{alerts:?}");
+        alerts.first().cloned()
+    });
+    assert_eq!(alert["labels"]["pid"], tight.pid().to_string());
+    assert_eq!(alert["labels"]["alertname"], "PyhostNearCap");
+
+    // A host that is killed leaves with the next scrape, not with Prometheus's five minutes.
+    quiet.signal(libc::SIGKILL);
+    quiet.ends();
+    let left = until("one host less", || {
+        let found = prometheus.query(query);
+        (found.len() == 1).then_some(found)
+    });
+    assert_eq!(left[0].0["pid"], tight.pid().to_string());
+    assert_eq!(prometheus.query("pyhost_hosts")[0].1, 1.0);
+    assert_eq!(prometheus.query("up{job=\"pyhost\"}")[0].1, 1.0);
+}

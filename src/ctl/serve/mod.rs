@@ -1,0 +1,70 @@
+//! `pyhostctl serve`: the metrics of all hosts that run, over HTTP, for Prometheus.
+//!
+//! One thread, which waits for the listener and all connections at once ([`connections`]), parses
+//! what came ([`request`]), and looks at the hosts' files anew for each scrape ([`hosts`]). Nothing
+//! is kept from one scrape to the next: a process that has ended is gone from the next one.
+
+mod address;
+mod connections;
+mod hosts;
+mod request;
+mod system;
+
+pub use address::Address;
+
+use crate::cli::ServeOptions;
+use crate::{Failure, print};
+use connections::Server;
+use pyhost_shared::metrics::{self, Form};
+use request::{Request, Response};
+use std::path::Path;
+
+/// Serves until a signal ends the process.
+///
+/// # Errors
+/// The address cannot be had, or the directory cannot be read.
+pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
+    hosts::look(directory)?;
+    let listener = options.listen.listen()?;
+    let own = listener
+        .local_addr()
+        .map_err(|error| Failure(format!("the socket has no address ({error})")))?;
+    if !own.ip().is_loopback() {
+        eprintln!(
+            "pyhostctl: {own} is no loopback address: whoever reaches it sees the names and the \
+             memory of this user's scripts"
+        );
+    }
+    system::end_on_signals();
+    print(&format!("serving http://{own}/metrics\n"))?;
+    Server::new(listener)?.run(&|request| answer(request, directory))
+}
+
+/// The page at `/`.
+const PAGE: &str = "<!doctype html>
+<html lang=\"en\"><head><meta charset=\"utf-8\"><title>pyhostctl</title>
+<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">
+</head><body><h1>pyhostctl serve</h1>
+<p>The memory of the hosts that run here: <a href=\"/metrics\">metrics</a>.</p>
+</body></html>
+";
+
+fn answer(request: &Request, directory: &Path) -> Response {
+    match request.path.as_str() {
+        "/" | "/metrics" if !request.reads() => Response::not_allowed(),
+        "/" => Response::ok("text/html; charset=utf-8", PAGE.to_owned()),
+        "/metrics" => match hosts::look(directory) {
+            Ok(found) => {
+                let form = match request.prefers_openmetrics {
+                    true => Form::OpenMetrics,
+                    false => Form::Prometheus,
+                };
+                let mut text = String::new();
+                let _ = metrics::write(form, &found.processes(), Some(&found.machine()), &mut text);
+                Response::ok(form.content_type(), text)
+            }
+            Err(Failure(text)) => Response::failed(&text),
+        },
+        _ => Response::not_found(),
+    }
+}

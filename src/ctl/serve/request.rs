@@ -1,0 +1,211 @@
+//! Requests of HTTP/1.0 and 1.1, as far as a scrape needs them, and the bytes of responses.
+
+use httparse::{EMPTY_HEADER, Error, Status};
+
+/// The bytes of a request line and its headers that are read at most.
+pub const LIMIT: usize = 8 * 1024;
+/// The headers that are read at most.
+const HEADERS: usize = 64;
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request {
+    method: String,
+    /// The path, without what follows a question mark.
+    pub path: String,
+    /// Whether OpenMetrics is at least as welcome as Prometheus's text format.
+    pub prefers_openmetrics: bool,
+}
+
+impl Request {
+    /// Reads what has come of a request so far; None where it goes on. The other case of `Err` is
+    /// the response to what is no request.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
+        let mut headers = [EMPTY_HEADER; HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        match parsed.parse(bytes) {
+            Ok(Status::Complete(_)) => {}
+            Ok(Status::Partial) if bytes.len() < LIMIT => return Ok(None),
+            Ok(Status::Partial) | Err(Error::TooManyHeaders) => return Err(Response::too_large()),
+            Err(_) => return Err(Response::bad_request()),
+        }
+        let accept = parsed
+            .headers
+            .iter()
+            .filter(|header| header.name.eq_ignore_ascii_case("accept"))
+            .filter_map(|header| std::str::from_utf8(header.value).ok());
+        let path = parsed.path.unwrap_or_default();
+        Ok(Some(Request {
+            method: parsed.method.unwrap_or_default().to_owned(),
+            path: path.split('?').next().unwrap_or_default().to_owned(),
+            prefers_openmetrics: prefers_openmetrics(accept),
+        }))
+    }
+
+    /// Whether the request only reads.
+    pub fn reads(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD")
+    }
+
+    /// Whether the response has no body.
+    pub fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+}
+
+/// Compares the weights that the `Accept` headers give to the two formats (RFC 9110, 12.5.1).
+/// OpenMetrics must be named: a wildcard alone is a browser's, or curl's.
+fn prefers_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
+    let (mut open, mut plain) = (0.0_f32, 0.0_f32);
+    for range in accept.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q="));
+        let weight = weight.map_or(1.0, |text| text.parse().unwrap_or(0.0));
+        match kind.as_str() {
+            "application/openmetrics-text" => open = open.max(weight),
+            "text/plain" => plain = plain.max(weight),
+            _ => {}
+        }
+    }
+    open > 0.0 && open >= plain
+}
+
+/// What is sent back. The connection ends with it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Response {
+    status: &'static str,
+    content_type: &'static str,
+    /// A further header line, or nothing.
+    header: &'static str,
+    body: String,
+}
+
+/// The type of a response for people.
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+impl Response {
+    fn told(status: &'static str, header: &'static str) -> Self {
+        Response {
+            status,
+            content_type: PLAIN,
+            header,
+            body: format!("{status}\n"),
+        }
+    }
+
+    /// What was asked for.
+    pub fn ok(content_type: &'static str, body: String) -> Self {
+        Response {
+            status: "200 OK",
+            content_type,
+            header: "",
+            body,
+        }
+    }
+
+    /// There is nothing at that path.
+    pub fn not_found() -> Self {
+        Response::told("404 Not Found", "")
+    }
+
+    /// Nothing can be written here.
+    pub fn not_allowed() -> Self {
+        Response::told("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
+    }
+
+    /// No request.
+    fn bad_request() -> Self {
+        Response::told("400 Bad Request", "")
+    }
+
+    /// A request line or headers that are too long or too many.
+    fn too_large() -> Self {
+        Response::told("431 Request Header Fields Too Large", "")
+    }
+
+    /// The hosts cannot be looked at; `text` says why.
+    pub fn failed(text: &str) -> Self {
+        Response {
+            body: format!("{text}\n"),
+            ..Response::told("500 Internal Server Error", "")
+        }
+    }
+
+    /// The bytes to send; the body's length alone where the request is one of `HEAD`.
+    pub fn into_bytes(self, is_head: bool) -> Vec<u8> {
+        let length = self.body.len();
+        let mut text = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{}\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            self.status, self.content_type, self.header
+        );
+        if !is_head {
+            text += &self.body;
+        }
+        text.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(bytes: &[u8]) -> &'static str {
+        Request::parse(bytes).unwrap_err().status
+    }
+
+    #[test]
+    fn a_request_may_come_in_pieces() {
+        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+        for length in 0..whole.len() {
+            assert_eq!(Request::parse(&whole[..length]), Ok(None), "{length}");
+        }
+        let request = Request::parse(whole).unwrap().unwrap();
+        assert_eq!(request.path, "/metrics");
+        assert!(request.reads() && !request.is_head() && !request.prefers_openmetrics);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        assert!(status(b"\x16\x03\x01\x02\x00\x01").starts_with("400"));
+        assert!(status(b"GET / HTTP/9\r\n\r\n").starts_with("400"));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
+        assert!(status(many.as_bytes()).starts_with("431"));
+        let long = format!("GET /{}", "a".repeat(LIMIT));
+        assert!(status(long.as_bytes()).starts_with("431"));
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_is_more_welcome() {
+        for (accept, expected) in [
+            (&[] as &[&str], false),
+            (&["*/*"], false),
+            (&["text/plain"], false),
+            (&["application/openmetrics-text"], true),
+            (&["Application/OpenMetrics-Text; version=1.0.0"], true),
+            (&["application/openmetrics-text;version=1.0.0;q=0"], false),
+            (
+                &["application/openmetrics-text;q=0.4,text/plain;q=0.5"],
+                false,
+            ),
+            (
+                &[
+                    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                ],
+                true,
+            ),
+            (
+                &["text/plain;q=0.5", "application/openmetrics-text;q=0.5"],
+                true,
+            ),
+            (&["application/openmetrics-text;q=much"], false),
+        ] {
+            assert_eq!(
+                prefers_openmetrics(accept.iter().copied()),
+                expected,
+                "{accept:?}"
+            );
+        }
+    }
+}

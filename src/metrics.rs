@@ -1,0 +1,303 @@
+//! The metrics of hosts, as Prometheus and its like read them. One renderer for `--stats=openmetrics`,
+//! where the host writes its own, and for `pyhostctl serve`, which writes those of all that run.
+//!
+//! The families are a table; [`write()`] walks it, and within a family the processes, since the samples
+//! of a family must stand together. A family without a sample is left out. Nothing here allocates,
+//! so that a signal handler can write it.
+//!
+//! The two formats disagree on how the type of a counter is declared: Prometheus's own names the
+//! sample (`x_total`), OpenMetrics the family (`x`), and takes the other's form for an error. So there
+//! is a third form, [`Form::Either`], which leaves the type of counters out and is valid in both.
+
+#![deny(unsafe_code)]
+
+mod families;
+#[cfg(test)]
+mod tests;
+
+use crate::ledger::{Account, REPORTED, Scope, Snapshot};
+use families::{FAMILIES, Family, Kind, Source, Value};
+use std::fmt::{self, Display, Write};
+
+/// Which format the text is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus's text format, version 0.0.4.
+    Prometheus,
+    /// Valid in both: counters have no declared type.
+    Either,
+}
+
+impl Form {
+    /// The content type of a response in this form.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Form::Prometheus | Form::Either => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// The bytes of a command's name that are kept.
+pub const COMMAND_BYTES: usize = 64;
+
+/// A process id as a label's value: `17`, or `4026532198:17` of another pid namespace, whose ids may
+/// be the same as here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pid {
+    /// Inode of the namespace, where it is not the reader's.
+    pub namespace: Option<u64>,
+    /// The id there.
+    pub id: i32,
+}
+
+impl Display for Pid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace {
+            Some(namespace) => write!(out, "{namespace}:{}", self.id),
+            None => write!(out, "{}", self.id),
+        }
+    }
+}
+
+/// What does not change while a process runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About<'a> {
+    /// The script's name.
+    pub command: &'a str,
+    /// The host's version.
+    pub host: &'a str,
+    /// Python's version.
+    pub python: &'a str,
+    /// mimalloc's version.
+    pub mimalloc: &'a str,
+    /// The allocator's name.
+    pub allocator: &'a str,
+    /// The native mode's name.
+    pub native: &'a str,
+    /// The profile's name.
+    pub profile: &'a str,
+}
+
+/// A process, as far as it is known: what is None gives no sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Process<'a> {
+    /// Its id, where that is to be a label.
+    pub pid: Option<Pid>,
+    /// What it is.
+    pub about: About<'a>,
+    /// Peaks and totals.
+    pub now: &'a Snapshot,
+    /// Live bytes and blocks.
+    pub live: &'a Snapshot,
+    /// Whether anything is booked to an account, by the account's index.
+    pub active: [bool; REPORTED.len()],
+    /// The caps in force, by the scope's index.
+    pub caps: [Option<u64>; Scope::COUNT],
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// The most bytes that were resident.
+    pub peak_resident: Option<u64>,
+    /// When it started, in nanoseconds since the epoch.
+    pub started: u64,
+    /// Seconds of processor time, user and system.
+    pub cpu_seconds: Option<f64>,
+    /// Seconds from its start to its report.
+    pub wall_seconds: Option<f64>,
+    /// How it ended, as a shell tells it: 128 and the signal for what a signal ended.
+    pub exit_status: Option<i32>,
+}
+
+/// What is told of a machine beside its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Hosts that run.
+    pub hosts: u64,
+    /// Files of the directory that are no ledger.
+    pub unreadable_files: u64,
+}
+
+/// Writes the metrics of `processes`, of which no two may have the same id and command, and of the
+/// machine where it is given. Does not allocate.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(
+    form: Form,
+    processes: &[Process<'_>],
+    machine: Option<&Machine>,
+    out: &mut impl Write,
+) -> fmt::Result {
+    for family in FAMILIES {
+        let mut samples = Samples {
+            form,
+            family,
+            out,
+            is_begun: false,
+        };
+        if let (Source::Machine(read), Some(machine)) = (&family.source, machine) {
+            samples.write(&[], None, &Value::Whole(read(machine)))?;
+        }
+        for process in processes {
+            samples.of_process(process)?;
+        }
+    }
+    match form {
+        Form::Prometheus => Ok(()),
+        Form::OpenMetrics | Form::Either => out.write_str("# EOF\n"),
+    }
+}
+
+/// Writes one family.
+struct Samples<'a, W: Write> {
+    form: Form,
+    family: &'static Family,
+    out: &'a mut W,
+    /// What describes the family is written.
+    is_begun: bool,
+}
+
+impl<W: Write> Samples<'_, W> {
+    fn of_process(&mut self, process: &Process<'_>) -> fmt::Result {
+        let accounts = REPORTED
+            .iter()
+            .copied()
+            .filter(|&account| is_shown(process, account));
+        match &self.family.source {
+            Source::Accounts(read) => {
+                for account in accounts {
+                    let value = Value::Whole(read(process, account));
+                    self.write(&[("domain", account.name())], Some(process), &value)?;
+                }
+            }
+            Source::Scopes(read) => {
+                for scope in Scope::all() {
+                    if let Scope::Account(account) = scope
+                        && !is_shown(process, account)
+                    {
+                        continue;
+                    }
+                    if let Some(value) = read(process, scope) {
+                        let labels = [("domain", scope.name())];
+                        self.write(&labels, Some(process), &Value::Whole(value))?;
+                    }
+                }
+            }
+            Source::Failures => {
+                for account in accounts {
+                    let figures = process.now.account(account);
+                    for (reason, count) in [
+                        ("refused", figures.refused),
+                        ("failed", figures.failed),
+                        ("injected", figures.injected),
+                    ] {
+                        let labels = [("domain", account.name()), ("reason", reason)];
+                        self.write(&labels, Some(process), &Value::Whole(count))?;
+                    }
+                }
+            }
+            Source::Process(read) => {
+                if let Some(value) = read(process) {
+                    self.write(&[], Some(process), &value)?;
+                }
+            }
+            Source::Info => {
+                let about = &process.about;
+                let labels = [
+                    ("version", about.host),
+                    ("python", about.python),
+                    ("mimalloc", about.mimalloc),
+                    ("allocator", about.allocator),
+                    ("native", about.native),
+                    ("profile", about.profile),
+                ];
+                self.write(&labels, Some(process), &Value::Whole(1))?;
+            }
+            Source::Machine(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Writes what describes the family.
+    fn begin(&mut self) -> fmt::Result {
+        let Family {
+            name,
+            kind,
+            unit,
+            help,
+            ..
+        } = self.family;
+        // The family's name, and its type where the form can say it.
+        let (name, kind) = match (kind, self.form) {
+            (Kind::Gauge, _) => (*name, Some("gauge")),
+            (Kind::Counter, Form::Prometheus) => (*name, Some("counter")),
+            (Kind::Counter, Form::OpenMetrics) => {
+                (name.strip_suffix("_total").unwrap_or(name), Some("counter"))
+            }
+            (Kind::Counter, Form::Either) => (*name, None),
+        };
+        writeln!(self.out, "# HELP {name} {help}")?;
+        if let Some(kind) = kind {
+            writeln!(self.out, "# TYPE {name} {kind}")?;
+        }
+        if !unit.is_empty() && self.form != Form::Prometheus && name.ends_with(unit) {
+            writeln!(self.out, "# UNIT {name} {unit}")?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        labels: &[(&str, &str)],
+        process: Option<&Process<'_>>,
+        value: &Value,
+    ) -> fmt::Result {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.begin()?;
+        }
+        self.out.write_str(self.family.name)?;
+        let mut separator = '{';
+        for (name, value) in labels {
+            write!(self.out, "{separator}{name}=\"{}\"", Label(value))?;
+            separator = ',';
+        }
+        if let Some(process) = process {
+            if let Some(pid) = process.pid {
+                write!(self.out, "{separator}pid=\"{pid}\"")?;
+                separator = ',';
+            }
+            let command = Label(process.about.command);
+            write!(self.out, "{separator}command=\"{command}\"")?;
+            separator = ',';
+        }
+        if separator == ',' {
+            self.out.write_char('}')?;
+        }
+        writeln!(self.out, " {value}")
+    }
+}
+
+/// Whether an account has samples: not where nothing can be booked to it, and nothing was.
+fn is_shown(process: &Process<'_>, account: Account) -> bool {
+    process.active[account as usize] || process.now.account(account).total_blocks > 0
+}
+
+/// A label's value, escaped; control characters, which no name has, are replaced.
+struct Label<'a>(&'a str);
+
+impl Display for Label<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '\\' => out.write_str("\\\\")?,
+                '"' => out.write_str("\\\"")?,
+                '\n' => out.write_str("\\n")?,
+                control if control.is_control() => out.write_char('\u{fffd}')?,
+                other => out.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
