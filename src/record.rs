@@ -274,7 +274,7 @@ mod tests {
                 }
             }
             let record = Record::of_bytes(&bytes).unwrap();
-            assert!(!record.table().is_blank());
+            assert!(!record.table().is_empty());
             let card = record.card();
             let _ = (card.argv(), card.state(), card.refusal(), card.boot.get());
             for number in [0, 1, 64, u64::MAX] {

@@ -163,7 +163,8 @@ class Top:
         self.tmux("send-keys", "q")
         for _ in range(500):
             status = self.tmux("display", "-p", "#{pane_dead} #{pane_dead_status}").strip()
-            if status.startswith("1"):
+            # The pane ends first, then tmux asks for the status.
+            if status.startswith("1 "):
                 break
             time.sleep(0.02)
         if status != "1 0":
