@@ -274,7 +274,7 @@ impl Card {
     }
 
     /// The command line as a part of a line: the program without its folder and the host's options,
-    /// no control characters, and not too long. Allocates.
+    /// nothing that steers a terminal, and not too long. Allocates.
     pub fn command(&self) -> String {
         let mut words = self.argv();
         let skipped = self.host_words.load(Relaxed).saturating_add(1);
@@ -283,9 +283,7 @@ impl Card {
         if let Some(program) = words.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
         }
-        let text = words
-            .join(" ")
-            .replace(|letter: char| letter.is_control(), " ");
+        let text = crate::plain::plain(&words.join(" "));
         match text.char_indices().nth(80) {
             Some((end, _)) => format!("{}...", &text[..end]),
             None => text,

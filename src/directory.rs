@@ -11,17 +11,21 @@
 
 use crate::record::{Record, Unreadable};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How the names of files end.
 pub const SUFFIX: &str = ".live";
 /// The folder, inside the directory, of files whose process was killed and whose end was told.
 pub const ARCHIVE: &str = "killed";
-/// How many of them are kept.
+/// The folder, inside the directory, of what `pyhostctl baseline` keeps.
+pub const BASELINES: &str = "baselines";
+/// How the names of baselines end.
+const REPORT: &str = ".json";
+/// How many of the killed are kept.
 const KEPT: usize = 64;
 
 /// Inode of the machine's first pid namespace (`PROC_PID_INIT_INO`).
@@ -63,17 +67,21 @@ pub fn start_ticks(stat: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// When the process of an id in the caller's namespace started, in clock ticks; None where there
-/// is none, or only what its parent has not waited for.
-pub fn started(pid: i32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    start_ticks(&stat).filter(|_| !has_ended(&stat))
+/// Whether the text of `/proc/PID/stat` is of a process that has ended and that its parent has not
+/// asked about. One whose first thread has ended while others go on looks alike but for their count.
+fn is_zombie(stat: &[u8]) -> bool {
+    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    let mut fields = stat[end..].split(|&byte| byte == b' ').skip(1);
+    let state = fields.next();
+    let threads = fields.nth(16);
+    matches!(state, Some(b"Z" | b"X")) && matches!(threads, None | Some(b"0" | b"1"))
 }
 
-/// Whether the text of `/proc/PID/stat` is of a process that has ended (states Z and X of proc(5)).
-fn has_ended(stat: &[u8]) -> bool {
-    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
-    matches!(stat.get(end + 2), Some(b'Z' | b'X'))
+/// When the process of an id in the caller's namespace started, in clock ticks; None where there
+/// is none, or none that still runs.
+pub fn started(pid: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    start_ticks(&stat).filter(|_| !is_zombie(&stat))
 }
 
 impl Identity {
@@ -155,12 +163,20 @@ impl Here {
             pid_namespace: pid_namespace(),
         }
     }
+
+    /// Whether `/proc` tells of the process of that identity: it is of this boot and pid namespace.
+    pub fn sees(&self, identity: &Identity) -> bool {
+        identity.boot == self.boot && identity.pid_namespace == self.pid_namespace
+    }
 }
 
 /// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for
 /// locked.
 fn is_locked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else {
+    // A pipe of that name must not stop the caller.
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+    let Ok(file) = options.open(path) else {
         return true;
     };
     // SAFETY: an open descriptor; what this locks, closing it unlocks.
@@ -252,7 +268,33 @@ pub fn tidy(directory: &Path) -> Vec<Record> {
     if !killed.is_empty() {
         forget_the_oldest(directory);
     }
+    forget_baselines(directory);
     killed
+}
+
+/// Where the baseline of a process lies.
+pub fn baseline(directory: &Path, identity: &Identity) -> PathBuf {
+    let name = identity.file_name();
+    let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);
+    directory.join(BASELINES).join(format!("{stem}{REPORT}"))
+}
+
+/// Removes the baselines of processes whose files are in neither the directory nor the archive.
+pub fn forget_baselines(directory: &Path) {
+    let folder = directory.join(BASELINES);
+    for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = found.file_name();
+        let stem = name
+            .to_str()
+            .and_then(|name| name.split_once(REPORT))
+            .map(|(stem, _)| format!("{stem}{SUFFIX}"));
+        let Some(file) = stem.filter(|file| Identity::of_file_name(file).is_some()) else {
+            continue;
+        };
+        if !directory.join(&file).exists() && !directory.join(ARCHIVE).join(&file).exists() {
+            let _ = fs::remove_file(folder.join(name));
+        }
+    }
 }
 
 /// Moves a file into the archive: of several that try one succeeds.
@@ -306,11 +348,53 @@ mod tests {
         let stat = b"7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
         assert_eq!(start_ticks(stat), Some(98765));
         assert_eq!(start_ticks(b"7"), None);
-        assert!(!has_ended(stat) && !has_ended(b"7"));
-        assert!(has_ended(b"7 (a) Z) Z 1 7"));
+        assert!(!is_zombie(stat) && !is_zombie(b"7"));
+        assert!(is_zombie(b"7 (a) Z) Z 1 7"));
         assert_eq!(
             started(std::process::id() as i32),
             Some(Identity::own().start_ticks)
         );
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_has_ended() {
+        let stat = |state, threads| {
+            format!("7 (Z Z) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765")
+        };
+        assert!(is_zombie(stat('Z', 1).as_bytes()));
+        assert!(!is_zombie(stat('Z', 2).as_bytes()));
+        assert!(!is_zombie(stat('S', 1).as_bytes()));
+        assert!(!is_zombie(b"7"));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while started(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(Path::new(&format!("/proc/{pid}")).exists());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_baseline_goes_with_its_process() {
+        let folder = std::env::temp_dir().join(format!("pyhost-baselines-{}", std::process::id()));
+        fs::create_dir_all(folder.join(BASELINES)).unwrap();
+        fs::create_dir_all(folder.join(ARCHIVE)).unwrap();
+        let of = |pid| Identity {
+            boot: "b".to_owned(),
+            pid_namespace: 1,
+            pid,
+            start_ticks: 2,
+        };
+        for pid in 1..=3 {
+            fs::write(baseline(&folder, &of(pid)), "").unwrap();
+        }
+        fs::write(folder.join(BASELINES).join("note.json"), "").unwrap();
+        fs::write(folder.join(of(1).file_name()), "").unwrap();
+        fs::write(folder.join(ARCHIVE).join(of(2).file_name()), "").unwrap();
+        forget_baselines(&folder);
+        let left = |pid| baseline(&folder, &of(pid)).exists();
+        assert_eq!([left(1), left(2), left(3)], [true, true, false]);
+        assert!(folder.join(BASELINES).join("note.json").exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -47,7 +47,7 @@ impl<'a, W: Write> Json<'a, W> {
                 '\\' => self.out.write_str("\\\\"),
                 '\n' => self.out.write_str("\\n"),
                 '\t' => self.out.write_str("\\t"),
-                control if control < ' ' => write!(self.out, "\\u{:04x}", control as u32),
+                control if control.is_control() => write!(self.out, "\\u{:04x}", control as u32),
                 other => self.out.write_char(other),
             };
         }
@@ -112,7 +112,7 @@ mod tests {
     fn nested_members_are_separated_and_escaped() {
         let mut out = String::new();
         let mut json = Json::new(&mut out);
-        json.text("a", "q\"\\\n\u{1}é");
+        json.text("a", "q\"\\\n\u{1}é\u{9b}");
         json.begin("o");
         json.int("n", -1);
         json.begin_list("l");
@@ -125,7 +125,7 @@ mod tests {
         json.finish();
         assert_eq!(
             out,
-            "{\"a\":\"q\\\"\\\\\\n\\u0001é\",\"o\":{\"n\":-1,\"l\":[\"x\",\"y\"],\"z\":null},\"f\":true}\n"
+            "{\"a\":\"q\\\"\\\\\\n\\u0001é\\u009b\",\"o\":{\"n\":-1,\"l\":[\"x\",\"y\"],\"z\":null},\"f\":true}\n"
         );
     }
 }

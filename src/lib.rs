@@ -11,4 +11,5 @@ pub mod json;
 pub mod ledger;
 pub mod metrics;
 pub mod moment;
+pub mod plain;
 pub mod record;

@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::card::{Card, Magic, State};
 use crate::describe::signal_name;
 use crate::ledger::{Account, Ledger, Scope, Snapshot};
+use crate::plain::plain;
 use std::fmt::{self, Write};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -185,7 +186,7 @@ impl Record {
             let _ = write!(text, "; cap of {} ({})", Bytes(cap.bytes), cap.scope.name());
         }
         if let Some((count, refusal)) = card.refusal() {
-            let _ = write!(text, "; {count} refusals, the last: {refusal}");
+            let _ = write!(text, "; {count} refusals, the last: {}", plain(&refusal));
         }
         text
     }
@@ -220,29 +221,29 @@ impl Record {
     }
 }
 
+/// The bytes of a record that nothing was booked to: what tests of readers begin with.
+pub fn blank() -> Vec<u8> {
+    let (card, ledger) = (Box::new(Card::new()), Box::new(Ledger::new()));
+    let mut bytes = vec![0; SIZE];
+    // SAFETY: structures of atomics without padding that matters; the lengths are theirs.
+    unsafe {
+        let place = bytes.as_mut_ptr();
+        place.copy_from_nonoverlapping((&raw const *card).cast(), CARD);
+        place
+            .add(CARD)
+            .copy_from_nonoverlapping((&raw const *ledger).cast(), LEDGER);
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The bytes of a card and a ledger that nothing was booked to.
-    fn empty() -> Vec<u8> {
-        let (card, ledger) = (Box::new(Card::new()), Box::new(Ledger::new()));
-        let mut bytes = vec![0; SIZE];
-        // SAFETY: structures of atomics without padding that matters; the lengths are theirs.
-        unsafe {
-            let place = bytes.as_mut_ptr();
-            place.copy_from_nonoverlapping((&raw const *card).cast(), CARD);
-            place
-                .add(CARD)
-                .copy_from_nonoverlapping((&raw const *ledger).cast(), LEDGER);
-        }
-        bytes
-    }
-
     #[test]
     fn what_is_no_record_is_refused_by_its_kind() {
         let text = |bytes: &[u8]| Record::of_bytes(bytes).err().map(|error| error.to_string());
-        let mut bytes = empty();
+        let mut bytes = blank();
         assert!(text(&bytes).is_none());
         assert!(text(&bytes[1..]).unwrap().contains("bytes; expected"));
         assert!(text(&vec![7; SIZE]).unwrap().contains("is no ledger"));
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn no_pattern_of_bits_makes_the_reader_panic() {
-        let whole = empty();
+        let whole = blank();
         let mut state = 1u64;
         let mut random = || {
             state ^= state << 13;

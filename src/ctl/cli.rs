@@ -1,6 +1,7 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
 use crate::serve::Address;
+use crate::top::Interval;
 use clap::{Args, Parser, Subcommand};
 use pyhost_shared::directory::default_directory;
 use std::path::PathBuf;
@@ -40,12 +41,59 @@ impl Cli {
 pub enum Command {
     /// List the hosts that run
     Ps,
-    /// Show the accounts of a process, alive or killed
+    /// Watch the hosts that run, or one of them, in the terminal
+    Top(TopOptions),
+    /// Show the accounts of a process, alive or killed, or of a report
     Show(ShowOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
+    /// Keep the accounts of a process, to compare with later
+    Baseline(BaselineOptions),
+    /// Compare two reports or processes, or a process with its baseline, an account a row
+    Diff(DiffOptions),
     /// Serve the metrics of all hosts that run, for Prometheus
     Serve(ServeOptions),
+}
+
+/// The options of `top`.
+#[derive(Debug, Args)]
+pub struct TopOptions {
+    /// How often to look: 50ms to 1h; a number alone is of seconds
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: Interval,
+
+    /// Print one table, with rates over one interval, and end; so also where standard input or output
+    /// is no terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// The host to watch, to its end; without it, all of them
+    #[arg(value_name = "PID")]
+    pub pid: Option<i32>,
+}
+
+/// The options of `baseline`.
+#[derive(Debug, Args)]
+pub struct BaselineOptions {
+    /// A process id
+    #[arg(value_name = "PID")]
+    pub pid: i32,
+}
+
+/// The options of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffOptions {
+    /// As JSON, schema pyhost-diff/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// A process id, a file of --live or --ledger-file, or a report in JSON
+    #[arg(value_name = "A")]
+    pub a: String,
+
+    /// The same; without it, A is a process id, which is compared with its baseline
+    #[arg(value_name = "B")]
+    pub b: Option<String>,
 }
 
 /// The options of `serve`.

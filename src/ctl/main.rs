@@ -1,18 +1,26 @@
 //! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
 //!
 //! It links no libpython, and runs anywhere. One module a command; what several need: [`find`], the
-//! files of hosts; [`report`], a host's report in its JSON form.
+//! files of hosts; [`report`], a host's report in its JSON form; [`stored`], what was stored of a
+//! process, read.
 
+mod baseline;
 mod cli;
+mod diff;
 mod find;
+#[cfg(test)]
+mod hostile;
 mod html;
 mod ps;
 mod report;
 mod serve;
 mod show;
+mod stored;
+mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use pyhost_shared::plain::plain;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -37,6 +45,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Ps => ps::run(&cli.directory()),
+        Command::Top(options) => top::run(options, &cli.directory()),
+        Command::Baseline(options) => baseline::run(options, &cli.directory()),
+        Command::Diff(options) => diff::run(options, &cli.directory()),
         Command::Serve(options) => serve::run(options, &cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
         Command::Html(options) => html::run(options, &cli.directory()),
@@ -44,7 +55,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(text)) => {
-            eprintln!("pyhostctl: {text}");
+            eprintln!("pyhostctl: {}", plain(&text));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
 //! `pyhostctl ps`: the hosts that run, a line each.
 
-use crate::report::resident;
+use crate::report::resident_of;
 use crate::{Failure, find, print};
 use pyhost_shared::bytes::Bytes;
 use pyhost_shared::ledger::Scope;
@@ -36,7 +36,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             ),
             shown(Some(record.snapshot.total_live_bytes)),
             shown(Some(record.snapshot.total_peak_bytes)),
-            shown(resident(host.entry.identity.pid).map(|(now, _)| now)),
+            shown(resident_of(&host.entry.identity).map(|(now, _)| now)),
             shown(cap.map(|cap| cap.bytes)),
             refused,
             record.card().command()

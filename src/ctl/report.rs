@@ -5,6 +5,7 @@ use pyhost_shared::card::{Card, State};
 use pyhost_shared::describe::{
     SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal, signal_name,
 };
+use pyhost_shared::directory::{Here, Identity};
 use pyhost_shared::json::Json;
 use pyhost_shared::record::Record;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +20,23 @@ pub fn resident(pid: i32) -> Option<(u64, u64)> {
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     Some((kilobytes("VmRSS:")? * 1024, kilobytes("VmHWM:")? * 1024))
+}
+
+/// Whose ledger it is, by its card: the file may have any name.
+pub fn identity_of(card: &Card) -> Identity {
+    Identity {
+        boot: card.boot.get(),
+        pid_namespace: card.pid_namespace.load(Relaxed),
+        pid: card.pid.load(Relaxed),
+        start_ticks: card.start_ticks.load(Relaxed),
+    }
+}
+
+/// As [`resident`]; None too where the process is of another pid namespace, in which its process id
+/// is somebody else's.
+pub fn resident_of(identity: &Identity) -> Option<(u64, u64)> {
+    let is_seen = Here::find().sees(identity);
+    resident(identity.pid).filter(|_| is_seen)
 }
 
 /// A moment of `CLOCK_REALTIME` in nanoseconds, such as `2026-11-21T13:08:00Z`; empty where it is
@@ -108,7 +126,7 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         (State::Exited, status) if !alive => sink.int("exit_status", i64::from(status)),
         _ => sink.null("exit_status"),
     }
-    match resident(pid).filter(|_| alive) {
+    match resident_of(&identity_of(card)).filter(|_| alive) {
         Some((now, peak)) => {
             sink.int("resident_bytes", now as i64);
             sink.int("peak_resident_bytes", peak as i64);

@@ -1,72 +1,94 @@
-//! `pyhostctl show`: the accounts of a process that runs or was killed.
+//! `pyhostctl show`: the accounts of a process that runs, was killed, or left a report.
 
 use crate::cli::ShowOptions;
-use crate::report::{resident, rfc3339, to_json};
+use crate::report::to_json;
+use crate::stored::{Document, Stored};
 use crate::{Failure, find, print};
 use pyhost_shared::bytes::Bytes;
-use pyhost_shared::card::State;
-use pyhost_shared::directory::{Entry, Here, Identity};
-use pyhost_shared::record::Record;
+use pyhost_shared::plain::plain;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Shows what was asked for.
 ///
 /// # Errors
 /// It is not there or no host's, or standard output cannot be written.
 pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
-    let path = match options.what.parse::<i32>() {
-        Ok(pid) => find::of_process(pid, directory)?,
-        Err(_) => PathBuf::from(&options.what),
-    };
-    let record =
-        Record::read(&path).map_err(|error| Failure(format!("'{}' {error}", path.display())))?;
-    let alive = is_alive(&path, &record);
-    let text = match options.json {
-        true => to_json(&record, alive),
-        false => to_text(&record, alive),
-    };
-    print(&text)
+    let document = Document::read(&path_of(&options.what, directory)?)?;
+    print(&match (&document, options.json) {
+        (Document::Record(record, alive), true) => to_json(record, *alive),
+        (Document::Report(_, text), true) => escaped(text),
+        (_, false) => to_text(&document.stored()),
+    })
 }
 
-/// Whether a record's process runs: by its card, since the file may have another name.
-pub fn is_alive(path: &Path, record: &Record) -> bool {
-    let card = record.card();
-    let identity = Identity {
-        boot: card.boot.get(),
-        pid_namespace: card.pid_namespace.load(Relaxed),
-        pid: card.pid.load(Relaxed),
-        start_ticks: card.start_ticks.load(Relaxed),
-    };
-    let path = path.to_owned();
-    record.is_running() && Entry { path, identity }.is_alive(&Here::find())
+/// The file that a word of the command line names: a process's, or a path.
+///
+/// # Errors
+/// There is no file of that process.
+pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
+    match word.parse::<i32>() {
+        Ok(pid) => find::of_process(pid, directory),
+        Err(_) => Ok(PathBuf::from(word)),
+    }
 }
 
-fn to_text(record: &Record, alive: bool) -> String {
-    let card = record.card();
-    let pid = card.pid.load(Relaxed);
-    let how = match card.state() {
-        _ if alive => "runs".to_owned(),
-        (State::Running, _) => "was killed".to_owned(),
-        (State::Exec, _) => "became another program".to_owned(),
-        (State::Exited, status) => format!("ended with status {status}"),
-        (State::Signalled, signal) => format!("ended by signal {signal}"),
-    };
+/// A report's text as it is, but for control characters inside of strings, which JSON allows from
+/// U+007F on.
+fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len() + 1);
+    for letter in text.trim_end().chars() {
+        match letter {
+            '\n' | '\r' | '\t' => line.push(letter),
+            control if control.is_control() => {
+                let _ = write!(line, "\\u{:04x}", control as u32);
+            }
+            other => line.push(other),
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// A process as a table for people.
+pub fn to_text(stored: &Stored) -> String {
     let mut text = format!(
-        "process {pid} ({}), Python {}, since {}: {how}\n{}",
-        record.card().command(),
-        card.python.get(),
-        rfc3339(card.started.load(Relaxed)),
-        record.table()
+        "process {} ({}), Python {}, since {}: {}\n",
+        stored.pid,
+        stored.command,
+        plain(&stored.python),
+        plain(&stored.started),
+        plain(&stored.stands)
     );
-    if let Some((now, peak)) = resident(pid).filter(|_| alive) {
-        text += &format!("resident {}, peak {}\n", Bytes(now), Bytes(peak));
+    let _ = writeln!(
+        text,
+        "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
+        "account", "live", "peak", "live blocks", "allocations", "refused", "failed"
+    );
+    let shown = |bytes| Bytes(bytes).to_string();
+    for row in &stored.accounts {
+        let _ = writeln!(
+            text,
+            "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
+            plain(&row.name),
+            shown(row.live_bytes),
+            shown(row.peak_bytes),
+            row.live_blocks,
+            row.total_blocks,
+            row.refused,
+            row.failed
+        );
     }
-    for cap in &record.caps {
-        text += &format!("cap of {} ({})\n", Bytes(cap.bytes), cap.scope.name());
+    let (live, peak) = stored.total;
+    let _ = writeln!(text, "{:<8}{:>12}{:>12}", "total", shown(live), shown(peak));
+    if let Some((now, peak)) = stored.resident {
+        let _ = writeln!(text, "resident {}, peak {}", shown(now), shown(peak));
     }
-    if let Some((count, refusal)) = card.refusal() {
-        text += &format!("refusals told of: {count}; the last: {refusal}\n");
+    for (name, bytes) in &stored.caps {
+        let _ = writeln!(text, "cap of {} ({})", shown(*bytes), plain(name));
+    }
+    if let Some((count, line)) = &stored.refusal {
+        let _ = writeln!(text, "refusals told of: {count}; the last: {}", plain(line));
     }
     text
 }

@@ -25,6 +25,7 @@ mod timeline;
 mod contrast;
 
 use crate::cli::HtmlOptions;
+use crate::stored::text_of_file;
 use crate::{Failure, print};
 use model::Report;
 use pyhost_shared::describe::SCHEMA;
@@ -76,8 +77,9 @@ fn report_of(text: &str, name: &str) -> Result<Report, Failure> {
 }
 
 fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
-    let text = input::text_of_file(path)?;
-    Timeline::of_text(&text).map_err(|error| Failure(format!("'{}' {error}", path.display())))
+    let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
+    let text = text_of_file(path).map_err(refuse)?;
+    Timeline::of_text(&text).map_err(|error| refuse(error.to_string()))
 }
 
 /// Writes the whole page beside its place, then moves it there.

@@ -1,0 +1,230 @@
+//! `pyhostctl diff`: two moments of a process, or of two, an account a row.
+
+use crate::cli::DiffOptions;
+use crate::show::path_of;
+use crate::stored::{Document, Row, Stored};
+use crate::{Failure, baseline, print};
+use pyhost_shared::bytes::Bytes;
+use pyhost_shared::describe::Sink;
+use pyhost_shared::json::Json;
+use pyhost_shared::plain::plain;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The schema's name, the first field of the JSON form.
+const SCHEMA: &str = "pyhost-diff/1";
+
+/// Compares A with B; a process id alone is compared with its baseline.
+///
+/// # Errors
+/// One of them is not there or no host's, or standard output cannot be written.
+pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
+    let (a, b) = match &options.b {
+        Some(b) => (path_of(&options.a, directory)?, path_of(b, directory)?),
+        None => {
+            let path = path_of(&options.a, directory)?;
+            (baseline::of(&options.a, &path, directory)?, path)
+        }
+    };
+    let (a, b) = (Document::read(&a)?.stored(), Document::read(&b)?.stored());
+    let pairs = pairs(&a, &b);
+    print(&match options.json {
+        true => to_json(&a, &b, &pairs),
+        false => to_text(&a, &b, &pairs),
+    })
+}
+
+/// Both forms of a comparison.
+#[cfg(test)]
+pub fn forms(a: &Stored, b: &Stored) -> [String; 2] {
+    let pairs = pairs(a, b);
+    [to_text(a, b, &pairs), to_json(a, b, &pairs)]
+}
+
+/// The accounts of both, in A's order and then B's; one that only the other has counts nothing.
+fn pairs(a: &Stored, b: &Stored) -> Vec<(Row, Row)> {
+    let named = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).cloned();
+    let mut names: Vec<&str> = a.accounts.iter().map(|row| row.name.as_str()).collect();
+    let others = b.accounts.iter().map(|row| row.name.as_str());
+    let others: Vec<&str> = others.filter(|name| !names.contains(name)).collect();
+    names.extend(others);
+    let row = |rows: &[Row], name: &str| {
+        named(rows, name).unwrap_or_else(|| Row {
+            name: name.to_owned(),
+            ..Row::default()
+        })
+    };
+    let both = names
+        .iter()
+        .map(|name| (row(&a.accounts, name), row(&b.accounts, name)));
+    both.collect()
+}
+
+/// A difference of bytes, with its sign; nothing where there is none.
+pub fn signed(a: u64, b: u64) -> String {
+    match a.cmp(&b) {
+        std::cmp::Ordering::Equal => "0".to_owned(),
+        std::cmp::Ordering::Less => format!("+{}", Bytes(b - a)),
+        std::cmp::Ordering::Greater => format!("-{}", Bytes(a - b)),
+    }
+}
+
+/// B less A, as far as it fits.
+fn change(a: u64, b: u64) -> i64 {
+    let change = i128::from(b) - i128::from(a);
+    change.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+fn line_of(letter: char, stored: &Stored) -> String {
+    let when = match stored.seconds {
+        Some(seconds) => format!(", {seconds:.1} s after its start"),
+        None => String::new(),
+    };
+    format!(
+        "{letter}: process {} ({}), Python {}, since {}{when}: {}\n",
+        stored.pid,
+        stored.command,
+        plain(&stored.python),
+        plain(&stored.started),
+        plain(&stored.stands)
+    )
+}
+
+fn to_text(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
+    let mut text = line_of('A', a) + &line_of('B', b);
+    let _ = writeln!(
+        text,
+        "{:<8}{:>11}{:>11}{:>12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}",
+        "account",
+        "live A",
+        "live B",
+        "change",
+        "peak A",
+        "peak B",
+        "change",
+        "blocks A",
+        "blocks B",
+        "change"
+    );
+    let bytes = |a, b| {
+        format!(
+            "{:>11}{:>11}{:>12}",
+            Bytes(a).to_string(),
+            Bytes(b).to_string(),
+            signed(a, b)
+        )
+    };
+    for (a, b) in pairs {
+        let blocks = match change(a.live_blocks, b.live_blocks) {
+            0 => "0".to_owned(),
+            change => format!("{change:+}"),
+        };
+        let _ = writeln!(
+            text,
+            "{:<8}{}{}{:>10}{:>10}{blocks:>11}",
+            plain(&a.name),
+            bytes(a.live_bytes, b.live_bytes),
+            bytes(a.peak_bytes, b.peak_bytes),
+            a.live_blocks,
+            b.live_blocks
+        );
+    }
+    let _ = writeln!(
+        text,
+        "{:<8}{}{}",
+        "total",
+        bytes(a.total.0, b.total.0),
+        bytes(a.total.1, b.total.1)
+    );
+    if let (Some((a, _)), Some((b, _))) = (a.resident, b.resident) {
+        let _ = writeln!(text, "{:<8}{}", "resident", bytes(a, b));
+    }
+    text
+}
+
+fn to_json(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
+    let mut text = String::new();
+    let mut sink = Json::new(&mut text);
+    sink.text("schema", SCHEMA);
+    for (key, stored) in [("a", a), ("b", b)] {
+        sink.begin(key);
+        sink.int("pid", stored.pid);
+        sink.begin_list("argv");
+        for word in &stored.argv {
+            sink.text("", word);
+        }
+        sink.end();
+        sink.text("started", &stored.started);
+        match stored.seconds {
+            Some(seconds) => sink.fraction("wall_seconds", seconds),
+            None => sink.null("wall_seconds"),
+        }
+        sink.end();
+    }
+    sink.begin("accounts");
+    for (a, b) in pairs {
+        sink.begin(&a.name);
+        both("live_bytes", a.live_bytes, b.live_bytes, &mut sink);
+        both("peak_bytes", a.peak_bytes, b.peak_bytes, &mut sink);
+        both("live_blocks", a.live_blocks, b.live_blocks, &mut sink);
+        both("total_blocks", a.total_blocks, b.total_blocks, &mut sink);
+        sink.end();
+    }
+    sink.end();
+    sink.begin("total");
+    both("live_bytes", a.total.0, b.total.0, &mut sink);
+    both("peak_bytes", a.total.1, b.total.1, &mut sink);
+    sink.end();
+    match (a.resident, b.resident) {
+        (Some((a, _)), Some((b, _))) => both("resident_bytes", a, b, &mut sink),
+        _ => sink.null("resident_bytes"),
+    }
+    sink.finish();
+    text
+}
+
+fn both(key: &str, a: u64, b: u64, sink: &mut impl Sink) {
+    sink.begin(key);
+    sink.int("a", change(0, a));
+    sink.int("b", change(0, b));
+    sink.int("change", change(a, b));
+    sink.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, live_bytes: u64) -> Row {
+        Row {
+            name: name.to_owned(),
+            live_bytes,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn accounts_of_either_side_have_a_row() {
+        let a = Stored {
+            accounts: vec![row("raw", 1024), row("gone", u64::MAX)],
+            ..Stored::default()
+        };
+        let b = Stored {
+            accounts: vec![row("new", 5), row("raw", 3072)],
+            ..Stored::default()
+        };
+        let pairs = pairs(&a, &b);
+        let names: Vec<&str> = pairs.iter().map(|(a, _)| a.name.as_str()).collect();
+        assert_eq!(names, ["raw", "gone", "new"]);
+        let text = to_text(&a, &b, &pairs);
+        assert!(text.contains("+2.0 KiB"), "{text}");
+        assert!(text.contains("-16384.0 PiB"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&to_json(&a, &b, &pairs)).unwrap();
+        assert_eq!(json["accounts"]["raw"]["live_bytes"]["change"], 2048);
+        assert_eq!(
+            json["accounts"]["gone"]["live_bytes"]["change"],
+            -i64::MAX - 1
+        );
+        assert_eq!(json["accounts"]["new"]["live_bytes"]["a"], 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a reader makes of bytes that nobody meant: mutated records and reports, by a fixed seed.
+//! Whatever they say, they are read or refused in a line, nothing panics, and what is shown holds
+//! letters and line ends alone.
+
+use crate::report::to_json;
+use crate::show::to_text;
+use crate::stored::{Document, Stored, json};
+use crate::{diff, top};
+use pyhost_shared::card::Card;
+use pyhost_shared::record::{Record, SIZE, blank};
+use std::path::PathBuf;
+
+/// Numbers by chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+fn assert_plain(text: &str) {
+    let steers = |letter: char| letter.is_control() && letter != '\n';
+    assert!(!text.contains(steers), "{text:?}");
+}
+
+/// Shows what was stored in every form.
+fn show(stored: &Stored) {
+    assert_plain(&to_text(stored));
+    for form in diff::forms(stored, &Stored::default()) {
+        assert_plain(&form);
+    }
+}
+
+/// A file below the build's temporary folder, of these bytes.
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("pyhostctl-{name}-{}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn no_mutated_record_harms_its_reader() {
+    let mut chance = Chance(6);
+    let whole = blank();
+    let card = size_of::<Card>();
+    let mut read = 0;
+    for round in 0..3000 {
+        let mut bytes = whole.clone();
+        let few = 1 + chance.below(60);
+        for _ in 0..if round % 4 == 0 { SIZE } else { few } {
+            // Most of what is shown lies in the first fields and in the accounts.
+            let end = chance.of(&[160, 4096, card, card + 2048, SIZE]);
+            let at = chance.below(end);
+            if at >= 8 && !(card..card + 8).contains(&at) {
+                let random = chance.next() as u8;
+                bytes[at] = chance.of(&[0, 1, 0x1b, 0x7f, 0x80, 0x9b, 0xc2, 0xff, random]);
+            }
+        }
+        if round % 10 == 0 {
+            bytes.truncate(chance.below(SIZE));
+        }
+        let Ok(record) = Record::of_bytes(&bytes) else {
+            assert!(bytes.len() < SIZE);
+            continue;
+        };
+        read += 1;
+        let alive = round % 2 == 0;
+        show(&Stored::of_record(&record, alive));
+        let text = to_json(&record, alive);
+        assert_plain(&text);
+        // A count that no ledger has may be refused, in words.
+        if let Err(error) = json::read(&text) {
+            assert!(error.contains("whole number"), "{error}");
+        }
+        top::tests::draw(record, alive, [0, 1, 20, 40, 80, 200][round % 6]);
+    }
+    assert_eq!(read, 2700);
+}
+
+#[test]
+fn no_mutated_report_harms_its_reader() {
+    let mut chance = Chance(66);
+    let whole = to_json(&Record::of_bytes(&blank()).unwrap(), true);
+    assert!(json::read(&whole).is_ok());
+    let pieces = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ",",
+        ":",
+        "null",
+        "-1",
+        "1e999",
+        "18446744073709551615",
+        "18446744073709551616",
+        "0.5",
+        "true",
+        "\\u001b[2J",
+        "\\ud800",
+        "\u{9b}",
+        "\u{7f}",
+        "\0",
+        "\"accounts\":7,",
+        "\"process\":[],",
+        "\"argv\":[\"\\u001b]0;x\\u0007\"],",
+        "\"caps\":\"\",",
+        "\"told_refusals\":3,\"last_refusal\":\"\\r\\u009b\",",
+        "\"schema\":\"pyhost-report/2\",",
+    ];
+    let mut read = 0;
+    for _ in 0..5000 {
+        let mut text: Vec<char> = whole.chars().collect();
+        for _ in 0..1 + chance.below(4) {
+            let at = chance.below(text.len());
+            match chance.below(4) {
+                0 => drop(text.drain(at..(at + chance.below(30)).min(text.len()))),
+                1 => text.truncate(at),
+                // After a comma or a brace, so that it is a member as often as not.
+                2 => {
+                    let next = text[at..]
+                        .iter()
+                        .position(|letter| matches!(letter, ',' | '{'));
+                    let place = at + next.map_or(0, |place| place + 1);
+                    text.splice(place..place, chance.of(&pieces).chars());
+                }
+                _ => drop(text.splice(at..at, chance.of(&pieces).chars())),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match json::read(&text) {
+            Ok(stored) => {
+                read += 1;
+                show(&stored);
+            }
+            Err(error) => {
+                assert_plain(&error);
+                assert_eq!(error.lines().count(), 1);
+            }
+        }
+    }
+    assert!(read > 100, "{read} of them were read");
+}
+
+#[test]
+fn what_is_no_report_is_told_by_its_kind() {
+    let deep = |open: &str, count: usize| open.repeat(count);
+    for (text, part) in [
+        (String::new(), "neither"),
+        ("[]".to_owned(), "neither"),
+        ("\0\0\0\0".to_owned(), "neither"),
+        ("pyhcard1".to_owned(), "has 8 bytes"),
+        ("pyhcard2".to_owned(), "has 8 bytes"),
+        ("{".to_owned(), "no report in JSON"),
+        (" \n{}".to_owned(), "names no schema"),
+        ("{\"schema\":7}".to_owned(), "names no schema"),
+        (
+            "{\"schema\":\"coverage/3\\u001b\"}".to_owned(),
+            "of schema 'coverage/3 '",
+        ),
+        (deep("{\"a\":", 1_000_000), "recursion limit"),
+        (
+            format!("{{\"schema\":{}", deep("[", 1_000_000)),
+            "recursion limit",
+        ),
+        (
+            "{\"schema\":\"pyhost-report/1\"}".to_owned(),
+            "has no accounts",
+        ),
+        (
+            "{\"schema\":\"pyhost-report/1\",\"accounts\":{\"obj\":{\"live_bytes\":-1}}}"
+                .to_owned(),
+            "no whole number at accounts.obj.live_bytes",
+        ),
+        ("{} {}".to_owned(), "no report in JSON"),
+    ] {
+        let path = file("kind", text.as_bytes());
+        let Err(failure) = Document::read(&path) else {
+            panic!("{part} was read");
+        };
+        assert!(failure.0.contains(part), "{part}: {}", failure.0);
+        std::fs::remove_file(&path).unwrap();
+    }
+    let path = file("utf8", b"{\"schema\":\"\xff\"}");
+    let Err(failure) = Document::read(&path) else {
+        panic!("it was read");
+    };
+    assert!(failure.0.contains("is no UTF-8"), "{}", failure.0);
+    std::fs::remove_file(&path).unwrap();
+}

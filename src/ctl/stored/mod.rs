@@ -1,0 +1,218 @@
+//! What was stored of a process: a file of `--live`, or a report in JSON, as the same plain data.
+//!
+//! The file is somebody's: it may be a pipe, a directory, huge, torn or hostile. It is looked at
+//! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
+//! are as the file has them: who shows them makes the texts plain.
+
+pub mod json;
+
+use crate::Failure;
+use crate::report::{identity_of, resident_of, rfc3339};
+use pyhost_shared::card::State;
+use pyhost_shared::describe::signal_name;
+use pyhost_shared::directory::{Entry, Here};
+use pyhost_shared::ledger::Scope;
+use pyhost_shared::moment;
+use pyhost_shared::record::{Record, SIZE};
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The largest report that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// One account's figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The account's name.
+    pub name: String,
+    /// Bytes allocated and not freed.
+    pub live_bytes: u64,
+    /// The highest live bytes.
+    pub peak_bytes: u64,
+    /// Blocks allocated and not freed.
+    pub live_blocks: u64,
+    /// Blocks allocated so far.
+    pub total_blocks: u64,
+    /// Requests that a cap refused.
+    pub refused: u64,
+    /// Requests that the heap could not meet.
+    pub failed: u64,
+}
+
+/// A process at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Its process id.
+    pub pid: i64,
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// The same as a part of a line, plain.
+    pub command: String,
+    /// Python's version.
+    pub python: String,
+    /// When it started, in the form of RFC 3339.
+    pub started: String,
+    /// Seconds from the start to that moment, where they are known.
+    pub seconds: Option<f64>,
+    /// How it stood: a clause for people.
+    pub stands: String,
+    /// Its accounts, in the order of a report.
+    pub accounts: Vec<Row>,
+    /// Live and peak bytes of all accounts together.
+    pub total: (u64, u64),
+    /// Resident bytes, at the moment and at most, where they are known.
+    pub resident: Option<(u64, u64)>,
+    /// Ceilings in bytes, by name.
+    pub caps: Vec<(String, u64)>,
+    /// How many refusals were told of, and the last in a line.
+    pub refusal: Option<(u64, String)>,
+}
+
+/// What a file holds.
+pub enum Document {
+    /// A card and a ledger; whether their process runs.
+    Record(Box<Record>, bool),
+    /// A report, with its text.
+    Report(Box<Stored>, String),
+}
+
+impl Document {
+    /// Reads a file of either kind.
+    ///
+    /// # Errors
+    /// It is neither, or cannot be read: a line that names the file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
+        let bytes = bytes_of(path).map_err(refuse)?;
+        if bytes.starts_with(b"pyhcard") {
+            let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
+            let alive = is_alive(path, &record);
+            return Ok(Document::Record(Box::new(record), alive));
+        }
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(refuse(
+                "is neither a file of --live nor a report in JSON".to_owned(),
+            ));
+        }
+        let text = text_of(bytes.as_slice()).map_err(refuse)?;
+        let stored = json::read(&text).map_err(refuse)?;
+        Ok(Document::Report(Box::new(stored), text))
+    }
+
+    /// The process that it is of.
+    pub fn stored(&self) -> Stored {
+        match self {
+            Document::Record(record, alive) => Stored::of_record(record, *alive),
+            Document::Report(stored, _) => (**stored).clone(),
+        }
+    }
+}
+
+/// The text of a regular file, or what is wrong with it.
+pub fn text_of_file(path: &Path) -> Result<String, String> {
+    text_of(bytes_of(path)?.as_slice())
+}
+
+/// A text of at most [`LARGEST`] bytes, or what is wrong with it.
+pub fn text_of(input: impl Read) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = input.take(LARGEST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read ({error})"))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!(
+            "has more than {LARGEST} bytes; expected a file of pyhost's"
+        ));
+    }
+    String::from_utf8(bytes).map_err(|_| "is no UTF-8".to_owned())
+}
+
+/// The bytes of a regular file of at most [`LARGEST`], or what is wrong with it.
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let cannot = |error| format!("cannot be read ({error})");
+    let mut options = OpenOptions::new();
+    // Neither a pipe nor a terminal of that name does more than be refused.
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path).map_err(cannot)?;
+    let found = file.metadata().map_err(cannot)?;
+    if !found.is_file() {
+        return Err("is no regular file".to_owned());
+    }
+    if found.len() > LARGEST {
+        return Err(format!(
+            "has {} bytes; expected the {SIZE} of a ledger, or a report of at most {LARGEST}",
+            found.len()
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).map_err(cannot)?;
+    Ok(bytes)
+}
+
+/// Whether a record's process runs: by its card, since the file may have another name.
+fn is_alive(path: &Path, record: &Record) -> bool {
+    let identity = identity_of(record.card());
+    let path = path.to_owned();
+    record.is_running() && Entry { path, identity }.is_alive(&Here::find())
+}
+
+impl Stored {
+    /// The figures of a record; `alive` where its process runs.
+    pub fn of_record(record: &Record, alive: bool) -> Self {
+        let card = record.card();
+        let started = card.started.load(Relaxed);
+        let until = match card.ended() {
+            0 if alive => Some(moment::now()),
+            0 => None,
+            ended => Some(ended),
+        };
+        let accounts = record.snapshot.accounts().map(|(account, figures)| Row {
+            name: account.name().to_owned(),
+            live_bytes: figures.live_bytes,
+            peak_bytes: figures.peak_bytes,
+            live_blocks: figures.live_blocks,
+            total_blocks: figures.total_blocks,
+            refused: figures.refused,
+            failed: figures.failed,
+        });
+        let name = |scope: Scope| scope.name().to_owned();
+        Stored {
+            pid: card.pid.load(Relaxed).into(),
+            argv: card.argv(),
+            command: card.command(),
+            python: card.python.get(),
+            started: rfc3339(started),
+            seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
+            stands: match card.state() {
+                _ if alive => "runs".to_owned(),
+                (State::Running, _) => "was killed".to_owned(),
+                (State::Exec, _) => "became another program".to_owned(),
+                (State::Exited, status) => format!("ended with status {status}"),
+                (State::Signalled, signal) => by_signal(signal_name(signal), signal),
+            },
+            accounts: accounts.collect(),
+            total: (
+                record.snapshot.total_live_bytes,
+                record.snapshot.total_peak_bytes,
+            ),
+            resident: resident_of(&identity_of(card)).filter(|_| alive),
+            caps: record
+                .caps
+                .iter()
+                .map(|cap| (name(cap.scope), cap.bytes))
+                .collect(),
+            refusal: card.refusal(),
+        }
+    }
+}
+
+fn by_signal(name: &str, signal: i32) -> String {
+    match name {
+        "signal" => format!("ended by signal {signal}"),
+        name => format!("ended by {name}"),
+    }
+}

@@ -1,0 +1,105 @@
+//! `pyhostctl top`: the hosts that run, or one of them, in the terminal, looked at anew and anew.
+//!
+//! One thread: it looks ([`sample`]), draws ([`draw`], on [`screen`]) what the [`state`] says, and waits
+//! for keys, signals or the next moment ([`keys`]). Tables are made in [`tables`], which fit them to
+//! the width by [`columns`]. Without a terminal one table is printed, as with `--once`.
+
+mod columns;
+mod draw;
+mod interval;
+mod keys;
+mod sample;
+mod screen;
+mod state;
+mod tables;
+#[cfg(test)]
+pub mod tests;
+
+pub use interval::Interval;
+
+use crate::cli::TopOptions;
+use crate::{Failure, print};
+use keys::{Keys, Woken};
+use sample::Sampler;
+use screen::Screen;
+use state::{State, Step};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Instant;
+
+/// Watches until told to stop.
+///
+/// # Errors
+/// The process that was named does not run, the directory cannot be read, or the terminal is gone.
+pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
+    let sampler = Sampler::new(directory, options.pid)?;
+    let dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if options.once || !terminal || dumb {
+        return once(sampler, options);
+    }
+    let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
+    let mut keys = Keys::listen().map_err(cannot)?;
+    let mut screen = Screen::enter().map_err(cannot)?;
+    let watched = watch(sampler, options, directory, &mut keys, &mut screen);
+    drop(screen);
+    keys.follow_signal();
+    watched
+}
+
+/// One table, with what moved in one interval.
+fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
+    let mut moment = sampler.look()?;
+    if !moment.hosts.is_empty() && moment.ended.is_none() {
+        std::thread::sleep(options.interval.0);
+        moment = sampler.look()?;
+    }
+    let mut state = State::new(options.pid);
+    state.take(moment);
+    let lines = match options.pid {
+        None => tables::hosts(&state, usize::MAX),
+        Some(_) => tables::watched(&state, usize::MAX),
+    };
+    print(&lines.iter().map(columns::text).collect::<String>())
+}
+
+fn watch(
+    mut sampler: Sampler,
+    options: &TopOptions,
+    directory: &Path,
+    keys: &mut Keys,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
+    let mut state = State::new(options.pid);
+    let place = format!("every {}  {}", options.interval, directory.display());
+    let mut next = Instant::now();
+    loop {
+        if state.looks() && Instant::now() >= next {
+            state.take(sampler.look()?);
+            next = Instant::now() + options.interval.0;
+        }
+        screen
+            .terminal
+            .draw(|frame| draw::draw(frame, &mut state, &place))
+            .map_err(cannot)?;
+        let time = state
+            .looks()
+            .then(|| next.saturating_duration_since(Instant::now()));
+        match keys.wait(time).map_err(cannot)? {
+            Woken::Look => {}
+            Woken::Continued => screen.again().map_err(cannot)?,
+            Woken::Ended => return Ok(()),
+            Woken::Gone => return Err(Failure("the terminal is gone".to_owned())),
+            Woken::Keys(pressed) => {
+                for key in pressed {
+                    match state.press(key) {
+                        Step::On => {}
+                        Step::Redraw => screen.again().map_err(cannot)?,
+                        Step::Leave => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What `top` shows, taken at one moment: the hosts that run, with their rates since the last one.
+//!
+//! A process is known by boot, pid namespace, process id and start time, so that a process id that
+//! comes again begins anew; so does a program that takes another's place by `exec`.
+
+use crate::report::resident_of;
+use crate::{Failure, find};
+use pyhost_shared::card::State;
+use pyhost_shared::describe::signal_name;
+use pyhost_shared::directory::{self, Entry, Here, Identity};
+use pyhost_shared::ledger::{Account, Scope, Snapshot};
+use pyhost_shared::moment;
+use pyhost_shared::record::{Record, SIZE};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// A host at the moment.
+pub struct Host {
+    /// Who it is.
+    pub identity: Identity,
+    /// What its file said.
+    pub record: Record,
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// Seconds since its start.
+    pub seconds: u64,
+    /// What it did since the last moment.
+    pub since: Option<Since>,
+}
+
+/// An earlier moment of a host, and how long ago it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Since {
+    snapshot: Snapshot,
+    seconds: f64,
+}
+
+/// What moved in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Allocations.
+    pub allocations: f64,
+    /// Live bytes.
+    pub growth: f64,
+}
+
+/// A cap and what is live below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// What it stands over.
+    pub scope: Scope,
+    /// The cap in bytes.
+    pub cap: u64,
+    /// Live bytes of its scope.
+    pub live: u64,
+}
+
+impl Use {
+    /// How much of the cap is live, in percent.
+    pub fn percent(&self) -> u64 {
+        let percent = u128::from(self.live) * 100 / u128::from(self.cap.max(1));
+        percent.min(999) as u64
+    }
+}
+
+impl Host {
+    /// A host of which nothing earlier is known.
+    pub fn at_once(identity: Identity, record: Record) -> Self {
+        let until = match record.card().ended() {
+            0 => moment::now(),
+            ended => ended,
+        };
+        let started = record.card().started.load(Relaxed);
+        Host {
+            resident: resident_of(&identity).map(|(now, _)| now),
+            seconds: until.saturating_sub(started) / 1_000_000_000,
+            identity,
+            record,
+            since: None,
+        }
+    }
+
+    fn rates(&self, count: impl Fn(&Snapshot) -> (u64, u64)) -> Option<Rates> {
+        let since = self.since?;
+        let (blocks, bytes) = count(&self.record.snapshot);
+        let (earlier_blocks, earlier_bytes) = count(&since.snapshot);
+        let moved = bytes as i128 - earlier_bytes as i128;
+        Some(Rates {
+            allocations: blocks.checked_sub(earlier_blocks)? as f64 / since.seconds,
+            growth: moved as f64 / since.seconds,
+        })
+    }
+
+    /// All accounts' rates.
+    pub fn total_rates(&self) -> Option<Rates> {
+        let blocks = |snapshot: &Snapshot| {
+            let all = snapshot.accounts().map(|(_, figures)| figures.total_blocks);
+            all.fold(0, u64::wrapping_add)
+        };
+        self.rates(|snapshot| (blocks(snapshot), snapshot.total_live_bytes))
+    }
+
+    /// An account's rates.
+    pub fn account_rates(&self, account: Account) -> Option<Rates> {
+        self.rates(|snapshot| {
+            let figures = snapshot.account(account);
+            (figures.total_blocks, figures.live_bytes)
+        })
+    }
+
+    /// The cap over `scope`.
+    pub fn cap(&self, scope: Scope) -> Option<Use> {
+        let cap = self.record.caps.iter().find(|cap| cap.scope == scope)?;
+        Some(Use {
+            scope,
+            cap: cap.bytes,
+            live: match scope {
+                Scope::Total => self.record.snapshot.total_live_bytes,
+                Scope::Account(account) => self.record.snapshot.account(account).live_bytes,
+            },
+        })
+    }
+
+    /// The cap that is used most.
+    pub fn fullest(&self) -> Option<Use> {
+        let all = self
+            .record
+            .caps
+            .iter()
+            .filter_map(|cap| self.cap(cap.scope));
+        all.max_by_key(Use::percent)
+    }
+}
+
+/// The moment before, a process's.
+struct Before {
+    at: Instant,
+    started: u64,
+    snapshot: Snapshot,
+}
+
+/// Takes the moments.
+pub struct Sampler {
+    directory: PathBuf,
+    before: HashMap<String, Before>,
+    watched: Option<Watched>,
+}
+
+/// A process that is watched to its end. Its file stays open: what the process says there at the
+/// end is read after the name has gone.
+struct Watched {
+    entry: Entry,
+    file: File,
+}
+
+/// What a moment showed.
+pub struct Moment {
+    /// The hosts that run, by process id; of the watched one, its last counters.
+    pub hosts: Vec<Host>,
+    /// How the watched process ended, once it has.
+    pub ended: Option<String>,
+}
+
+impl Sampler {
+    /// Of all hosts of a directory, or of the one that has the process id.
+    ///
+    /// # Errors
+    /// The process does not run, or its file cannot be read.
+    pub fn new(directory: &Path, pid: Option<i32>) -> Result<Self, Failure> {
+        let watched = match pid {
+            None => None,
+            Some(pid) => {
+                let watched = Watched::open(pid, directory)?;
+                let killed = || find::of_process(pid, directory).is_ok();
+                Some(watched.ok_or_else(|| match killed() {
+                    true => Failure(format!(
+                        "process {pid} runs no more; expected a host that runs, or \
+                         `pyhostctl show {pid}`"
+                    )),
+                    false => Failure(format!(
+                        "no host with process id {pid} runs in '{}'; expected one that was started \
+                         with --live",
+                        directory.display()
+                    )),
+                })?)
+            }
+        };
+        Ok(Sampler {
+            directory: directory.to_owned(),
+            before: HashMap::new(),
+            watched,
+        })
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or the watched process's file is no longer a host's.
+    pub fn look(&mut self) -> Result<Moment, Failure> {
+        let mut ended = None;
+        let found = match &mut self.watched {
+            None => find::running(&self.directory)?,
+            Some(watched) => {
+                let (record, end) = watched.look(&self.directory)?;
+                ended = end;
+                let entry = watched.entry.clone();
+                vec![find::Host { entry, record }]
+            }
+        };
+        let now = Instant::now();
+        let mut before = std::mem::take(&mut self.before);
+        let mut hosts = Vec::with_capacity(found.len());
+        for find::Host { entry, record } in found {
+            let identity = entry.identity;
+            let started = record.card().started.load(Relaxed);
+            let name = identity.file_name();
+            let earlier = before
+                .remove(&name)
+                .filter(|earlier| earlier.started == started);
+            let since = earlier.map(|earlier| Since {
+                snapshot: earlier.snapshot,
+                seconds: now.duration_since(earlier.at).as_secs_f64().max(0.001),
+            });
+            let snapshot = record.snapshot;
+            let at = now;
+            self.before.insert(
+                name,
+                Before {
+                    at,
+                    started,
+                    snapshot,
+                },
+            );
+            let mut host = Host::at_once(identity, record);
+            host.since = since;
+            hosts.push(host);
+        }
+        Ok(Moment { hosts, ended })
+    }
+}
+
+impl Watched {
+    /// The file of a process that runs; None where no host of that process id does.
+    ///
+    /// # Errors
+    /// There is one that cannot be read.
+    fn open(pid: i32, directory: &Path) -> Result<Option<Self>, Failure> {
+        let here = Here::find();
+        let entries = directory::entries(directory).unwrap_or_default();
+        let mut alive = entries
+            .into_iter()
+            .filter(|entry| entry.identity.pid == pid && entry.is_alive(&here));
+        let Some(entry) = alive.next() else {
+            return Ok(None);
+        };
+        let mut options = OpenOptions::new();
+        // A pipe of that name must not stop the reader.
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = match options.open(&entry.path) {
+            Ok(file) => file,
+            // It has just ended.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(Failure(format!(
+                    "'{}' cannot be read ({error})",
+                    entry.path.display()
+                )));
+            }
+        };
+        let watched = Watched { entry, file };
+        Ok(watched.read()?.is_running().then_some(watched))
+    }
+
+    fn read(&self) -> Result<Record, Failure> {
+        let refuse = |what: String| Failure(format!("'{}' {what}", self.entry.path.display()));
+        let mut bytes = vec![0; SIZE];
+        self.file
+            .read_exact_at(&mut bytes, 0)
+            .map_err(|error| refuse(format!("cannot be read ({error})")))?;
+        Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// The counters, and how the process ended, if it has. Whether it runs is asked first: what is
+    /// read after an end is the last word.
+    fn look(&mut self, directory: &Path) -> Result<(Record, Option<String>), Failure> {
+        let runs = self.entry.is_alive(&Here::find());
+        let record = self.read()?;
+        let pid = self.entry.identity.pid;
+        let how = match record.card().state() {
+            (State::Running, _) if runs => return Ok((record, None)),
+            (State::Running, _) => "was killed".to_owned(),
+            // It says so before it does, and is still there for a moment.
+            (State::Exited, status) => format!("ended with status {status}"),
+            (State::Signalled, signal) => match signal_name(signal) {
+                "signal" => format!("ended by signal {signal}"),
+                name => format!("ended by {name}"),
+            },
+            (State::Exec, _) => {
+                // The program that took its place may be a host.
+                if let Ok(Some(next)) = Watched::open(pid, directory) {
+                    *self = next;
+                    return Ok((self.read()?, None));
+                }
+                match runs {
+                    true => "became another program".to_owned(),
+                    false => "became another program, which has ended".to_owned(),
+                }
+            }
+        };
+        Ok((record, Some(how)))
+    }
+}

@@ -1,0 +1,76 @@
+//! The terminal while `top` has it: raw, with the other screen; as it was at every end.
+//!
+//! The program aborts on a panic, so that nothing is dropped then: the hook gives the terminal back
+//! before it tells. Signals end the loop (see [`super::keys`]), whose screen is dropped.
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use std::io::{self, BufWriter, Stdout, stdout};
+
+/// Bytes of a frame that reach the terminal at once, so that nobody sees half of one.
+const FRAME: usize = 64 << 10;
+
+/// What is drawn on.
+type Output = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+/// The terminal, taken.
+pub struct Screen {
+    /// What is drawn on.
+    pub terminal: Output,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// It is none, or does not take what is written.
+    pub fn enter() -> io::Result<Self> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            leave();
+            before(info);
+        }));
+        take()?;
+        output()
+            .map(|terminal| Screen { terminal })
+            .inspect_err(|_| leave())
+    }
+
+    /// Takes the terminal again, after others had it, and draws everything anew next time.
+    ///
+    /// # Errors
+    /// It does not take what is written.
+    pub fn again(&mut self) -> io::Result<()> {
+        take()?;
+        // `Terminal::clear` would ask the terminal for the cursor's place, and wait for the answer.
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = output()?;
+        Ok(())
+    }
+}
+
+fn output() -> io::Result<Output> {
+    let writer = BufWriter::with_capacity(FRAME, stdout());
+    Terminal::new(CrosstermBackend::new(writer))
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| leave())
+}
+
+fn leave() {
+    let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}

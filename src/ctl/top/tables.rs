@@ -1,0 +1,328 @@
+//! What `top` shows, as lines of plain text with tones: the hosts, a host's accounts, the keys.
+//!
+//! Texts of the hosts are made plain here: nothing that a script calls itself reaches the terminal
+//! as more than letters.
+
+use super::columns::{Column, Line, Part, Tone, cells, fitting, titles};
+use super::sample::{Host, Rates, Use};
+use super::state::State;
+use pyhost_shared::bytes::Bytes;
+use pyhost_shared::ledger::{Account, Scope};
+use pyhost_shared::plain::plain;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How many of the last marks are shown.
+const LAST_MARKS: u64 = 3;
+
+const HOSTS: &[Column<Host>] = &[
+    right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
+    right("TIME", 9, 8, |host| clock(host.seconds).into()),
+    right("LIVE", 11, 0, |host| {
+        bytes(host.record.snapshot.total_live_bytes)
+    }),
+    right("PEAK", 11, 5, |host| {
+        bytes(host.record.snapshot.total_peak_bytes)
+    }),
+    right("RESIDENT", 11, 4, |host| maybe(host.resident)),
+    right("CAP", 11, 7, |host| {
+        maybe(host.cap(Scope::Total).map(|used| used.cap))
+    }),
+    right("USED", 16, 3, |host| bar(host.fullest())),
+    right("ALLOC/S", 9, 6, |host| allocations(host.total_rates())),
+    right("GROWTH/S", 12, 2, |host| growth(host.total_rates())),
+    right("REFUSED", 8, 9, |host| {
+        count(host.record.snapshot.refused())
+    }),
+    Column {
+        title: "COMMAND",
+        width: 14,
+        left: true,
+        rank: 0,
+        cell: |host| host.record.card().command().into(),
+    },
+];
+
+/// A row of a host's accounts: one of them, or their total.
+struct AccountRow {
+    name: &'static str,
+    live_bytes: u64,
+    peak_bytes: u64,
+    live_blocks: Option<u64>,
+    refused: u64,
+    failed: Option<u64>,
+    rates: Option<Rates>,
+    cap: Option<Use>,
+}
+
+impl AccountRow {
+    fn of_account(host: &Host, account: Account) -> Self {
+        let figures = host.record.snapshot.account(account);
+        AccountRow {
+            name: account.name(),
+            live_bytes: figures.live_bytes,
+            peak_bytes: figures.peak_bytes,
+            live_blocks: Some(figures.live_blocks),
+            refused: figures.refused,
+            failed: Some(figures.failed),
+            rates: host.account_rates(account),
+            cap: host.cap(Scope::Account(account)),
+        }
+    }
+
+    fn of_total(host: &Host) -> Self {
+        let snapshot = &host.record.snapshot;
+        AccountRow {
+            name: Scope::Total.name(),
+            live_bytes: snapshot.total_live_bytes,
+            peak_bytes: snapshot.total_peak_bytes,
+            live_blocks: None,
+            refused: snapshot.refused(),
+            failed: None,
+            rates: host.total_rates(),
+            cap: host.cap(Scope::Total),
+        }
+    }
+}
+
+const ACCOUNTS: &[Column<AccountRow>] = &[
+    Column {
+        title: "ACCOUNT",
+        width: 8,
+        left: true,
+        rank: 0,
+        cell: |row| row.name.to_owned().into(),
+    },
+    right("LIVE", 11, 0, |row| bytes(row.live_bytes)),
+    right("PEAK", 11, 2, |row| bytes(row.peak_bytes)),
+    right("BLOCKS", 10, 5, |row| {
+        let blocks = row.live_blocks.map(|blocks| number(blocks as f64));
+        blocks.map_or(nothing(), Part::from)
+    }),
+    right("ALLOC/S", 9, 3, |row| allocations(row.rates)),
+    right("GROWTH/S", 12, 1, |row| growth(row.rates)),
+    right("CAP", 11, 6, |row| maybe(row.cap.map(|used| used.cap))),
+    right("USED", 16, 4, |row| bar(row.cap)),
+    right("REFUSED", 8, 7, |row| count(row.refused)),
+    right("FAILED", 8, 8, |row| row.failed.map_or(nothing(), count)),
+];
+
+const fn right<T>(title: &'static str, width: usize, rank: u8, cell: fn(&T) -> Part) -> Column<T> {
+    Column {
+        title,
+        width,
+        left: false,
+        rank,
+        cell,
+    }
+}
+
+fn nothing() -> Part {
+    "-".to_owned().into()
+}
+
+fn bytes(bytes: u64) -> Part {
+    Bytes(bytes).to_string().into()
+}
+
+fn maybe(found: Option<u64>) -> Part {
+    found.map_or(nothing(), bytes)
+}
+
+fn count(count: u64) -> Part {
+    Part {
+        text: number(count as f64),
+        tone: if count > 0 {
+            Tone::Warning
+        } else {
+            Tone::Plain
+        },
+    }
+}
+
+/// A count in at most six letters.
+fn number(count: f64) -> String {
+    const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+    if count < 99_999.5 {
+        return format!("{count:.0}");
+    }
+    let mut scaled = count;
+    let mut unit = 0;
+    while scaled >= 999.95 && unit + 1 < UNITS.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    format!("{scaled:.1}{}", UNITS[unit])
+}
+
+/// Hours, minutes, seconds.
+fn clock(seconds: u64) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours}:{minutes:02}:{:02}", seconds % 60)
+}
+
+fn allocations(rates: Option<Rates>) -> Part {
+    rates.map_or(nothing(), |rates| number(rates.allocations).into())
+}
+
+fn growth(rates: Option<Rates>) -> Part {
+    let Some(rates) = rates else { return nothing() };
+    let moved = rates.growth.abs().round() as u64;
+    match (moved, rates.growth > 0.0) {
+        (0, _) => "0".to_owned().into(),
+        (_, true) => format!("+{}", Bytes(moved)).into(),
+        (_, false) => format!("-{}", Bytes(moved)).into(),
+    }
+}
+
+/// How full a cap is; with its name where it is an account's.
+fn bar(used: Option<Use>) -> Part {
+    const LENGTH: usize = 9;
+    let Some(used) = used else { return nothing() };
+    let percent = used.percent();
+    let full = (percent as usize * LENGTH).div_ceil(100).min(LENGTH);
+    let left = match used.scope {
+        Scope::Total => format!("{}{}", "#".repeat(full), ".".repeat(LENGTH - full)),
+        Scope::Account(account) => account.name().to_owned(),
+    };
+    Part {
+        text: format!("{left} {percent:>3}%"),
+        tone: match percent {
+            0..70 => Tone::Plain,
+            70..90 => Tone::Warning,
+            _ => Tone::Alarm,
+        },
+    }
+}
+
+fn line(text: String, tone: Tone) -> Line {
+    vec![Part { text, tone }]
+}
+
+/// The titles and the hosts, a line each.
+pub fn hosts(state: &State, width: usize) -> Vec<Line> {
+    let columns = fitting(HOSTS, width);
+    let mut lines = vec![titles(&columns, Some(state.sort.title()))];
+    lines.extend(state.hosts.iter().map(|host| cells(&columns, host)));
+    lines
+}
+
+/// A host's accounts with their rates, its caps, its last marks and its last refusal.
+pub fn accounts(host: &Host, width: usize) -> Vec<Line> {
+    let columns = fitting(ACCOUNTS, width);
+    let mut lines = vec![titles(&columns, None)];
+    let all = host.record.snapshot.accounts();
+    let rows = all.map(|(account, _)| AccountRow::of_account(host, account));
+    let rows = rows.chain([AccountRow::of_total(host)]);
+    lines.extend(rows.map(|row| cells(&columns, &row)));
+    lines.extend(marks(host).map(|text| line(text, Tone::Plain)));
+    if let Some((count, text)) = host.record.card().refusal() {
+        let text = format!("refusals told of: {count}; the last: {}", plain(&text));
+        lines.extend(wrapped(&text, width).map(|text| line(text, Tone::Alarm)));
+    }
+    lines
+}
+
+/// The last marks, with the seconds from the start to them.
+fn marks(host: &Host) -> Option<String> {
+    let card = host.record.card();
+    let (count, started) = (card.marks(), card.started_monotonic.load(Relaxed));
+    let last = (count.saturating_sub(LAST_MARKS)..count).filter_map(|before| {
+        let mark = card.mark_of(before + 1)?;
+        let seconds = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
+        Some(format!("{} at {seconds:.1} s", plain(mark.name())))
+    });
+    let last: Vec<String> = last.collect();
+    (!last.is_empty()).then(|| match count > LAST_MARKS {
+        true => format!("last of {count} marks: {}", last.join(", ")),
+        false => format!("marks: {}", last.join(", ")),
+    })
+}
+
+/// A text in lines of at most `width` letters.
+fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
+    let letters: Vec<char> = text.chars().collect();
+    let lines = letters
+        .chunks(width.clamp(1, 4096))
+        .map(|line| line.iter().collect());
+    lines.collect::<Vec<String>>().into_iter()
+}
+
+/// The watched process: how it stands, and its accounts.
+pub fn watched(state: &State, width: usize) -> Vec<Line> {
+    let Some(host) = state.hosts.first() else {
+        return Vec::new();
+    };
+    let pid = host.identity.pid;
+    let stands = match &state.ended {
+        None => line(
+            format!("process {pid}, {}", clock(host.seconds)),
+            Tone::Title,
+        ),
+        Some(how) => line(
+            format!("process {pid} {how}; its last counters:"),
+            Tone::Alarm,
+        ),
+    };
+    let mut lines = vec![stands];
+    lines.push(line(host.record.card().command(), Tone::Plain));
+    if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
+        lines.push(line(format!("resident {}", Bytes(resident)), Tone::Plain));
+    }
+    lines.extend(accounts(host, width));
+    lines
+}
+
+/// What the keys do.
+pub fn help() -> Vec<Line> {
+    let keys = [
+        "q, Ctrl-C      leave",
+        "up, down, k, j select a host",
+        "Home, End      the first, the last",
+        "s              sort by the next column",
+        "r              the other way round",
+        "p, space       pause, go on",
+        "Ctrl-L         draw everything anew",
+        "?, h           this text",
+        "",
+        "LIVE    allocated and not freed",
+        "USED    of the cap that is fullest",
+        "/S      in a second, since the last look",
+        "*       what the list is sorted by",
+    ];
+    keys.iter()
+        .map(|text| line((*text).to_owned(), Tone::Plain))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_clocks_stay_short() {
+        for (count, text) in [
+            (0.0, "0"),
+            (99_999.0, "99999"),
+            (99_999.9, "100.0k"),
+            (999_960.0, "1.0M"),
+            (u64::MAX as f64, "18446.7P"),
+        ] {
+            assert_eq!(number(count), text);
+        }
+        assert_eq!(clock(3725), "1:02:05");
+    }
+
+    #[test]
+    fn a_bar_is_full_at_the_cap() {
+        let used = |live| {
+            let (scope, cap) = (Scope::Total, 100);
+            let part = bar(Some(Use { scope, cap, live }));
+            (part.text, part.tone)
+        };
+        assert_eq!(used(0), (".........   0%".to_owned(), Tone::Plain));
+        assert_eq!(used(50), ("#####....  50%".to_owned(), Tone::Plain));
+        assert_eq!(used(70).1, Tone::Warning);
+        assert_eq!(used(100), ("######### 100%".to_owned(), Tone::Alarm));
+        assert_eq!(used(u64::MAX).0, "######### 999%");
+    }
+}

@@ -1,0 +1,157 @@
+//! Draws hosts, also such whose files say anything, into terminals of any size; keys and their effect.
+
+use super::draw::draw as draw_frame;
+use super::keys::Key;
+use super::sample::{Host, Moment};
+use super::state::{State, Step};
+use super::{columns, tables};
+use pyhost_shared::directory::Identity;
+use pyhost_shared::record::{Record, blank};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+fn host(record: Record, pid: i32) -> Host {
+    let boot = String::from("b");
+    let identity = Identity {
+        boot,
+        pid_namespace: 1,
+        pid,
+        start_ticks: 2,
+    };
+    Host::at_once(identity, record)
+}
+
+/// The lines of a terminal of that size, with the state drawn.
+fn drawn(state: &mut State, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let place = "every 1 s  /run/pyhost\u{1b}[2J";
+    terminal
+        .draw(|frame| draw_frame(frame, state, place))
+        .unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| (0..width).map(move |x| buffer[(x, y)].symbol()).collect();
+    (0..height).map(row).collect()
+}
+
+/// Draws a host in all forms; nothing but letters comes out.
+pub fn draw(record: Record, alive: bool, width: u16) {
+    let watched = (!alive).then_some(7);
+    let mut state = State::new(watched);
+    let ended = watched.map(|_| "was killed".to_owned());
+    let hosts = vec![host(record, 7)];
+    state.take(Moment { hosts, ended });
+    let lines = match watched {
+        None => tables::hosts(&state, usize::MAX),
+        Some(_) => tables::watched(&state, usize::MAX),
+    };
+    let text: String = lines.iter().map(columns::text).collect();
+    for line in text
+        .lines()
+        .map(str::to_owned)
+        .chain(drawn(&mut state, width, 12))
+    {
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}
+
+/// As many hosts as there are process ids, none of which has booked anything.
+fn state_of(pids: &[i32]) -> State {
+    let mut state = State::new(None);
+    state.take(moment_of(pids));
+    state
+}
+
+fn moment_of(pids: &[i32]) -> Moment {
+    let record = || Record::of_bytes(&blank()).unwrap();
+    let hosts = pids.iter().map(|&pid| host(record(), pid)).collect();
+    Moment { hosts, ended: None }
+}
+
+fn pids(state: &State) -> Vec<i32> {
+    state.hosts.iter().map(|host| host.identity.pid).collect()
+}
+
+#[test]
+fn every_size_of_terminal_is_drawn() {
+    for width in [1, 7, 20, 40, 79, 80, 132, 300] {
+        for height in [1, 2, 3, 5, 10, 24, 60] {
+            for count in [0, 1, 50] {
+                let all: Vec<i32> = (1..=count).collect();
+                let mut state = state_of(&all);
+                for key in [Key::Last, Key::Letter('?'), Key::Letter('p')] {
+                    let lines = drawn(&mut state, width, height);
+                    assert_eq!(lines.len(), usize::from(height));
+                    state.press(key);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn forty_columns_show_who_and_how_much() {
+    let mut state = state_of(&[123, 456]);
+    let lines = drawn(&mut state, 40, 20);
+    assert!(
+        lines[1].contains("PID") && lines[1].contains("LIVE*"),
+        "{lines:#?}"
+    );
+    assert!(
+        lines[2].contains("123") && lines[2].contains("0 B"),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with("total ")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn the_selected_host_stays_selected_and_in_sight() {
+    let all: Vec<i32> = (1..=50).collect();
+    let mut state = state_of(&all);
+    let shown = |state: &mut State, pid: i32| {
+        let lines = drawn(state, 80, 20);
+        lines
+            .iter()
+            .any(|line| line.starts_with(&format!("process {pid}:")))
+            && lines
+                .iter()
+                .any(|line| line.starts_with(&format!("{pid:>8} ")))
+    };
+    assert!(shown(&mut state, 1));
+    state.press(Key::Last);
+    assert!(shown(&mut state, 50));
+    state.press(Key::Up);
+    // Others end and start; the selected one stays.
+    state.take(moment_of(&[49, 70, 71]));
+    assert!(shown(&mut state, 49));
+    // It ends: the one in its place is selected.
+    state.take(moment_of(&[70, 71]));
+    assert!(shown(&mut state, 70));
+    state.take(moment_of(&[]));
+    assert_eq!(state.selected(), None);
+    state.take(moment_of(&[9]));
+    assert_eq!(state.selected(), Some(0));
+}
+
+#[test]
+fn keys_sort_pause_and_leave() {
+    let mut state = state_of(&[2, 3, 1]);
+    assert_eq!(pids(&state), [1, 2, 3]);
+    while state.sort.title() != "PID" {
+        state.press(Key::Letter('s'));
+    }
+    assert_eq!(pids(&state), [3, 2, 1]);
+    state.press(Key::Letter('r'));
+    assert_eq!(pids(&state), [1, 2, 3]);
+    state.press(Key::Letter('p'));
+    assert!(!state.looks());
+    state.press(Key::Letter('p'));
+    assert!(state.looks());
+    state.press(Key::Letter('?'));
+    // The first key that leaves, leaves the help.
+    assert_eq!(state.press(Key::Leave), Step::On);
+    assert_eq!(state.press(Key::Leave), Step::Leave);
+    assert_eq!(state.press(Key::Letter('q')), Step::Leave);
+}
