@@ -311,6 +311,36 @@ print('done')";
     assert_eq!(names.len(), 3, "{names:?}");
 }
 
+#[test]
+fn a_page_has_a_timeline_also_where_none_was_asked_for() {
+    let folder = folder("page");
+    let page = folder.join("run.html");
+    let code = "import os, pyhost, signal, time
+pyhost.mark('begin')
+time.sleep(0.1)
+os.kill(os.getpid(), signal.SIGUSR2)
+end = time.monotonic() + 30
+while not os.path.exists(os.environ['PAGE']):
+    assert time.monotonic() < end
+    time.sleep(0.01)
+assert sorted(os.listdir(os.path.dirname(os.environ['PAGE']))) == ['run.html', 'run.html.timeline']
+pyhost.mark('later')
+time.sleep(0.1)";
+    Run::host()
+        .arg("--stats=html")
+        .arg("--stats-file")
+        .arg(&page)
+        .env("PAGE", &page)
+        .code(code)
+        .ok();
+    let text = whole(&page);
+    for part in [">begin</td>", ">later</td>"] {
+        assert!(text.contains(part), "{part}");
+    }
+    let names: Vec<_> = std::fs::read_dir(&folder).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
 /// The page that an ending left, if it is whole.
 fn whole(page: &Path) -> String {
     let text =
@@ -584,13 +614,16 @@ fn what_is_no_report_or_timeline_is_told_in_a_line() {
     for (arguments, part) in [
         (vec!["/nonexistent"], "'/nonexistent' cannot be read"),
         (vec![folder], "is no regular file"),
-        (vec![&torn], "is no report of pyhost's"),
+        (vec![&torn], "is no report in JSON"),
         (
             vec![&other],
             "is of schema 'pyhost-report/9'; expected pyhost-report/1",
         ),
-        (vec![&list], "is no report of pyhost's"),
-        (vec![&garbage], "is no report in JSON"),
+        (vec![&list], "names no schema; expected pyhost-report/1"),
+        (
+            vec![&garbage],
+            "is neither a file of --live nor a report in JSON",
+        ),
         (
             vec![&sample, "--timeline", "/nonexistent"],
             "'/nonexistent' cannot be read",

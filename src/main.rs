@@ -27,6 +27,7 @@ mod process;
 mod python;
 mod report;
 mod run;
+mod template;
 mod timeline;
 
 use pyhost_shared::{bytes, card, ledger};

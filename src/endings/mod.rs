@@ -12,7 +12,6 @@
 
 mod exhibits;
 mod exports;
-mod output;
 mod page;
 mod signals;
 
@@ -22,11 +21,11 @@ use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::live;
 use crate::numpy;
-use crate::options::{Destination, Stats, names_process};
+use crate::options::{Destination, Stats};
 use crate::process;
 use crate::report::{self, Ending, Facts, Format, Json, Report};
+use crate::template::{PathBuffer, names_process};
 use exhibits::{Exhibits, Room};
-use output::PathBuffer;
 use page::Unmade;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};

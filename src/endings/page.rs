@@ -16,7 +16,7 @@
 use super::{PLAN, Report};
 use crate::descriptor::{Descriptor, errno};
 use crate::options::Page;
-use crate::report::Json;
+use crate::report::{Ending, Json};
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 
@@ -138,6 +138,10 @@ unsafe fn write_from(
         }
         for descriptor in [from, to] {
             libc::close(descriptor);
+        }
+        let is_over = report.ending != Ending::Running;
+        if let Some(path) = timeline.filter(|_| page.is_timeline_its_own && is_over) {
+            libc::unlink(path.as_ptr());
         }
         status
     };

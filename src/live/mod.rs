@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::ledger::REPORTED;
 use crate::process;
 use crate::report::{Ending, Facts};
+use crate::template::PathBuffer;
 use crate::timeline::brief;
 use pyhost_shared::directory::{self, Identity, SUFFIX, start_ticks};
 use pyhost_shared::moment;
@@ -129,17 +130,17 @@ pub fn describe(facts: &Facts) {
 }
 
 fn in_file(template: &OsStr) -> Result<(), Error> {
-    let text = template.to_string_lossy();
-    let path = PathBuf::from(text.replace("%p", &process::id().to_string()));
     let refuse = || {
         Error::option(format!(
             "--ledger-file: '{}' cannot be written and mapped; expected a file that can",
-            path.display()
+            Path::new(template).display()
         ))
     };
+    let path = PathBuffer::expand(template.as_bytes(), process::id(), b"").ok_or_else(refuse)?;
+    let path = Path::new(OsStr::from_bytes(path.as_c_str().to_bytes()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
-    let file = options.mode(0o600).open(&path).map_err(|_| refuse())?;
+    let file = options.mode(0o600).open(path).map_err(|_| refuse())?;
     mapping::onto_file(file.as_raw_fd())
         .then_some(())
         .ok_or_else(refuse)

@@ -25,6 +25,7 @@ use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
 use crate::report::Format;
+use crate::template::names_process;
 use crate::timeline;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
@@ -137,10 +138,10 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let region = region::settings(&cli, &variables.region)?;
     let mut stats = stats(&cli, &variables)?;
     let inherited = variables.outermost.is_some();
-    let timeline = observation::settings(&cli, &variables.observation, inherited)?;
+    let mut timeline = observation::settings(&cli, &variables.observation, inherited)?;
     if let Some(stats) = stats.as_mut().filter(|stats| stats.format == Format::Html) {
         let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
-        stats.page = Some(Page::find(&timeline, !is_named)?);
+        stats.page = Some(Page::find(&stats.to, &mut timeline, !is_named)?);
     }
     observation::check_live(argv.get(host_count), argv.get(host_count + 1))?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
@@ -336,17 +337,6 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
     }
 }
 
-/// Whether a path template holds `%p`.
-pub fn names_process(template: &[u8]) -> bool {
-    let mut bytes = template.iter();
-    while let Some(&byte) = bytes.next() {
-        if byte == b'%' && bytes.next() == Some(&b'p') {
-            return true;
-        }
-    }
-    false
-}
-
 /// The absolute form of a report's path, whose directory must exist.
 fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
     let shown = path.to_string_lossy();
@@ -363,17 +353,4 @@ fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
         )));
     }
     Ok(path.into_os_string().into_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_percent_p_names_the_process() {
-        assert!(names_process(b"/r/%p.json"));
-        assert!(names_process(b"/r/%%%p"));
-        assert!(!names_process(b"/r/%%p"));
-        assert!(!names_process(b"/r/p%"));
-    }
 }

@@ -1,10 +1,11 @@
 //! The options of looking on from outside, from the command line or the variables.
 
+use super::absolute;
 use super::variables::{checked, variable};
-use super::{absolute, names_process};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::live::Place;
+use crate::template::names_process;
 use crate::timeline::{Interval, Settings};
 use pyhost_shared::directory;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +32,7 @@ impl Variables {
     /// One whose value is not what it should be.
     pub fn read() -> Result<Self, Error> {
         // One file for all processes would be written by each.
-        let of_process = |path: &OsString| path.to_string_lossy().contains("%p");
+        let of_process = |path: &OsString| names_process(path.as_encoded_bytes());
         Ok(Variables {
             live: variable("PYHOST_LIVE"),
             ledger_file: variable("PYHOST_LEDGER_FILE").filter(of_process),

@@ -4,6 +4,7 @@
 use super::Destination;
 use crate::error::Error;
 use crate::process;
+use crate::template::PathBuffer;
 use crate::timeline;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -17,19 +18,25 @@ const PROGRAM: &str = "pyhostctl";
 pub struct Page {
     /// The path of `pyhostctl`.
     pub program: CString,
-    /// The timeline of this process, where one is written.
+    /// The timeline of this process; None where its path is too long.
     pub timeline: Option<CString>,
+    /// Whether the timeline is for the page alone, and goes once that is made.
+    pub is_timeline_its_own: bool,
     /// Whether to say where the page is, since nobody has named the file.
     pub is_told: bool,
 }
 
 impl Page {
     /// Finds what makes the page: beside the host's own executable, else in `PATH`, unless the start
-    /// is privileged.
+    /// is privileged. Where no timeline was asked for, one is kept beside the page until that is made.
     ///
     /// # Errors
     /// It is in neither place.
-    pub fn find(timeline: &timeline::Settings, is_told: bool) -> Result<Self, Error> {
+    pub fn find(
+        page: &Destination,
+        timeline: &mut timeline::Settings,
+        is_told: bool,
+    ) -> Result<Self, Error> {
         let own = std::fs::read_link("/proc/self/exe").ok();
         let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
         let path = match process::is_privileged_start() {
@@ -48,13 +55,16 @@ impl Page {
                  expected one that makes the page"
             )));
         };
-        let timeline = timeline.timeline.as_ref().map(|template| {
-            let text = String::from_utf8_lossy(template);
-            text.replace("%p", &process::id().to_string())
-        });
+        let is_timeline_its_own = timeline.timeline.is_none();
+        if let (true, Destination::File(page)) = (is_timeline_its_own, page) {
+            timeline.timeline = Some([page.as_slice(), b".timeline"].concat());
+        }
+        let template = timeline.timeline.as_deref();
+        let path = template.and_then(|path| PathBuffer::expand(path, process::id(), b""));
         Ok(Page {
             program,
-            timeline: timeline.and_then(|path| CString::new(path).ok()),
+            timeline: path.map(|path| path.as_c_str().to_owned()),
+            is_timeline_its_own,
             is_told,
         })
     }

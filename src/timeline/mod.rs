@@ -20,9 +20,9 @@ pub use settings::{Interval, Settings};
 use crate::card::CARD;
 use crate::error::Error;
 use crate::process;
+use crate::template::PathBuffer;
 use file::TimelineFile;
-use std::ffi::{CString, c_long};
-use std::path::PathBuf;
+use std::ffi::c_long;
 
 /// Starts the sampler, where there is anything to be written.
 ///
@@ -62,13 +62,13 @@ pub fn start(settings: &Settings) -> Result<(), Error> {
 }
 
 fn open_timeline(template: &[u8], settings: &Settings) -> Result<TimelineFile, Error> {
-    let text = String::from_utf8_lossy(template);
-    let path = PathBuf::from(text.replace("%p", &process::id().to_string()));
-    let refuse = |error: std::io::Error| {
-        let shown = path.display();
+    let refuse = |error: &dyn std::fmt::Display| {
+        let shown = String::from_utf8_lossy(template);
         Error::option(format!("--timeline: '{shown}' cannot be written ({error})"))
     };
-    let name = path.clone().into_os_string().into_encoded_bytes();
-    let name = CString::new(name).map_err(|error| refuse(error.into()))?;
-    TimelineFile::create(name, CARD.command(), settings.interval.0).map_err(refuse)
+    let Some(path) = PathBuffer::expand(template, process::id(), b"") else {
+        return Err(refuse(&"it is too long"));
+    };
+    let path = path.as_c_str().to_owned();
+    TimelineFile::create(path, CARD.command(), settings.interval.0).map_err(|error| refuse(&error))
 }

@@ -122,7 +122,7 @@ const LANES: usize = 3;
 const MOST_EVENTS: usize = 200;
 /// A cap above this many times the highest figure is told and not drawn.
 const CAP_IN_SIGHT: f64 = 2.5;
-const RIGHT: u32 = 20;
+const RIGHT: u32 = 28;
 
 /// A picture, and what it leaves out.
 pub struct Picture {

@@ -1,9 +1,21 @@
-//! Paths on the stack: names of files without allocation.
+//! Templates of paths, in which `%p` stands for the process id and `%%` for `%`, and the paths that
+//! they make: on the stack, without allocation, for signal handlers too.
 
 #![allow(unsafe_code)]
 
 use crate::descriptor::format_into;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
+
+/// Whether a path template holds `%p`.
+pub fn names_process(template: &[u8]) -> bool {
+    let mut bytes = template.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' && bytes.next() == Some(&b'p') {
+            return true;
+        }
+    }
+    false
+}
 
 /// A path of at most `PATH_MAX` bytes, with its zero byte.
 pub struct PathBuffer {
@@ -58,6 +70,11 @@ impl PathBuffer {
         }
     }
 
+    /// The path.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+
     /// The path for a system call.
     pub fn as_ptr(&self) -> *const c_char {
         self.bytes.as_ptr().cast()
@@ -67,13 +84,19 @@ impl PathBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CStr;
+
+    #[test]
+    fn only_percent_p_names_the_process() {
+        assert!(names_process(b"/r/%p.json"));
+        assert!(names_process(b"/r/%%%p"));
+        assert!(!names_process(b"/r/%%p"));
+        assert!(!names_process(b"/r/p%"));
+    }
 
     #[test]
     fn a_path_names_its_process() {
         let path = PathBuffer::expand(b"/r/%p-%%p.%", 42, b".part").unwrap();
-        let text = CStr::from_bytes_until_nul(&path.bytes).unwrap();
-        assert_eq!(text.to_str().unwrap(), "/r/42-%p.%.part");
+        assert_eq!(path.as_c_str(), c"/r/42-%p.%.part");
         assert!(PathBuffer::expand(&[b'x'; 4095], 1, b"").is_some());
         assert!(PathBuffer::expand(&[b'x'; 4096], 1, b"").is_none());
     }
