@@ -7,9 +7,9 @@
 
 #![allow(unsafe_code)]
 
-use super::Shared;
 use super::arguments::raise;
 use super::dictionary::string;
+use super::tables::{Shared, attribute, attribute_end};
 use super::types::{self, slot};
 use crate::ledger::Account;
 use crate::numpy;
@@ -236,16 +236,6 @@ unsafe extern "C" fn get_account(object: *mut PyObject, _: *mut c_void) -> *mut 
     string(unsafe { (*object.cast::<Buffer>()).account }.name())
 }
 
-const fn attribute(name: &'static CStr, get: ffi::getter, doc: &'static CStr) -> PyGetSetDef {
-    PyGetSetDef {
-        name: name.as_ptr(),
-        get: Some(get),
-        set: None,
-        doc: doc.as_ptr(),
-        closure: null_mut(),
-    }
-}
-
 static mut ATTRIBUTES: Shared<[PyGetSetDef; 5]> = Shared([
     attribute(c"nbytes", get_nbytes, c"Its length in bytes."),
     attribute(
@@ -257,16 +247,6 @@ static mut ATTRIBUTES: Shared<[PyGetSetDef; 5]> = Shared([
     attribute(c"account", get_account, c"The name of its account."),
     attribute_end(),
 ]);
-
-const fn attribute_end() -> PyGetSetDef {
-    PyGetSetDef {
-        name: std::ptr::null(),
-        get: None,
-        set: None,
-        doc: std::ptr::null(),
-        closure: null_mut(),
-    }
-}
 
 /// Adds the type to a module that is being executed; false with an exception set on failure. With
 /// the GIL.

@@ -5,7 +5,7 @@
 
 use super::arguments::{raise, scope, size};
 use super::dictionary::{Dictionary, none};
-use super::method_with;
+use super::tables::{method_with, with_keywords};
 use crate::bytes::Bytes;
 use crate::caps::{self, LimitError};
 use crate::heap::{self, register};
@@ -246,25 +246,10 @@ unsafe extern "C" fn on_pressure(_: *mut PyObject, function: *mut PyObject) -> *
 
 /// The functions, for the module's table.
 pub const METHODS: [PyMethodDef; 6] = [
-    keywords(c"set_cap", set_cap, SET_DOC),
-    keywords(c"get_cap", get_cap, GET_DOC),
-    keywords(c"headroom", headroom, HEADROOM_DOC),
+    with_keywords(c"set_cap", set_cap, SET_DOC),
+    with_keywords(c"get_cap", get_cap, GET_DOC),
+    with_keywords(c"headroom", headroom, HEADROOM_DOC),
     method_with(c"last_refusal", last_refusal, LAST_DOC, ffi::METH_NOARGS),
     method_with(c"big_blocks", big_blocks, BLOCKS_DOC, ffi::METH_NOARGS),
     method_with(c"on_pressure", on_pressure, PRESSURE_DOC, ffi::METH_O),
 ];
-
-const fn keywords(
-    name: &'static CStr,
-    function: ffi::PyCFunctionWithKeywords,
-    doc: &'static CStr,
-) -> PyMethodDef {
-    PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionWithKeywords: function,
-        },
-        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-        ml_doc: doc.as_ptr(),
-    }
-}

@@ -7,15 +7,15 @@
 
 #![allow(unsafe_code)]
 
-use super::Shared;
 use super::arguments::raise;
 use super::dictionary::none;
+use super::tables::{Shared, attribute, attribute_end, fast, method};
 use super::types::{self, slot};
 use crate::bytes::Expected;
 use crate::faults::{self, Handle, Spec};
 use crate::python::text::with_text;
 use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
 const DOC: &CStr = c"fail(spec=None)
@@ -173,44 +173,23 @@ unsafe extern "C" fn get_injected(object: *mut PyObject, _: *mut c_void) -> *mut
     }
 }
 
-const fn attribute(
-    name: *const c_char,
-    get: Option<ffi::getter>,
-    doc: *const c_char,
-) -> PyGetSetDef {
-    PyGetSetDef {
-        name,
-        get,
-        set: None,
-        doc,
-        closure: null_mut(),
-    }
-}
-
 static mut ATTRIBUTES: Shared<[PyGetSetDef; 3]> = Shared([
     attribute(
-        c"requests".as_ptr(),
-        Some(get_requests),
-        c"How many requests its own rule counted.".as_ptr(),
+        c"requests",
+        get_requests,
+        c"How many requests its own rule counted.",
     ),
     attribute(
-        c"injected".as_ptr(),
-        Some(get_injected),
-        c"How many requests its own rule let fail.".as_ptr(),
+        c"injected",
+        get_injected,
+        c"How many requests its own rule let fail.",
     ),
-    attribute(std::ptr::null(), None, std::ptr::null()),
+    attribute_end(),
 ]);
 
 static mut METHODS: Shared<[ffi::PyMethodDef; 3]> = Shared([
-    super::method(c"__enter__", enter, c"Open the block."),
-    ffi::PyMethodDef {
-        ml_name: c"__exit__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFast: exit,
-        },
-        ml_flags: ffi::METH_FASTCALL,
-        ml_doc: c"Close the block.".as_ptr(),
-    },
+    method(c"__enter__", enter, c"Open the block."),
+    fast(c"__exit__", exit, c"Close the block."),
     ffi::PyMethodDef::zeroed(),
 ]);
 

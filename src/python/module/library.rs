@@ -10,9 +10,10 @@
 
 #![allow(unsafe_code)]
 
+use super::NAME;
 use super::arguments::raise;
 use super::dictionary::{none, string};
-use super::{NAME, method, method_with};
+use super::tables::{Shared, method, method_with};
 use crate::bytes::{self, Bytes};
 use crate::ledger::{LEDGER, REPORTED};
 use crate::process;
@@ -333,10 +334,10 @@ unsafe extern "C" fn execute_plugin(module: *mut PyObject) -> c_int {
     }
 }
 
-static mut PLUGIN_SLOTS: super::Shared<[ffi::PyModuleDef_Slot; 4]> =
-    super::Shared(super::slots(execute_plugin as *mut c_void));
+static mut PLUGIN_SLOTS: Shared<[ffi::PyModuleDef_Slot; 4]> =
+    Shared(super::slots(execute_plugin as *mut c_void));
 
-static mut PLUGIN_MODULE: super::Shared<ffi::PyModuleDef> = super::Shared(ffi::PyModuleDef {
+static mut PLUGIN_MODULE: Shared<ffi::PyModuleDef> = Shared(ffi::PyModuleDef {
     m_base: ffi::PyModuleDef_HEAD_INIT,
     m_name: PLUGIN_NAME.as_ptr(),
     m_doc: std::ptr::null(),

@@ -6,6 +6,7 @@
 
 use super::arguments::{raise, scope, size};
 use super::dictionary::{none, string};
+use super::tables::{Shared, method, method_with};
 use super::types::{self, slot};
 use crate::bytes::Bytes;
 use crate::caps;
@@ -139,9 +140,9 @@ unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
     ))
 }
 
-static mut METHODS: super::Shared<[PyMethodDef; 3]> = super::Shared([
-    super::method(c"__enter__", enter, ENTER_DOC),
-    super::method_with(c"__exit__", exit, EXIT_DOC, ffi::METH_VARARGS),
+static mut METHODS: Shared<[PyMethodDef; 3]> = Shared([
+    method(c"__enter__", enter, ENTER_DOC),
+    method_with(c"__exit__", exit, EXIT_DOC, ffi::METH_VARARGS),
     PyMethodDef::zeroed(),
 ]);
 

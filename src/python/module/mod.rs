@@ -13,6 +13,7 @@ mod faults;
 mod library;
 mod limit;
 mod sizes;
+mod tables;
 mod track;
 mod track_spans;
 mod types;
@@ -32,6 +33,7 @@ use pyhost_shared::moment;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
+use tables::{Shared, method, method_with, with_keywords};
 
 /// The module's name.
 pub const NAME: &CStr = c"pyhost";
@@ -234,36 +236,6 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
     sink.end();
 }
 
-/// A structure that CPython keeps and may write to.
-#[repr(transparent)]
-struct Shared<T>(T);
-// SAFETY: CPython reads the tables, and writes to them under its own locks.
-unsafe impl<T> Sync for Shared<T> {}
-
-const fn method(
-    name: &'static CStr,
-    function: ffi::PyCFunction,
-    doc: &'static CStr,
-) -> ffi::PyMethodDef {
-    method_with(name, function, doc, ffi::METH_NOARGS)
-}
-
-const fn method_with(
-    name: &'static CStr,
-    function: ffi::PyCFunction,
-    doc: &'static CStr,
-    flags: c_int,
-) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunction: function,
-        },
-        ml_flags: flags,
-        ml_doc: doc.as_ptr(),
-    }
-}
-
 /// The module's own functions; those of its parts follow.
 const FUNCTIONS: [ffi::PyMethodDef; 6] = [
     method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
@@ -273,14 +245,7 @@ const FUNCTIONS: [ffi::PyMethodDef; 6] = [
         RESET_DOC,
     ),
     method(c"memory_summary", memory_summary, SUMMARY_DOC),
-    ffi::PyMethodDef {
-        ml_name: c"numpy_memory_map".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionWithKeywords: numpy_memory_map,
-        },
-        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-        ml_doc: MAP_DOC.as_ptr(),
-    },
+    with_keywords(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     method_with(c"mark", mark, MARK_DOC, ffi::METH_O),
     method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
 ];

@@ -4,7 +4,7 @@
 
 use super::arguments::raise;
 use super::dictionary::{Dictionary, none};
-use super::method;
+use super::tables::{method, with_keywords};
 use crate::balance;
 use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram};
 use crate::ledger::Account;
@@ -134,21 +134,6 @@ unsafe extern "C" fn balance_sheet(_module: *mut PyObject, _: *mut PyObject) -> 
         Some(balance) => {
             Dictionary::build(|dictionary| report::describe_balance(&balance, dictionary))
         }
-    }
-}
-
-const fn with_keywords(
-    name: &'static CStr,
-    function: ffi::PyCFunctionWithKeywords,
-    doc: &'static CStr,
-) -> PyMethodDef {
-    PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionWithKeywords: function,
-        },
-        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-        ml_doc: doc.as_ptr(),
     }
 }
 

@@ -7,10 +7,10 @@
 
 #![allow(unsafe_code)]
 
-use super::Shared;
 use super::arguments::{raise, scope};
 use super::dictionary::{none, string};
 use super::library;
+use super::tables::{Shared, attribute, attribute_end, fast, method};
 use super::track_spans as spans;
 use super::types::{self, slot};
 use crate::bytes::Bytes;
@@ -453,31 +453,18 @@ unsafe extern "C" fn show(object: *mut PyObject) -> *mut PyObject {
 }
 
 static mut METHODS: Shared<[PyMethodDef; 3]> = Shared([
-    super::method(
+    method(
         c"__enter__",
         enter,
         c"__enter__($self, /)\n--\n\nBegin to measure.",
     ),
-    PyMethodDef {
-        ml_name: c"__exit__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFast: exit,
-        },
-        ml_flags: ffi::METH_FASTCALL,
-        ml_doc: c"__exit__($self, /, *exception)\n--\n\nEnd to measure.".as_ptr(),
-    },
+    fast(
+        c"__exit__",
+        exit,
+        c"__exit__($self, /, *exception)\n--\n\nEnd to measure.",
+    ),
     PyMethodDef::zeroed(),
 ]);
-
-const fn attribute(name: &'static CStr, get: ffi::getter, doc: &'static CStr) -> PyGetSetDef {
-    PyGetSetDef {
-        name: name.as_ptr(),
-        get: Some(get),
-        set: None,
-        doc: doc.as_ptr(),
-        closure: null_mut(),
-    }
-}
 
 static mut ATTRIBUTES: Shared<[PyGetSetDef; 11]> = Shared([
     attribute(
@@ -527,13 +514,7 @@ static mut ATTRIBUTES: Shared<[PyGetSetDef; 11]> = Shared([
         get_accounts,
         c"The figures of each account, by its name.",
     ),
-    PyGetSetDef {
-        name: std::ptr::null(),
-        get: None,
-        set: None,
-        doc: std::ptr::null(),
-        closure: null_mut(),
-    },
+    attribute_end(),
 ]);
 
 /// Adds the type to a module that is being executed; false with an exception set on failure.

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use super::tables::{Shared, method};
 use crate::endings;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
@@ -42,7 +43,7 @@ unsafe extern "C" fn script_ended(_module: *mut PyObject, _: *mut PyObject) -> *
     super::dictionary::none()
 }
 
-static mut SCRIPT_ENDED: super::Shared<ffi::PyMethodDef> = super::Shared(super::method(
+static mut SCRIPT_ENDED: Shared<ffi::PyMethodDef> = Shared(method(
     c"script_ended",
     script_ended,
     c"Take the script's last figures.",
