@@ -2,7 +2,7 @@
 //! objects of the process must find in the executable, and proves the layout of the mimalloc
 //! structures that `src/heap/ffi.rs` declares.
 
-#[path = "src/bytes.rs"]
+#[path = "src/shared/bytes.rs"]
 #[allow(dead_code)]
 mod bytes;
 
