@@ -343,6 +343,29 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
 }
 
 #[test]
+fn the_variable_names_a_directory_or_says_yes_or_no() {
+    let runtime = folder("live");
+    let directory = runtime.join("pyhost");
+    let code = "import os; print([len(files) for _, _, files in os.walk(os.environ['LOOK'])])";
+    for (value, files) in [
+        (directory.to_str().unwrap(), "[1]"),
+        ("1", "[1]"),
+        ("0", "[0]"),
+        ("", "[0]"),
+    ] {
+        let outcome = Run::host()
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .env("LOOK", &directory)
+            .env("PYHOST_LIVE", value)
+            .folder(&runtime)
+            .code(code)
+            .ok();
+        assert_eq!(outcome.stdout.trim(), files, "{value}");
+    }
+    assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
+}
+
+#[test]
 fn a_directory_that_others_can_write_to_is_refused() {
     let open = folder("live");
     fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();

@@ -27,7 +27,7 @@ impl Cli {
     pub fn directory(&self) -> PathBuf {
         let variable = || {
             let value = std::env::var_os("PYHOST_LIVE");
-            value.filter(|value| !value.is_empty() && value != "1")
+            value.filter(|value| !value.is_empty() && value != "0" && value != "1")
         };
         match &self.dir {
             Some(path) => path.clone(),

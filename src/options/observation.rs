@@ -22,8 +22,10 @@ pub struct Variables {
     brief: Option<OsString>,
 }
 
-/// What a variable says where it only says yes.
+/// What a variable says where it only says yes, and names no directory.
 const YES: &str = "1";
+/// And where it says no.
+const NO: &str = "0";
 
 impl Variables {
     /// Reads the variables.
@@ -34,7 +36,7 @@ impl Variables {
         // One file for all processes would be written by each.
         let of_process = |path: &OsString| names_process(path.as_encoded_bytes());
         Ok(Variables {
-            live: variable("PYHOST_LIVE"),
+            live: variable("PYHOST_LIVE").filter(|value| value != NO),
             ledger_file: variable("PYHOST_LEDGER_FILE").filter(of_process),
             timeline: variable("PYHOST_TIMELINE"),
             interval: checked("PYHOST_TIMELINE_INTERVAL")?,
