@@ -343,6 +343,24 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
 }
 
 #[test]
+fn a_directory_that_would_be_the_program_is_told_in_a_line() {
+    let place = folder("live");
+    let script = place.join("script.py");
+    fs::write(&script, "print(1)").unwrap();
+    let fresh = place.join("hosts");
+    for directory in [&place, &fresh] {
+        let outcome = Run::host().arg("--live").arg(directory).arg(&script).run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "");
+        let expected = format!("expected --live={}", directory.display());
+        assert!(outcome.stderr.contains(&expected), "{outcome:#?}");
+    }
+    assert!(!fresh.exists());
+    let runtime = Run::host().env("XDG_RUNTIME_DIR", &place);
+    assert_eq!(runtime.arg("--live").arg(&script).ok().stdout, "1\n");
+}
+
+#[test]
 fn the_variable_names_a_directory_or_says_yes_or_no() {
     let runtime = folder("live");
     let directory = runtime.join("pyhost");

@@ -143,7 +143,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
         stats.page = Some(Page::find(&stats.to, &mut timeline, !is_named)?);
     }
-    observation::check_live(argv.get(host_count), argv.get(host_count + 1))?;
+    observation::check_live(argv.get(host_count..).unwrap_or_default())?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();

@@ -79,18 +79,28 @@ pub fn place(cli: &Cli, variables: &Variables) -> Result<Place, Error> {
     }
 }
 
-/// Refuses `--live DIR`, where the directory would be taken for the program.
+/// Refuses `--live DIR`, where the directory would be taken for the program: of `rest`, the host's last
+/// option and what follows.
 ///
 /// # Errors
-/// The word after a last `--live` is a directory that holds no program.
-pub fn check_live(last: Option<&OsString>, program: Option<&OsString>) -> Result<(), Error> {
-    let Some(program) = program.filter(|_| last.is_some_and(|last| last == "--live")) else {
+/// The word after a last `--live` is a directory that holds no program, or is not there and something
+/// that is follows.
+pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
+    let [last, program, following @ ..] = rest else {
         return Ok(());
     };
+    if last != "--live" || program.as_encoded_bytes().starts_with(b"-") {
+        return Ok(());
+    }
     let path = Path::new(program);
-    match path.is_dir() && !path.join("__main__.py").exists() {
+    let is_bare_directory = path.is_dir() && !path.join("__main__.py").exists();
+    let is_made_later = !path.exists()
+        && following
+            .first()
+            .is_some_and(|next| Path::new(next).exists());
+    match is_bare_directory || is_made_later {
         true => Err(Error::option(format!(
-            "--live: '{0}' follows as the program and holds none; expected --live={0}",
+            "--live: '{0}' follows as the program and is none; expected --live={0}",
             path.display()
         ))),
         false => Ok(()),
