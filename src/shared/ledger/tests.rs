@@ -171,11 +171,41 @@ fn many_threads_lose_nothing_and_the_peak_is_within_its_bound() {
     assert!(native.peak_bytes as i64 <= peak + unseen + threads as i64 * SLACK);
 }
 
+/// What a GIL guards: an oracle of the account `obj`.
+#[derive(Default)]
+struct Guarded {
+    blocks: Vec<usize>,
+    live: i64,
+    /// The highest live bytes of the segment, and of all of it.
+    segment_peak: i64,
+    peak: i64,
+}
+
+impl Guarded {
+    /// Allocates and frees at random, often a block of another thread's.
+    fn take_turn(&mut self, ledger: &Ledger, slot: &Slot, random: &mut Random) {
+        for _ in 0..random.below(300) {
+            if random.below(100) < 52 || self.blocks.is_empty() {
+                let bytes = random.size();
+                book::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                self.blocks.push(bytes);
+                self.live += bytes as i64;
+                self.segment_peak = self.segment_peak.max(self.live);
+                self.peak = self.peak.max(self.live);
+            } else {
+                let index = random.below(self.blocks.len() as u64) as usize;
+                let bytes = self.blocks.swap_remove(index);
+                release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
+                self.live -= bytes as i64;
+            }
+        }
+    }
+}
+
 #[test]
 fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
     let ledger = ledger();
-    // Live blocks, live bytes, peak: what the GIL guards.
-    let gil = Mutex::new((Vec::<usize>::new(), 0i64, 0i64));
+    let gil = Mutex::new(Guarded::default());
     std::thread::scope(|scope| {
         for seed in 0..6 {
             let gil = &gil;
@@ -184,27 +214,13 @@ fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
                 let mut random = Random(seed + 3);
                 for _ in 0..400 {
                     let mut state = gil.lock().unwrap();
-                    for _ in 0..random.below(300) {
-                        if random.below(100) < 52 || state.0.is_empty() {
-                            let bytes = random.size();
-                            book::<OBJ>(ledger, slot, bytes, &ONE_GIL);
-                            state.0.push(bytes);
-                            state.1 += bytes as i64;
-                            state.2 = state.2.max(state.1);
-                        } else {
-                            // Often a block of another thread's.
-                            let index = random.below(state.0.len() as u64) as usize;
-                            let bytes = state.0.swap_remove(index);
-                            release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
-                            state.1 -= bytes as i64;
-                        }
-                    }
+                    state.take_turn(ledger, slot, &mut random);
                     let snapshot = ledger.snapshot();
                     let obj = snapshot.account(Account::Obj);
-                    assert_eq!(obj.live_bytes as i64, state.1);
-                    assert_eq!(obj.peak_bytes as i64, state.2);
-                    assert_eq!(obj.live_blocks, state.0.len() as u64);
-                    let too_high = snapshot.total_peak_bytes as i64 - state.2;
+                    assert_eq!(obj.live_bytes as i64, state.live);
+                    assert_eq!(obj.peak_bytes as i64, state.peak);
+                    assert_eq!(obj.live_blocks, state.blocks.len() as u64);
+                    let too_high = snapshot.total_peak_bytes as i64 - state.peak;
                     assert!((0..=SLACK).contains(&too_high), "{too_high}");
                 }
                 ledger.yield_slot(slot);
@@ -546,8 +562,7 @@ fn the_peak_of_each_overlapping_span_is_its_own_and_that_of_life_stays() {
 #[test]
 fn segments_that_threads_end_in_turn_are_exact_under_a_gil() {
     let ledger = ledger();
-    // Live blocks, live bytes, the segment's peak, life's: what the GIL guards.
-    let gil = Mutex::new((Vec::<usize>::new(), 0i64, 0i64, 0i64));
+    let gil = Mutex::new(Guarded::default());
     std::thread::scope(|scope| {
         for seed in 0..6 {
             let gil = &gil;
@@ -556,30 +571,16 @@ fn segments_that_threads_end_in_turn_are_exact_under_a_gil() {
                 let mut random = Random(seed + 23);
                 for _ in 0..400 {
                     let mut state = gil.lock().unwrap();
-                    for _ in 0..random.below(300) {
-                        if random.below(100) < 52 || state.0.is_empty() {
-                            let bytes = random.size();
-                            book::<OBJ>(ledger, slot, bytes, &ONE_GIL);
-                            state.0.push(bytes);
-                            state.1 += bytes as i64;
-                            state.2 = state.2.max(state.1);
-                            state.3 = state.3.max(state.1);
-                        } else {
-                            let index = random.below(state.0.len() as u64) as usize;
-                            let bytes = state.0.swap_remove(index);
-                            release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
-                            state.1 -= bytes as i64;
-                        }
-                    }
+                    state.take_turn(ledger, slot, &mut random);
                     if random.below(3) == 0 {
                         let ended = ledger.end_segment(slot, &ONE_GIL);
-                        assert_eq!(ended.account(Account::Obj) as i64, state.2);
-                        state.2 = state.1;
+                        assert_eq!(ended.account(Account::Obj) as i64, state.segment_peak);
+                        state.segment_peak = state.live;
                     }
                     let obj = *ledger.snapshot().account(Account::Obj);
                     assert_eq!(
                         (obj.live_bytes as i64, obj.peak_bytes as i64),
-                        (state.1, state.3)
+                        (state.live, state.peak)
                     );
                 }
                 ledger.yield_slot(slot);
