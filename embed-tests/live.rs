@@ -335,9 +335,12 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
     let beside = format!("--live={}", directory.display());
     assert_eq!(Run::host().arg(&beside).code("pass").ok().stderr, "");
     assert_eq!(files(&directory).len(), 1);
+    // `wait` would close its input, at whose end it would end by itself.
+    let input = child.stdin.take();
     child.kill().unwrap();
     child.wait().unwrap();
     until("the row to go", || listed() == 0);
+    drop(input);
     let next = Run::host().arg(&beside).code("pass").ok();
     assert!(next.stderr.contains("was killed"), "{next:#?}");
 }
