@@ -20,7 +20,7 @@ use crate::python::domains;
 use crate::python::freelists;
 use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
-use crate::python::{self, module, place, surface};
+use crate::python::{self, module, place, surface, threads};
 use crate::report::{self, Facts};
 use crate::timeline;
 use std::ffi::OsString;
@@ -151,6 +151,10 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     numpy::watch();
     surface::arm();
+    let is_bounded = !options.caps.hard.0.is_empty() || options.region.size.is_some();
+    if is_bounded {
+        threads::load_unwinder();
+    }
     if !options.caps.hard.0.is_empty() {
         surface::prepare_errors();
     }

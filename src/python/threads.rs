@@ -41,3 +41,12 @@ pub fn wait_for_ends() -> usize {
     }
     others()
 }
+
+/// Has glibc load what a thread's early end needs, while there is memory: CPython up to 3.13 ends daemon
+/// threads by `pthread_exit` while it finalises, and glibc, which loads its unwinder at the first one,
+/// aborts where that fails. `backtrace(3)` loads the same, once.
+pub fn load_unwinder() {
+    let mut frame = std::ptr::null_mut();
+    // SAFETY: room for one address, as the call is told.
+    unsafe { libc::backtrace(&mut frame, 1) };
+}
