@@ -1,7 +1,7 @@
 //! `pyhostctl`: what it lists, shows and compares, from outside, of hosts that run and that were
 //! killed, and what it says to files that are none of theirs.
 
-use crate::host::{PYHOST, Run, folder};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until_seen};
 use serde_json::Value;
 use std::ffi::{CString, OsStr};
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-
-/// The program under test.
-pub const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
 
 /// Takes what the next line of its input names, in KiB, keeps it, and says so; ends where a line
 /// is empty.
@@ -109,20 +105,6 @@ fn ctl(directory: &Path) -> Run {
     Run::program(PYHOSTCTL).arg("--dir").arg(directory)
 }
 
-/// Looks until `found` says something, for a minute at most.
-pub fn until<T>(what: &str, mut found: impl FnMut() -> Result<T, String>) -> T {
-    let start = Instant::now();
-    loop {
-        match found() {
-            Ok(value) => return value,
-            Err(seen) if start.elapsed() > Duration::from_secs(60) => {
-                panic!("{what} does not happen; last seen:\n{seen}")
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
-}
-
 /// The rows of a table of accounts.
 fn rows(text: &str) -> Vec<String> {
     let rows = text.lines().skip(1);
@@ -133,7 +115,7 @@ fn rows(text: &str) -> Vec<String> {
 /// What `show` says of a host once it has come back to its input: what it says, it says before.
 fn at_rest(directory: &Path, host: &Obedient) -> String {
     let shown = || ctl(directory).args(["show", &host.pid()]).ok().stdout;
-    until("rest", || {
+    until_seen("rest", || {
         let (first, second) = (shown(), shown());
         let same = rows(&first) == rows(&second);
         same.then_some(second).ok_or(first)
@@ -199,7 +181,7 @@ fn hosts_that_run_are_listed_and_no_others() {
     let (pids, _) = {
         // It is dead, though nobody has asked for its end.
         third.kill(false);
-        until("the end of the killed", || {
+        until_seen("the end of the killed", || {
             let (pids, table) = listed();
             match pids.len() {
                 2 => Ok((pids, table)),

@@ -1,33 +1,12 @@
 //! Programs that run beside a test: hosts, `pyhostctl serve`, Prometheus. Waits for conditions, asks
 //! over HTTP, and ends what it has started.
 
+use crate::host::{DEADLINE, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-/// The controller under test.
-pub const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
-
-/// How long a condition may take.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Asks again and again until there is an answer.
-pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = attempt() {
-            return answer;
-        }
-        assert!(
-            start.elapsed() < DEADLINE,
-            "not within {DEADLINE:?}: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A process that is killed at the test's end.
 pub struct Daemon {

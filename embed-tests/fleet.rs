@@ -1,8 +1,7 @@
 //! A short slice of the fleet: hosts that start and die at random, under `ps`, `top` and `serve`.
 //! `embed-tests/fleet/run.py --seconds 60` is the whole.
 
-use crate::ctl::PYHOSTCTL;
-use crate::host::{PYHOST, Run};
+use crate::host::{PYHOST, PYHOSTCTL, Run};
 use std::path::Path;
 
 #[test]

@@ -13,6 +13,31 @@ use std::time::{Duration, Instant};
 /// The host under test.
 pub const PYHOST: &str = env!("CARGO_BIN_EXE_pyhost");
 
+/// The controller under test.
+pub const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
+
+/// How long a condition may take.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Looks until `found` says something; where it does not, fails with what it saw last.
+pub fn until_seen<T>(what: &str, mut found: impl FnMut() -> Result<T, String>) -> T {
+    let start = Instant::now();
+    loop {
+        match found() {
+            Ok(value) => return value,
+            Err(seen) if start.elapsed() > DEADLINE => {
+                panic!("not within {DEADLINE:?}: {what}; last seen:\n{seen}")
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Looks until there is an answer.
+pub fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    until_seen(what, || found().ok_or_else(String::new))
+}
+
 /// The stock interpreter of the libpython that the host was built with.
 pub fn stock() -> &'static Path {
     static STOCK: OnceLock<PathBuf> = OnceLock::new();

@@ -1,15 +1,12 @@
 //! `--live` and `--ledger-file`: the counters of a process, seen from outside and after its end.
 
-use crate::host::{PYHOST, Run, folder, script};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, script, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// The reader under test.
-const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
+use std::time::Duration;
 
 /// What `pyhostctl show --json` says.
 fn shown(what: &str, directory: &Path) -> Value {
@@ -31,12 +28,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until something holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn until_so(what: &str, mut holds: impl FnMut() -> bool) {
+    until(what, || holds().then_some(()));
 }
 
 #[test]
@@ -238,13 +231,13 @@ sys.stdin.readline()
         .spawn()
         .unwrap();
     let parent = child.id().to_string();
-    until("two files", || files(&directory).len() == 2);
+    until_so("two files", || files(&directory).len() == 2);
     let live = |path: &Path| {
         let report = shown(path.to_str().unwrap(), &directory);
         let live = report["accounts"]["obj"]["live_bytes"].as_u64().unwrap() >> 20;
         (report["process"]["pid"].to_string(), live)
     };
-    until("the child's growth", || {
+    until_so("the child's growth", || {
         let found: Vec<_> = files(&directory).iter().map(|path| live(path)).collect();
         let of_parent = found.iter().find(|(pid, _)| *pid == parent);
         let of_child = found.iter().find(|(pid, _)| *pid != parent);
@@ -253,7 +246,7 @@ sys.stdin.readline()
     });
     let mut stdin = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, b"\n").unwrap();
-    until("the child's file to go", || files(&directory).len() == 1);
+    until_so("the child's file to go", || files(&directory).len() == 1);
     drop(stdin);
     assert!(child.wait().unwrap().success());
     assert!(files(&directory).is_empty());
@@ -270,7 +263,7 @@ fn a_program_that_takes_the_place_of_a_host_leaves_no_live_row() {
         .unwrap();
     let pid = child.id();
     let command = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    until("sleep", || command().trim() == "sleep");
+    until_so("sleep", || command().trim() == "sleep");
     let listed = Run::program(PYHOSTCTL)
         .arg("--dir")
         .arg(&directory)
@@ -339,7 +332,7 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
     let input = child.stdin.take();
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the row to go", || listed() == 0);
+    until_so("the row to go", || listed() == 0);
     drop(input);
     let next = Run::host().arg(&beside).code("pass").ok();
     assert!(next.stderr.contains("was killed"), "{next:#?}");

@@ -1,11 +1,9 @@
 //! `--stats=openmetrics`: the figures, the format by its own parsers, and the file as node_exporter
 //! reads it.
 
-use crate::daemon::{
-    Daemon, PYHOSTCTL, check_metrics, debian, fed, free_address, get, until, value, values,
-};
+use crate::daemon::{Daemon, check_metrics, debian, fed, free_address, get, value, values};
 use crate::environments::named;
-use crate::host::{Run, figure, folder, stock};
+use crate::host::{PYHOSTCTL, Run, figure, folder, stock, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 

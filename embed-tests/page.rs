@@ -2,13 +2,11 @@
 //!
 //! `page/check.py` drives the browser over a pipe and prints what it found; what must hold is here.
 
-use crate::host::{Outcome, PYHOST, Run, folder, script};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
 
 /// What a page of a script that nobody should trust must not run or show as markup.
 const HOSTILE: &str =

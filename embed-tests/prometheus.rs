@@ -1,8 +1,8 @@
 //! Debian's Prometheus scrapes `pyhostctl serve`, with the configuration and the rule of
 //! docs/metrics.md, and answers queries.
 
-use crate::daemon::{Daemon, debian, free_address, get, until};
-use crate::host::{Run, folder};
+use crate::daemon::{Daemon, debian, free_address, get};
+use crate::host::{Run, folder, until};
 use crate::serve::{assert_close, host, live_folder, serve, shown};
 use serde_json::Value;
 use std::net::SocketAddr;

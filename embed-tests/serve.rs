@@ -1,7 +1,7 @@
 //! `pyhostctl serve`: what it answers, and whom it withstands.
 
-use crate::daemon::{Answer, Daemon, PYHOSTCTL, ask, check_metrics, get, until, value, values};
-use crate::host::{PYHOST, Run, folder};
+use crate::daemon::{Answer, Daemon, ask, check_metrics, get, value, values};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

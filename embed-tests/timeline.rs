@@ -1,30 +1,25 @@
 //! `--timeline` and `--stats-brief`: what the sampler writes, and that the script does not see it.
 
-use crate::host::{PYHOST, Run, folder, version};
+use crate::host::{PYHOST, Run, folder, until_seen, version};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// The lines of a timeline, once it has its end.
 fn timeline(path: &Path) -> Vec<Value> {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
+    until_seen("the timeline's end", || {
         let text = fs::read_to_string(path).unwrap();
         let lines: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
             .collect();
-        if lines
-            .last()
-            .is_some_and(|line| line.get("ended_by").is_some())
-        {
-            return lines;
+        let last = lines.last();
+        match last.is_some_and(|line| line.get("ended_by").is_some()) {
+            true => Ok(lines),
+            false => Err(text),
         }
-        assert!(Instant::now() < end, "no end: {text}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    })
 }
 
 fn samples(lines: &[Value]) -> Vec<&Value> {

@@ -1,7 +1,7 @@
 //! `pyhostctl top` in a real terminal: tmux, on a socket of its own, whose pane is read and typed to.
 
-use crate::ctl::{Obedient, PYHOSTCTL, until};
-use crate::host::{Run, folder};
+use crate::ctl::Obedient;
+use crate::host::{PYHOSTCTL, Run, folder, until_seen};
 use std::path::{Path, PathBuf};
 
 /// A terminal in which a command runs. Its server ends when it is dropped.
@@ -54,7 +54,7 @@ impl Pane {
 
     /// Waits until the screen says what is looked for; what `found` made of it.
     fn until<T>(&self, what: &str, found: impl Fn(&[String]) -> Option<T>) -> T {
-        until(what, || {
+        until_seen(what, || {
             let lines = self.lines();
             found(&lines).ok_or_else(|| lines.join("\n"))
         })
@@ -168,7 +168,7 @@ impl Pane {
     /// The process id of the program.
     fn program(&self) -> String {
         let shell = self.tmux(&["display", "-p", "#{pane_pid}"]);
-        until("the program", || {
+        until_seen("the program", || {
             let path = format!("/proc/{0}/task/{0}/children", shell.trim());
             let children = std::fs::read_to_string(path).unwrap_or_default();
             let first = children.split_whitespace().next().map(str::to_owned);
@@ -298,7 +298,7 @@ fn a_terminal_that_is_gone_ends_it() {
     let program = pane.program();
     // Nobody is left to take the signal: it is told by the terminal's end alone.
     drop(pane);
-    until("the end", || {
+    until_seen("the end", || {
         match std::fs::read_to_string(format!("/proc/{program}/stat")) {
             Ok(stat) if !stat.contains(") Z ") => Err(stat),
             _ => Ok(()),
