@@ -340,6 +340,25 @@ leaky.leak('mem')";
     }
 }
 
+/// Up to 3.12 a thread frees its PyThreadState when it has been joined already. Here it hardly gets a
+/// processor: it is idle work beside a loop on the same one, which ends with the host.
+#[test]
+fn a_joined_thread_that_waits_for_a_processor_leaks_nothing() {
+    let code = "import os, subprocess, threading
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+subprocess.Popen(['sh', '-c', 'while kill -0 $PPID; do :; done'], stderr=subprocess.DEVNULL).returncode = 0
+def be_idle():
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+for _ in range(3):
+    thread = threading.Thread(target=be_idle)
+    thread.start()
+    thread.join()";
+    for _ in 0..10 {
+        let outcome = checked(&[], code).run();
+        assert!(is_silent(&outcome), "{outcome:#?}");
+    }
+}
+
 #[test]
 fn child_processes_are_checked_too() {
     let code = format!(

@@ -160,6 +160,7 @@ pub fn check() -> Option<&'static Findings> {
     if let Some(findings) = FINDINGS.get() {
         return Some(findings);
     }
+    threads::wait_for_last_frees();
     pool::give_back_all();
     let arrays = arrays_of_region()?;
     let found = heap::alone(|| look(&arrays))?;

@@ -80,6 +80,26 @@ fn node_list(text: &str) -> Vec<u32> {
     nodes
 }
 
+/// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D
+/// of `/proc/self/task/TID/stat` (proc(5)).
+pub fn another_thread_runs() -> bool {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::gettid() }.to_string();
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return false;
+    };
+    let mut others = threads
+        .flatten()
+        .filter(|thread| *thread.file_name() != *own);
+    others.any(|thread| {
+        let stat = std::fs::read(thread.path().join("stat")).unwrap_or_default();
+        // Behind the name, which stands in parentheses and may hold some itself.
+        let name_end = stat.iter().rposition(|&byte| byte == b')');
+        let state = name_end.and_then(|end| stat.get(end + 2));
+        matches!(state, Some(b'R' | b'D'))
+    })
+}
+
 /// The calling process's id, from the kernel: also right in a child of `vfork`.
 pub fn id() -> libc::pid_t {
     // SAFETY: no arguments.

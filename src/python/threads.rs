@@ -2,12 +2,16 @@
 
 #![allow(unsafe_code)]
 
+use crate::process::another_thread_runs;
 use pyo3::ffi;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often, and how long each time, a thread that has left its function is waited for: it is
-/// joined before it has given its state back.
-const TURNS: usize = 50;
+/// How long a thread that has left its function is waited for: up to 3.12 it is joined before it has
+/// given its state back, the last of it without the GIL (`_PyThreadState_DeleteCurrent`).
+const MOMENT: Duration = Duration::from_millis(100);
+/// As long as it may wait for a processor.
+const LONG_MOMENT: Duration = Duration::from_secs(1);
+/// Between two looks.
 const TURN: Duration = Duration::from_millis(2);
 
 /// Threads of the calling interpreter, but for the calling one. With the GIL.
@@ -28,10 +32,10 @@ fn others() -> usize {
 /// The threads that still run after a moment in which others may end. With the GIL, which is given
 /// up meanwhile.
 pub fn wait_for_ends() -> usize {
-    for _ in 0..TURNS {
-        if others() == 0 {
-            return 0;
-        }
+    let start = Instant::now();
+    let may_end =
+        || start.elapsed() < MOMENT || start.elapsed() < LONG_MOMENT && another_thread_runs();
+    while others() > 0 && may_end() {
         // SAFETY: the GIL is held, and taken again.
         unsafe {
             let own = ffi::PyEval_SaveThread();
@@ -40,6 +44,16 @@ pub fn wait_for_ends() -> usize {
         }
     }
     others()
+}
+
+/// Waits a moment for threads that Python knows no more but that still free what is theirs. One that
+/// sleeps has nothing of the kind left to do, and is not waited for. Without the GIL, or after
+/// finalisation.
+pub fn wait_for_last_frees() {
+    let start = Instant::now();
+    while start.elapsed() < LONG_MOMENT && another_thread_runs() {
+        std::thread::sleep(TURN);
+    }
 }
 
 /// Has glibc load what a thread's early end needs, while there is memory: CPython up to 3.13 ends daemon
