@@ -2,7 +2,8 @@
 
 set_nomemory counts the requests of the three domains as the host does, but a few more or fewer of them may come
 first: starts near the host's number are tried until one ends in the same way with the same Python stack. Both are run
-by gdb, too, and the innermost C functions are compared; where a crash comes later than its cause, both by Valgrind.
+by gdb, too, and the innermost C functions are compared; where a crash comes later than its cause, both under CPython's
+debug hooks, which bring it nearer, and by Valgrind.
 """
 
 import re
@@ -66,9 +67,20 @@ def search(runner, place, record):
     `same C function` where only the Python stack differs, or `same way` where only the outcome is the same; `same
     damage` where the memory that the crash is a consequence of was damaged by the same C functions; `not found`.
     """
-    phase, accounts, number = place
-    if accounts == "numpy":
+    if place[1] == "numpy":
         return {"status": "not searched: nothing fails array data under stock Python"}
+    best = search_near(runner, place, record)
+    if best["status"] in ("same place", "same C function") or record["outcome"] == outcomes.HANG:
+        return best
+    damage = same_under_debug_hooks(runner, place) or same_damage(runner, place)
+    if damage and (damage["status"] != "not found" or best["status"] == "not found"):
+        return damage
+    return best
+
+
+def search_near(runner, place, record):
+    """Runs stock Python around the place; the best that was found, as `search` returns it."""
+    phase, accounts, number = place
     host = record["outcome"]
     hangs = host == outcomes.HANG
     host_c = [] if hangs else crash_functions(runner, "pyhost", place)
@@ -94,14 +106,18 @@ def search(runner, place, record):
         others += 1
         if hangs and others == HANGS:
             break
-    if hangs:
-        return best | {"host_stack": record["stack"]}
-    if best["status"] == "same C function":
-        return best
-    damage = same_damage(runner, place)
-    if damage and (damage["status"] != "not found" or best["status"] == "not found"):
-        return damage
-    return best
+    return best | {"host_stack": record["stack"]} if hangs else best
+
+
+def same_under_debug_hooks(runner, place):
+    """Searches again under the debug hooks, which fill freed memory: who uses it crashes then and there. None where the
+    host does not crash so, or stock Python not at the same place."""
+    checked = runner.with_debug_hooks()
+    record = checked.run("pyhost", place)
+    if not outcomes.is_crash(record["outcome"]):
+        return None
+    found = search_near(checked, place, record)
+    return found | {"status": "same damage"} if found["status"] == "same place" else None
 
 
 def crash_functions(runner, side, place, tries=3):

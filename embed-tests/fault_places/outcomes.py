@@ -17,9 +17,14 @@ _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
+def is_crash(outcome):
+    """Says whether a signal, or CPython's last resort, ended the process."""
+    return outcome == FATAL or outcome.startswith("SIG")
+
+
 def is_bad(outcome):
     """Says whether the process did not end by itself."""
-    return outcome in (FATAL, HANG) or outcome.startswith("SIG")
+    return outcome == HANG or is_crash(outcome)
 
 
 def last_exception(errors):

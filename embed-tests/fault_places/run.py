@@ -13,6 +13,7 @@ them is not stock's too, or could not be searched for want of gdb; 2 where nothi
 
 import argparse
 import concurrent.futures
+import copy
 import hashlib
 import json
 import os
@@ -90,6 +91,14 @@ class Runner:
         digest.update(self.pyhost.read_bytes())
         self.identity = digest.hexdigest()[:16]
         self.expected = {}
+        self.malloc = {}
+
+    def with_debug_hooks(self):
+        """Returns a runner whose runs are under CPython's debug hooks. Under stock Python they stand over libc's malloc:
+        pymalloc hands large requests on to raw, and set_nomemory counts those twice."""
+        other = copy.copy(self)
+        other.malloc = {"pyhost": "debug", "stock": "malloc_debug"}
+        return other
 
     def newest_numpy(self):
         names = subprocess.run([sys.executable, HERE.parent / "environments" / "make.py", "--python", self.python,
@@ -160,7 +169,7 @@ class Runner:
             environment = self.surroundings(side, place) | {"PYTHONMALLOC": "malloc"}
             try:
                 subprocess.run(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-                               timeout=600)
+                               timeout=300)
             except subprocess.TimeoutExpired:
                 return ""
             text = log.read_text(errors="replace") if log.exists() else ""
@@ -172,9 +181,12 @@ class Runner:
 
     def surroundings(self, side, place):
         """Returns the environment of a run."""
+        environment = dict(self.environment)
         if side == "stock" and place[1] == "native":
-            return self.environment | {"LD_PRELOAD": str(self.fail_malloc())}
-        return self.environment
+            environment["LD_PRELOAD"] = str(self.fail_malloc())
+        if side in self.malloc:
+            environment["PYTHONMALLOC"] = self.malloc[side]
+        return environment
 
     def fail_malloc(self):
         """Compiles the library that lets native requests of stock Python fail, once."""
