@@ -84,6 +84,26 @@ pub fn out_of_the_way(file: c_int) -> c_int {
     }
 }
 
+/// Closes descriptors from `first` to `last`.
+///
+/// # Safety
+/// They are this process's alone.
+pub unsafe fn close_range(first: c_int, last: c_int) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the caller's duty.
+    unsafe {
+        let (from, to) = (first as libc::c_long, last as libc::c_long);
+        if libc::syscall(libc::SYS_close_range, from, to, 0 as libc::c_long) != 0 {
+            // Before Linux 5.9.
+            for descriptor in first..=last.min(1 << 16) {
+                libc::close(descriptor);
+            }
+        }
+    }
+}
+
 /// Formats into a buffer of the caller's, cut where it is full.
 pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
     struct Cursor<'a>(&'a mut [u8], usize);

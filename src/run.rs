@@ -151,11 +151,11 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     numpy::watch();
     surface::arm();
-    let is_bounded = !options.caps.hard.0.is_empty() || options.region.size.is_some();
-    if is_bounded {
+    let is_capped = !options.caps.hard.0.is_empty();
+    if is_capped || options.region.size.is_some() {
         threads::load_unwinder();
     }
-    if !options.caps.hard.0.is_empty() {
+    if is_capped {
         surface::prepare_errors();
     }
     caps::start(&options.caps, heap::slot())?;

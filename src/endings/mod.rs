@@ -285,11 +285,8 @@ fn finish(ending: Ending, partial: bool) {
 
 /// Whether the processes of a family write a file each.
 fn is_one_of_several() -> bool {
-    let stats = PLAN.get().and_then(|plan| plan.stats.as_ref());
-    stats.is_some_and(|stats| match &stats.to {
-        Destination::File(template) => names_process(template),
-        _ => false,
-    })
+    let file = PLAN.get().and_then(file_of);
+    file.is_some_and(|(path, _)| names_process(path))
 }
 
 fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {

@@ -14,10 +14,10 @@
 #![allow(unsafe_code)]
 
 use super::{PLAN, Report};
-use crate::descriptor::{Descriptor, errno};
+use crate::descriptor::{Descriptor, close_range, errno};
 use crate::options::Page;
 use crate::report::{Ending, Json};
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 /// Bytes of each stack: room for the dynamic linker, which may look up a function there.
@@ -234,12 +234,7 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
         {
             return NOT_STARTED;
         }
-        libc::syscall(
-            libc::SYS_close_range,
-            3 as c_long,
-            c_long::from(c_int::MAX),
-            0 as c_long,
-        );
+        close_range(3, c_int::MAX);
         let environment: [*const c_char; 1] = [null()];
         libc::syscall(
             libc::SYS_execve,

@@ -18,7 +18,7 @@ use crate::card::{CARD, State};
 use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::error::Error;
 use crate::ledger::REPORTED;
-use crate::process;
+use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
 use crate::template::PathBuffer;
 use crate::timeline::brief;
@@ -259,23 +259,16 @@ fn is_locked_file(lock: c_int) -> bool {
 /// Writes the name of a forked child's file; None where it cannot be known.
 fn name_child() -> Option<()> {
     let mut text = [0u8; 1024];
-    // SAFETY: constant paths, buffers of ours; the child has one thread.
-    let (length, namespace) = unsafe {
-        let path = c"/proc/self/stat".as_ptr();
-        let file = libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return None;
-        }
-        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
+    let ticks = start_ticks(read_once(c"/proc/self/stat", &mut text)?)?;
+    // SAFETY: a constant path and a structure of ours.
+    let namespace = unsafe {
         let mut found: libc::stat = std::mem::zeroed();
         libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut found);
-        (length, found.st_ino)
+        found.st_ino
     };
-    let ticks = start_ticks(text.get(..usize::try_from(length).ok()?)?)?;
     CARD.start_ticks.store(ticks, Relaxed);
     CARD.pid_namespace.store(namespace, Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the child has one thread.
     let (start, name) = unsafe { &mut *NAMES.0.get() };
     let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
     *name = [0; PATH];

@@ -5,7 +5,9 @@
 
 pub mod cgroup;
 pub mod maps;
+pub mod small_file;
 
+use small_file::read_once;
 use std::mem::zeroed;
 
 /// Memory of the process as the kernel sees it, in bytes.
@@ -149,20 +151,7 @@ pub fn cpu_seconds() -> f64 {
 /// The second number of `/proc/self/statm` (proc(5)).
 fn resident_pages() -> Option<u64> {
     let mut text = [0u8; 128];
-    // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
-    let length = unsafe {
-        let file = libc::open(
-            c"/proc/self/statm".as_ptr(),
-            libc::O_RDONLY | libc::O_CLOEXEC,
-        );
-        if file < 0 {
-            return None;
-        }
-        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        length
-    };
-    resident_of_statm(text.get(..usize::try_from(length).ok()?)?)
+    resident_of_statm(read_once(c"/proc/self/statm", &mut text)?)
 }
 
 /// The resident pages in the text of a `statm`.

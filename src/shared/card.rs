@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+use crate::describe::signal_name;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -307,6 +308,19 @@ impl Card {
             _ => State::Running,
         };
         (state, self.status.load(Relaxed))
+    }
+
+    /// How it ended, in words, where it runs no more.
+    pub fn ending(&self) -> String {
+        match self.state() {
+            (State::Running, _) => "was killed".to_owned(),
+            (State::Exec, _) => "became another program".to_owned(),
+            (State::Exited, status) => format!("ended with status {status}"),
+            (State::Signalled, signal) => match signal_name(signal) {
+                "signal" => format!("ended by signal {signal}"),
+                name => format!("ended by {name}"),
+            },
+        }
     }
 
     /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 where it has not.

@@ -220,7 +220,11 @@ pub fn prepare(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn entries_of(folder: &Path) -> io::Result<Vec<Entry>> {
+/// The files of a directory whose names are those of processes.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for found in fs::read_dir(folder)? {
         let name: OsString = found?.file_name();
@@ -232,17 +236,9 @@ fn entries_of(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The files of the directory, without those of the killed whose end was told.
-///
-/// # Errors
-/// The directory cannot be read.
-pub fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
-    entries_of(directory)
-}
-
 /// The files of processes that were killed and whose end was told.
 pub fn archived(directory: &Path) -> Vec<Entry> {
-    entries_of(&directory.join(ARCHIVE)).unwrap_or_default()
+    entries(&directory.join(ARCHIVE)).unwrap_or_default()
 }
 
 /// Puts the files of processes that run no more out of the way: of those that were killed into the

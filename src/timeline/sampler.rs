@@ -8,9 +8,9 @@
 use super::brief;
 use super::file::TimelineFile;
 use crate::card::{CARD, State};
-use crate::descriptor::format_into;
+use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
-use crate::process;
+use crate::process::{self, small_file};
 use pyhost_shared::describe::signal_name;
 use pyhost_shared::moment;
 use std::ffi::{CStr, c_int, c_long};
@@ -166,9 +166,7 @@ impl Host {
     /// Its resident bytes; None where it has let go of its memory already.
     fn resident(&self) -> Option<u64> {
         let mut text = [0u8; 128];
-        // SAFETY: a buffer of ours.
-        let length = unsafe { libc::pread(self.statm, text.as_mut_ptr().cast(), text.len(), 0) };
-        let text = text.get(..usize::try_from(length).ok()?)?;
+        let text = small_file::read(self.statm, &mut text)?;
         let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
         Some(pages * self.page)
     }
@@ -199,32 +197,12 @@ unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
         let mut path = [0; 64];
         format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
-        let statm = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let statm = small_file::open(path).unwrap_or(-1);
         Host {
             process,
             pid,
             statm,
             page: process::page_size(),
-        }
-    }
-}
-
-/// Closes descriptors from `first` to `last`.
-///
-/// # Safety
-/// They are this process's alone.
-unsafe fn close_range(first: c_int, last: c_int) {
-    if first > last {
-        return;
-    }
-    // SAFETY: the caller's duty.
-    unsafe {
-        let (from, to) = (first as c_long, last as c_long);
-        if libc::syscall(libc::SYS_close_range, from, to, 0 as c_long) != 0 {
-            // Before Linux 5.9.
-            for descriptor in first..=last.min(1 << 16) {
-                libc::close(descriptor);
-            }
         }
     }
 }

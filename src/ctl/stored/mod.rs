@@ -8,8 +8,6 @@ pub mod json;
 
 use crate::Failure;
 use crate::report::{identity_of, resident_of, rfc3339};
-use pyhost_shared::card::State;
-use pyhost_shared::describe::signal_name;
 use pyhost_shared::directory::{Entry, Here};
 use pyhost_shared::ledger::Scope;
 use pyhost_shared::moment;
@@ -187,12 +185,9 @@ impl Stored {
             python: card.python.get(),
             started: rfc3339(started),
             seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
-            stands: match card.state() {
-                _ if alive => "runs".to_owned(),
-                (State::Running, _) => "was killed".to_owned(),
-                (State::Exec, _) => "became another program".to_owned(),
-                (State::Exited, status) => format!("ended with status {status}"),
-                (State::Signalled, signal) => by_signal(signal_name(signal), signal),
+            stands: match alive {
+                true => "runs".to_owned(),
+                false => card.ending(),
             },
             accounts: accounts.collect(),
             total: (
@@ -207,12 +202,5 @@ impl Stored {
                 .collect(),
             refusal: card.refusal(),
         }
-    }
-}
-
-fn by_signal(name: &str, signal: i32) -> String {
-    match name {
-        "signal" => format!("ended by signal {signal}"),
-        name => format!("ended by {name}"),
     }
 }

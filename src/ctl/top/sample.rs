@@ -6,7 +6,6 @@
 use crate::report::resident_of;
 use crate::{Failure, find};
 use pyhost_shared::card::State;
-use pyhost_shared::describe::signal_name;
 use pyhost_shared::directory::{self, Entry, Here, Identity};
 use pyhost_shared::ledger::{Account, Scope, Snapshot};
 use pyhost_shared::moment;
@@ -291,27 +290,22 @@ impl Watched {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
         let pid = self.entry.identity.pid;
-        let how = match record.card().state() {
-            (State::Running, _) if runs => return Ok((record, None)),
-            (State::Running, _) => "was killed".to_owned(),
-            // It says so before it does, and is still there for a moment.
-            (State::Exited, status) => format!("ended with status {status}"),
-            (State::Signalled, signal) => match signal_name(signal) {
-                "signal" => format!("ended by signal {signal}"),
-                name => format!("ended by {name}"),
-            },
-            (State::Exec, _) => {
+        // What ends says so before it does, and is still there for a moment.
+        let mut how = record.card().ending();
+        match record.card().state().0 {
+            State::Running if runs => return Ok((record, None)),
+            State::Exec => {
                 // The program that took its place may be a host.
                 if let Ok(Some(next)) = Watched::open(pid, directory) {
                     *self = next;
                     return Ok((self.read()?, None));
                 }
-                match runs {
-                    true => "became another program".to_owned(),
-                    false => "became another program, which has ended".to_owned(),
+                if !runs {
+                    how += ", which has ended";
                 }
             }
-        };
+            _ => {}
+        }
         Ok((record, Some(how)))
     }
 }

@@ -12,7 +12,8 @@
 #![allow(unsafe_code)]
 
 use super::{Limit, Version};
-use std::ffi::{CStr, CString, c_int};
+use crate::process::small_file::{open, read, read_once};
+use std::ffi::{CString, c_int};
 use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -263,35 +264,6 @@ fn identity(descriptor: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
     unsafe {
         let mut status: libc::stat = zeroed();
         (libc::fstat(descriptor, &mut status) == 0).then_some((status.st_dev, status.st_ino))
-    }
-}
-
-/// Opens a file, reads its first bytes and closes it.
-fn read_once<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let descriptor = open(path)?;
-    let text = read(descriptor, buffer);
-    // SAFETY: a descriptor of ours.
-    unsafe { libc::close(descriptor) };
-    text
-}
-
-fn open(path: &CStr) -> Option<c_int> {
-    // SAFETY: a path that ends with a zero.
-    let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    (descriptor >= 0).then_some(descriptor)
-}
-
-/// Reads from the file's start, which has the kernel write these files anew.
-fn read(descriptor: c_int, buffer: &mut [u8]) -> Option<&[u8]> {
-    loop {
-        // SAFETY: a buffer of the caller's and its length.
-        let length =
-            unsafe { libc::pread(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        match usize::try_from(length) {
-            Ok(length) => return buffer.get(..length),
-            Err(_) if crate::descriptor::errno() == libc::EINTR => {}
-            Err(_) => return None,
-        }
     }
 }
 
