@@ -19,7 +19,7 @@ pub struct Block {
 /// A run of blocks of one size, owned by one thread (`mi_page_t`).
 #[repr(C)]
 pub struct Page {
-    /// Owner's thread pointer, with two flag bits; equal to [`thread_id`] only when the calling
+    /// Owner's thread pointer, with two flag bits; equal to [`super::thread::thread_id`] only when the calling
     /// thread owns the page, the page is not in the full queue and has no aligned blocks inside.
     pub xthread_id: AtomicUsize,
     pub free: *mut Block,

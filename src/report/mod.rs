@@ -1,6 +1,6 @@
 //! The report: what a process's memory was, as plain data, and its forms.
 //!
-//! [`describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
+//! [`Report::describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
 //! nor the renderers allocate, so that a signal handler can write a report.
 
 mod balance;

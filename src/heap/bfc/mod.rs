@@ -13,7 +13,7 @@
 //!
 //! A [`Bfc`] is no more than data: one thread at a time, the caller has a lock. It lies beneath
 //! malloc-like hooks: it takes no memory from any heap (see [`reserved`]), does not panic, and
-//! only [`Bfc::write_map`] formats. Memory is never given back to the system, except that a
+//! only [`map::Map::write`] formats. Memory is never given back to the system, except that a
 //! large request for zeroed memory takes fresh pages.
 
 #![allow(unsafe_code)]

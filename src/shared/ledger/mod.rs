@@ -2,13 +2,13 @@
 //!
 //! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell
 //! carries two bounds; while the thread's live bytes stay between them nobody else is told. Only
-//! a booking that would cross a bound takes the slow path ([`shared`]), which publishes the new
+//! a booking that would cross a bound takes the slow path (`booking`), which publishes the new
 //! bound to the account and to the total. What is published is never below what is live, so the
 //! peaks taken from it are never low.
 //!
 //! `mem` and `obj` have exact peaks as long as one GIL serialises them: the thread that last
 //! booked keeps its highest, and another thread that comes to book takes the ownership over in
-//! the slow path. See [`shared`].
+//! the slow path. See `booking`.
 //!
 //! The storage is one block of fixed layout, `repr(C)`, made of atomics alone: it lies in static
 //! memory, and a page shared with a file can be mapped over it. Safe Rust, no Python, no heap.
@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod booking;
 mod ceiling;
 mod segment;
 mod shared;
@@ -25,9 +26,10 @@ mod snapshot;
 mod tests;
 
 pub use account::{ACCOUNTS, Account, REPORTED};
+pub use booking::Gils;
 pub use ceiling::{Reach, Scope};
 pub use segment::{Marks, Others, Peaks};
-pub use shared::{Gils, Ledger};
+pub use shared::Ledger;
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 

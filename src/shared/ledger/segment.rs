@@ -14,7 +14,8 @@
 //! wants all of it lets one thread in at a time. Booking is as ever.
 
 use super::account::{ACCOUNTS, Account, REPORTED};
-use super::shared::{EXACT, Gils, Ledger, SLOTS, WINDOWED, raise};
+use super::booking::{Gils, raise};
+use super::shared::{EXACT, Ledger, SLOTS, WINDOWED};
 use super::slot::Slot;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,28 +1,13 @@
-//! The shared part of the ledger and the slow paths of booking.
-//!
-//! Two policies:
-//!
-//! *Windowed* (`raw`, `arena`, `numpy`, `native`; `mem` and `obj` once several GILs run): a cell
-//! publishes a bound half a window above its live bytes and may move freely within the window
-//! below it. The account's `bound` is the sum of what its cells published, so it is never below
-//! the sum of their live bytes; the peak is the highest value that the bound ever had.
-//!
-//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open, and what the other
-//! cells hold does not change meanwhile. The owner keeps its own highest live bytes (`top`); with
-//! the others' added it is the account's peak, to the byte. A thread that finds its cell closed
-//! takes the ownership over: it records the owner's top and closes its cell, whose thread cannot
-//! be booking since the caller holds the GIL.
-//!
-//! A peak is that of a *segment*, which begins at the start or where [`super::segment`] ended the one
-//! before; the highest of the ended ones is kept beside it.
+//! The block that a ledger is: its stored layout, and who has which slot of it.
 //!
 //! A thread beyond the last slot, and one that is past its destructors, books into the overflow
 //! slot with locked instructions; slower, never wrong.
 
 use super::account::{ACCOUNTS, Account};
-use super::ceiling::{Ceiling, Reach, Scope, grant};
+use super::booking::account_share;
+use super::ceiling::Ceiling;
 use super::slot::Slot;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 /// How many threads have a slot of their own at a time.
@@ -34,17 +19,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"pyhost2\0");
 /// One thread at a time books, in turn; the peak is exact.
 pub(super) const EXACT: u32 = 0;
 /// On the way from exact to windowed: whoever comes waits.
-const CHANGING: u32 = 1;
+pub(super) const CHANGING: u32 = 1;
 /// Threads book at once, each within its window.
 pub(super) const WINDOWED: u32 = 2;
-
-/// What the ledger must ask of its surroundings when a thread takes an exact account over.
-pub struct Gils {
-    /// Whether threads of other interpreters may be booking at this moment.
-    pub several: fn() -> bool,
-    /// Returns once every running thread has passed a full memory barrier.
-    pub barrier: fn(),
-}
 
 /// The shared counters of one account.
 #[repr(C, align(64))]
@@ -56,7 +33,7 @@ pub(super) struct Shared {
     /// Exact policy: live bytes of every cell but the owner's.
     pub(super) others: AtomicI64,
     /// Exact policy: below this the published bound is lowered.
-    window_low: AtomicI64,
+    pub(super) window_low: AtomicI64,
     /// Exact policy: 1 + the index of the owner's slot; 0 before the first booking.
     pub(super) owner: AtomicU32,
     /// [`EXACT`], [`CHANGING`] or [`WINDOWED`].
@@ -93,20 +70,6 @@ impl Shared {
             earlier_peak: AtomicI64::new(0),
         }
     }
-}
-
-/// How high a booking may take the account's bound and the total's.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Heights {
-    account: i64,
-    total: i64,
-}
-
-impl Heights {
-    const NONE: Heights = Heights {
-        account: i64::MAX,
-        total: i64::MAX,
-    };
 }
 
 /// All accounts of a process. One block of fixed layout; see the module's text.
@@ -271,58 +234,6 @@ impl Ledger {
         self.overflow.busy.store(0, Relaxed);
     }
 
-    /// Books a block where [`Slot::book`] could not.
-    ///
-    /// `slot` is the caller's own or the overflow slot.
-    ///
-    /// # Errors
-    /// The scope whose live bytes would go past `reach`; nothing was booked.
-    pub fn book_slow(
-        &self,
-        slot: &Slot,
-        account: Account,
-        bytes: usize,
-        gils: &Gils,
-        reach: Reach,
-    ) -> Result<(), Scope> {
-        self.adjust::<true>(slot, account, bytes as i64, gils, reach)?;
-        self.count_block(slot, account);
-        Ok(())
-    }
-
-    /// Books a block that is there already, whatever the ceilings are.
-    pub fn book_anyway(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
-        // Without a height nothing is refused.
-        let _ = self.adjust::<false>(slot, account, bytes as i64, gils, Reach::Cap);
-        self.count_block(slot, account);
-    }
-
-    fn count_block(&self, slot: &Slot, account: Account) {
-        if self.is_overflow(slot) {
-            slot.cell(account).total_blocks.fetch_add(1, Relaxed);
-        } else {
-            slot.cell(account).count_block();
-        }
-    }
-
-    /// Releases a block where [`Slot::release`] could not; the counterpart of `book_slow`.
-    pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
-        // Without a height nothing is refused.
-        let _ = self.adjust::<false>(slot, account, -(bytes as i64), gils, Reach::Cap);
-        if self.is_overflow(slot) {
-            slot.cell(account).freed_blocks.fetch_add(1, Relaxed);
-        } else {
-            slot.cell(account).count_release();
-        }
-    }
-
-    /// Releases a block of an account whose GIL the caller may not hold.
-    pub fn release_foreign(&self, account: Account, bytes: usize) {
-        let shared = &self.accounts[account as usize];
-        shared.foreign_live.fetch_sub(bytes as i64, Relaxed);
-        shared.foreign_freed.fetch_add(1, Relaxed);
-    }
-
     /// Counts a request that the heap could not meet.
     pub fn count_failure(&self, account: Account) {
         self.accounts[account as usize].failed.fetch_add(1, Relaxed);
@@ -356,269 +267,6 @@ impl Ledger {
         self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
     }
 
-    /// Moves the live bytes of `slot` by `delta`; up to `reach` where `CAPPED`.
-    fn adjust<const CAPPED: bool>(
-        &self,
-        slot: &Slot,
-        account: Account,
-        delta: i64,
-        gils: &Gils,
-        reach: Reach,
-    ) -> Result<(), Scope> {
-        let shared = &self.accounts[account as usize];
-        let heights = match CAPPED {
-            true => self.heights(account, reach),
-            false => Heights::NONE,
-        };
-        loop {
-            match shared.policy.load(Acquire) {
-                WINDOWED => return self.adjust_windowed(slot, account, delta, heights),
-                CHANGING => std::hint::spin_loop(),
-                _ if !self.owns(slot, account) && (gils.several)() => {
-                    self.make_windowed(account, gils);
-                }
-                _ => {
-                    // `make_windowed` runs a barrier between its store of the policy and its
-                    // load of `entered`, so one of the two sides sees the other.
-                    shared.entered.store(1, Relaxed);
-                    let exact = shared.policy.load(Relaxed) == EXACT;
-                    let mut adjusted = Ok(());
-                    if exact {
-                        adjusted = self.adjust_exact(slot, account, delta, heights);
-                    }
-                    shared.entered.store(0, Release);
-                    if exact {
-                        return adjusted;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The heights that hold for a booking.
-    fn heights(&self, account: Account, reach: Reach) -> Heights {
-        if account == Account::Pooled {
-            return Heights::NONE; // it lies inside an arena, which was booked
-        }
-        Heights {
-            account: self.accounts[account as usize].ceiling.height(reach),
-            total: self.total_ceiling.height(reach),
-        }
-    }
-
-    /// Windowed policy: publishes a bound half a window above the new live bytes.
-    #[inline(always)]
-    fn adjust_windowed(
-        &self,
-        slot: &Slot,
-        account: Account,
-        delta: i64,
-        heights: Heights,
-    ) -> Result<(), Scope> {
-        let cell = slot.cell(account);
-        if self.is_overflow(slot) {
-            // Shared by several threads: no window, locked instructions.
-            let moved = account_sign(account) * delta;
-            if delta > 0 {
-                self.publish(account, (delta, delta), (moved, moved), heights)?;
-            }
-            cell.live.fetch_add(delta, Relaxed);
-            if delta < 0 {
-                self.publish(account, (delta, delta), (moved, moved), heights)?;
-            }
-            return Ok(());
-        }
-        let live = cell.live.load(Relaxed) + delta;
-        let half = account.window() / 2;
-        let published = cell.published.load(Relaxed);
-        let low = live - half;
-        // Published before it is booked: the bound is never below what is live.
-        let published = if account == Account::Pooled {
-            let before = account_share(account, published, &cell.low);
-            let moved = -low - before;
-            let own = live + half - published;
-            self.publish(account, (own, own), (moved, moved), heights)?;
-            live + half
-        } else {
-            let step = (live - published, live + half - published);
-            published + self.publish(account, step, step, heights)?
-        };
-        cell.published.store(published, Relaxed);
-        cell.live.store(live, Relaxed);
-        cell.high.store(published, Relaxed);
-        cell.low.store(low, Relaxed);
-        Ok(())
-    }
-
-    /// Exact policy: the caller holds the GIL, so nobody else books to this account.
-    #[inline(always)]
-    fn adjust_exact(
-        &self,
-        slot: &Slot,
-        account: Account,
-        delta: i64,
-        heights: Heights,
-    ) -> Result<(), Scope> {
-        let shared = &self.accounts[account as usize];
-        let cell = slot.cell(account);
-        self.take_ownership(slot, account);
-        let others = shared.others.load(Relaxed);
-        let own = cell.live.load(Relaxed) + delta;
-        let live = own + others;
-        let half = account.window() / 2;
-        let bound = shared.bound.load(Relaxed);
-        if delta > 0 && live > heights.account && live > bound {
-            return Err(Scope::Account(account));
-        }
-        if live > bound || live < shared.window_low.load(Relaxed) {
-            let high = (live + half).min(heights.account.max(live));
-            let (moved, _) = grant(&self.total_bound, heights.total, live - bound, high - bound)
-                .ok_or(Scope::Total)?;
-            shared.bound.store(bound + moved, Relaxed);
-            shared.window_low.store(live - half, Relaxed);
-            raise(&self.total_peak, self.total_bound.load(Relaxed));
-        }
-        let top = cell.top.load(Relaxed).max(own);
-        raise_alone(&shared.peak, top + others);
-        cell.live.store(own, Relaxed);
-        cell.top.store(own, Relaxed);
-        if self.is_overflow(slot) {
-            return Ok(()); // stays closed: the next thread that uses it may be another
-        }
-        let bound = shared.bound.load(Relaxed);
-        cell.high.store(bound - others, Relaxed);
-        cell.low
-            .store(shared.window_low.load(Relaxed) - others, Relaxed);
-        Ok(())
-    }
-
-    pub(super) fn owns(&self, slot: &Slot, account: Account) -> bool {
-        let owner = self.accounts[account as usize].owner.load(Relaxed);
-        owner == self.index_of(slot) as u32 + 1
-    }
-
-    /// Makes `slot` the one open cell of an exact account.
-    fn take_ownership(&self, slot: &Slot, account: Account) {
-        if self.owns(slot, account) {
-            return;
-        }
-        let shared = &self.accounts[account as usize];
-        let mut others = shared.others.load(Relaxed) - slot.cell(account).live.load(Relaxed);
-        if let Some(previous) = self.slot_of(shared.owner.load(Relaxed)) {
-            let cell = previous.cell(account);
-            cell.close();
-            let top = cell.top.load(Relaxed) + shared.others.load(Relaxed);
-            raise_alone(&shared.peak, top);
-            others += cell.live.load(Relaxed);
-        }
-        shared.others.store(others, Relaxed);
-        let own = slot.cell(account);
-        own.top.store(own.live.load(Relaxed), Relaxed);
-        shared.owner.store(self.index_of(slot) as u32 + 1, Relaxed);
-    }
-
-    /// Turns an exact account into a windowed one, for good.
-    ///
-    /// The caller belongs to another interpreter than the owner, which may be booking right now.
-    /// Every other cell is closed, and whoever comes to the slow path waits.
-    pub(super) fn make_windowed(&self, account: Account, gils: &Gils) {
-        let shared = &self.accounts[account as usize];
-        if shared
-            .policy
-            .compare_exchange(EXACT, CHANGING, AcqRel, Relaxed)
-            .is_err()
-        {
-            return; // another thread is at it
-        }
-        let owner = self.slot_of(shared.owner.load(Relaxed));
-        if let Some(owner) = owner {
-            owner.cell(account).close();
-        }
-        (gils.barrier)();
-        while shared.entered.load(Acquire) != 0 {
-            std::hint::spin_loop();
-        }
-        if let Some(owner) = owner {
-            owner.cell(account).close(); // it may have been opened again meanwhile
-        }
-        (gils.barrier)();
-        // The account's bound stays; each cell takes over the part of it that it holds.
-        raise(&shared.peak, self.peak_of_owner(account));
-        let others = shared.others.load(Relaxed);
-        for slot in self.slots() {
-            let cell = slot.cell(account);
-            let part = match owner {
-                Some(owner) if std::ptr::eq(owner, slot) => shared.bound.load(Relaxed) - others,
-                _ => cell.live.load(Relaxed),
-            };
-            cell.published.store(part, Relaxed);
-        }
-        shared.policy.store(WINDOWED, Release);
-    }
-
-    /// Exact policy: the highest live bytes of the account in the owner's time.
-    fn peak_of_owner(&self, account: Account) -> i64 {
-        let shared = &self.accounts[account as usize];
-        match self.slot_of(shared.owner.load(Relaxed)) {
-            Some(owner) => {
-                let top = owner.cell(account).top.load(Relaxed);
-                top.wrapping_add(shared.others.load(Relaxed))
-            }
-            None => 0,
-        }
-    }
-
-    /// The highest live bytes of an account in this segment.
-    pub(super) fn segment_peak_of(&self, account: Account) -> i64 {
-        let peak = self.accounts[account as usize].peak.load(Relaxed);
-        if self.is_windowed(account) {
-            peak
-        } else {
-            peak.max(self.peak_of_owner(account))
-        }
-    }
-
-    /// Moves the bounds of an account and of the total by what is wanted, or as far as there is
-    /// room, at least by what is needed (the first of each pair): how far the account's moved.
-    #[inline(always)]
-    fn publish(
-        &self,
-        account: Account,
-        (need, want): (i64, i64),
-        (total_need, total_want): (i64, i64),
-        heights: Heights,
-    ) -> Result<i64, Scope> {
-        let shared = &self.accounts[account as usize];
-        if heights == Heights::NONE {
-            let bound = shared.bound.fetch_add(want, Relaxed) + want;
-            raise(&shared.peak, bound);
-            let total = self.total_bound.fetch_add(total_want, Relaxed) + total_want;
-            raise(&self.total_peak, total);
-            return Ok(want);
-        }
-        let (moved, bound) =
-            grant(&shared.bound, heights.account, need, want).ok_or(Scope::Account(account))?;
-        let unwanted = want - moved;
-        let granted = grant(
-            &self.total_bound,
-            heights.total,
-            total_need,
-            total_want - unwanted,
-        );
-        let Some((total_moved, total_bound)) = granted else {
-            shared.bound.fetch_sub(moved, Relaxed);
-            return Err(Scope::Total);
-        };
-        // Where the total had less room, the account's window shrinks to that.
-        let surplus = (total_want - unwanted) - total_moved;
-        if surplus > 0 {
-            shared.bound.fetch_sub(surplus, Relaxed);
-        }
-        raise(&shared.peak, bound - surplus);
-        raise(&self.total_peak, total_bound);
-        Ok(moved - surplus)
-    }
-
     pub(super) fn index_of(&self, slot: &Slot) -> usize {
         if self.is_overflow(slot) {
             return OVERFLOW;
@@ -633,32 +281,5 @@ impl Ledger {
             OVERFLOW => Some(&self.overflow),
             index => self.slots.get(index),
         }
-    }
-}
-
-/// What a cell adds to the bound of the total: `pooled` lies inside `arena` and takes its lower
-/// bound away again.
-fn account_share(account: Account, published: i64, low: &AtomicI64) -> i64 {
-    match account {
-        Account::Pooled => -low.load(Relaxed),
-        _ => published,
-    }
-}
-
-fn account_sign(account: Account) -> i64 {
-    if account == Account::Pooled { -1 } else { 1 }
-}
-
-/// Raises a maximum that no other thread raises meanwhile.
-fn raise_alone(peak: &AtomicI64, value: i64) {
-    if value > peak.load(Relaxed) {
-        peak.store(value, Relaxed);
-    }
-}
-
-/// Raises a maximum; a locked instruction only where it is new.
-pub(super) fn raise(peak: &AtomicI64, value: i64) {
-    if value > peak.load(Relaxed) {
-        peak.fetch_max(value, Relaxed);
     }
 }

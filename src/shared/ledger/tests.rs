@@ -2,9 +2,10 @@
 //! from many in turn as under a GIL.
 
 use super::account::Account;
+use super::booking::Gils;
 use super::ceiling::{Reach, Scope};
 use super::segment::{Others, Peaks};
-use super::shared::{Gils, Ledger, SLOTS};
+use super::shared::{Ledger, SLOTS};
 use super::slot::Slot;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
