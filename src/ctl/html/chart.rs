@@ -92,6 +92,8 @@ pub struct Canvas {
     stretches: usize,
 }
 
+/// Parts of the time of which the page tells up to three samples each.
+pub const STRETCHES: usize = 256;
 /// For a window of a desk.
 pub const WIDE: Canvas = Canvas {
     class: "wide",
@@ -101,7 +103,7 @@ pub const WIDE: Canvas = Canvas {
     font: 25,
     label: 20,
     ticks: 9,
-    stretches: super::over_time::STRETCHES,
+    stretches: STRETCHES,
 };
 
 /// For a phone held upright.

@@ -1,14 +1,12 @@
 //! The section of the timeline: the picture twice, for wide and narrow windows, a cursor for those
 //! who run scripts, and the samples and events as tables for all.
 
-use super::chart::{self, NARROW, Picture, WIDE, account_class};
+use super::chart::{self, NARROW, Picture, STRETCHES, WIDE, account_class};
 use super::figures::{maybe_bytes, scroll, swatch};
 use super::text;
 use super::timeline::{Event, Sample, Timeline};
 use maud::{Markup, PreEscaped, html};
 
-/// Parts of the time of which the page tells up to three samples each.
-pub const STRETCHES: usize = 256;
 /// Events that the table tells.
 const MOST_EVENTS: usize = 500;
 /// Events that the table tells without being opened.

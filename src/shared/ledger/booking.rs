@@ -176,7 +176,7 @@ impl Ledger {
         let low = live - half;
         // Published before it is booked: the bound is never below what is live.
         let published = if account == Account::Pooled {
-            let before = account_share(account, published, &cell.low);
+            let before = cell.share_of_total(account);
             let moved = -low - before;
             let own = live + half - published;
             self.publish(account, (own, own), (moved, moved), heights)?;
@@ -359,15 +359,6 @@ impl Ledger {
         raise(&shared.peak, bound - surplus);
         raise(&self.total_peak, total_bound);
         Ok(moved - surplus)
-    }
-}
-
-/// What a cell adds to the bound of the total: `pooled` lies inside `arena` and takes its lower
-/// bound away again.
-pub(super) fn account_share(account: Account, published: i64, low: &AtomicI64) -> i64 {
-    match account {
-        Account::Pooled => -low.load(Relaxed),
-        _ => published,
     }
 }
 

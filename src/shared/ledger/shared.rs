@@ -4,7 +4,6 @@
 //! slot with locked instructions; slower, never wrong.
 
 use super::account::{ACCOUNTS, Account};
-use super::booking::account_share;
 use super::ceiling::Ceiling;
 use super::slot::Slot;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -188,7 +187,7 @@ impl Ledger {
     pub(super) fn close_window(&self, slot: &Slot, account: Account) {
         let cell = slot.cell(account);
         let live = cell.live.load(Relaxed);
-        let before = account_share(account, cell.published.load(Relaxed), &cell.low);
+        let before = cell.share_of_total(account);
         let moved = live - cell.published.load(Relaxed);
         cell.published.store(live, Relaxed);
         cell.high.store(live, Relaxed);
@@ -196,7 +195,7 @@ impl Ledger {
         self.accounts[account as usize]
             .bound
             .fetch_add(moved, Relaxed);
-        let after = account_share(account, live, &cell.low);
+        let after = cell.share_of_total(account);
         self.total_bound.fetch_add(after - before, Relaxed);
     }
 

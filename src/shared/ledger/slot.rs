@@ -35,6 +35,15 @@ impl Cell {
         }
     }
 
+    /// What the cell, of this account, adds to the bound of the total: `pooled` lies inside `arena`
+    /// and takes its lower bound away again.
+    pub(super) fn share_of_total(&self, account: Account) -> i64 {
+        match account {
+            Account::Pooled => -self.low.load(Relaxed),
+            _ => self.published.load(Relaxed),
+        }
+    }
+
     /// Sends every further booking to the slow path.
     pub(super) fn close(&self) {
         self.high.store(i64::MIN, Relaxed);
