@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod maps;
 pub mod small_file;
 
+use pyhost_shared::directory::stat_fields;
 use small_file::read_once;
 use std::mem::zeroed;
 
@@ -95,10 +96,7 @@ pub fn another_thread_runs() -> bool {
         .filter(|thread| *thread.file_name() != *own);
     others.any(|thread| {
         let stat = std::fs::read(thread.path().join("stat")).unwrap_or_default();
-        // Behind the name, which stands in parentheses and may hold some itself.
-        let name_end = stat.iter().rposition(|&byte| byte == b')');
-        let state = name_end.and_then(|end| stat.get(end + 2));
-        matches!(state, Some(b'R' | b'D'))
+        matches!(stat_fields(&stat).next(), Some(b"R" | b"D"))
     })
 }
 

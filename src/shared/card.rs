@@ -9,7 +9,7 @@
 
 #![deny(unsafe_code)]
 
-use crate::describe::signal_name;
+use crate::describe::signal_words;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -316,10 +316,7 @@ impl Card {
             (State::Running, _) => "was killed".to_owned(),
             (State::Exec, _) => "became another program".to_owned(),
             (State::Exited, status) => format!("ended with status {status}"),
-            (State::Signalled, signal) => match signal_name(signal) {
-                "signal" => format!("ended by signal {signal}"),
-                name => format!("ended by {name}"),
-            },
+            (State::Signalled, signal) => format!("ended by {}", signal_words(signal)),
         }
     }
 

@@ -57,6 +57,14 @@ pub fn signal_name(signal: i32) -> &'static str {
     }
 }
 
+/// The name of a signal, or its number where it has none here.
+pub fn signal_words(signal: i32) -> String {
+    match signal_name(signal) {
+        "signal" => format!("signal {signal}"),
+        name => name.to_owned(),
+    }
+}
+
 /// The accounts and their total. `now` holds peaks and totals; live bytes and blocks too, unless
 /// `at_end` has them as the script left them.
 pub fn describe_accounts(

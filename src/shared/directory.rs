@@ -60,20 +60,27 @@ pub fn locks(pid_namespace: u64) -> bool {
     pid_namespace != FIRST_NAMESPACE
 }
 
-/// Field 22 of the text of `/proc/PID/stat`, which follows a name in parentheses.
+/// The fields of the text of `/proc/PID/stat` (proc(5)) from the third, the state, on: behind the name,
+/// which stands in parentheses and may hold some itself.
+pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')');
+    let behind = stat.get(name_end.map_or(stat.len(), |end| end + 2)..);
+    behind.unwrap_or_default().split(|&byte| byte == b' ')
+}
+
+/// Field 22 of the text of `/proc/PID/stat`: clock ticks from the boot to the start.
 pub fn start_ticks(stat: &[u8]) -> Option<u64> {
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let field = stat[end + 1..].split(|&byte| byte == b' ').nth(20)?;
+    let field = stat_fields(stat).nth(22 - 3)?;
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Whether the text of `/proc/PID/stat` is of a process that has ended and that its parent has not
 /// asked about. One whose first thread has ended while others go on looks alike but for their count.
 fn is_zombie(stat: &[u8]) -> bool {
-    let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
-    let mut fields = stat[end..].split(|&byte| byte == b' ').skip(1);
+    let mut fields = stat_fields(stat);
     let state = fields.next();
-    let threads = fields.nth(16);
+    // The third was taken: the twentieth.
+    let threads = fields.nth(20 - 4);
     matches!(state, Some(b"Z" | b"X")) && matches!(threads, None | Some(b"0" | b"1"))
 }
 

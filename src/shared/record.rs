@@ -7,7 +7,7 @@
 
 use crate::bytes::Bytes;
 use crate::card::{Card, Magic, State};
-use crate::describe::signal_name;
+use crate::describe::signal_words;
 use crate::ledger::{Account, Ledger, Scope, Snapshot};
 use crate::plain::plain;
 use std::fmt::{self, Write};
@@ -165,10 +165,7 @@ impl Record {
         let pid = card.pid.load(Relaxed);
         let mut text = format!("process {pid} ({}) was killed", card.command());
         if let (State::Signalled, signal) = card.state() {
-            let _ = match signal_name(signal) {
-                "signal" => write!(text, " by signal {signal}"),
-                name => write!(text, " by {name}"),
-            };
+            let _ = write!(text, " by {}", signal_words(signal));
         }
         let total = self.snapshot;
         let _ = write!(

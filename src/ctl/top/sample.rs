@@ -290,21 +290,21 @@ impl Watched {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
         let pid = self.entry.identity.pid;
+        let state = record.card().state().0;
+        if state == State::Running && runs {
+            return Ok((record, None));
+        }
+        if state == State::Exec
+            && let Ok(Some(next)) = Watched::open(pid, directory)
+        {
+            // The program that took its place is a host.
+            *self = next;
+            return Ok((self.read()?, None));
+        }
         // What ends says so before it does, and is still there for a moment.
         let mut how = record.card().ending();
-        match record.card().state().0 {
-            State::Running if runs => return Ok((record, None)),
-            State::Exec => {
-                // The program that took its place may be a host.
-                if let Ok(Some(next)) = Watched::open(pid, directory) {
-                    *self = next;
-                    return Ok((self.read()?, None));
-                }
-                if !runs {
-                    how += ", which has ended";
-                }
-            }
-            _ => {}
+        if state == State::Exec && !runs {
+            how += ", which has ended";
         }
         Ok((record, Some(how)))
     }
