@@ -6,12 +6,15 @@ by gdb, too, and the innermost C functions are compared; where a crash comes lat
 debug hooks, which bring it nearer, and by Valgrind.
 """
 
+import itertools
 import re
 
 import outcomes
 
 # Threads take turns as time has it, and NumPy takes array data elsewhere: a request may come earlier or later.
 WINDOW = 60
+# The debug hooks are fewer or more requests away: pymalloc's own do not pass them.
+DEBUG_WINDOW = 12
 # Valgrind is slow.
 DAMAGE_WINDOW = 2
 # A run takes a second; what is not done after this many waits for ever.
@@ -25,6 +28,8 @@ _PLUMBING = re.compile(
     r"|pymalloc_\w+|pyhost::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|Py_TYPE|_Py_FatalError\w*|Py_FatalError"
     r"|pop<.*|push<.*|heap::.*|allocate\w*|free_slow|\?\?)$")
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
+
+_STACK_LINE = re.compile(r"==    (at|by) ")
 
 
 def neighbours(number, window):
@@ -72,7 +77,7 @@ def search(runner, place, record):
     best = search_near(runner, place, record)
     if best["status"] in ("same place", "same C function") or record["outcome"] == outcomes.HANG:
         return best
-    damage = same_under_debug_hooks(runner, place) or same_damage(runner, place)
+    damage = same_under_debug_hooks(runner, place, record) or same_damage(runner, place)
     if damage and (damage["status"] != "not found" or best["status"] == "not found"):
         return damage
     return best
@@ -109,15 +114,18 @@ def search_near(runner, place, record):
     return best | {"host_stack": record["stack"]} if hangs else best
 
 
-def same_under_debug_hooks(runner, place):
-    """Searches again under the debug hooks, which fill freed memory: who uses it crashes then and there. None where the
-    host does not crash so, or stock Python not at the same place."""
+def same_under_debug_hooks(runner, place, record):
+    """Searches again under the debug hooks, which fill new and freed memory: a block that is used uninitialised or after
+    its end crashes at once, whatever the heap left in it. Returns None where the host crashes nowhere near with the same
+    Python stack, or stock Python not at the same place."""
     checked = runner.with_debug_hooks()
-    record = checked.run("pyhost", place)
-    if not outcomes.is_crash(record["outcome"]):
-        return None
-    found = search_near(checked, place, record)
-    return found | {"status": "same damage"} if found["status"] == "same place" else None
+    phase, accounts, number = place
+    for near in neighbours(number, DEBUG_WINDOW):
+        near_record = checked.run("pyhost", (phase, accounts, near))
+        if outcomes.is_crash(near_record["outcome"]) and same_python_place(near_record["stack"], record["stack"]):
+            found = search_near(checked, (phase, accounts, near), near_record)
+            return found | {"status": "same damage"} if found["status"] == "same place" else None
+    return None
 
 
 def crash_functions(runner, side, place, tries=3):
@@ -145,6 +153,16 @@ def same_damage(runner, place):
         if stock == host:
             return {"status": "same damage", "start": start, "host_c": host, "stock_c": stock}
     return found
+
+
+def first_wrong_access(report):
+    """Returns the C stack of the first invalid read or write of one of Valgrind's reports, line by line; an empty string
+    without one. The loader's own are left out: its strncmp reads a word past a name's end under every program."""
+    for error in report.split("== Invalid ")[1:]:
+        stack = "\n".join(itertools.takewhile(_STACK_LINE.search, error.splitlines()[1:]))
+        if " _dl_" not in stack:
+            return stack
+    return ""
 
 
 def kin(found, others):

@@ -173,11 +173,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 return ""
             text = log.read_text(errors="replace") if log.exists() else ""
-        _, mark, after = text.partition("== Invalid ")
-        lines = after.splitlines()[1:]
-        end = next((index for index, line in enumerate(lines) if "    at " not in line and "    by " not in line),
-                   len(lines))
-        return "\n".join(lines[:end])
+        return evidence.first_wrong_access(text)
 
     def surroundings(self, side, place):
         """Returns the environment of a run."""
@@ -199,8 +195,10 @@ class Runner:
 
     def backtrace(self, side, place):
         """Runs one place under gdb; the C stack of the thread that crashed."""
-        gdb = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "handle SIGPIPE nostop", "-ex",
-               "run", "-ex", "backtrace 25", "--args"]
+        # Without a shell and gdb's own variables: the requests for the environment are counted, too.
+        before = ["set debuginfod enabled off", "set startup-with-shell off", "unset environment LINES",
+                  "unset environment COLUMNS", "handle SIGPIPE nostop", "run", "backtrace 25"]
+        gdb = ["gdb", "-nx", "-batch", *(word for command in before for word in ("-ex", command)), "--args"]
         with tempfile.TemporaryDirectory(prefix="fault-place-") as folder:
             try:
                 answer = subprocess.run([*gdb, *self.command(side, place)], env=self.surroundings(side, place), cwd=folder,
