@@ -89,7 +89,7 @@ class Evidence(unittest.TestCase):
         self.assertEqual(evidence.c_functions(backtrace), ["_PyObject_GC_UNTRACK", "context_tp_dealloc", "context_new"])
         self.assertEqual(evidence.c_functions("==7==    at 0x48417B: free (vg.c:872)\n==7==    by 0x1B3: f (a.c:3)"), ["f"])
 
-    def test_a_wrong_access_of_the_loader_is_none_of_the_programs(self):
+    def test_the_loaders_own_wrong_accesses_are_left_out(self):
         loader = "==7== Invalid read of size 8\n==7==    at 0x4: strncmp (s.S:1)\n==7==    by 0x4: _dl_dst_count (d.c:2)\n"
         own = "==7== Invalid read of size 4\n==7==    at 0x1: f (a.c:3)\n==7==    by 0x2: g (a.c:9)\n"
         first = "==7==    at 0x1: f (a.c:3)\n==7==    by 0x2: g (a.c:9)"
