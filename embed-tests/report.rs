@@ -1,6 +1,6 @@
 //! The report: what it holds, and for every script of `python-scripts` that it changes nothing.
 
-use crate::host::{Run, figure, folder, version};
+use crate::host::{PYHOST, Run, figure, folder, stock, version};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -191,7 +191,7 @@ os.wait()";
     );
     assert_eq!(report["children"]["forks"], 2);
     assert!(
-        report["children"]["largest_peak_resident_bytes"]
+        report["children"]["largest_peak_resident_at_most_bytes"]
             .as_i64()
             .unwrap()
             > 5_000_000
@@ -200,4 +200,56 @@ os.wait()";
     let each = folder.join("%p.json");
     Run::host().arg("--stats-file").arg(&each).code(family).ok();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 5);
+}
+
+/// A stock Python that takes 300 MB and then becomes the host.
+fn started_by_a_large_process(arguments: &[&str]) -> Run {
+    let launcher = "import os, sys
+kept = b'x' * 300_000_000
+os.execv(sys.argv[1], sys.argv[1:])";
+    Run::stock()
+        .args(["-I", "-S", "-c", launcher, PYHOST])
+        .args(arguments)
+}
+
+#[test]
+fn the_resident_peak_is_that_of_the_host_and_not_of_the_program_that_started_it() {
+    let code = "import pyhost
+process = pyhost.memory_stats()['process']
+assert process['peak_resident_source'] == 'VmHWM'
+assert process['resident_bytes'] <= process['peak_resident_bytes'] < 100_000_000, process
+assert pyhost.snapshot().peak_resident_bytes < 100_000_000";
+    let outcome = started_by_a_large_process(&["--stats=json", "-c", code]).ok();
+    let report: serde_json::Value = serde_json::from_str(&outcome.stderr).unwrap();
+    let peak = report["process"]["peak_resident_bytes"].as_i64().unwrap();
+    assert!((5_000_000..100_000_000).contains(&peak), "{peak}");
+    let balance = report["balance"]["resident_bytes"].as_i64().unwrap();
+    assert!(balance <= peak, "{balance} {peak}");
+    let text = started_by_a_large_process(&["--stats=openmetrics", "-c", "pass"]).ok();
+    let line = "pyhost_resident_memory_peak_bytes{command=\"-c\"} ";
+    let line = text.stderr.lines().find_map(|it| it.strip_prefix(line));
+    let peak: i64 = line.unwrap().parse().unwrap();
+    assert!((5_000_000..100_000_000).contains(&peak), "{peak}");
+}
+
+#[test]
+fn the_largest_child_is_told_only_where_the_figure_is_not_its_parents_size() {
+    let run = |child: &str| {
+        let code = "import subprocess, sys
+kept = b'x' * 100_000_000
+subprocess.run([sys.argv[1], '-I', '-S', '-c', sys.argv[2]], check=True)";
+        let run = Run::host().args(["-c", code]);
+        let (_, report) = run.arg(stock()).arg(child).reported();
+        let children = report["children"].clone();
+        assert!(
+            children["largest_peak_resident_at_most_bytes"]
+                .as_i64()
+                .unwrap()
+                >= 5_000_000
+        );
+        children["largest_peak_resident_bytes"].as_i64()
+    };
+    assert_eq!(run("pass"), None, "that is the size at the fork");
+    let peak = run("kept = b'x' * 300_000_000").unwrap();
+    assert!((300_000_000..340_000_000).contains(&peak), "{peak}");
 }

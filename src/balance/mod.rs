@@ -115,6 +115,7 @@ fn look(
     let unclaimed = sheet.unclaimed.items();
     let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
+    process::resident::note(sheet.balance.resident);
     sheet.is_whole.then_some(sheet.balance)
 }
 

@@ -22,7 +22,7 @@ use crate::ledger::{LEDGER, Snapshot};
 use crate::live;
 use crate::numpy;
 use crate::options::{Destination, Stats};
-use crate::process;
+use crate::process::{self, resident};
 use crate::report::{self, Ending, Facts, Format, Json, Report};
 use crate::template::{PathBuffer, names_process};
 use exhibits::{Exhibits, Room};
@@ -167,6 +167,7 @@ unsafe extern "C" fn forked_in_parent() {
 unsafe extern "C" fn forked_in_child() {
     OWNER.store(process::id(), Relaxed);
     FORKS.store(0, Relaxed);
+    resident::begin_child();
     DONE.store(false, Relaxed);
     AT_END_STATE.store(0, Relaxed);
     HAS_EXHIBITS.store(false, Relaxed);
@@ -187,6 +188,7 @@ fn report<'a>(
     let has_exhibits = finalized && !partial && HAS_EXHIBITS.load(Relaxed);
     // SAFETY: as above; the room was taken before the state said so.
     let exhibits = exhibits.or(has_exhibits.then(|| unsafe { END_EXHIBITS.exhibits() }));
+    let resident = resident::resident();
     Report {
         facts: &plan.facts,
         now: LEDGER.snapshot(),
@@ -200,7 +202,8 @@ fn report<'a>(
         leaks: leaks::findings(),
         balance: exhibits.and_then(|exhibits| exhibits.balance.as_ref()),
         size_classes: exhibits.map(|exhibits| &exhibits.classes),
-        resident: process::resident(),
+        resident,
+        largest_child: resident::largest_child(resident.peak),
         forks: FORKS.load(Relaxed),
         pid: process::id(),
     }

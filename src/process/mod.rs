@@ -5,32 +5,11 @@
 
 pub mod cgroup;
 pub mod maps;
+pub mod resident;
 pub mod small_file;
 
 use pyhost_shared::directory::stat_fields;
-use small_file::read_once;
 use std::mem::zeroed;
-
-/// Memory of the process as the kernel sees it, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resident {
-    /// Resident now; 0 where `/proc` does not tell.
-    pub now: u64,
-    /// The most that was resident (`ru_maxrss`). Survives `exec`.
-    pub peak: u64,
-    /// The most that any child that was waited for had resident.
-    pub largest_child: u64,
-}
-
-/// Resident memory of this process and of its largest child.
-pub fn resident() -> Resident {
-    let now = resident_pages().unwrap_or(0) * page_size();
-    Resident {
-        now,
-        peak: peak_of(libc::RUSAGE_SELF).max(now),
-        largest_child: peak_of(libc::RUSAGE_CHILDREN),
-    }
-}
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -126,15 +105,6 @@ pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
     }
 }
 
-fn peak_of(who: libc::c_int) -> u64 {
-    // SAFETY: the call fills the structure.
-    unsafe {
-        let mut usage: libc::rusage = zeroed();
-        libc::getrusage(who, &mut usage);
-        usage.ru_maxrss as u64 * 1024
-    }
-}
-
 /// Seconds of processor time that this process has taken, user and system.
 pub fn cpu_seconds() -> f64 {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -144,12 +114,6 @@ pub fn cpu_seconds() -> f64 {
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
         seconds(usage.ru_utime) + seconds(usage.ru_stime)
     }
-}
-
-/// The second number of `/proc/self/statm` (proc(5)).
-fn resident_pages() -> Option<u64> {
-    let mut text = [0u8; 128];
-    resident_of_statm(read_once(c"/proc/self/statm", &mut text)?)
 }
 
 /// The resident pages in the text of a `statm`.

@@ -35,3 +35,16 @@ pub fn read(descriptor: c_int, buffer: &mut [u8]) -> Option<&[u8]> {
         }
     }
 }
+
+/// Reads on from where the last such read ended; 0 at the end.
+pub fn read_on(descriptor: c_int, buffer: &mut [u8]) -> Option<usize> {
+    loop {
+        // SAFETY: a buffer of the caller's and its length.
+        let length = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+        match usize::try_from(length) {
+            Ok(length) => return Some(length),
+            Err(_) if errno() == libc::EINTR => {}
+            Err(_) => return None,
+        }
+    }
+}

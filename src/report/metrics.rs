@@ -2,7 +2,7 @@
 
 use super::{Ending, Report};
 use crate::ledger::{LEDGER, REPORTED, Scope};
-use crate::process;
+use crate::process::{self, resident::Source};
 use pyhost_shared::metrics::{self, About, Form, Pid, Process};
 use std::fmt::{self, Write};
 
@@ -37,8 +37,10 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         live: report.live(),
         active,
         caps,
-        resident: Some(report.resident.now),
-        peak_resident: Some(report.resident.peak),
+        resident: report.resident.now,
+        // A bound is no sample.
+        peak_resident: (report.resident.source == Source::HighWaterMark)
+            .then_some(report.resident.peak),
         started: facts.started_at,
         cpu_seconds: Some(process::cpu_seconds()),
         wall_seconds: Some(report.wall_seconds),

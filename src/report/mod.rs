@@ -33,7 +33,7 @@ use crate::heap::{bfc, bound, register};
 use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
-use crate::process::Resident;
+use crate::process::resident::{LargestChild, Resident};
 use pyhost_shared::describe::{describe_accounts, describe_cap, describe_last_refusal};
 
 /// The form of a report.
@@ -94,6 +94,8 @@ pub struct Report<'a> {
     pub size_classes: Option<&'a Histogram>,
     /// Memory as the kernel sees it.
     pub resident: Resident,
+    /// The largest child.
+    pub largest_child: LargestChild,
     /// Forks of this process, `vfork` included.
     pub forks: u64,
     /// The process that reports.
@@ -125,9 +127,10 @@ impl Report<'_> {
         self.describe_process(sink);
         sink.begin("children");
         sink.int("forks", self.forks as i64);
+        known(sink, "largest_peak_resident_bytes", self.largest_child.peak);
         sink.int(
-            "largest_peak_resident_bytes",
-            self.resident.largest_child as i64,
+            "largest_peak_resident_at_most_bytes",
+            self.largest_child.at_most as i64,
         );
         sink.end();
         sink.text("allocator", facts.allocator);
@@ -187,17 +190,22 @@ impl Report<'_> {
             }
             _ => sink.null("exit_status"),
         }
-        sink.int("resident_bytes", self.resident.now as i64);
+        known(sink, "resident_bytes", self.resident.now);
         sink.int("peak_resident_bytes", self.resident.peak as i64);
+        sink.text("peak_resident_source", self.resident.source.name());
         sink.end();
     }
 }
 
+/// A figure, or null where it is not known.
+fn known(sink: &mut impl Sink, key: &str, value: Option<u64>) {
+    match value {
+        Some(value) => sink.int(key, value as i64),
+        None => sink.null(key),
+    }
+}
+
 fn describe_numpy(figures: &numpy::Figures, sink: &mut impl Sink) {
-    let number = |sink: &mut _, key: &str, value: Option<u64>| match value {
-        Some(value) => Sink::int(sink, key, value as i64),
-        None => Sink::null(sink, key),
-    };
     sink.begin("numpy");
     match figures.version {
         Some(version) => sink.text("version", version),
@@ -206,7 +214,7 @@ fn describe_numpy(figures: &numpy::Figures, sink: &mut impl Sink) {
     sink.text("allocator", figures.allocator);
     sink.int("align", figures.alignment as i64);
     sink.text("huge_pages", figures.huge_pages);
-    number(sink, "numa_node", figures.node.map(u64::from));
+    known(sink, "numa_node", figures.node.map(u64::from));
     match &figures.pool {
         Some(pool) => {
             sink.begin("pool");
@@ -215,8 +223,8 @@ fn describe_numpy(figures: &numpy::Figures, sink: &mut impl Sink) {
             sink.int("evictions", pool.evictions as i64);
             sink.int("kept_blocks", pool.kept_blocks as i64);
             sink.int("kept_bytes", pool.kept_bytes as i64);
-            number(sink, "limit_blocks", pool.limit_blocks);
-            number(sink, "limit_bytes", pool.limit_bytes);
+            known(sink, "limit_blocks", pool.limit_blocks);
+            known(sink, "limit_bytes", pool.limit_bytes);
             sink.end();
         }
         None => sink.null("pool"),

@@ -3,6 +3,7 @@
 use super::{Ending, Report, guards, signal_name};
 use crate::bytes::Bytes;
 use crate::numpy;
+use crate::process::resident::{Resident, Source};
 use std::fmt::{self, Display, Write};
 
 /// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the
@@ -24,6 +25,34 @@ impl<T: Display> Display for Right<T> {
             out.write_char(' ')?;
         }
         write!(out, "{}", self.0)
+    }
+}
+
+/// Bytes, or a word where they are not known.
+struct OrUnknown(Option<u64>);
+
+impl Display for OrUnknown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => write!(out, "{}", Bytes(bytes)),
+            None => out.write_str("unknown"),
+        }
+    }
+}
+
+/// The resident peak, and where only a bound of it is known, why.
+struct Peak<'a>(&'a Resident);
+
+impl Display for Peak<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peak = Bytes(self.0.peak);
+        match self.0.source {
+            Source::HighWaterMark => write!(out, "{peak}"),
+            Source::Usage => write!(
+                out,
+                "at most {peak} (ru_maxrss: /proc/self/status is not readable)"
+            ),
+        }
     }
 }
 
@@ -92,8 +121,8 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     writeln!(
         out,
         "resident {}, peak {}; allocator {}{}",
-        Bytes(report.resident.now),
-        Bytes(report.resident.peak),
+        OrUnknown(report.resident.now),
+        Peak(&report.resident),
         report.facts.allocator,
         if report.facts.debug_hooks {
             ", debug hooks"
@@ -118,11 +147,13 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         guards::line(figures, out)?;
     }
     if report.forks > 0 {
+        let child = &report.largest_child;
         writeln!(
             out,
-            "not in these figures: {} forks; the largest child's resident peak {}",
+            "not in these figures: {} forks; the largest child's resident peak {}{}",
             report.forks,
-            Bytes(report.resident.largest_child),
+            if child.peak.is_none() { "at most " } else { "" },
+            Bytes(child.at_most),
         )?;
     }
     Ok(())

@@ -99,6 +99,7 @@ pub struct Process {
     pub exit_status: Option<i64>,
     pub resident_bytes: Option<i64>,
     pub peak_resident_bytes: Option<i64>,
+    pub peak_resident_source: Option<String>,
 }
 
 /// What is not in the figures.
@@ -106,7 +107,8 @@ pub struct Process {
 #[serde(default)]
 pub struct Children {
     pub forks: i64,
-    pub largest_peak_resident_bytes: i64,
+    pub largest_peak_resident_bytes: Option<i64>,
+    pub largest_peak_resident_at_most_bytes: Option<i64>,
 }
 
 /// An account's figures.

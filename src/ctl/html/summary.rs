@@ -87,7 +87,8 @@ pub fn header(report: &Report) -> Markup {
             }
             dl.cards {
                 (card("Resident", "resident_bytes", maybe_bytes(process.resident_bytes), html! {
-                    "peak " span data-field="peak_resident_bytes" { (maybe_bytes(process.peak_resident_bytes)) }
+                    "peak " @if process.peak_resident_source.as_deref() == Some("ru_maxrss") { "at most " }
+                    span data-field="peak_resident_bytes" { (maybe_bytes(process.peak_resident_bytes)) }
                 }))
                 (card("Live in all accounts", "total.live_bytes", figures::bytes(report.total.live_bytes), html! {
                     @match report.total.finalized_live_bytes {
@@ -134,10 +135,13 @@ pub fn details(report: &Report) -> Markup {
             "forks, not in these figures",
             figures::count(children.forks),
         ));
-        rows.push((
-            "largest child\u{2019}s resident peak",
-            figures::bytes(children.largest_peak_resident_bytes),
-        ));
+        let peak = match children.largest_peak_resident_bytes {
+            Some(peak) => figures::bytes(peak),
+            None => html! {
+                "at most " (maybe_bytes(children.largest_peak_resident_at_most_bytes))
+            },
+        };
+        rows.push(("largest child\u{2019}s resident peak", peak));
     }
     if let Some(left_out) = report.big_blocks_left_out.filter(|&count| count > 0) {
         rows.push(("big blocks left out", figures::count(left_out)));

@@ -16,7 +16,7 @@ use super::dictionary::{none, string};
 use super::tables::{Shared, method, method_with};
 use crate::bytes::{self, Bytes};
 use crate::ledger::{LEDGER, REPORTED};
-use crate::process;
+use crate::process::resident::resident;
 use crate::python::text::with_text;
 use pyo3::ffi::{self, PyMethodDef, PyObject};
 use std::ffi::{CStr, c_int, c_void};
@@ -226,7 +226,7 @@ unsafe extern "C" fn names(module: *mut PyObject, _: *mut PyObject) -> *mut PyOb
 /// the order of its fields, taken at once and before anything is allocated for it.
 unsafe extern "C" fn moment(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let snapshot = LEDGER.snapshot();
-    let resident = process::resident();
+    let resident = resident();
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     // SAFETY: called by Python, with the GIL; the formats name the types of what follows, and `N`
     // takes a reference over.
@@ -258,7 +258,7 @@ unsafe extern "C" fn moment(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject
             accounts,
             snapshot.total_live_bytes,
             snapshot.total_peak_bytes,
-            resident.now,
+            resident.now.unwrap_or(0),
             resident.peak,
         )
     }
