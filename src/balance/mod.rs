@@ -22,8 +22,8 @@ mod scratch;
 pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
-use crate::heap::{self, guards, region};
-use crate::ledger::Account;
+use crate::heap::{self, guards, own, pool, region};
+use crate::ledger::{Account, LEDGER};
 use crate::process;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
@@ -115,8 +115,27 @@ fn look(
     let unclaimed = sheet.unclaimed.items();
     let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
+    limit_accounts(&mut sheet.balance);
     process::resident::note(sheet.balance.resident);
     sheet.is_whole.then_some(sheet.balance)
+}
+
+/// Leaves each account what is live of it at most: what the heaps hold beyond that is mimalloc's own, kept,
+/// or slack. The gate is closed.
+fn limit_accounts(balance: &mut Balance) {
+    let mut own = 0;
+    own::each(|bytes, _| own += bytes);
+    let mut kept = 0;
+    pool::each_kept(|page| kept += page.block_bytes);
+    let snapshot = LEDGER.snapshot();
+    for (account, figures) in snapshot.accounts() {
+        let beyond = match account {
+            Account::Native => (Row::HeapOwn, own),
+            Account::Numpy => (Row::HeapKept, kept),
+            _ => (Row::HeapSlack, 0),
+        };
+        balance.limit(account, figures.live_bytes, beyond);
+    }
 }
 
 /// The path of the executable, as the mappings name it.
@@ -279,7 +298,7 @@ impl Sheet<'_> {
             end = end.min(extent.start);
         }
         if let Some(page) = self.page_at(address) {
-            return (Part::Page(page), end.min(page.addresses.1));
+            return self.part_of_page(page, address, end);
         }
         let slice_end = (address | (SLICE - 1)) + 1;
         for arena in self.arenas {
@@ -308,6 +327,22 @@ impl Sheet<'_> {
         (Part::Nobody, end.min(next))
     }
 
+    /// Which part of a heap's page `address` lies in: its description, its blocks, or the room where it has
+    /// made none yet, which may still hold what was freed before the page began.
+    fn part_of_page(&self, page: PageView, address: usize, end: usize) -> (Part, usize) {
+        let blocks = page.blocks.0 & !(self.page - 1);
+        let made = page.blocks.1.next_multiple_of(self.page);
+        if page.live_blocks == 0 {
+            (Part::Page(page), end.min(page.addresses.1))
+        } else if address < blocks {
+            (Part::Row(Row::HeapOwn), end.min(blocks))
+        } else if address < made {
+            (Part::Page(page), end.min(made).min(page.addresses.1))
+        } else {
+            (Part::Row(Row::HeapSlack), end.min(page.addresses.1))
+        }
+    }
+
     /// The heap's page that holds `address`.
     fn page_at(&mut self, address: usize) -> Option<PageView> {
         let holds = |page: &PageView| (page.addresses.0..page.addresses.1).contains(&address);
@@ -329,9 +364,16 @@ fn book(balance: &mut Balance, part: Part, bytes: u64) {
         Part::Account(account) => balance.add_account(account, bytes),
         Part::Page(page) if page.live_blocks == 0 => balance.add(Row::HeapKept, bytes),
         Part::Page(page) => {
-            let live = u128::from(bytes) * u128::from(page.live_blocks)
+            // Of the last memory page a part may lie behind the blocks.
+            let of_blocks = bytes.min(page.capacity_bytes());
+            let live = u128::from(of_blocks) * u128::from(page.live_blocks)
                 / u128::from(page.capacity_blocks.max(1));
-            balance.add_account(page.account, live as u64);
+            match page.account {
+                Account::Native if !heap::counts_native() => {
+                    balance.add(Row::Uncounted, live as u64);
+                }
+                account => balance.add_account(account, live as u64),
+            }
             balance.add(Row::HeapSlack, bytes - live as u64);
         }
         Part::Nobody => {}
@@ -347,7 +389,8 @@ mod tests {
         let mut page = PageView {
             account: Account::Obj,
             addresses: (0, SLICE),
-            block_bytes: 64,
+            blocks: (0, 6144),
+            block_bytes: 2048,
             live_blocks: 1,
             capacity_blocks: 3,
             reserved_blocks: 1024,

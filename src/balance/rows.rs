@@ -35,10 +35,12 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Row {
-    /// Free blocks in pages that have live ones.
+    /// Free blocks, and room for blocks, in pages that have live ones.
     HeapSlack = REPORTED.len(),
     /// Pages without a live block, and memory that mimalloc has not given back.
     HeapKept,
+    /// Live blocks of `malloc` that the ledger does not count (`--native plain`).
+    Uncounted,
     /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
     HeapOwn,
     /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
@@ -75,6 +77,7 @@ pub const ROWS: usize = Row::Kernel as usize + 1;
 const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
     ("heap_slack", Kind::Heap),
     ("heap_kept", Kind::Heap),
+    ("uncounted", Kind::Heap),
     ("heap_own", Kind::Heap),
     ("host_tables", Kind::Heap),
     ("executable", Kind::File),
@@ -116,6 +119,18 @@ impl Balance {
     /// Adds to another row.
     pub fn add(&mut self, row: Row, bytes: u64) {
         self.rows[row as usize] += bytes;
+    }
+
+    /// Leaves an account `live` bytes at most. The excess goes to a row up to its `most` bytes, and what is
+    /// left of it to the slack.
+    pub fn limit(&mut self, account: Account, live: u64, (row, most): (Row, u64)) {
+        let Some(bytes) = self.rows.get_mut(account as usize) else {
+            return;
+        };
+        let excess = bytes.saturating_sub(live);
+        *bytes -= excess;
+        self.add(row, excess.min(most));
+        self.add(Row::HeapSlack, excess - excess.min(most));
     }
 
     /// Adds `numerator / denominator` of the rows of `other`, rounded down.

@@ -1,4 +1,4 @@
-/* What mimalloc keeps outside its pages: its arenas, and the threads that it knows.
+/* What mimalloc keeps for itself: its arenas, the threads that it knows, and its blocks in the main heap.
 
    Called by pages.rs while the heap's gate is closed, so that neither list changes. Nothing here
    allocates, locks or writes. The structures are internal to the pinned version of mimalloc. */
@@ -28,4 +28,27 @@ void pyhost_each_thread(void (*visit)(void* arg, size_t thread), void* arg) {
     mi_tld_t* const tld = theap->tld;
     if (tld != NULL) visit(arg, tld->thread_id);
   }
+}
+
+/* Tells of mimalloc's own blocks in the main heap, as far as it has a list of them: each other heap's
+   description, and that heap's part of each arena. */
+void pyhost_each_own_block(void (*visit)(void* arg, void* block), void* arg) {
+  mi_subproc_t* const subproc = _mi_subproc_main();
+  mi_heap_t* const heap_main = mi_atomic_load_ptr_acquire(mi_heap_t, &subproc->heap_main);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    if (heap == heap_main) continue;
+    visit(arg, heap);
+    for (size_t i = 0; i < MI_MAX_ARENAS; i++) {
+      mi_arena_pages_t* const part = mi_atomic_load_ptr_acquire(mi_arena_pages_t, &heap->arena_pages[i]);
+      if (part != NULL) visit(arg, part);
+    }
+  }
+}
+
+/* The first word of mi_thread_locals_t (threadlocal.c): 0 in the one that every thread begins with. */
+extern mi_decl_thread size_t* mi_thread_locals;
+
+/* The calling thread's table of heaps, a block of the main heap; null before there is one. */
+void* pyhost_thread_table(void) {
+  return (*mi_thread_locals == 0 ? NULL : mi_thread_locals);
 }

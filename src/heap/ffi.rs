@@ -186,5 +186,10 @@ unsafe extern "C" {
         visit: unsafe extern "C" fn(*mut c_void, usize, usize, usize),
         arg: *mut c_void,
     );
+    pub fn pyhost_each_own_block(
+        visit: unsafe extern "C" fn(*mut c_void, *mut c_void),
+        arg: *mut c_void,
+    );
+    pub fn pyhost_thread_table() -> *mut c_void;
     pub fn pyhost_each_thread(visit: unsafe extern "C" fn(*mut c_void, usize), arg: *mut c_void);
 }

@@ -6,8 +6,10 @@
 
 #![allow(unsafe_code)]
 
-use super::{alone, guards, pages};
+use super::{alone, counts_native, guards, own, pages, pool};
 use crate::ledger::{ACCOUNTS, Account};
+use std::ops::{Deref, DerefMut};
+use std::ptr::null_mut;
 
 /// Accounts with a heap of their own whose blocks are the account's.
 pub const ACCOUNTS_WITH_CLASSES: [Account; 5] = [
@@ -89,6 +91,18 @@ impl Classes {
         known.live_bytes += class.live_bytes;
         known.capacity_bytes += class.capacity_bytes;
     }
+
+    /// Takes a block of `bytes` out of the live ones of a class, and `capacity_bytes` out of what the class
+    /// holds.
+    fn remove(&mut self, block_bytes: u64, bytes: u64, capacity_bytes: u64) {
+        let entries = &mut self.entries[..self.length];
+        let found = entries.binary_search_by_key(&block_bytes, |known| known.block_bytes);
+        if let Some(known) = found.ok().and_then(|place| entries.get_mut(place)) {
+            known.live_blocks = known.live_blocks.saturating_sub(1);
+            known.live_bytes = known.live_bytes.saturating_sub(bytes);
+            known.capacity_bytes = known.capacity_bytes.saturating_sub(capacity_bytes);
+        }
+    }
 }
 
 /// The classes of every account.
@@ -104,21 +118,26 @@ impl Histogram {
         }
     }
 
-    /// The classes of this moment, in memory of their own: a thread's stack may be too small. None
-    /// where there is no memory.
-    pub fn taken() -> Option<Box<Self>> {
-        let layout = std::alloc::Layout::new::<Self>();
-        // SAFETY: memory of the type's layout, which nobody else has; it is made of numbers alone, and
-        // zeroes are those of an empty one.
-        let mut histogram: Box<Self> = unsafe {
-            let memory = std::alloc::alloc_zeroed(layout).cast::<Self>();
-            if memory.is_null() {
-                return None;
-            }
-            Box::from_raw(memory)
+    /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
+    /// block of `native` would be among what is counted. None where there is no memory.
+    pub fn taken() -> Option<Taken> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let memory = unsafe {
+            libc::mmap(
+                null_mut(),
+                size_of::<Self>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
         };
-        histogram.take();
-        Some(histogram)
+        if memory == libc::MAP_FAILED {
+            return None;
+        }
+        let mut taken = Taken(memory.cast());
+        taken.take();
+        Some(taken)
     }
 
     /// An account's classes.
@@ -133,16 +152,26 @@ impl Histogram {
                 classes.length = 0;
             }
             pages::each(|page| {
-                let block_bytes = match page.reserved_blocks {
-                    1 => class_of_single(page.block_bytes),
-                    _ => page.block_bytes,
-                };
+                let block_bytes = class_of(page.block_bytes, page.reserved_blocks == 1);
+                if page.account == Account::Native && !counts_native() {
+                    return; // as the ledger
+                }
                 self.accounts[page.account as usize].add(SizeClass {
                     block_bytes,
                     live_blocks: page.live_blocks,
                     live_bytes: page.live_bytes(),
                     capacity_bytes: page.capacity_bytes(),
                 });
+            });
+            if counts_native() {
+                let native = &mut self.accounts[Account::Native as usize];
+                own::each(|bytes, is_single| {
+                    native.remove(class_of(bytes, is_single), bytes, bytes)
+                });
+            }
+            pool::each_kept(|page| {
+                let class = class_of(page.block_bytes, page.reserved_blocks == 1);
+                self.accounts[page.account as usize].remove(class, page.block_bytes, 0);
             });
             guards::visit(|block| {
                 let bytes = block.charged as u64;
@@ -154,6 +183,41 @@ impl Histogram {
                 });
             });
         });
+    }
+}
+
+/// A histogram in a mapping of its own, which goes with it.
+pub struct Taken(*mut Histogram);
+
+impl Deref for Taken {
+    type Target = Histogram;
+
+    fn deref(&self) -> &Histogram {
+        // SAFETY: a mapping of the type's size and this value's alone; the type is made of numbers, and
+        // zeroes are those of an empty one.
+        unsafe { &*self.0 }
+    }
+}
+
+impl DerefMut for Taken {
+    fn deref_mut(&mut self) -> &mut Histogram {
+        // SAFETY: as above.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped; nothing borrows it any more.
+        unsafe { libc::munmap(self.0.cast(), size_of::<Histogram>()) };
+    }
+}
+
+/// The class of a block.
+fn class_of(bytes: u64, is_single: bool) -> u64 {
+    match is_single {
+        true => class_of_single(bytes),
+        false => bytes,
     }
 }
 

@@ -36,6 +36,7 @@ pub mod guards;
 pub mod histogram;
 pub mod mark;
 mod moving;
+pub mod own;
 pub mod pages;
 pub mod placement;
 pub mod pool;
@@ -90,8 +91,15 @@ pub fn start(heaps: bool) -> bool {
         Account::Arena,
         Account::Numpy,
     ] {
-        // SAFETY: no preconditions.
-        let heap = unsafe { ffi::mi_heap_new() };
+        let new_heap = || {
+            // SAFETY: no preconditions.
+            let heap = unsafe { ffi::mi_heap_new() };
+            (heap, heap.cast())
+        };
+        let heap = match account {
+            Account::Raw => own::with_first_heap(new_heap),
+            _ => new_heap().0,
+        };
         if heap.is_null() {
             return false;
         }
@@ -177,7 +185,10 @@ fn new_theap(account: Account) -> *mut Theap {
             start_mimalloc();
             ffi::mi_theap_get_default()
         } else {
-            ffi::mi_heap_theap(heap)
+            let before = own::table();
+            let theap = ffi::mi_heap_theap(heap);
+            own::table_changed(before);
+            theap
         };
         PAGE_MAP.store(ffi::_mi_page_map.load(Acquire), Release);
         // What stands for a failure refuses for ever: not to be kept.

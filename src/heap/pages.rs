@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Block, Page};
-use super::{PAGE_MAP, account_of};
+use super::{PAGE_MAP, account_of, page_of};
 use crate::ledger::Account;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -34,6 +34,8 @@ pub struct PageView {
     pub account: Account,
     /// Its addresses, by whole slices.
     pub addresses: (usize, usize),
+    /// Where its first block begins, and where the last that it has made so far ends.
+    pub blocks: (usize, usize),
     /// Usable bytes of each of its blocks.
     pub block_bytes: u64,
     /// Blocks that are live.
@@ -77,6 +79,17 @@ pub fn beginning_at(address: usize) -> Option<PageView> {
     // SAFETY: as in `each`.
     let page = unsafe { *submap.add(slice & (ENTRIES - 1)) };
     view(page, slice)
+}
+
+/// The page that holds a block at `address`. The gate is closed.
+pub fn holding(address: usize) -> Option<PageView> {
+    let page = page_of(address as *mut u8);
+    if page.is_null() {
+        return None;
+    }
+    // SAFETY: a page of the map stays while the gate is closed.
+    let first = unsafe { (*page).page_start.addr() };
+    view(page, first >> ffi::SLICE_SHIFT)
 }
 
 /// Whether the map knows no page in the [`SUBMAP_SPAN`] of addresses around `address`.
@@ -130,9 +143,11 @@ fn view(page: *mut Page, slice: usize) -> Option<PageView> {
         let reserved = usize::from((*page).reserved);
         let size = (*page).block_size;
         let end = (first + size * reserved).next_multiple_of(SLICE);
+        let made = capacity.max(used).min(reserved as u64) as usize;
         Some(PageView {
             account: account_of(page),
             addresses: (slice << ffi::SLICE_SHIFT, end),
+            blocks: (first, first + size * made),
             block_bytes: size as u64,
             live_blocks: used - freed_elsewhere(page, used, first..end),
             capacity_blocks: capacity.max(used),

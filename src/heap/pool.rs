@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code)]
 
+use super::pages::{self, PageView};
 use super::thread::{state, thread_id};
 use super::{arrays, book, gate, may_book, release, usable_size};
 use crate::ledger::Account;
@@ -423,6 +424,20 @@ unsafe fn give_back(mut links: *mut Links) {
             arrays::free::<false>(links.cast::<u8>().sub(lead()));
             links = next;
         }
+    }
+}
+
+/// Calls `visit` with the page of each kept block, which the heap has live and the ledger has not. The
+/// gate is closed; where a thread of the caller's has the lock beneath a signal handler there are none.
+pub fn each_kept(mut visit: impl FnMut(&PageView)) {
+    let Ok(pool) = POOL.try_lock() else { return };
+    let mut links = pool.newest;
+    while !links.is_null() {
+        if let Some(page) = pages::holding(links.addr() - lead()) {
+            visit(&page);
+        }
+        // SAFETY: the list leads from kept block to kept block; it changes inside the gate alone.
+        links = unsafe { (*links).older };
     }
 }
 

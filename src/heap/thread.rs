@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
-use super::gate;
+use super::{gate, own};
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -124,6 +124,7 @@ unsafe extern "C" fn end_theaps(theap: *mut c_void) {
     state.ending.set(true);
     let _inside = gate::enter(state.slot(), thread_id());
     state.forget_theaps();
+    own::thread_ends();
     // SAFETY: the value of mimalloc's key is the thread's theap in the main heap, and this is
     // the one place that ends it.
     unsafe { ffi::_mi_thread_done(theap.cast()) };

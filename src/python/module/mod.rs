@@ -91,9 +91,9 @@ const SUMMARY_DOC: &CStr = c"memory_summary()
 Return the figures of this moment as a table for people.";
 
 unsafe extern "C" fn memory_stats(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    Dictionary::build(|dictionary| {
-        endings::with_report(|report| report.describe(dictionary));
-    })
+    // The figures are taken before anything is allocated for the dictionary.
+    endings::with_report(|report| Dictionary::build(|dictionary| report.describe(dictionary)))
+        .unwrap_or_else(|| Dictionary::build(|_| ()))
 }
 
 unsafe extern "C" fn memory_summary(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
