@@ -253,3 +253,88 @@ subprocess.run([sys.argv[1], '-I', '-S', '-c', sys.argv[2]], check=True)";
     let peak = run("kept = b'x' * 300_000_000").unwrap();
     assert!((300_000_000..340_000_000).contains(&peak), "{peak}");
 }
+
+/// A size as the table has it, in bytes.
+fn bytes_of(text: &str) -> f64 {
+    let (number, unit) = text.trim().split_once(' ').unwrap();
+    let scale = ["B", "KiB", "MiB", "GiB"].iter().position(|it| *it == unit);
+    number.parse::<f64>().unwrap() * 1024f64.powi(scale.unwrap() as i32)
+}
+
+#[test]
+fn the_headline_figures_are_those_that_the_script_left() {
+    // The memory is freed while Python is finalised, and the heaps give it back.
+    let code = "kept = [b'x' * 1_000_000 for _ in range(100)]";
+    for options in [
+        &[][..],
+        &["--profile", "small"],
+        &["--region", "300M"],
+        &["--cap", "300M"],
+    ] {
+        let shown = format!("{options:?}");
+        let (_, report) = Run::host().args(options).code(code).reported();
+        let (process, total) = (&report["process"], &report["total"]);
+        let bytes = |value: &serde_json::Value| value.as_i64().unwrap();
+        let resident = bytes(&process["resident_bytes"]);
+        assert!(resident > bytes(&total["live_bytes"]), "{shown} {process}");
+        assert!(
+            resident <= bytes(&process["peak_resident_bytes"]),
+            "{shown}"
+        );
+        assert_eq!(resident, bytes(&report["balance"]["resident_bytes"]));
+        if options == ["--profile", "small"] {
+            let after = bytes(&process["finalized_resident_bytes"]);
+            assert!(after < 60_000_000 && resident > 100_000_000, "{process}");
+        }
+        if let Some(committed) = report["region"]["committed_bytes"].as_i64() {
+            assert!(committed > 100_000_000, "{}", report["region"]);
+        }
+
+        let metrics = Run::host().args(options).arg("--stats=openmetrics");
+        let metrics = metrics.code(code).ok().stderr;
+        let sample = |name: &str| -> i64 {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse().unwrap()
+        };
+        let live = sample("pyhost_memory_bytes{domain=\"total\",command=\"-c\"}");
+        let resident = sample("process_resident_memory_bytes{command=\"-c\"}");
+        assert!(live > 100_000_000 && resident > live, "{shown}\n{metrics}");
+
+        let text = Run::host().args(options).arg("--stats").code(code).ok();
+        let find = |start: &str| {
+            let line = text.stderr.lines().find_map(|it| it.strip_prefix(start));
+            bytes_of(line.unwrap().split(',').next().unwrap())
+        };
+        let (headline, sheet) = (find("resident "), find("resident when the script ended: "));
+        assert_eq!(headline, sheet, "{shown}\n{}", text.stderr);
+        assert!(headline > 100_000_000.0, "{shown}\n{}", text.stderr);
+
+        let brief = folder("brief").join("brief");
+        let run = Run::host().args(options).arg("--stats-brief").arg(&brief);
+        run.code(code).ok();
+        let brief = std::fs::read_to_string(&brief).unwrap();
+        let line = brief.lines().find_map(|it| it.strip_prefix("live "));
+        let live = bytes_of(line.unwrap().split(',').next().unwrap());
+        assert!(live > 100_000_000.0, "{shown}\n{brief}");
+    }
+}
+
+#[test]
+fn the_report_names_the_big_blocks_that_the_script_left() {
+    let code = "a = bytearray(20_000_000)
+b = bytearray(30_000_000)
+del a
+c = bytearray(5_000_000)";
+    let (_, report) = Run::host().code(code).reported();
+    let found = &report["big_blocks"];
+    assert_eq!(found["blocks"], 2, "{found}");
+    let sizes: Vec<i64> = found["largest"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["size_bytes"].as_i64().unwrap())
+        .collect();
+    assert!(sizes[0] >= 30_000_000 && sizes[1] >= 5_000_000, "{found}");
+    assert_eq!(found["bytes"].as_i64().unwrap(), sizes[0] + sizes[1]);
+    assert_eq!(found["largest"][0]["line"], 2, "{found}");
+}

@@ -161,7 +161,8 @@ fn run_python(options: Options) -> Result<i32, Error> {
     }
     caps::start(&options.caps, heap::slot())?;
     start_leak_check(options.leak_check, allocator, debug_hooks)?;
-    if endings::is_planned() || faults::is_on() || leaks::is_armed() {
+    let tells_of_the_end = endings::is_planned() || timeline::brief::descriptor() >= 0;
+    if tells_of_the_end || faults::is_on() || leaks::is_armed() {
         module::watch_script_end();
     }
     if endings::is_planned() || leaks::is_armed() {

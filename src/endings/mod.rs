@@ -12,27 +12,28 @@
 
 mod exhibits;
 mod exports;
+mod left;
 mod page;
 mod signals;
 
 use crate::descriptor::{Descriptor, errno, format_into, notice};
-use crate::heap::{bound, guards, profile};
+use crate::heap::{bound, guards, profile, register};
 use crate::leaks;
-use crate::ledger::{LEDGER, Snapshot};
+use crate::ledger::LEDGER;
 use crate::live;
 use crate::numpy;
 use crate::options::{Destination, Stats};
-use crate::process::{self, resident};
+use crate::process;
+use crate::process::resident::{self, Resident};
 use crate::report::{self, Ending, Facts, Format, Json, Report};
 use crate::template::{PathBuffer, names_process};
 use exhibits::{Exhibits, Room};
 use page::Unmade;
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
 /// What is to be written, by whom.
 struct Plan {
@@ -55,17 +56,6 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Python was finalised.
 static FINALIZED: AtomicBool = AtomicBool::new(false);
 
-/// The ledger and the arrays' allocator as the script left them; written once, before
-/// `AT_END_STATE` says so.
-struct AtEnd(UnsafeCell<(Snapshot, Option<numpy::Figures>)>);
-// SAFETY: written by the thread that moves `AT_END_STATE` from 0 to 1, read once it is 2.
-unsafe impl Sync for AtEnd {}
-static AT_END: AtEnd = AtEnd(UnsafeCell::new((Snapshot::EMPTY, None)));
-static AT_END_STATE: AtomicU8 = AtomicU8::new(0);
-/// What was shown of that moment; taken where a report is planned, before the state says 2.
-static END_EXHIBITS: Room = Room::new();
-/// Whether [`END_EXHIBITS`] are there.
-static HAS_EXHIBITS: AtomicBool = AtomicBool::new(false);
 /// Of the moment of a signal.
 static DUMP_EXHIBITS: Room = Room::new();
 
@@ -110,15 +100,8 @@ pub fn watch_signals() {
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
 pub fn script_ended() {
     leaks::script_ended();
-    if AT_END_STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
-        // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
-        unsafe { *AT_END.0.get() = (LEDGER.snapshot(), numpy::figures()) };
-        let plan = PLAN.get().filter(|plan| plan.stats.is_some());
-        if plan.is_some_and(|plan| writes_here(plan, process::id())) {
-            HAS_EXHIBITS.store(END_EXHIBITS.take().is_some(), Relaxed);
-        }
-        AT_END_STATE.store(2, Release);
-    }
+    let plan = PLAN.get().filter(|plan| plan.stats.is_some());
+    left::take(plan.is_some_and(|plan| writes_here(plan, process::id())));
 }
 
 /// Python was finalised.
@@ -169,9 +152,7 @@ unsafe extern "C" fn forked_in_child() {
     FORKS.store(0, Relaxed);
     resident::begin_child();
     DONE.store(false, Relaxed);
-    AT_END_STATE.store(0, Relaxed);
-    HAS_EXHIBITS.store(false, Relaxed);
-    END_EXHIBITS.give_back();
+    left::begin_child();
     DUMP_EXHIBITS.give_back();
 }
 
@@ -182,30 +163,46 @@ fn report<'a>(
     partial: bool,
     exhibits: Option<&'a Exhibits>,
 ) -> Report<'a> {
-    let finalized = FINALIZED.load(Relaxed) && AT_END_STATE.load(Acquire) == 2;
-    // SAFETY: the state says that both are complete; they are not written again.
-    let at_end = finalized.then(|| unsafe { *AT_END.0.get() });
-    let has_exhibits = finalized && !partial && HAS_EXHIBITS.load(Relaxed);
-    // SAFETY: as above; the room was taken before the state said so.
-    let exhibits = exhibits.or(has_exhibits.then(|| unsafe { END_EXHIBITS.exhibits() }));
-    let resident = resident::resident();
+    let left = left::figures().filter(|_| FINALIZED.load(Relaxed));
+    let exhibits = exhibits.or_else(|| left::exhibits().filter(|_| left.is_some() && !partial));
+    let now = LEDGER.snapshot();
+    let measured = resident::resident();
+    let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
+    let region = bound::figures();
+    let guards = guards::figures();
     Report {
         facts: &plan.facts,
-        now: LEDGER.snapshot(),
-        at_end: at_end.map(|(snapshot, _)| snapshot),
+        now,
+        at_end: left.map(|left| left.ledger),
         wall_seconds: plan.facts.clock.elapsed().as_secs_f64(),
         ending,
         partial,
-        numpy: at_end.map_or_else(numpy::figures, |(_, figures)| figures),
-        region: bound::figures(),
-        guards: guards::figures(),
+        numpy: left.map_or_else(numpy::figures, |left| left.numpy),
+        region: left.map_or(region, |left| left.region.zip(region).map(as_left)),
+        guards: left.map_or(guards, |left| left.guards),
         leaks: leaks::findings(),
-        balance: exhibits.and_then(|exhibits| exhibits.balance.as_ref()),
+        balance,
         size_classes: exhibits.map(|exhibits| &exhibits.classes),
-        resident,
-        largest_child: resident::largest_child(resident.peak),
+        big_blocks: left.map_or_else(register::big_blocks, |left| left.big_blocks),
+        resident: Resident {
+            now: match left {
+                Some(left) => left.resident,
+                None => balance.map(|it| it.resident).or(measured.now),
+            },
+            ..measured
+        },
+        finalized_resident: left.and(measured.now),
+        largest_child: resident::largest_child(measured.peak),
         forks: FORKS.load(Relaxed),
         pid: process::id(),
+    }
+}
+
+/// The bounded heap: what is committed as the script `left` it, peak and counts of the whole run.
+fn as_left((left, now): (bound::Figures, bound::Figures)) -> bound::Figures {
+    bound::Figures {
+        committed: left.committed,
+        ..now
     }
 }
 
@@ -257,7 +254,7 @@ fn finish(ending: Ending, partial: bool) {
     if OWNER.load(Relaxed) != pid {
         return; // a child of vfork, in its parent's memory
     }
-    live::end(ending);
+    live::end(ending, left::figures().map(|left| &left.ledger));
     let forked = pid != plan.pid;
     if !writes_here(plan, pid) {
         return;

@@ -164,6 +164,54 @@ pub fn each(mut take: impl FnMut(BigBlock)) {
     }
 }
 
+/// How many blocks [`BigBlocks`] names.
+const NAMED: usize = 8;
+
+/// The register at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct BigBlocks {
+    /// How many blocks there were.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+    /// The largest, largest first.
+    pub largest: [Option<BigBlock>; NAMED],
+    /// When it was: seconds of the monotonic clock.
+    pub at: f64,
+}
+
+impl BigBlocks {
+    /// None.
+    pub const NONE: BigBlocks = BigBlocks {
+        blocks: 0,
+        bytes: 0,
+        largest: [None; NAMED],
+        at: 0.0,
+    };
+
+    /// Counts a block, and puts it where its size belongs; the smallest falls out.
+    fn add(&mut self, block: BigBlock) {
+        self.blocks += 1;
+        self.bytes += block.bytes;
+        let size = |block: &Option<BigBlock>| block.map_or(0, |block| block.bytes);
+        let mut known = self.largest.iter();
+        if let Some(place) = known.position(|known| size(known) < block.bytes) {
+            self.largest[place..].rotate_right(1);
+            self.largest[place] = Some(block);
+        }
+    }
+}
+
+/// The blocks of this moment. Any thread, also in a signal handler.
+pub fn big_blocks() -> BigBlocks {
+    let mut found = BigBlocks {
+        at: now(),
+        ..BigBlocks::NONE
+    };
+    each(|block| found.add(block));
+    found
+}
+
 /// How many blocks the register had no room for so far.
 pub fn left_out() -> u64 {
     LEFT_OUT.load(Relaxed)

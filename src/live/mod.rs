@@ -17,7 +17,7 @@ mod mapping;
 use crate::card::{CARD, State};
 use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::error::Error;
-use crate::ledger::REPORTED;
+use crate::ledger::{REPORTED, Snapshot};
 use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
 use crate::template::PathBuffer;
@@ -278,9 +278,10 @@ fn name_child() -> Option<()> {
     Some(())
 }
 
-/// Says on the card how the process ends; where it ends by itself its file goes. Any thread, also
-/// from a signal handler; not in a child of `vfork`.
-pub fn end(ending: Ending) {
+/// Says on the card how the process ends; where it ends by itself its file goes. `left` is the ledger as
+/// the script left it, where Python was finalised since. Any thread, also from a signal handler; not in a
+/// child of `vfork`.
+pub fn end(ending: Ending, left: Option<&Snapshot>) {
     let (state, status) = match ending {
         Ending::Running => return,
         Ending::Exit(status) | Ending::QuickExit(status) => (State::Exited, status & 0xff),
@@ -288,7 +289,7 @@ pub fn end(ending: Ending) {
         Ending::Exec => (State::Exec, 0),
     };
     CARD.set_state(state, status, moment::now());
-    brief::tell_end();
+    brief::tell_end(left);
     if state == State::Exited && HAS_FILE.load(Relaxed) {
         // SAFETY: a path that ends with a zero byte.
         unsafe {

@@ -5,7 +5,7 @@ use super::Sink;
 use crate::bytes::Bytes;
 use crate::caps::{Dossier, Refusal};
 use crate::heap::bfc;
-use crate::heap::register::BigBlock;
+use crate::heap::register::{BigBlock, BigBlocks};
 use std::fmt::{self, Write};
 
 /// Writes a dossier for people; the region of `bfc` with it, where there is one.
@@ -100,12 +100,29 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
     sink.end();
 }
 
+/// Says the register of a moment to `sink`, as an object.
+pub fn describe_big_blocks(found: &BigBlocks, sink: &mut impl Sink) {
+    sink.begin("big_blocks");
+    sink.int("blocks", found.blocks as i64);
+    sink.int("bytes", found.bytes as i64);
+    sink.begin_list("largest");
+    for block in found.largest.iter().flatten() {
+        describe_block_of(block, (found.at - block.made).max(0.0), sink);
+    }
+    sink.end();
+    sink.end();
+}
+
 /// Says a big block to `sink`, as an object.
 pub fn describe_block(block: &BigBlock, sink: &mut impl Sink) {
+    describe_block_of(block, block.age(), sink);
+}
+
+fn describe_block_of(block: &BigBlock, age: f64, sink: &mut impl Sink) {
     sink.begin("");
     sink.text("account", block.account.name());
     sink.int("size_bytes", block.bytes as i64);
-    sink.fraction("age_seconds", block.age());
+    sink.fraction("age_seconds", age);
     match block.line {
         0 => {
             sink.null("file");

@@ -29,7 +29,8 @@ use crate::caps;
 use crate::card::CARD;
 use crate::heap::guards::Figures as GuardFigures;
 use crate::heap::histogram::Histogram;
-use crate::heap::{bfc, bound, register};
+use crate::heap::register::{self, BigBlocks};
+use crate::heap::{bfc, bound};
 use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
@@ -92,8 +93,12 @@ pub struct Report<'a> {
     pub balance: Option<&'a Balance>,
     /// The live blocks by size, of that moment too.
     pub size_classes: Option<&'a Histogram>,
-    /// Memory as the kernel sees it.
+    /// The blocks of 1 MiB and more, of that moment too.
+    pub big_blocks: BigBlocks,
+    /// Memory as the kernel sees it: of that moment; the peak is that of the whole run.
     pub resident: Resident,
+    /// Resident bytes after Python was finalised; None where it was not.
+    pub finalized_resident: Option<u64>,
     /// The largest child.
     pub largest_child: LargestChild,
     /// Forks of this process, `vfork` included.
@@ -148,6 +153,7 @@ impl Report<'_> {
         self.describe_caps(sink);
         balance::describe(self.balance, sink);
         sizes::describe(self.size_classes, sink);
+        dossier::describe_big_blocks(&self.big_blocks, sink);
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {
@@ -193,6 +199,9 @@ impl Report<'_> {
         known(sink, "resident_bytes", self.resident.now);
         sink.int("peak_resident_bytes", self.resident.peak as i64);
         sink.text("peak_resident_source", self.resident.source.name());
+        if let Some(bytes) = self.finalized_resident {
+            sink.int("finalized_resident_bytes", bytes as i64);
+        }
         sink.end();
     }
 }

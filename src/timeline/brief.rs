@@ -68,9 +68,11 @@ pub fn tell_progress(snapshot: &Snapshot) {
     }
 }
 
-/// Rewrites the file at a refusal or the end. Any thread, also from a signal handler.
-pub fn tell_end() {
-    write(&LEDGER.snapshot());
+/// Rewrites the file at a refusal or the end; at the end with what was live when the script `left` it.
+/// Any thread, also from a signal handler.
+pub fn tell_end(left: Option<&Snapshot>) {
+    let now = LEDGER.snapshot();
+    write(&left.map_or(now, |left| now.with_live_of(left)));
 }
 
 /// In a forked child: the file is its parent's.

@@ -122,7 +122,7 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
         timeline.end(seconds, ended_by, exit_status);
     }
     if state == State::Running {
-        brief::tell_end(); // else the host has
+        brief::tell_end(None); // else the host has
     }
     // SAFETY: ends this process.
     unsafe {

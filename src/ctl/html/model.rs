@@ -100,6 +100,7 @@ pub struct Process {
     pub resident_bytes: Option<i64>,
     pub peak_resident_bytes: Option<i64>,
     pub peak_resident_source: Option<String>,
+    pub finalized_resident_bytes: Option<i64>,
 }
 
 /// What is not in the figures.

@@ -89,6 +89,7 @@ pub fn header(report: &Report) -> Markup {
                 (card("Resident", "resident_bytes", maybe_bytes(process.resident_bytes), html! {
                     "peak " @if process.peak_resident_source.as_deref() == Some("ru_maxrss") { "at most " }
                     span data-field="peak_resident_bytes" { (maybe_bytes(process.peak_resident_bytes)) }
+                    @if let Some(after) = process.finalized_resident_bytes { ", " (figures::bytes(after)) " after finalisation" }
                 }))
                 (card("Live in all accounts", "total.live_bytes", figures::bytes(report.total.live_bytes), html! {
                     @match report.total.finalized_live_bytes {

@@ -60,6 +60,16 @@ impl Snapshot {
         &self.accounts[account as usize]
     }
 
+    /// This snapshot with the live bytes and blocks of an earlier one.
+    pub fn with_live_of(mut self, earlier: &Snapshot) -> Snapshot {
+        for (figures, earlier) in self.accounts.iter_mut().zip(&earlier.accounts) {
+            figures.live_bytes = earlier.live_bytes;
+            figures.live_blocks = earlier.live_blocks;
+        }
+        self.total_live_bytes = earlier.total_live_bytes;
+        self
+    }
+
     /// Requests that a cap refused, over all accounts.
     pub fn refused(&self) -> u64 {
         let all = self.accounts.iter().map(|figures| figures.refused);
