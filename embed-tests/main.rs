@@ -18,6 +18,7 @@ mod exactness;
 mod faults;
 mod fleet;
 mod forks;
+mod frames;
 mod guards;
 mod leaks;
 mod live;

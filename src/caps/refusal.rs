@@ -78,14 +78,15 @@ impl fmt::Display for Refusal {
         let asked = format_args!("{} asked for {} bytes", self.account.name(), self.bytes);
         let scope = self.scope.name();
         match &self.limit {
-            Some(limit) => write!(
-                out,
-                "limit of {} ({scope}) of the block at {}:{} reached: {asked} after {} of growth",
-                Bytes(limit.bytes),
-                limit.file(),
-                limit.line,
-                Bytes(self.live.saturating_sub(limit.base))
-            ),
+            Some(limit) => {
+                write!(out, "limit of {} ({scope}) of ", Bytes(limit.bytes))?;
+                match limit.line {
+                    0 => write!(out, "a block")?,
+                    line => write!(out, "the block at {}:{line}", limit.file())?,
+                }
+                let growth = Bytes(self.live.saturating_sub(limit.base));
+                write!(out, " reached: {asked} after {growth} of growth")
+            }
             None => write!(
                 out,
                 "cap of {} ({scope}) reached: {asked} with {} live",

@@ -3,12 +3,24 @@
 
    The frames are CPython's own structures, so this is compiled against the headers of the Python
    that the host is built for: cpython/frameobject.h up to 3.10, internal/pycore_frame.h from 3.11
-   on. A Python that is newer than what was read here gives no place. */
+   on, internal/pycore_interpframe.h from 3.14 on. From 3.14 on the offsets that the running Python
+   publishes for debuggers (_Py_DebugOffsets) must be those of the headers, or no frame is read:
+   an own build may have changed them. Read up to 3.15; no frame of a newer Python is read. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+/* The first version whose frames were not read here. */
+#define UNREAD 0x03100000
+
+#if PY_VERSION_HEX >= UNREAD
+/* Nothing but public names below. */
+#elif PY_VERSION_HEX >= 0x030E0000
+#define Py_BUILD_CORE 1
+#include <internal/pycore_interpframe.h>
+#include <internal/pycore_debug_offsets.h>
+#undef Py_BUILD_CORE
+#elif PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
@@ -16,6 +28,7 @@
 #endif
 #include <frameobject.h>
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -62,11 +75,47 @@ static int leaves_by_jump(frame_t *frame)
     return 0;
 }
 
-#elif PY_VERSION_HEX < 0x030E0000
+static int layout_is_known(void) { return 1; }
+
+#elif PY_VERSION_HEX < UNREAD
 
 typedef _PyInterpreterFrame frame_t;
 
-/* Frames that are not set up yet, and those of calls from C, are passed over. */
+#if PY_VERSION_HEX >= 0x030E0000
+
+/* Whether the running Python's frames are laid out as in the headers. The size of a code object
+   stands for its fields that are not published: the first traceable instruction and the table of
+   handlers. */
+static int layout_is_known(void)
+{
+    static int known = -1;
+    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (answer >= 0)
+        return answer;
+    const _Py_DebugOffsets *offsets = (const _Py_DebugOffsets *)&_PyRuntime;
+    answer = memcmp(offsets->cookie, _Py_Debug_Cookie, sizeof offsets->cookie) == 0 &&
+             offsets->version >> 16 == PY_VERSION_HEX >> 16 &&
+             offsets->free_threaded == _Py_Debug_Free_Threaded &&
+             offsets->thread_state.current_frame == offsetof(PyThreadState, current_frame) &&
+             offsets->interpreter_frame.previous == offsetof(frame_t, previous) &&
+             offsets->interpreter_frame.executable == offsetof(frame_t, f_executable) &&
+             offsets->interpreter_frame.instr_ptr == offsetof(frame_t, instr_ptr) &&
+             offsets->interpreter_frame.owner == offsetof(frame_t, owner) &&
+             offsets->code_object.size == sizeof(PyCodeObject) &&
+             offsets->code_object.filename == offsetof(PyCodeObject, co_filename) &&
+             offsets->code_object.name == offsetof(PyCodeObject, co_name) &&
+             offsets->code_object.linetable == offsetof(PyCodeObject, co_linetable) &&
+             offsets->code_object.co_code_adaptive == offsetof(PyCodeObject, co_code_adaptive);
+    __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    return answer;
+}
+
+#else
+static int layout_is_known(void) { return 1; }
+#endif
+
+/* Frames that are not set up yet, and those of calls from C, are passed over. From 3.14 on the latter
+   hold no code object: their owner is asked first. */
 static frame_t *complete(frame_t *frame)
 {
     while (frame != NULL && _PyFrame_IsIncomplete(frame))
@@ -77,7 +126,7 @@ static frame_t *complete(frame_t *frame)
 static frame_t *innermost(void)
 {
     PyThreadState *thread = PyGILState_GetThisThreadState();
-    if (thread == NULL)
+    if (thread == NULL || !layout_is_known())
         return NULL;
 #if PY_VERSION_HEX >= 0x030D0000
     return complete(thread->current_frame);
@@ -90,7 +139,10 @@ static frame_t *caller(frame_t *frame) { return complete(frame->previous); }
 
 static PyCodeObject *code_of(frame_t *frame)
 {
-#if PY_VERSION_HEX >= 0x030D0000
+#if PY_VERSION_HEX >= 0x030E0000
+    /* A tagged reference: whether it is counted is in its lowest bit. */
+    return (PyCodeObject *)PyStackRef_AsPyObjectBorrow(frame->f_executable);
+#elif PY_VERSION_HEX >= 0x030D0000
     return (PyCodeObject *)frame->f_executable;
 #else
     return frame->f_code;
@@ -172,6 +224,7 @@ static int leaves_by_jump(frame_t *frame)
 #else
 
 typedef struct { int unused; } frame_t;
+static int layout_is_known(void) { return 0; }
 static frame_t *innermost(void) { return NULL; }
 static frame_t *caller(frame_t *frame) { return (void)frame, NULL; }
 static PyCodeObject *code_of(frame_t *frame) { return (void)frame, NULL; }
@@ -258,7 +311,7 @@ static int is_numpys(const char *file, size_t length)
 }
 
 /* Whether this Python's frames can be read. */
-int pyhost_place_is_known(void) { return PY_VERSION_HEX < 0x030E0000; }
+int pyhost_place_is_known(void) { return layout_is_known(); }
 
 /* Whether the calling thread is inside an import, or prints a traceback: an error would leave half a
    module behind, or hide the error that is printed. 2 where the innermost frame itself is of what imports

@@ -94,8 +94,13 @@ fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
 }
 
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
-/// many as there is room for; the length.
+/// many as there is room for; the length. One line that says so if this Python's frames cannot be read.
 pub fn trace(out: &mut [u8]) -> usize {
+    // SAFETY: compares constants with the runtime's own.
+    if unsafe { pyhost_place_is_known() } == 0 {
+        let line = format_args!("  (calls not read: the frames of this Python are not known)\n");
+        return format_into(out, line).len();
+    }
     let mut used = 0;
     each_call(|file, line, name| {
         let text = format_args!("  {file}:{line} in {name}\n");
