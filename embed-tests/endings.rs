@@ -206,7 +206,11 @@ fn a_file_that_cannot_be_written_is_complained_of_once_and_the_status_stays() {
     assert_eq!(outcome.code(), 6);
     assert_eq!(
         outcome.stderr,
-        "pyhost: --stats-file: cannot create the file (errno 2)\n"
+        format!(
+            "pyhost: cannot write the report: '{}' is in no directory; expected a file in one that \
+             exists\n",
+            folder.join("r").display()
+        )
     );
 }
 

@@ -1,7 +1,7 @@
 //! Spawns the host, or stock Python, and collects what it did.
 
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -78,6 +78,13 @@ pub fn folder(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
     path
+}
+
+/// `--timeline` with a file.
+pub fn timeline_at(path: &Path) -> OsString {
+    let mut option = OsString::from("--timeline=");
+    option.push(path);
+    option
 }
 
 /// Compiles a C file of `embed-tests/c` with further arguments; the path of what came out.

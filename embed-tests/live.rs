@@ -364,7 +364,9 @@ fn the_variable_names_a_directory_or_says_yes_or_no() {
     for (value, files) in [
         (directory.to_str().unwrap(), "[1]"),
         ("1", "[1]"),
+        ("on", "[1]"),
         ("0", "[0]"),
+        ("off", "[0]"),
         ("", "[0]"),
     ] {
         let outcome = Run::host()

@@ -25,6 +25,7 @@ mod live;
 mod metrics;
 mod native;
 mod numpy;
+mod outputs;
 mod ownership;
 mod page;
 mod profiles;

@@ -1,6 +1,6 @@
 //! `--timeline` and `--stats-brief`: what the sampler writes, and that the script does not see it.
 
-use crate::host::{PYHOST, Run, folder, until_seen, version};
+use crate::host::{PYHOST, Run, folder, timeline_at, until_seen, version};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -50,8 +50,8 @@ time.sleep(0.05)
 print(pyhost.memory_stats()['process']['resident_bytes'])
 ";
     Run::host()
-        .args(["--cap", "200M", "--timeline=5ms"])
-        .arg(&path)
+        .args(["--cap", "200M", "--timeline-interval=5ms"])
+        .arg(timeline_at(&path))
         .code(code)
         .ok();
     let lines = timeline(&path);
@@ -114,8 +114,7 @@ fn a_killed_process_has_a_timeline_and_a_brief_to_the_end() {
     let code = "import os; data = bytes(60 << 20); print(1, flush=True)
 import time; time.sleep(60)";
     let mut child = Command::new(PYHOST)
-        .arg("--timeline")
-        .arg(&path)
+        .arg(timeline_at(&path))
         .arg("--stats-brief")
         .arg(&brief)
         .args(["-c", code])
@@ -142,7 +141,7 @@ fn a_brief_tells_of_peaks_refusals_and_the_end() {
     let folder = folder("timeline");
     let brief = folder.join("brief");
     // An orchestrator's file is there already, and must stay the same one.
-    fs::write(&brief, "x".repeat(9000)).unwrap();
+    fs::write(&brief, "pyhost: process 1 ".repeat(500)).unwrap();
     let number = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
     let before = number(&brief);
     let code = "
@@ -200,7 +199,7 @@ assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 assert subprocess.run(['true']).returncode == 0
 assert len(os.listdir('/proc/self/task')) == 1
 ";
-    let hosted = Run::host().arg("--timeline").arg(&path).code(code).ok();
+    let hosted = Run::host().arg(timeline_at(&path)).code(code).ok();
     assert_eq!(hosted.stdout, Run::stock().code(code).ok().stdout);
 }
 
@@ -213,7 +212,11 @@ for number in range(40):
     pyhost.mark(f'mark {number}')
     time.sleep(0.25)
 ";
-    Run::host().arg("--timeline=1ms").arg(&path).code(code).ok();
+    Run::host()
+        .arg("--timeline-interval=1ms")
+        .arg(timeline_at(&path))
+        .code(code)
+        .ok();
     let lines = timeline(&path);
     let samples = samples(&lines);
     assert!(samples.len() <= 8192, "{}", samples.len());
@@ -242,8 +245,7 @@ pid = os.fork()
 if pid == 0: os._exit(0)
 os.wait()";
     let outcome = Run::host()
-        .arg("--timeline")
-        .arg(&path)
+        .arg(timeline_at(&path))
         .args(["-W", "error"])
         .code(code)
         .ok();
@@ -253,9 +255,14 @@ os.wait()";
 #[test]
 fn bad_options_of_the_timeline_are_told_in_a_line() {
     for (arguments, part) in [
-        (vec!["--timeline=10", "/tmp/t"], "'10'"),
-        (vec!["--timeline=/tmp/t", "x"], "a time from 1ms"),
-        (vec!["--timeline", "/nonexistent/t"], "no directory"),
+        (vec!["--timeline=10ms", "/tmp/t"], "'10ms' is an interval"),
+        (vec!["--timeline", "/tmp/t"], "expected --timeline=FILE"),
+        (vec!["--timeline="], "expected a value"),
+        (vec!["--timeline=/nonexistent/t"], "no directory"),
+        (
+            vec!["--timeline=/tmp/t", "--timeline-interval=10"],
+            "a time from 1ms",
+        ),
         (vec!["--timeline-interval", "1s"], "no timeline"),
         (vec!["--stats-brief", "/nonexistent/b"], "no directory"),
     ] {

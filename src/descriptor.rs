@@ -3,22 +3,28 @@
 
 #![allow(unsafe_code)]
 
+use crate::errno::Errno;
+pub use crate::errno::errno;
+pub use crate::template::format_into;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
-
-/// The calling thread's `errno`.
-pub fn errno() -> i32 {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() }
-}
+use std::mem::zeroed;
+use std::ptr::null_mut;
 
 /// A descriptor that is written through a small buffer.
 pub struct Descriptor {
     descriptor: c_int,
     buffer: [u8; 1024],
     length: usize,
-    error: Option<i32>,
+    error: Option<Errno>,
+    /// Bytes that were written so far.
+    written: u64,
+    /// Milliseconds that a reader may take to make room.
+    patience: c_int,
 }
+
+/// How long a full pipe is waited for, in milliseconds, where its descriptor does not wait itself.
+const PATIENCE: c_int = 5000;
 
 impl Descriptor {
     /// Writes to an open descriptor, which stays open.
@@ -28,11 +34,26 @@ impl Descriptor {
             buffer: [0; 1024],
             length: 0,
             error: None,
+            written: 0,
+            patience: PATIENCE,
         }
     }
 
-    /// The first error, as `errno`.
-    pub fn error(&self) -> Option<i32> {
+    /// Has a full pipe be an error after so many milliseconds.
+    pub fn with_patience(self, milliseconds: c_int) -> Self {
+        Descriptor {
+            patience: milliseconds,
+            ..self
+        }
+    }
+
+    /// How many bytes were written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The first error.
+    pub fn error(&self) -> Option<Errno> {
         self.error
     }
 
@@ -40,16 +61,74 @@ impl Descriptor {
     pub fn flush(&mut self) {
         let mut rest = &self.buffer[..self.length];
         while !rest.is_empty() && self.error.is_none() {
-            // SAFETY: a buffer of ours and its length.
-            let written = unsafe { libc::write(self.descriptor, rest.as_ptr().cast(), rest.len()) };
-            match usize::try_from(written) {
-                Ok(written) => rest = &rest[written.min(rest.len())..],
-                Err(_) if errno() == libc::EINTR => {}
-                Err(_) => self.error = Some(errno()),
+            match write_quietly(self.descriptor, rest) {
+                Ok(written) => {
+                    self.written += written as u64;
+                    rest = &rest[written.min(rest.len())..];
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) if has_room(self.descriptor, self.patience) => {}
+                Err(error) => self.error = Some(error),
             }
         }
         self.length = 0;
     }
+}
+
+/// Waits until a descriptor takes more bytes; false where it does not in so many milliseconds.
+fn has_room(descriptor: c_int, milliseconds: c_int) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: a structure of ours.
+    unsafe { libc::poll(&mut poll, 1, milliseconds) != 0 }
+}
+
+/// Calls `act`, which writes to a file, without the signals that a write sends: SIGPIPE where nobody
+/// reads a pipe, SIGXFSZ where a file may not grow (`ulimit -f`). The default of both ends the
+/// process, and a script's handler must not run for what the host writes.
+pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: structures of ours, which the calls fill or read. The signals are sent to the thread
+    // that writes, and are taken back before it can receive them.
+    unsafe {
+        let (mut both, mut before, mut pending): (libc::sigset_t, _, libc::sigset_t) =
+            (zeroed(), zeroed(), zeroed());
+        libc::sigemptyset(&mut both);
+        libc::sigaddset(&mut both, libc::SIGPIPE);
+        libc::sigaddset(&mut both, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &both, &mut before);
+        libc::sigpending(&mut pending);
+        let done = act();
+        let error = errno();
+        // One that was pending already is the script's.
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            if libc::sigismember(&pending, signal) == 1 {
+                libc::sigdelset(&mut both, signal);
+            }
+        }
+        let no_time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        while libc::sigtimedwait(&both, null_mut(), &no_time) > 0 {}
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
+        *libc::__errno_location() = error;
+        done
+    }
+}
+
+/// Writes bytes without the signals of [`quietly`]; how many were written.
+///
+/// # Errors
+/// The system's reason.
+pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
+    quietly(|| {
+        // SAFETY: a buffer of the caller's and its length.
+        let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(written).map_err(|_| Errno::last())
+    })
 }
 
 impl Write for Descriptor {
@@ -102,23 +181,6 @@ pub unsafe fn close_range(first: c_int, last: c_int) {
             }
         }
     }
-}
-
-/// Formats into a buffer of the caller's, cut where it is full.
-pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
-    struct Cursor<'a>(&'a mut [u8], usize);
-    impl Write for Cursor<'_> {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let count = text.len().min(self.0.len() - self.1);
-            self.0[self.1..self.1 + count].copy_from_slice(&text.as_bytes()[..count]);
-            self.1 += count;
-            Ok(())
-        }
-    }
-    let mut cursor = Cursor(buffer, 0);
-    let _ = cursor.write_fmt(text);
-    let length = cursor.1;
-    &buffer[..length]
 }
 
 /// Says one line of the host's on standard error, or nothing where that cannot be written.

@@ -27,10 +27,9 @@ mod process;
 mod python;
 mod report;
 mod run;
-mod template;
 mod timeline;
 
-use pyhost_shared::{bytes, card, ledger};
+use pyhost_shared::{bytes, card, errno, ledger, output, template};
 
 /// The C entry point.
 #[cfg(not(test))]

@@ -21,7 +21,7 @@ use crate::python::freelists;
 use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module, place, surface, threads};
-use crate::report::{self, Facts};
+use crate::report::{self, Ending, Facts};
 use crate::timeline;
 use std::ffi::OsString;
 use std::io::Write;
@@ -43,7 +43,9 @@ pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
             options::baked::summary()
         )),
         Request::Ledger(path) => show(&live::show(&path)?),
-        Request::Run(options) => run_python(*options),
+        // A live file that stayed would be taken for that of a process that was killed.
+        Request::Run(options) => run_python(*options)
+            .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),
     }
 }
 
@@ -56,7 +58,10 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(options: Options) -> Result<i32, Error> {
+fn run_python(mut options: Options) -> Result<i32, Error> {
+    for line in &options.notices {
+        notice(format_args!("{line}"));
+    }
     if options.faults.sweep().is_some() {
         return sweep::run(&sweep::Program {
             argv: options.python_argv,
@@ -71,8 +76,13 @@ fn run_python(options: Options) -> Result<i32, Error> {
     // Before the heap's own handler of forks, which changes a child's ledger.
     let host_words = options.argv.len() - options.python_argv.len();
     let samples = options.timeline.is_on();
-    live::start(&options.live, samples, &options.argv, host_words)?;
-    timeline::start(&options.timeline)?;
+    let kept = live::start(&options.live, samples, &options.argv, host_words)?;
+    if !kept.is_in_place {
+        options.exports.retain(|(name, _)| name != options::LIVE);
+    }
+    if kept.is_shared {
+        timeline::start(&options.timeline);
+    }
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -118,7 +128,7 @@ fn run_python(options: Options) -> Result<i32, Error> {
             asked.name()
         ));
     }
-    faults::start(&options.faults, place::calls_in_a_line)?;
+    faults::start(&options.faults, place::calls_in_a_line);
     domains::install(allocator, debug_hooks);
     numpy::start(
         &numpy_settings(&options.numpy, native),

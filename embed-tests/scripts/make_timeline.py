@@ -45,7 +45,7 @@ def lines(pid):
         "started": "2026-11-22T02:46:29Z",
         "interval_seconds": INTERVAL,
         "accounts": ACCOUNTS,
-        "command": "pyhost --timeline T train.py",
+        "command": "pyhost --timeline=T train.py",
     }
     events = [
         {"t": 0.0, "caps": {"total": 96 * MIB, "native": 4 << 30}},

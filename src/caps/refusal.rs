@@ -185,7 +185,7 @@ pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
     let mut room = [0; 512];
     let text = format_into(&mut room, format_args!("{refusal}"));
     CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
-    brief::tell_end(None);
+    brief::tell_refusal();
     (python.report)(&dossier);
 }
 

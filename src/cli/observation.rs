@@ -10,14 +10,15 @@ pub struct ObservationOptions {
     /// Let others read the ledger
     #[arg(
         long,
-        value_name = "DIR",
+        value_name = "DIR|on|off",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "",
+        default_missing_value = "on",
         help = "\
 Keep the ledger in a file of this directory, which pyhostctl reads while
 the process runs and after a kill; child processes do so too
-[default: $XDG_RUNTIME_DIR/pyhost, else /dev/shm/pyhost-UID]"
+  on   in $XDG_RUNTIME_DIR/pyhost, else in /dev/shm/pyhost-UID [default]
+  off  not at all, whatever PYHOST_LIVE says"
     )]
     pub live: Option<OsString>,
 
@@ -44,10 +45,11 @@ Show the last counters in a file of --ledger-file or --live"
     #[arg(
         long,
         value_name = "FILE",
+        num_args = 1,
+        require_equals = true,
         help = "\
 Write every account and the resident size over time to this file, as
-lines of JSON; --timeline=INTERVAL FILE says how often. %p is the
-process id"
+lines of JSON; --timeline-interval says how often. %p is the process id"
     )]
     pub timeline: Option<OsString>,
 
@@ -67,7 +69,8 @@ the file is full, at 8192 samples [default: 10ms]"
         value_name = "PATH",
         help = "\
 Rewrite this file, of at most 4 KiB, at each new peak worth telling, at
-each refusal and at the end: for a container's termination log"
+each refusal and at the end: for a container's termination log. %p is
+the process id"
     )]
     pub stats_brief: Option<OsString>,
 }

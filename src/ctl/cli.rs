@@ -3,7 +3,7 @@
 use crate::serve::Address;
 use crate::top::Interval;
 use clap::{Args, Parser, Subcommand};
-use pyhost_shared::directory::default_directory;
+use pyhost_shared::directory::Setting;
 use std::path::PathBuf;
 
 /// Looks at hosts from outside: those that run, and what the killed have left.
@@ -25,13 +25,10 @@ pub struct Cli {
 impl Cli {
     /// The directory that the hosts' files are in.
     pub fn directory(&self) -> PathBuf {
-        let variable = || {
-            let value = std::env::var_os("PYHOST_LIVE");
-            value.filter(|value| !value.is_empty() && value != "0" && value != "1")
-        };
+        let variable = || Setting::of(&std::env::var_os("PYHOST_LIVE")?);
         match &self.dir {
             Some(path) => path.clone(),
-            None => variable().map_or_else(default_directory, PathBuf::from),
+            None => variable().unwrap_or(Setting::On).directory(),
         }
     }
 }

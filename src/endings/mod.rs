@@ -14,9 +14,10 @@ mod exhibits;
 mod exports;
 mod left;
 mod page;
+mod place;
 mod signals;
 
-use crate::descriptor::{Descriptor, errno, format_into, notice};
+use crate::descriptor::Descriptor;
 use crate::heap::{bound, guards, profile, register};
 use crate::leaks;
 use crate::ledger::LEDGER;
@@ -26,11 +27,9 @@ use crate::options::{Destination, Stats};
 use crate::process;
 use crate::process::resident::{self, Resident};
 use crate::report::{self, Ending, Facts, Format, Json, Report};
-use crate::template::{PathBuffer, names_process};
+use crate::template::names_process;
 use exhibits::{Exhibits, Room};
-use page::Unmade;
 use std::ffi::{c_int, c_void};
-use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
@@ -69,6 +68,9 @@ pub fn is_planned() -> bool {
 pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status: u8) {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
+    if let Some(stats) = &stats {
+        place::remember(stats);
+    }
     let _ = PLAN.set(Plan {
         facts,
         stats,
@@ -241,7 +243,7 @@ pub fn dump() -> bool {
     };
     if let Some(exhibits) = DUMP_EXHIBITS.take() {
         let report = report(plan, Ending::Running, false, Some(exhibits));
-        write_file(&report, format, path);
+        place::write_file(&report, format, path);
         DUMP_EXHIBITS.give_back();
     }
     true
@@ -276,9 +278,15 @@ fn finish(ending: Ending, partial: bool) {
             }
         }
         Some(stats) => match &stats.to {
-            Destination::Stderr => write(&report, stats.format, libc::STDERR_FILENO),
-            Destination::Descriptor(descriptor) => write(&report, stats.format, *descriptor),
-            Destination::File(template) => write_file(&report, stats.format, template),
+            Destination::Stderr => render(
+                &report,
+                stats.format,
+                &mut Descriptor::new(libc::STDERR_FILENO),
+            ),
+            Destination::Descriptor(descriptor) => {
+                place::write_descriptor(&report, stats.format, *descriptor)
+            }
+            Destination::File(template) => place::write_file(&report, stats.format, template),
         },
     }
 }
@@ -303,59 +311,5 @@ fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
             let _ = report::table(report, out);
         }
     }
-    out.flush();
-}
-
-fn write(report: &Report<'_>, format: Format, descriptor: c_int) {
-    render(report, format, &mut Descriptor::new(descriptor));
-}
-
-/// Writes the whole report beside its place, then moves it there.
-fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
-    let path = PathBuffer::expand(template, report.pid, b"");
-    let mut beside = [0u8; 32];
-    let suffix = format_into(&mut beside, format_args!(".{}.part", report.pid));
-    let part = PathBuffer::expand(template, report.pid, suffix);
-    let (Some(path), Some(part)) = (path, part) else {
-        return complain("the path is too long", 0);
-    };
-    // SAFETY: paths that end in a zero byte; the descriptor is closed below.
-    unsafe {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
-        let file = libc::open(part.as_ptr(), flags, 0o666);
-        if file < 0 {
-            return complain("cannot create the file", errno());
-        }
-        let written = match format {
-            Format::Html => page::write(report, file),
-            _ => {
-                let mut out = Descriptor::new(file);
-                render(report, format, &mut out);
-                let because = |error| Err(Unmade::Because("cannot write the file", error));
-                out.error().map_or(Ok(()), because)
-            }
-        };
-        libc::close(file);
-        if let Err(why) = written {
-            libc::unlink(part.as_ptr());
-            if let Unmade::Because(what, error) = why {
-                complain(what, error);
-            }
-            return;
-        }
-        if libc::rename(part.as_ptr(), path.as_ptr()) != 0 {
-            let error = errno();
-            libc::unlink(part.as_ptr());
-            return complain("cannot move the file into place", error);
-        }
-    }
-    if page::is_told() {
-        notice(format_args!("the page is {}", path.shown()));
-    }
-}
-
-fn complain(what: &str, error: i32) {
-    let mut out = Descriptor::new(libc::STDERR_FILENO);
-    let _ = writeln!(out, "pyhost: --stats-file: {what} (errno {error})");
     out.flush();
 }

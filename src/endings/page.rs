@@ -15,6 +15,7 @@
 
 use super::{PLAN, Report};
 use crate::descriptor::{Descriptor, close_range, errno};
+use crate::errno::Errno;
 use crate::options::Page;
 use crate::report::{Ending, Json};
 use std::ffi::{c_char, c_int, c_void};
@@ -30,8 +31,8 @@ const HAS_TOLD: c_int = 1;
 
 /// Why there is no page.
 pub enum Unmade {
-    /// What failed, and `errno`, 0 where there is none.
-    Because(&'static str, i32),
+    /// What failed, and the system's reason where there is one.
+    Because(&'static str, Option<Errno>),
     /// The program has said why.
     Told,
 }
@@ -63,14 +64,14 @@ pub fn is_told() -> bool {
 /// There is no page: why.
 pub fn write(report: &Report<'_>, file: c_int) -> Result<(), Unmade> {
     let Some((page, pid)) = planned() else {
-        return Err(Unmade::Because("pyhostctl was not looked for", 0));
+        return Err(Unmade::Because("pyhostctl was not looked for", None));
     };
     // SAFETY: the descriptors are this function's own, but for `file`, which the caller closes.
     unsafe {
         let memory = libc::memfd_create(c"pyhost-report".as_ptr(), libc::MFD_CLOEXEC);
         if memory < 0 {
-            let error = errno();
-            return Err(Unmade::Because("no room for the report", error));
+            let error = Errno::last();
+            return Err(Unmade::Because("no room for the report", Some(error)));
         }
         let made = write_from(report, page, report.pid == pid, memory, file);
         libc::close(memory);
@@ -93,7 +94,7 @@ unsafe fn write_from(
     json.finish();
     out.flush();
     if let Some(error) = out.error() {
-        return Err(Unmade::Because("no room for the report", error));
+        return Err(Unmade::Because("no room for the report", Some(error)));
     }
     let timeline = page.timeline.as_ref().filter(|_| is_sampled);
     // SAFETY: paths that end with a zero byte.
@@ -148,9 +149,12 @@ unsafe fn write_from(
     match status {
         Ok(0) => Ok(()),
         Ok(HAS_TOLD) => Err(Unmade::Told),
-        Ok(NOT_STARTED) => Err(Unmade::Because("pyhostctl cannot be started", 0)),
-        Ok(_) => Err(Unmade::Because("pyhostctl did not get to the end", 0)),
-        Err(error) => Err(Unmade::Because("pyhostctl cannot be started", error)),
+        Ok(NOT_STARTED) => Err(Unmade::Because("pyhostctl cannot be started", None)),
+        Ok(_) => Err(Unmade::Because("pyhostctl did not get to the end", None)),
+        Err(error) => Err(Unmade::Because(
+            "pyhostctl cannot be started",
+            Some(Errno(error)),
+        )),
     }
 }
 
@@ -226,6 +230,8 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
                 libc::sigaction(signal, &default, null_mut());
             }
         }
+        // A file that may not grow is an error that the program tells, not a signal that ends it.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, null_mut());

@@ -3,24 +3,37 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::Error;
+use crate::descriptor::{notice, write_quietly};
+use crate::errno::Errno;
 use crate::ledger::Account;
+use crate::output::{self, Refusal, Target};
 use crate::process;
-use std::ffi::CString;
+use crate::template::PathBuffer;
+use std::ffi::c_int;
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 
 /// Descriptors from here on: the script sees the numbers that it would see without the host.
-const FIRST_DESCRIPTOR: libc::c_int = 200;
+const FIRST_DESCRIPTOR: c_int = 200;
 
 struct Log {
-    descriptor: libc::c_int,
+    path: PathBuffer,
+    /// A device or a FIFO, which may have no reader yet.
+    is_stream: bool,
+    /// There was no such file.
+    is_created: bool,
     place: fn(&mut Line),
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
+/// The log's descriptor; -1 for a FIFO that nobody reads.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// A line could not be written, and that was told.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A line that is being made; what does not fit is left out.
 pub struct Line {
@@ -69,7 +82,7 @@ impl Write for Line {
 }
 
 /// Moves a descriptor out of the script's way, and keeps it from programs that are executed.
-fn out_of_the_way(descriptor: libc::c_int) -> libc::c_int {
+fn out_of_the_way(descriptor: c_int) -> c_int {
     // SAFETY: a descriptor of ours.
     unsafe {
         let moved = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
@@ -81,30 +94,136 @@ fn out_of_the_way(descriptor: libc::c_int) -> libc::c_int {
     }
 }
 
-/// Opens the log. `fresh` empties it.
-///
-/// # Errors
-/// It cannot be opened.
-pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) -> Result<(), Error> {
-    let refuse = || {
-        Error::option(format!(
-            "--fail-log: '{}' cannot be written; expected a file that can",
-            path.display()
-        ))
+/// Opens the log. `fresh` empties it. Where that fails the script runs without it, which a notice says.
+pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
+    let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
+        None => Err(Refusal::TooLong),
+        Some(mut path) => output::look(&mut path).and_then(|target| open(path, target, fresh)),
     };
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| refuse())?;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    let fresh = if fresh { libc::O_TRUNC } else { 0 };
-    // SAFETY: a path that ends in a zero byte.
-    let descriptor = unsafe { libc::open(name.as_ptr(), flags | fresh, 0o666) };
-    if descriptor < 0 {
-        return Err(refuse());
+    match opened {
+        Ok(opened) => {
+            DESCRIPTOR.store(opened.descriptor, Relaxed);
+            let _ = LOG.set(Log {
+                path: opened.path,
+                is_stream: opened.is_stream,
+                is_created: opened.is_created,
+                place,
+            });
+        }
+        Err(refusal) => notice(format_args!(
+            "--fail-log: '{}' {refusal}; the script runs without it",
+            path.display()
+        )),
     }
-    let _ = LOG.set(Log {
-        descriptor: out_of_the_way(descriptor),
-        place,
-    });
-    Ok(())
+}
+
+struct Opened {
+    path: PathBuffer,
+    descriptor: c_int,
+    is_stream: bool,
+    is_created: bool,
+}
+
+fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, Refusal> {
+    let is_stream = target == Target::Stream;
+    let descriptor = match target {
+        // A FIFO is opened once somebody reads it.
+        Target::Stream => match output::open_stream(path.as_c_str()) {
+            Ok(descriptor) => out_of_the_way(descriptor),
+            Err(Errno(libc::ENXIO)) => -1,
+            Err(error) => return Err(Refusal::System(error)),
+        },
+        Target::Descriptor(own) => {
+            // SAFETY: an open descriptor.
+            match unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) } {
+                -1 => return Err(Refusal::System(Errno::last())),
+                descriptor => descriptor,
+            }
+        }
+        Target::New | Target::Old => {
+            let fresh = if fresh { libc::O_TRUNC } else { 0 };
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+            // SAFETY: a path that ends with a zero byte.
+            match unsafe { libc::open(path.as_ptr(), flags | fresh, 0o666 as libc::c_uint) } {
+                -1 => return Err(Refusal::System(Errno::last())),
+                descriptor => out_of_the_way(descriptor),
+            }
+        }
+    };
+    Ok(Opened {
+        path,
+        descriptor,
+        is_stream,
+        is_created: target == Target::New,
+    })
+}
+
+/// Writes a line, whole or not at all; the first one that cannot be written is told on standard error.
+fn write(log: &Log, line: &[u8]) {
+    let mut descriptor = DESCRIPTOR.load(Relaxed);
+    if descriptor < 0 && log.is_stream {
+        let Ok(opened) = output::open_stream(log.path.as_c_str()) else {
+            return; // nobody reads it
+        };
+        descriptor = out_of_the_way(opened);
+        let was = DESCRIPTOR.compare_exchange(-1, descriptor, Relaxed, Relaxed);
+        if let Err(other) = was {
+            // Another thread was first.
+            // SAFETY: opened here.
+            unsafe { libc::close(descriptor) };
+            descriptor = other;
+        }
+    }
+    let error = match write_quietly(descriptor, line) {
+        Ok(written) if written == line.len() => return,
+        Ok(written) => {
+            take_back(descriptor, written);
+            Errno(libc::ENOSPC)
+        }
+        Err(error) => error,
+    };
+    if log.is_stream && error == Errno(libc::EPIPE) {
+        // The reader has gone; the next one gets the lines that follow. The number stays taken: another
+        // thread may be writing.
+        DESCRIPTOR.store(-1, Relaxed);
+        return;
+    }
+    if log.is_stream && error == Errno(libc::EAGAIN) {
+        return; // the reader is slow, and the script does not wait for it
+    }
+    if !TOLD.swap(true, Relaxed) {
+        if log.is_created {
+            discard(log, descriptor);
+        }
+        notice(format_args!(
+            "--fail-log: cannot write '{}': {error}",
+            log.path.shown()
+        ));
+    }
+}
+
+/// Takes back what a full disk took of a line.
+fn take_back(descriptor: c_int, written: usize) {
+    // SAFETY: a descriptor of ours.
+    unsafe {
+        let end = libc::lseek(descriptor, 0, libc::SEEK_CUR);
+        if let Ok(written) = libc::off_t::try_from(written)
+            && end >= written
+        {
+            libc::ftruncate(descriptor, end - written);
+        }
+    }
+}
+
+/// Removes the log where it was made for this process and nothing was written to it.
+fn discard(log: &Log, descriptor: c_int) {
+    // SAFETY: a path that ends with a zero byte, and a structure that the call fills.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        if libc::fstat(descriptor, &mut found) == 0 && found.st_size == 0 {
+            libc::unlink(log.path.as_ptr());
+        }
+    }
 }
 
 /// Tells of one injected failure: process, number of the request, account, size, place.
@@ -123,10 +242,7 @@ pub fn tell(number: u64, account: Account, size: usize) {
     );
     (log.place)(&mut line);
     line.bytes[line.length] = b'\n';
-    // SAFETY: a buffer of ours and its length, which `Line::add` keeps below the buffer's; errno
-    // is the calling thread's own.
-    unsafe {
-        libc::write(log.descriptor, line.bytes.as_ptr().cast(), line.length + 1);
-        *libc::__errno_location() = errno;
-    }
+    write(log, &line.bytes[..=line.length]);
+    // SAFETY: errno is the calling thread's own.
+    unsafe { *libc::__errno_location() = errno };
 }

@@ -23,7 +23,6 @@ pub use log::Line;
 pub use rules::{Handle, close, disarm, fails, open};
 pub use spec::{Spec, Specs};
 
-use crate::error::Error;
 use crate::ledger::Account;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -64,15 +63,12 @@ pub fn is_on() -> bool {
 
 /// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
 /// `place` tells where in the script the calling thread is.
-///
-/// # Errors
-/// The log cannot be opened.
-pub fn start(settings: &Settings, place: fn(&mut Line)) -> Result<(), Error> {
+pub fn start(settings: &Settings, place: fn(&mut Line)) {
     if settings.rules.is_empty() {
-        return Ok(());
+        return;
     }
     if let Some(path) = &settings.log {
-        log::start(path, settings.fresh_log, place)?;
+        log::start(path, settings.fresh_log, place);
     }
     for rule in settings.rules.iter().filter(|rule| rule.is_a_rule()) {
         rules::add(rule);
@@ -80,7 +76,6 @@ pub fn start(settings: &Settings, place: fn(&mut Line)) -> Result<(), Error> {
     let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
     let _ = TEXTS.set(texts.map(Spec::to_string).collect());
     ON.store(true, Relaxed);
-    Ok(())
 }
 
 /// Lets the rules hold. After initialisation, before the script.

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::card::{CARD, Card};
+use crate::descriptor::quietly;
+use crate::errno::Errno;
 use crate::ledger::{LEDGER, Ledger};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -27,25 +29,47 @@ pub fn is_possible() -> bool {
     PARTS.iter().all(|part| part.is_multiple_of(page))
 }
 
-/// Writes both to an empty file and maps them onto it; false where the system refuses.
-pub fn onto_file(file: c_int) -> bool {
+/// Writes both to a file and maps them onto it.
+///
+/// # Errors
+/// The system's reason; then both lie in the process's own memory.
+pub fn onto_file(file: c_int) -> Result<(), Errno> {
+    let mapped = quietly(|| write_to(file)).and_then(|()| map_onto(file));
+    mapped.inspect_err(|_| {
+        // The first part may have been mapped.
+        onto_memory(false);
+    })
+}
+
+/// Writes both to a file, whole: a page that has no room on the disk would be a SIGBUS later.
+fn write_to(file: c_int) -> Result<(), Errno> {
     let mut offset = 0;
     for (address, size) in addresses().into_iter().zip(PARTS) {
-        // SAFETY: structures of atomics alone that lie on pages of their own; nothing is booked
-        // between the copy and the mapping, as this module's callers promise.
+        // SAFETY: structures of atomics alone.
+        match unsafe { libc::pwrite(file, address, size, offset) } {
+            -1 => return Err(Errno::last()),
+            written if written as usize == size => offset += size as libc::off_t,
+            _ => return Err(Errno(libc::ENOSPC)),
+        }
+    }
+    Ok(())
+}
+
+fn map_onto(file: c_int) -> Result<(), Errno> {
+    let mut offset = 0;
+    for (address, size) in addresses().into_iter().zip(PARTS) {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: structures of atomics alone that lie on pages of their own, which the file holds;
+        // nothing is booked between the copy and the mapping, as this module's callers promise.
         unsafe {
-            if libc::pwrite(file, address, size, offset) != size as isize {
-                return false;
-            }
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
             if libc::mmap(address, size, access, flags, file, offset) == libc::MAP_FAILED {
-                return false;
+                return Err(Errno::last());
             }
         }
         offset += size as libc::off_t;
     }
-    true
+    Ok(())
 }
 
 /// Moves both into anonymous memory, shared with later children or not; false where the system

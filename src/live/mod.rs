@@ -16,22 +16,22 @@ mod mapping;
 
 use crate::card::{CARD, State};
 use crate::descriptor::{format_into, notice, out_of_the_way};
+use crate::errno::Errno;
 use crate::error::Error;
 use crate::ledger::{REPORTED, Snapshot};
+use crate::output::{self, Draft, Refusal, Target};
 use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
 use crate::template::PathBuffer;
-use crate::timeline::brief;
-use pyhost_shared::directory::{self, Identity, SUFFIX, start_ticks};
+use crate::timeline::{brief, trouble};
+use pyhost_shared::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_shared::moment;
-use pyhost_shared::record::Record;
+use pyhost_shared::record::{self, Record};
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, OsStr, OsString, c_int};
-use std::fs::OpenOptions;
-use std::os::fd::AsRawFd;
+use std::ffi::{CStr, OsStr, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
@@ -40,10 +40,24 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 pub enum Place {
     /// In the process's own memory.
     Own,
-    /// In a file, whose name may hold `%p`.
-    File(OsString),
-    /// In a file of the process's own in this directory.
-    Directory(PathBuf),
+    /// In a file: an absolute path, which may hold `%p`.
+    File(Vec<u8>),
+    /// In a file of the process's own in a directory.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Whether the user has named it: then one that must not be used is an error.
+        is_required: bool,
+    },
+}
+
+/// What became of the ledger's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// It is where it was asked for.
+    pub is_in_place: bool,
+    /// A process of the host's own can read it.
+    pub is_shared: bool,
 }
 
 const PATH: usize = libc::PATH_MAX as usize;
@@ -65,18 +79,21 @@ const TOLD: usize = 3;
 
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
 /// reads them, where they are to stay in memory. Of `argv`, `host_words` after the first are the
-/// host's options.
+/// host's options. Where a resource is missing the ledger stays in memory, and a notice says so.
 ///
 /// # Errors
-/// The file or the directory cannot be had; the ledger stays where it is.
+/// A directory that must not be used.
 pub fn start(
     place: &Place,
     shared: bool,
     argv: &[OsString],
     host_words: usize,
-) -> Result<(), Error> {
+) -> Result<Kept, Error> {
     if *place == Place::Own && !shared {
-        return Ok(());
+        return Ok(Kept {
+            is_in_place: true,
+            is_shared: false,
+        });
     }
     let refuse = |what: &str| Err(Error::option(what));
     if !mapping::is_possible() {
@@ -84,18 +101,48 @@ pub fn start(
     }
     fill_card(argv);
     CARD.host_words.store(host_words as u64, Relaxed);
-    match place {
-        Place::Own => {
-            if !mapping::onto_memory(true) {
-                return Err(Error::start("the system gives no shared memory"));
-            }
+    let is_in_file = match place {
+        Place::Own => false,
+        Place::File(template) => in_file(template),
+        Place::Directory { path, is_required } => in_directory(path, *is_required)?,
+    };
+    let is_shared = is_in_file || shared && in_memory();
+    if is_shared {
+        unsafe extern "C" {
+            fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void)
+            -> c_int;
         }
-        Place::File(template) => in_file(template)?,
-        Place::Directory(path) => in_directory(path)?,
+        // SAFETY: functions of the executable.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(begin_child));
+            on_exit(exit_before_the_plan, null_mut());
+        }
     }
-    // SAFETY: a function of the executable.
-    unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
-    Ok(())
+    Ok(Kept {
+        is_in_place: is_in_file || *place == Place::Own,
+        is_shared,
+    })
+}
+
+/// Shares the ledger with the sampler alone; false where the system refuses.
+fn in_memory() -> bool {
+    let is_shared = mapping::onto_memory(true);
+    if !is_shared {
+        notice(format_args!(
+            "--timeline, --stats-brief: no memory to share with the sampler ({}); the script runs \
+             without them",
+            Errno::last()
+        ));
+    }
+    is_shared
+}
+
+/// Python has ended the process before a report was planned, as it does for a bad option of its own:
+/// a file that stayed would be taken for that of a process that was killed.
+extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
+    if CARD.state().0 == State::Running && CARD.pid.load(Relaxed) == process::id() {
+        end(Ending::Exit(status), None);
+    }
 }
 
 fn fill_card(argv: &[OsString]) {
@@ -129,31 +176,87 @@ pub fn describe(facts: &Facts) {
     CARD.active.store(bits, Relaxed);
 }
 
-fn in_file(template: &OsStr) -> Result<(), Error> {
-    let refuse = || {
-        Error::option(format!(
-            "--ledger-file: '{}' cannot be written and mapped; expected a file that can",
-            Path::new(template).display()
-        ))
-    };
-    let path = PathBuffer::expand(template.as_bytes(), process::id(), b"").ok_or_else(refuse)?;
-    let path = Path::new(OsStr::from_bytes(path.as_c_str().to_bytes()));
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(true);
-    let file = options.mode(0o600).open(path).map_err(|_| refuse())?;
-    mapping::onto_file(file.as_raw_fd())
-        .then_some(())
-        .ok_or_else(refuse)
+/// Keeps the ledger in one file; false where it cannot, which a notice says.
+fn in_file(template: &[u8]) -> bool {
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let kept = path.ok_or(Refusal::TooLong).and_then(|mut path| {
+        let target = output::look(&mut path)?;
+        map_file(&path, target).map_err(Refusal::System)
+    });
+    kept.map_err(|refusal| {
+        notice(format_args!(
+            "--ledger-file: '{}' {refusal}; the script runs without it",
+            String::from_utf8_lossy(template)
+        ));
+    })
+    .is_ok()
 }
 
-fn in_directory(path: &Path) -> Result<(), Error> {
-    let refuse = |what: &str| {
-        Error::option(format!(
-            "--live: '{}' {what}; expected a directory that only its user can write to",
-            path.display()
-        ))
+/// Maps the ledger onto a file at `path`. It is a new one, since another process may have mapped the one
+/// that is there; only where none can be moved there, the old one.
+fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
+    let is_placed = match Draft::apart(path, target, 0) {
+        Ok(draft) => {
+            let file = draft.descriptor();
+            let placed = match mapping::onto_file(file) {
+                Ok(()) => draft.finish(),
+                Err(error) => {
+                    draft.discard();
+                    Err(error)
+                }
+            };
+            // SAFETY: the draft's descriptor; the mapping stays.
+            unsafe { libc::close(file) };
+            placed.inspect_err(|_| {
+                mapping::onto_memory(false);
+            })?
+        }
+        Err(error) if target == Target::New => return Err(error),
+        Err(_) => false,
     };
-    directory::prepare(path).map_err(|what| refuse(&what))?;
+    if is_placed {
+        return Ok(());
+    }
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: a path that ends with a zero byte; the descriptor is this function's own.
+    unsafe {
+        let file = libc::open(path.as_ptr(), flags);
+        if file < 0 {
+            return Err(Errno::last());
+        }
+        let mapped = mapping::onto_file(file);
+        if mapped.is_ok() {
+            libc::ftruncate(file, record::SIZE as libc::off_t);
+        }
+        libc::close(file);
+        mapped
+    }
+}
+
+/// Keeps the ledger in a file of the process's own; false where it cannot, which a notice says.
+///
+/// # Errors
+/// A directory that was asked for and must not be used.
+fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
+    let why = match prepare(path) {
+        Ok(()) => return Ok(true),
+        Err(Unfit::Wrong(what)) if is_required => {
+            return Err(Error::option(format!(
+                "--live: '{}' {what}; expected a directory that only its user can write to",
+                path.display()
+            )));
+        }
+        Err(why) => why,
+    };
+    notice(format_args!(
+        "--live: '{}' {why}; the script runs without it",
+        path.display()
+    ));
+    Ok(false)
+}
+
+fn prepare(path: &Path) -> Result<(), Unfit> {
+    directory::prepare(path)?;
     tell_of(&directory::tidy(path), path);
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
@@ -163,13 +266,16 @@ fn in_directory(path: &Path) -> Result<(), Error> {
     for (place, name) in [(start, &prefix), (whole, &name)] {
         let name = name.as_os_str().as_bytes();
         if name.len() + 64 > PATH {
-            return Err(refuse("is too long"));
+            return Err(Unfit::Wrong("is too long".to_owned()));
         }
         place[..name.len()].copy_from_slice(name);
     }
     // A program that this process was before may have left one.
     let _ = std::fs::remove_file(&name);
-    make_file().map_err(refuse)
+    make_file().map_err(|Errno(error)| {
+        let error = std::io::Error::from_raw_os_error(error);
+        Unfit::System("takes no file", error)
+    })
 }
 
 /// Tells of processes that were killed and whose files lay in the directory.
@@ -189,23 +295,23 @@ fn tell_of(killed: &[Record], directory: &Path) {
 
 /// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
 /// container.
-fn make_file() -> Result<(), &'static str> {
+fn make_file() -> Result<(), Errno> {
     // SAFETY: a path that ends with a zero byte; descriptors of this function's own.
     unsafe {
         let (_, name) = &*NAMES.0.get();
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         let file = libc::open(name.as_ptr().cast(), flags, 0o600);
         if file < 0 {
-            return Err("takes no file");
+            return Err(Errno::last());
         }
         let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
         if locks {
             libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
         }
-        if !mapping::onto_file(file) {
+        if let Err(error) = mapping::onto_file(file) {
             libc::close(file);
             libc::unlink(name.as_ptr().cast());
-            return Err("takes no file that can be mapped");
+            return Err(error);
         }
         if locks {
             LOCK.store(out_of_the_way(file), Relaxed);
@@ -290,6 +396,9 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     };
     CARD.set_state(state, status, moment::now());
     brief::tell_end(left);
+    if state != State::Exec {
+        trouble::tell();
+    }
     if state == State::Exited && HAS_FILE.load(Relaxed) {
         // SAFETY: a path that ends with a zero byte.
         unsafe {

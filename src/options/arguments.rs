@@ -26,28 +26,6 @@ pub fn is_python_name(argv0: &OsStr) -> bool {
     name.as_bytes().starts_with(b"python")
 }
 
-/// The option whose file follows, also where `=` has given it an interval.
-pub const TIMELINE: &[u8] = b"--timeline";
-
-/// The words for clap: `--timeline=INTERVAL FILE` becomes two options.
-fn for_clap(argv: &[OsString]) -> Vec<OsString> {
-    let mut words = Vec::new();
-    let mut rest = argv.iter();
-    while let Some(word) = rest.next() {
-        let interval = word.as_bytes().strip_prefix(TIMELINE);
-        match interval.and_then(|rest| rest.strip_prefix(b"=")) {
-            Some(interval) => {
-                words.push("--timeline-interval".into());
-                words.push(OsStr::from_bytes(interval).to_owned());
-                words.push("--timeline".into());
-                words.extend(rest.next().cloned());
-            }
-            None => words.push(word.clone()),
-        }
-    }
-    words
-}
-
 /// How many arguments after the program's name are the host's.
 pub fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
     let command = LazyCell::new(Cli::command);
@@ -67,11 +45,10 @@ pub fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
         let takes_next = known.is_some_and(|known| {
             known.get_action().takes_values() && !known.is_require_equals_set()
         });
-        let takes_both = name == TIMELINE;
         let value_follows = argv
             .get(1 + count)
             .is_some_and(|next| !next.as_bytes().starts_with(b"-"));
-        if takes_next && (name.len() == bytes.len() || takes_both) && value_follows {
+        if takes_next && name.len() == bytes.len() && value_follows {
             count += 1;
         }
     }
@@ -83,7 +60,7 @@ pub fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
 /// # Errors
 /// One line for what clap refuses.
 pub fn parse(argv: &[OsString]) -> Result<Cli, Error> {
-    Cli::try_parse_from(for_clap(argv)).map_err(|error| Error::option(describe(&error)))
+    Cli::try_parse_from(argv).map_err(|error| Error::option(describe(&error)))
 }
 
 /// One line for a clap error.
@@ -119,6 +96,10 @@ fn describe(error: &clap::Error) -> String {
             let expected = error.source().and_then(|source| source.downcast_ref());
             let Expected(expected) = expected.copied().unwrap_or(Expected("a number"));
             bad_value(option, &value, expected)
+        }
+        ErrorKind::NoEquals => {
+            let form = argument.replace(['<', '>'], "");
+            format!("{option}: takes its value after '='; expected {form}")
         }
         ErrorKind::TooManyValues => format!("{option}: takes no value"),
         ErrorKind::ArgumentConflict => format!("{option}: given more than once"),
@@ -162,8 +143,8 @@ mod tests {
             3
         );
         assert_eq!(count(&["--stats-file=R", "--version"]), 1);
-        assert_eq!(count(&["--timeline", "T", "s.py"]), 2);
-        assert_eq!(count(&["--timeline=1s", "T", "s.py"]), 2);
+        assert_eq!(count(&["--timeline", "s.py"]), 1);
+        assert_eq!(count(&["--timeline=T", "s.py"]), 1);
         assert_eq!(count(&["--check-hash-based-pycs", "always", "s.py"]), 0);
         assert_eq!(count(&["-V"]), 0);
         assert_eq!(count(&["--", "--stats"]), 0);

@@ -5,7 +5,7 @@
 //! reserved. What it takes for the region's size is checked against what `read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
-use super::arguments::{PYTHON_OPTIONS, TIMELINE, is_python_name};
+use super::arguments::{PYTHON_OPTIONS, is_python_name};
 use super::baked;
 use crate::bytes;
 use crate::error::Error;
@@ -14,7 +14,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 /// The host's options whose value may be the next argument. A test compares them with clap's.
-const WITH_VALUE: [&[u8]; 24] = [
+const WITH_VALUE: [&[u8]; 23] = [
     b"--allocator",
     b"--native",
     b"--profile",
@@ -34,7 +34,6 @@ const WITH_VALUE: [&[u8]; 24] = [
     b"--numpy-numa",
     b"--numpy-pool-limit",
     b"--numpy-region",
-    b"--timeline",
     b"--timeline-interval",
     b"--stats-brief",
     b"--stats-fd",
@@ -112,8 +111,7 @@ fn in_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]> + Clone) -> Option
             break;
         }
         let next = rest.clone().next().filter(|next| !next.starts_with(b"-"));
-        let is_whole = value.is_none() || name == TIMELINE;
-        let takes_next = is_whole && next.is_some() && WITH_VALUE.contains(&name);
+        let takes_next = value.is_none() && next.is_some() && WITH_VALUE.contains(&name);
         if takes_next {
             rest.next();
         }
@@ -173,8 +171,8 @@ mod tests {
         assert_eq!(value(&["--stats=json", "--region", "2M"]), Some("2M"));
         assert_eq!(value(&["--lock", "s.py", "--region=1M"]), None);
         assert_eq!(value(&["--stats", "s.py", "--region=1M"]), None);
-        assert_eq!(value(&["--timeline", "T", "--region=1M"]), Some("1M"));
-        assert_eq!(value(&["--timeline=1s", "T", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--timeline=T", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--timeline", "T", "--region=1M"]), None);
         assert_eq!(value(&["s.py", "--region=1M"]), None);
         assert_eq!(value(&["--", "--region=1M"]), None);
         assert_eq!(value(&["--version", "--region=1M"]), None);

@@ -1,7 +1,8 @@
 //! The options of forced failures, from the command line or the variables.
 
+use super::Options;
+use super::outputs::{FAIL_LOG, Outputs, absolute};
 use super::variables::{checked, parsed, variable};
-use super::{Options, absolute};
 use crate::allocator::Allocator;
 use crate::cli::FaultOptions;
 use crate::error::Error;
@@ -35,30 +36,31 @@ impl Variables {
     }
 }
 
-fn path_of(path: &OsString) -> Result<PathBuf, Error> {
-    absolute("--fail-log", path).map(|bytes| OsString::from_vec(bytes).into())
-}
-
 /// What the options and, where they are silent, the variables say.
 ///
 /// # Errors
 /// What goes with something else only, or not twice.
-pub fn settings(cli: &FaultOptions, variables: &Variables) -> Result<Settings, Error> {
+pub fn settings(
+    cli: &FaultOptions,
+    variables: &Variables,
+    is_inherited: bool,
+    outputs: &mut Outputs,
+) -> Result<Settings, Error> {
     let inherited = variables
         .rules
         .clone()
         .map_or(Vec::new(), |Specs(specs)| specs);
+    let log = match (&cli.fail_log, &variables.log) {
+        (Some(path), _) => outputs.choose(FAIL_LOG, path, false, false)?,
+        (None, Some(path)) => outputs.choose(FAIL_LOG, path, false, is_inherited)?,
+        (None, None) => None,
+    };
     let settings = Settings {
         rules: match cli.fail.is_empty() {
             true => inherited,
             false => cli.fail.clone(),
         },
-        log: cli
-            .fail_log
-            .as_ref()
-            .or(variables.log.as_ref())
-            .map(path_of)
-            .transpose()?,
+        log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
         fresh_log: cli.fail_log.is_some(),
         timeout: cli.fail_timeout.or(variables.timeout),
     };
@@ -119,7 +121,8 @@ pub fn exports(cli: &FaultOptions) -> Result<Vec<(&'static str, OsString)>, Erro
         exports.push(("PYHOST_FAIL", rules.join(";").into()));
     }
     if let Some(path) = &cli.fail_log {
-        exports.push(("PYHOST_FAIL_LOG", path_of(path)?.into_os_string()));
+        let path = absolute(FAIL_LOG.option, path)?;
+        exports.push((FAIL_LOG.variable, OsString::from_vec(path)));
     }
     Ok(exports)
 }

@@ -10,6 +10,7 @@ mod command;
 mod early;
 mod faults;
 mod observation;
+mod outputs;
 mod page;
 mod region;
 mod variables;
@@ -29,11 +30,11 @@ use crate::template::names_process;
 use crate::timeline;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
+pub use observation::LIVE;
+use outputs::{Outputs, STATS_FILE};
 pub use page::Page;
 pub use region::RegionSettings;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::ffi::OsString;
 use variables::{OUTERMOST, Variables, exports};
 
 /// Where a report goes.
@@ -99,6 +100,8 @@ pub struct Options {
     pub python_argv: Vec<OsString>,
     /// Variables to set, so that children inherit what the command line gave.
     pub exports: Vec<(String, OsString)>,
+    /// Lines to be shown first: outputs that cannot be written.
+    pub notices: Vec<String>,
 }
 
 /// What the arguments ask for.
@@ -134,15 +137,20 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         return Ok(Request::Ledger(path));
     }
     let variables = Variables::read(!process::is_privileged_start())?;
-    let exports = exports(&cli)?;
+    let mut exports = exports(&cli)?;
+    let mut outputs = Outputs::default();
     let region = region::settings(&cli, &variables.region)?;
-    let mut stats = stats(&cli, &variables)?;
     let inherited = variables.outermost.is_some();
-    let mut timeline = observation::settings(&cli, &variables.observation, inherited)?;
-    if let Some(stats) = stats.as_mut().filter(|stats| stats.format == Format::Html) {
+    let faults = faults::settings(&cli.faults, &variables.faults, inherited, &mut outputs)?;
+    let live = observation::place(&cli, &variables.observation, &mut outputs)?;
+    let mut stats = stats(&cli, &variables, &mut outputs)?;
+    let mut timeline =
+        observation::settings(&cli, &variables.observation, inherited, &mut outputs)?;
+    if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
         let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
-        stats.page = Some(Page::find(&stats.to, &mut timeline, !is_named)?);
+        stats = page::plan(asked, &mut timeline, !is_named, &mut outputs)?;
     }
+    exports.retain(|(name, _)| !outputs.missing.contains(&name.as_str()));
     observation::check_live(argv.get(host_count..).unwrap_or_default())?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
@@ -152,7 +160,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
     let profile = region::profile(&cli, variables.profile, bounded)?;
     let mut options = Options {
-        live: observation::place(&cli, &variables.observation)?,
+        live,
         timeline,
         allocator: cli.allocator.or(variables.allocator),
         debug_hooks: cli.debug_hooks || variables.debug_hooks,
@@ -161,7 +169,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         caps,
         region,
         numpy: numpy(&cli, &variables.numpy),
-        faults: faults::settings(&cli.faults, &variables.faults)?,
+        faults,
         leak_check: cli
             .leaks
             .leak_check
@@ -183,6 +191,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         command: command::name(python_argv.get(1..).unwrap_or_default()),
         python_argv,
         exports,
+        notices: outputs.notices,
     };
     if options.native == Some(Mode::Off) && conflicts_with_off(&options) {
         return Err(Error::option(
@@ -194,7 +203,10 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     region::check(&options)?;
     early::check(options.region.size)?;
     faults::check(&options)?;
-    let asked = options.stats.is_some() || options.timeline.is_on() || stderr_is_terminal;
+    let asked = options.stats.is_some()
+        || options.timeline.is_on()
+        || options.faults.log.is_some()
+        || stderr_is_terminal;
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();
         options.exports.push((OUTERMOST.to_owned(), own));
@@ -281,17 +293,20 @@ fn is_terminal(descriptor: i32) -> bool {
 
 /// The report that this process writes. What only variables ask for, and would go to one place
 /// for all processes, is the outermost host's to write.
-fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
+fn stats(cli: &Cli, variables: &Variables, outputs: &mut Outputs) -> Result<Option<Stats>, Error> {
     let format = cli.stats.or(variables.stats);
     if format == Some(Format::Off) {
         return Ok(None);
     }
     let inherited = variables.outermost.is_some();
     if let Some(path) = cli.stats_file.as_ref().or(variables.stats_file.as_ref()) {
-        let path = absolute("--stats-file", path)?;
-        if cli.stats_file.is_none() && inherited && !names_process(&path) {
+        let is_inherited = cli.stats_file.is_none() && inherited;
+        if is_inherited && !names_process(path.as_encoded_bytes()) {
             return Ok(None);
         }
+        let Some(path) = outputs.choose(STATS_FILE, path, true, is_inherited)? else {
+            return Ok(None);
+        };
         let format = format.unwrap_or(Format::Json);
         return Ok(Some(Stats {
             format,
@@ -323,11 +338,15 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
     }
     match format {
         Some(_) if cli.stats.is_none() && inherited => Ok(None),
-        Some(Format::Html) => Ok(Some(Stats {
-            format: Format::Html,
-            to: page::default_file()?,
-            page: None,
-        })),
+        Some(Format::Html) => {
+            let path = page::default_file()?;
+            let chosen = outputs.choose(STATS_FILE, &path, true, false)?;
+            Ok(chosen.map(|path| Stats {
+                format: Format::Html,
+                to: Destination::File(path),
+                page: None,
+            }))
+        }
         Some(format) => Ok(Some(Stats {
             format,
             to: Destination::Stderr,
@@ -335,22 +354,4 @@ fn stats(cli: &Cli, variables: &Variables) -> Result<Option<Stats>, Error> {
         })),
         None => Ok(None),
     }
-}
-
-/// The absolute form of a report's path, whose directory must exist.
-fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
-    let shown = path.to_string_lossy();
-    let path = std::path::absolute(path)
-        .map_err(|_| Error::option(format!("{option}: '{shown}' is no path")))?;
-    if path.is_dir() {
-        return Err(Error::option(format!(
-            "{option}: '{shown}' is a directory; expected a file"
-        )));
-    }
-    if !path.parent().is_some_and(Path::is_dir) {
-        return Err(Error::option(format!(
-            "{option}: no directory for '{shown}'; expected a file in one that exists"
-        )));
-    }
-    Ok(path.into_os_string().into_vec())
 }

@@ -1,31 +1,29 @@
 //! The options of looking on from outside, from the command line or the variables.
 
-use super::absolute;
+use super::outputs::{LEDGER_FILE, Output, Outputs, STATS_BRIEF, TIMELINE, absolute};
 use super::variables::{checked, variable};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::live::Place;
 use crate::template::names_process;
 use crate::timeline::{Interval, Settings};
-use pyhost_shared::directory;
-use std::ffi::{OsStr, OsString};
+use pyhost_shared::directory::Setting;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// The variable of `--live`.
+pub const LIVE: &str = "PYHOST_LIVE";
 
 /// The variables of looking on from outside.
 #[derive(Default)]
 pub struct Variables {
-    live: Option<OsString>,
+    live: Option<Setting>,
     ledger_file: Option<OsString>,
     timeline: Option<OsString>,
     interval: Option<Interval>,
     brief: Option<OsString>,
 }
-
-/// What a variable says where it only says yes, and names no directory.
-const YES: &str = "1";
-/// And where it says no.
-const NO: &str = "0";
 
 impl Variables {
     /// Reads the variables.
@@ -36,7 +34,7 @@ impl Variables {
         // One file for all processes would be written by each.
         let of_process = |path: &OsString| names_process(path.as_encoded_bytes());
         Ok(Variables {
-            live: variable("PYHOST_LIVE").filter(|value| value != NO),
+            live: variable(LIVE).and_then(|value| Setting::of(&value)),
             ledger_file: variable("PYHOST_LEDGER_FILE").filter(of_process),
             timeline: variable("PYHOST_TIMELINE"),
             interval: checked("PYHOST_TIMELINE_INTERVAL")?,
@@ -45,36 +43,52 @@ impl Variables {
     }
 }
 
-/// The directory that a value of `--live` names.
-fn directory_of(value: &OsStr) -> Result<PathBuf, Error> {
-    if value.is_empty() || value == YES {
-        return Ok(directory::default_directory());
-    }
-    std::path::absolute(value).map_err(|_| {
-        let shown = Path::new(value).display();
-        Error::option(format!("--live: '{shown}' is no path"))
-    })
+/// What `--live` says; `None` where it is not given.
+///
+/// # Errors
+/// An empty value.
+fn live(cli: &Cli) -> Result<Option<Setting>, Error> {
+    let Some(value) = &cli.observation.live else {
+        return Ok(None);
+    };
+    let expected = "--live: expected on, off or a directory after '='";
+    let setting = Setting::of(value).ok_or_else(|| Error::option(expected))?;
+    Ok(Some(setting))
 }
 
 /// Where the ledger is to be kept.
 ///
 /// # Errors
-/// Two places, or what is no path.
-pub fn place(cli: &Cli, variables: &Variables) -> Result<Place, Error> {
-    let given = &cli.observation;
-    if given.live.is_some() && given.ledger_file.is_some() {
+/// Two places, or a path that is wrong.
+pub fn place(cli: &Cli, variables: &Variables, outputs: &mut Outputs) -> Result<Place, Error> {
+    let given = live(cli)?;
+    let is_on = |setting: &Setting| *setting != Setting::Off;
+    let ledger_file = &cli.observation.ledger_file;
+    if given.as_ref().is_some_and(is_on) && ledger_file.is_some() {
         return Err(Error::option(
             "--ledger-file: --live keeps the ledger already; expected one of them",
         ));
     }
-    if let Some(path) = &given.ledger_file {
-        return Ok(Place::File(path.clone()));
+    if let Some(path) = ledger_file {
+        let path = outputs.choose(LEDGER_FILE, path, true, false)?;
+        return Ok(path.map_or(Place::Own, Place::File));
     }
-    if let Some(value) = given.live.as_ref().or(variables.live.as_ref()) {
-        return directory_of(value).map(Place::Directory);
+    let is_required = matches!(given, Some(Setting::At(_)));
+    match given.as_ref().or(variables.live.as_ref()) {
+        Some(Setting::Off) | None => {}
+        Some(setting) => {
+            return Ok(Place::Directory {
+                path: setting.directory(),
+                is_required,
+            });
+        }
     }
     match &variables.ledger_file {
-        Some(path) => Ok(Place::File(path.clone())),
+        // Only a path with `%p`, which an outer host may have handed on.
+        Some(path) => {
+            let path = outputs.choose(LEDGER_FILE, path, true, true)?;
+            Ok(path.map_or(Place::Own, Place::File))
+        }
         None => Ok(Place::Own),
     }
 }
@@ -112,21 +126,30 @@ pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
 ///
 /// # Errors
 /// A file that cannot be, or an interval of no timeline.
-pub fn settings(cli: &Cli, variables: &Variables, inherited: bool) -> Result<Settings, Error> {
+pub fn settings(
+    cli: &Cli,
+    variables: &Variables,
+    inherited: bool,
+    outputs: &mut Outputs,
+) -> Result<Settings, Error> {
     let given = &cli.observation;
-    let file = |option, path: &Option<OsString>, variable: &Option<OsString>| {
+    let mut file = |output: Output, path: &Option<OsString>, variable: &Option<OsString>| {
         let Some(found) = path.as_ref().or(variable.as_ref()) else {
             return Ok(None);
         };
-        let found = absolute(option, found)?;
-        let other = path.is_none() && inherited && !names_process(&found);
-        Ok((!other).then_some(found))
+        let is_inherited = path.is_none() && inherited;
+        if is_inherited && !names_process(found.as_encoded_bytes()) {
+            return Ok(None);
+        }
+        outputs.choose(output, found, true, is_inherited)
     };
-    let timeline = file("--timeline", &given.timeline, &variables.timeline)?;
-    let brief = file("--stats-brief", &given.stats_brief, &variables.brief)?;
-    if given.timeline_interval.is_some() && timeline.is_none() {
+    check_timeline(given.timeline.as_ref())?;
+    let timeline = file(TIMELINE, &given.timeline, &variables.timeline)?;
+    let brief = file(STATS_BRIEF, &given.stats_brief, &variables.brief)?;
+    let is_asked = given.timeline.is_some() || variables.timeline.is_some();
+    if given.timeline_interval.is_some() && !is_asked {
         return Err(Error::option(
-            "--timeline-interval: there is no timeline; expected --timeline FILE",
+            "--timeline-interval: there is no timeline; expected --timeline=FILE",
         ));
     }
     Ok(Settings {
@@ -135,8 +158,22 @@ pub fn settings(cli: &Cli, variables: &Variables, inherited: bool) -> Result<Set
             .timeline_interval
             .or(variables.interval)
             .unwrap_or_default(),
-        brief: brief.map(|path| OsString::from_vec(path).into()),
+        brief,
     })
+}
+
+/// Refuses `--timeline=INTERVAL FILE`, the form of earlier versions, which would run the file.
+fn check_timeline(value: Option<&OsString>) -> Result<(), Error> {
+    let Some(text) = value.and_then(|value| value.to_str()) else {
+        return Ok(());
+    };
+    match text.parse::<Interval>() {
+        Ok(_) => Err(Error::option(format!(
+            "--timeline: '{text}' is an interval; expected --timeline-interval={text} and \
+             --timeline=FILE"
+        ))),
+        Err(_) => Ok(()),
+    }
 }
 
 /// The variables that stand for what the command line gave.
@@ -146,16 +183,21 @@ pub fn settings(cli: &Cli, variables: &Variables, inherited: bool) -> Result<Set
 pub fn exports(cli: &Cli) -> Result<Vec<(&'static str, OsString)>, Error> {
     let given = &cli.observation;
     let mut exports = Vec::new();
-    if let Some(value) = &given.live {
-        exports.push(("PYHOST_LIVE", directory_of(value)?.into_os_string()));
+    if let Some(setting) = live(cli)? {
+        let value = match &setting {
+            Setting::Off => OsString::from("off"),
+            setting => setting.directory().into_os_string(),
+        };
+        exports.push((LIVE, value));
     }
-    for (variable, option, path) in [
-        ("PYHOST_LEDGER_FILE", "--ledger-file", &given.ledger_file),
-        ("PYHOST_TIMELINE", "--timeline", &given.timeline),
-        ("PYHOST_STATS_BRIEF", "--stats-brief", &given.stats_brief),
+    for (output, path) in [
+        (LEDGER_FILE, &given.ledger_file),
+        (TIMELINE, &given.timeline),
+        (STATS_BRIEF, &given.stats_brief),
     ] {
         if let Some(path) = path {
-            exports.push((variable, OsString::from_vec(absolute(option, path)?)));
+            let path = absolute(output.option, path)?;
+            exports.push((output.variable, OsString::from_vec(path)));
         }
     }
     if let Some(interval) = given.timeline_interval {

@@ -1,13 +1,16 @@
 //! What `--stats=html` needs beside a file: the program that makes the page, looked for at the start,
 //! so that its absence is told before anything runs.
 
-use super::Destination;
+use super::outputs::{Outputs, STATS_FILE, TIMELINE};
+use super::{Destination, Stats};
 use crate::error::Error;
+use crate::output::{self, Target};
 use crate::process;
+use crate::report::Format;
 use crate::template::PathBuffer;
 use crate::timeline;
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// The program's name.
@@ -26,17 +29,53 @@ pub struct Page {
     pub is_told: bool,
 }
 
+/// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
+/// into a file beside the page's place, of which `pyhostctl html` makes the page later.
+///
+/// # Errors
+/// Such a path is one that output must not go to.
+pub fn plan(
+    mut asked: Stats,
+    timeline: &mut timeline::Settings,
+    is_told: bool,
+    outputs: &mut Outputs,
+) -> Result<Option<Stats>, Error> {
+    let Destination::File(template) = &asked.to else {
+        return Ok(Some(asked));
+    };
+    match Page::find(template, timeline, is_told, outputs)? {
+        Some(page) => asked.page = Some(page),
+        None => {
+            let path = [template.as_slice(), b".json"].concat();
+            outputs.notices.push(format!(
+                "--stats=html: there is no {PROGRAM} beside the host's executable, nor in PATH; the \
+                 report is written to '{}', of which `{PROGRAM} html` makes the page",
+                String::from_utf8_lossy(&path)
+            ));
+            let path = OsString::from_vec(path);
+            let Some(path) = outputs.choose(STATS_FILE, &path, true, false)? else {
+                return Ok(None);
+            };
+            asked.format = Format::Json;
+            asked.to = Destination::File(path);
+        }
+    }
+    Ok(Some(asked))
+}
+
 impl Page {
     /// Finds what makes the page: beside the host's own executable, else in `PATH`, unless the start
-    /// is privileged. Where no timeline was asked for, one is kept beside the page until that is made.
+    /// is privileged; `None` where it is in neither place. Where no timeline was asked for, one is kept
+    /// beside the page until that is made.
     ///
     /// # Errors
-    /// It is in neither place.
-    pub fn find(
-        page: &Destination,
+    /// At the timeline's place is a file that pyhost did not write.
+    fn find(
+        template: &[u8],
         timeline: &mut timeline::Settings,
         is_told: bool,
-    ) -> Result<Self, Error> {
+        outputs: &mut Outputs,
+    ) -> Result<Option<Self>, Error> {
         let own = std::fs::read_link("/proc/self/exe").ok();
         let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
         let path = match process::is_privileged_start() {
@@ -50,24 +89,29 @@ impl Page {
             .map(|folder| folder.join(PROGRAM))
             .find_map(executable);
         let Some(program) = program else {
-            return Err(Error::option(format!(
-                "--stats=html: there is no {PROGRAM} beside the host's executable, nor in PATH; \
-                 expected one that makes the page"
-            )));
+            return Ok(None);
         };
-        let is_timeline_its_own = timeline.timeline.is_none();
-        if let (true, Destination::File(page)) = (is_timeline_its_own, page) {
-            timeline.timeline = Some([page.as_slice(), b".timeline"].concat());
+        let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
+        if is_timeline_its_own {
+            let path = OsString::from_vec([template, b".timeline"].concat());
+            timeline.timeline = outputs.choose(TIMELINE, &path, true, false)?;
         }
-        let template = timeline.timeline.as_deref();
-        let path = template.and_then(|path| PathBuffer::expand(path, process::id(), b""));
-        Ok(Page {
+        let path = timeline.timeline.as_deref();
+        let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
+        Ok(Some(Page {
             program,
             timeline: path.map(|path| path.as_c_str().to_owned()),
             is_timeline_its_own,
             is_told,
-        })
+        }))
     }
+}
+
+/// Whether the page goes to a regular file, beside which there may be another.
+fn is_file(template: &[u8]) -> bool {
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let target = path.and_then(|mut path| output::look(&mut path).ok());
+    matches!(target, Some(Target::New | Target::Old))
 }
 
 /// The path as the system takes it, where it is a file that the user may run.
@@ -86,12 +130,12 @@ fn executable(path: PathBuf) -> Option<CString> {
 ///
 /// # Errors
 /// There is no working directory.
-pub fn default_file() -> Result<Destination, Error> {
+pub fn default_file() -> Result<OsString, Error> {
     let name = format!("pyhost-{}.html", process::id());
     let path = std::path::absolute(name).map_err(|_| {
         Error::option("--stats=html: there is no working directory; expected --stats-file PATH")
     })?;
-    Ok(Destination::File(escaped(path.as_os_str())))
+    Ok(OsString::from_vec(escaped(path.as_os_str())))
 }
 
 /// A path as a template that stands for itself.

@@ -1,7 +1,8 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
 use super::arguments::{bad_value, one_of};
-use super::{RegionSettings, absolute, faults, observation};
+use super::outputs::{STATS_FILE, absolute};
+use super::{RegionSettings, faults, observation};
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::caps::{self, Rules};
@@ -209,7 +210,7 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_GUARD", cli.guards.guard.map(shown));
     export("PYHOST_STATS", cli.stats.as_ref().map(name));
     if let Some(path) = &cli.stats_file {
-        let path = absolute("--stats-file", path)?;
+        let path = absolute(STATS_FILE.option, path)?;
         export("PYHOST_STATS_FILE", Some(OsString::from_vec(path)));
     }
     for (variable, value) in observation::exports(cli)? {

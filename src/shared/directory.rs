@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::record::{Record, Unreadable};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,6 +30,37 @@ const KEPT: usize = 64;
 
 /// Inode of the machine's first pid namespace (`PROC_PID_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// What `--live`, or its variable, says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// The ledger is kept in no file.
+    Off,
+    /// In a file of the default directory.
+    On,
+    /// In a file of this directory: an absolute path.
+    At(PathBuf),
+}
+
+impl Setting {
+    /// Reads a value: `on` or `1`, `off` or `0`, or a directory; `None` where it is empty or there is
+    /// no working directory to find it from.
+    pub fn of(value: &OsStr) -> Option<Self> {
+        match value.as_encoded_bytes() {
+            b"on" | b"1" => Some(Setting::On),
+            b"off" | b"0" => Some(Setting::Off),
+            _ => std::path::absolute(value).ok().map(Setting::At),
+        }
+    }
+
+    /// The directory that is meant where the ledger is kept in a file.
+    pub fn directory(&self) -> PathBuf {
+        match self {
+            Setting::At(path) => path.clone(),
+            Setting::On | Setting::Off => default_directory(),
+        }
+    }
+}
 
 /// Who a process is, on this machine and beyond its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,30 +230,56 @@ pub fn default_directory() -> PathBuf {
     }
 }
 
+/// Why a directory cannot hold the files of `--live`. Displays as the end of a line that begins with its
+/// name.
+#[derive(Debug)]
+pub enum Unfit {
+    /// A resource is missing: the system's reason.
+    System(&'static str, io::Error),
+    /// It is not one that only its user can write to.
+    Wrong(String),
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unfit::System(what, error) => write!(out, "{what} ({error})"),
+            Unfit::Wrong(text) => out.write_str(text),
+        }
+    }
+}
+
 /// Makes the directory where it is not there, for its user alone, and makes sure that nobody else
 /// can write there.
 ///
 /// # Errors
-/// A text that says what is wrong with it.
-pub fn prepare(directory: &Path) -> Result<(), String> {
+/// What is wrong with it.
+pub fn prepare(directory: &Path) -> Result<(), Unfit> {
     let made = fs::DirBuilder::new().mode(0o700).create(directory);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(format!("cannot be made ({error})"));
+            let is_wrong = matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            );
+            return Err(match is_wrong {
+                true => Unfit::Wrong(format!("cannot be made ({error})")),
+                false => Unfit::System("cannot be made", error),
+            });
         }
         _ => {}
     }
-    let found = fs::metadata(directory).map_err(|error| format!("cannot be read ({error})"))?;
+    let found = fs::metadata(directory).map_err(|error| Unfit::System("cannot be read", error))?;
     // SAFETY: no arguments.
     let user = unsafe { libc::geteuid() };
     if !found.is_dir() {
-        return Err("is no directory".to_owned());
+        return Err(Unfit::Wrong("is no directory".to_owned()));
     }
     if found.uid() != user {
-        return Err(format!("belongs to user {}", found.uid()));
+        return Err(Unfit::Wrong(format!("belongs to user {}", found.uid())));
     }
     if found.mode() & 0o022 != 0 {
-        return Err("can be written by others".to_owned());
+        return Err(Unfit::Wrong("can be written by others".to_owned()));
     }
     Ok(())
 }
@@ -328,6 +385,23 @@ fn forget_the_oldest(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_setting_says_yes_or_no_or_names_a_directory() {
+        let read = |text: &str| Setting::of(OsStr::new(text));
+        for (text, expected) in [
+            ("on", Some(Setting::On)),
+            ("1", Some(Setting::On)),
+            ("off", Some(Setting::Off)),
+            ("0", Some(Setting::Off)),
+            ("/a/b", Some(Setting::At(PathBuf::from("/a/b")))),
+            ("", None),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(read("./on"), Some(Setting::At(here.join("on"))));
+    }
 
     #[test]
     fn a_name_tells_whose_file_it_is() {

@@ -3,52 +3,101 @@
 //!
 //! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal
 //! whose story it tells and at its end, the sampler again where the host was killed. It is rewritten in
-//! place, in one call: an orchestrator binds its log there as a file. Nothing here allocates but
-//! [`start`].
+//! place, in one call: an orchestrator binds its log there as a file. Into a device, a FIFO or an
+//! open descriptor it is written once, at the end. A forked child has its own where the file's name
+//! holds `%p`. Nothing here allocates but [`start`].
 
 #![allow(unsafe_code)]
 
+use super::trouble::{self, Output};
 use crate::bytes::Bytes;
 use crate::card::{CARD, State};
-use crate::descriptor::{format_into, out_of_the_way};
+use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
+use crate::errno::Errno;
 use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::output::{self, Refusal, Target};
+use crate::process;
+use crate::template::{PathBuffer, names_process};
 use pyhost_shared::describe::signal_name;
 use pyhost_shared::moment;
 use std::ffi::c_int;
-use std::fmt::{self, Display};
-use std::fs::OpenOptions;
-use std::io;
-use std::os::fd::IntoRawFd;
-use std::path::Path;
+use std::fmt::{self, Display, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64};
 
 /// Bytes of the file at most.
 const ROOM: usize = 4096;
 /// A peak is worth telling once it has grown by a sixteenth, or by so many bytes.
 const WORTH: u64 = 16 << 20;
 
-static FILE: AtomicI32 = AtomicI32::new(-1);
+/// No descriptor: there is no file, or it is opened at the end.
+const NONE: c_int = -1;
+
+static FILE: AtomicI32 = AtomicI32::new(NONE);
+/// The path with its `%p`.
+static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
 static COMMAND: OnceLock<String> = OnceLock::new();
 static TOLD_PEAK: AtomicU64 = AtomicU64::new(0);
 static TOLD_REFUSED: AtomicU64 = AtomicU64::new(0);
+/// What is written at the end alone, or not by this process at all.
+static LATER: AtomicU8 = AtomicU8::new(NEVER);
+
+/// Nothing is opened at the end.
+const NEVER: u8 = 0;
+/// A device, a FIFO or a descriptor.
+const AS_STREAM: u8 = 1;
+/// The file of a forked child.
+const AS_FILE: u8 = 2;
 
 /// Opens the file. While the process has one thread.
 ///
 /// # Errors
-/// The system's.
-pub fn start(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
+/// Why it cannot be written; then nothing is left of it.
+pub fn start(template: &[u8]) -> Result<(), Refusal> {
     let _ = COMMAND.set(CARD.command());
-    FILE.store(out_of_the_way(file.into_raw_fd()), Relaxed);
-    write(&LEDGER.snapshot());
+    let _ = TEMPLATE.set(template.to_vec());
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let mut path = path.ok_or(Refusal::TooLong)?;
+    let target = output::look(&mut path)?;
+    match target {
+        Target::New | Target::Old => {
+            let file = open(&path, target).map_err(Refusal::System)?;
+            FILE.store(out_of_the_way(file), Relaxed);
+            if let Err(error) = write(&LEDGER.snapshot()) {
+                close();
+                if target == Target::New {
+                    // SAFETY: a path that ends with a zero byte, of a file that was made here.
+                    unsafe { libc::unlink(path.as_ptr()) };
+                }
+                return Err(Refusal::System(error));
+            }
+        }
+        Target::Stream => LATER.store(AS_STREAM, Relaxed),
+        Target::Descriptor(own) => {
+            // SAFETY: an open descriptor.
+            let copy = unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, 3) };
+            if copy < 0 {
+                return Err(Refusal::System(Errno::last()));
+            }
+            FILE.store(out_of_the_way(copy), Relaxed);
+            LATER.store(AS_STREAM, Relaxed);
+        }
+    }
     Ok(())
+}
+
+fn open(path: &PathBuffer, target: Target) -> Result<c_int, Errno> {
+    let new = match target {
+        Target::New => libc::O_CREAT | libc::O_EXCL,
+        _ => 0,
+    };
+    let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | new;
+    // SAFETY: a path that ends with a zero byte.
+    match unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) } {
+        -1 => Err(Errno::last()),
+        file => Ok(file),
+    }
 }
 
 /// The descriptor; -1 for none.
@@ -64,38 +113,109 @@ pub fn tell_progress(snapshot: &Snapshot) {
     if peak > told + (told / 16).min(WORTH) || refused != TOLD_REFUSED.load(Relaxed) {
         TOLD_PEAK.store(peak, Relaxed);
         TOLD_REFUSED.store(refused, Relaxed);
-        write(snapshot);
+        if LATER.load(Relaxed) == NEVER {
+            write_and_remember(snapshot);
+        }
     }
 }
 
-/// Rewrites the file at a refusal or the end; at the end with what was live when the script `left` it.
-/// Any thread, also from a signal handler.
-pub fn tell_end(left: Option<&Snapshot>) {
-    let now = LEDGER.snapshot();
-    write(&left.map_or(now, |left| now.with_live_of(left)));
+/// Rewrites the file at a refusal. Any thread.
+pub fn tell_refusal() {
+    if LATER.load(Relaxed) == NEVER {
+        write_and_remember(&LEDGER.snapshot());
+    }
 }
 
-/// In a forked child: the file is its parent's.
+/// Writes the last text, with what was live when the script `left` it. Any thread, also from a signal
+/// handler.
+pub fn tell_end(left: Option<&Snapshot>) {
+    let later = LATER.load(Relaxed);
+    if later == AS_FILE && CARD.state().0 == State::Exec {
+        return; // of a forked child that has become another program
+    }
+    if later != NEVER && descriptor() == NONE {
+        let path = TEMPLATE.get();
+        let path = path.and_then(|template| PathBuffer::expand(template, process::id(), b""));
+        match path.ok_or(Refusal::TooLong).and_then(open_now) {
+            Ok(file) => FILE.store(file, Relaxed),
+            Err(Refusal::System(error)) => trouble::remember(Output::Brief, error),
+            Err(refusal) => notice(format_args!("--stats-brief: the file {refusal}")),
+        }
+    }
+    let now = LEDGER.snapshot();
+    write_and_remember(&left.map_or(now, |left| now.with_live_of(left)));
+}
+
+fn open_now(mut path: PathBuffer) -> Result<c_int, Refusal> {
+    let target = output::look(&mut path)?;
+    match target {
+        Target::Stream => output::open_stream(path.as_c_str()),
+        Target::Descriptor(own) => return Ok(own),
+        _ => open(&path, target),
+    }
+    .map_err(Refusal::System)
+}
+
+/// In a forked child: the file is its parent's. It has one of its own at its end where the name holds
+/// `%p`.
 pub fn leave_to_parent() {
-    let file = FILE.swap(-1, Relaxed);
+    close();
+    trouble::leave_to_parent();
+    let template = TEMPLATE.get();
+    let has_own = template.is_some_and(|template| names_process(template));
+    if has_own {
+        trouble::share();
+    }
+    LATER.store(if has_own { AS_FILE } else { NEVER }, Relaxed);
+}
+
+/// Closes this process's descriptor.
+fn close() {
+    let file = FILE.swap(NONE, Relaxed);
     if file >= 0 {
-        // SAFETY: the child's copy of a descriptor of ours.
+        // SAFETY: a descriptor of ours.
         unsafe { libc::close(file) };
     }
 }
 
-fn write(snapshot: &Snapshot) {
+fn write_and_remember(snapshot: &Snapshot) {
+    if let Err(error) = write(snapshot) {
+        trouble::remember(Output::Brief, error);
+    }
+}
+
+fn write(snapshot: &Snapshot) -> Result<(), Errno> {
     let file = descriptor();
     if file < 0 {
-        return;
+        return Ok(());
     }
     let mut room = [0; ROOM];
     let text = format_into(&mut room, format_args!("{}", Brief(snapshot)));
-    // SAFETY: a descriptor of ours and a buffer of ours.
-    unsafe {
-        libc::pwrite(file, text.as_ptr().cast(), text.len(), 0);
-        libc::ftruncate(file, text.len() as libc::off_t);
+    if LATER.load(Relaxed) == AS_STREAM {
+        let mut out = Descriptor::new(file);
+        let whole = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let _ = out.write_str(whole);
+        out.flush();
+        return out.error().map_or(Ok(()), Err);
     }
+    quietly(|| {
+        // SAFETY: a descriptor of ours and a buffer of ours.
+        unsafe {
+            let written = libc::pwrite(file, text.as_ptr().cast(), text.len(), 0);
+            let error = Errno::last();
+            // Half a text would say what is not so.
+            let length = match written == text.len() as isize {
+                true => text.len(),
+                false => 0,
+            };
+            libc::ftruncate(file, length as libc::off_t);
+            match written {
+                -1 => Err(error),
+                _ if length == 0 => Err(Errno(libc::ENOSPC)),
+                _ => Ok(()),
+            }
+        }
+    })
 }
 
 /// The text.

@@ -2,17 +2,23 @@
 //!
 //! The first line says what it is and the interval; then come samples and events, by time. When it
 //! holds [`SAMPLES`] samples every second one goes, the interval doubles, and the file is written
-//! anew beside its place and moved there. Nothing allocates but [`TimelineFile::create`].
+//! anew beside its place and moved there. Into a device, a FIFO or an open descriptor the lines are
+//! written as they come, and only the interval doubles; a FIFO has lines while somebody reads it,
+//! each reader the first line first. Each line is whole: a full disk takes back what it took of one.
+//! Nothing allocates but [`TimelineFile::create`].
 
 #![allow(unsafe_code)]
 
-use crate::descriptor::{Descriptor, errno, format_into};
+use super::trouble::{self, Output};
+use crate::descriptor::{Descriptor, format_into};
+use crate::errno::Errno;
 use crate::ledger::{REPORTED, Scope, Snapshot};
+use crate::output::{self, Draft, Target};
+use crate::template::PathBuffer;
 use pyhost_shared::describe::Sink;
 use pyhost_shared::json::Json;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::c_int;
 use std::fmt::Write;
-use std::io;
 use std::time::Duration;
 
 /// How many samples a file holds at most.
@@ -20,14 +26,20 @@ pub const SAMPLES: u32 = 8192;
 /// How many other lines.
 const EVENTS: u32 = 4096;
 
+/// Milliseconds that the reader of a pipe may take to make room: the sampler must see the host's end.
+const PATIENCE: c_int = 200;
+
 /// How a sample's line begins: by this it is told from an event's.
 const SAMPLE: &[u8] = b"{\"s\":";
 
 /// The file, open.
 pub struct TimelineFile {
-    path: CString,
-    part: CString,
+    path: PathBuffer,
+    target: Target,
+    /// Its descriptor; -1 for a FIFO that nobody reads.
     file: c_int,
+    /// Bytes of whole lines.
+    length: u64,
     command: String,
     started: String,
     pid: i32,
@@ -37,17 +49,22 @@ pub struct TimelineFile {
 }
 
 impl TimelineFile {
-    /// Makes the file and writes its first line; `command` is what it says was run.
+    /// Makes the file and writes its first line; `command` is what it says was run. `path` is what
+    /// [`output::look`] found to be `target`.
     ///
     /// # Errors
-    /// The system's.
-    pub fn create(path: CString, command: String, interval: Duration) -> io::Result<Self> {
-        let part = [path.as_bytes(), b".part"].concat();
-        let file = open(&path)?;
+    /// The system's reason; then nothing is left of it.
+    pub fn create(
+        path: PathBuffer,
+        target: Target,
+        command: String,
+        interval: Duration,
+    ) -> Result<Self, Errno> {
         let mut timeline = TimelineFile {
-            part: CString::new(part)?,
             path,
-            file,
+            target,
+            file: -1,
+            length: 0,
             command,
             started: crate::report::utc_now(),
             pid: crate::process::id(),
@@ -55,11 +72,70 @@ impl TimelineFile {
             samples: 0,
             events: 0,
         };
-        timeline.write_header();
+        match target {
+            Target::New | Target::Old => timeline.make_file()?,
+            Target::Stream => match output::open_stream(timeline.path.as_c_str()) {
+                Ok(file) => timeline.file = file,
+                Err(Errno(libc::ENXIO)) => return Ok(timeline),
+                Err(error) => return Err(error),
+            },
+            Target::Descriptor(own) => {
+                // SAFETY: an open descriptor.
+                timeline.file = match unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, 3) } {
+                    -1 => return Err(Errno::last()),
+                    file => file,
+                }
+            }
+        }
+        if !timeline.is_regular() {
+            timeline.write_header(timeline.file).inspect_err(|_| {
+                // SAFETY: opened above.
+                unsafe { libc::close(timeline.file) };
+            })?;
+        }
         Ok(timeline)
     }
 
-    /// The descriptor, which a sampler keeps.
+    /// Makes the regular file, with its first line.
+    fn make_file(&mut self) -> Result<(), Errno> {
+        let draft = Draft::begin(&self.path, self.target, libc::O_APPEND)?;
+        let file = draft.descriptor();
+        let made = match self.write_header(file) {
+            Ok(length) => draft.finish().map(|is_there| (length, is_there)),
+            Err(error) => {
+                draft.discard();
+                Err(error)
+            }
+        };
+        let placed = made.and_then(|(length, is_there)| match is_there {
+            true => Ok((length, file)),
+            false => self.reopened().map(|file| (length, file)),
+        });
+        if let Ok(placed) = placed {
+            (self.length, self.file) = placed;
+        }
+        if self.file != file {
+            // SAFETY: the draft's descriptor, which is not used any more.
+            unsafe { libc::close(file) };
+        }
+        placed.map(drop)
+    }
+
+    /// The file at the place, opened to append.
+    fn reopened(&self) -> Result<c_int, Errno> {
+        let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: a path that ends with a zero byte.
+        match unsafe { libc::open(self.path.as_ptr(), flags) } {
+            -1 => Err(Errno::last()),
+            file => Ok(file),
+        }
+    }
+
+    fn is_regular(&self) -> bool {
+        matches!(self.target, Target::New | Target::Old)
+    }
+
+    /// The descriptor, which a sampler keeps; -1 for a FIFO that nobody reads.
     pub fn descriptor(&self) -> c_int {
         self.file
     }
@@ -69,8 +145,9 @@ impl TimelineFile {
         self.interval
     }
 
-    fn write_header(&mut self) {
-        let mut out = Descriptor::new(self.file);
+    /// Writes the first line to a descriptor; its length.
+    fn write_header(&self, file: c_int) -> Result<u64, Errno> {
+        let mut out = Descriptor::new(file).with_patience(PATIENCE);
         let mut json = Json::new(&mut out);
         json.text("timeline", "pyhost-timeline/1");
         json.int("pid", i64::from(self.pid));
@@ -84,14 +161,52 @@ impl TimelineFile {
         json.text("command", &self.command);
         json.finish();
         out.flush();
+        out.error().map_or(Ok(out.written()), Err)
     }
 
     fn line(&mut self, write: impl FnOnce(&mut Json<'_, Descriptor>)) {
-        let mut out = Descriptor::new(self.file);
+        if self.file < 0 && !self.finds_reader() {
+            return;
+        }
+        let mut out = Descriptor::new(self.file).with_patience(PATIENCE);
         let mut json = Json::new(&mut out);
         write(&mut json);
         json.finish();
         out.flush();
+        match out.error() {
+            None => self.length += out.written(),
+            Some(error) => self.has_failed(error),
+        }
+    }
+
+    /// Opens the FIFO once somebody reads it.
+    fn finds_reader(&mut self) -> bool {
+        let Ok(file) = output::open_stream(self.path.as_c_str()) else {
+            return false;
+        };
+        self.file = file;
+        let begun = self.write_header(file);
+        begun.map_err(|error| self.has_failed(error)).is_ok()
+    }
+
+    /// A line was not written whole.
+    fn has_failed(&mut self, error: Errno) {
+        // SAFETY: a descriptor of this structure's own.
+        unsafe {
+            match (self.target, error.0) {
+                (Target::New | Target::Old, _) => {
+                    libc::ftruncate(self.file, self.length as libc::off_t);
+                }
+                // The reader has gone, or takes nothing: the next one begins with a whole line.
+                (Target::Stream, libc::EPIPE | libc::EAGAIN) => {
+                    libc::close(self.file);
+                    self.file = -1;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        trouble::remember(Output::Timeline, error);
     }
 
     /// Whether there is room for one event more; the end always has it.
@@ -102,8 +217,11 @@ impl TimelineFile {
 
     /// A sample: live bytes of each account, and the resident bytes where they are known.
     pub fn sample(&mut self, seconds: f64, snapshot: &Snapshot, resident: Option<u64>) {
-        if self.samples >= SAMPLES {
-            self.halve();
+        if self.samples > 0 && self.samples.is_multiple_of(SAMPLES) {
+            match self.is_regular() {
+                true => self.halve(),
+                false => self.interval *= 2,
+            }
         }
         let number = self.samples;
         self.samples += 1;
@@ -178,42 +296,43 @@ impl TimelineFile {
     /// Writes the file anew with every second sample; where that fails it goes on in the old one.
     fn halve(&mut self) {
         self.samples = 0;
-        let Ok(part) = open(&self.part) else { return };
-        let old = std::mem::replace(&mut self.file, part);
+        let old = self.file;
+        let Ok(draft) = Draft::apart(&self.path, Target::Old, libc::O_APPEND) else {
+            return;
+        };
+        let part = draft.descriptor();
         self.interval *= 2;
-        self.write_header();
-        let kept = copy_half(old, part);
-        // SAFETY: paths that end with a zero byte; descriptors of this structure's own.
-        unsafe {
-            match kept {
-                Some(kept) if libc::rename(self.part.as_ptr(), self.path.as_ptr()) == 0 => {
-                    self.samples = kept;
-                    libc::close(old);
-                }
-                _ => {
-                    self.interval /= 2;
-                    self.file = old;
-                    libc::close(part);
-                    libc::unlink(self.part.as_ptr());
-                }
+        let header = self.write_header(part).ok();
+        let copied = header.and_then(|length| Some((length, copy_half(old, part)?)));
+        let placed = match copied {
+            Some((header, (samples, length))) => {
+                let placed = draft.finish().and_then(|is_there| match is_there {
+                    true => Ok(part),
+                    false => self.reopened(),
+                });
+                placed.ok().map(|file| (file, samples, header + length))
+            }
+            None => {
+                draft.discard();
+                None
+            }
+        };
+        match placed {
+            Some(placed) => (self.file, self.samples, self.length) = placed,
+            None => self.interval /= 2,
+        }
+        for unused in [old, part] {
+            if unused != self.file {
+                // SAFETY: descriptors of this structure's own.
+                unsafe { libc::close(unused) };
             }
         }
     }
 }
 
-/// Opens an empty file to read and append to.
-fn open(path: &CStr) -> io::Result<c_int> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: a path that ends with a zero byte.
-    match unsafe { libc::open(path.as_ptr(), flags, 0o666) } {
-        -1 => Err(io::Error::from_raw_os_error(errno())),
-        file => Ok(file),
-    }
-}
-
 /// Copies all events and every second sample, renumbered, but not the first line; how many samples
-/// were kept, or None where the file cannot be read or written.
-fn copy_half(from: c_int, to: c_int) -> Option<u32> {
+/// were kept and how many bytes that makes, or None where the file cannot be read or written.
+fn copy_half(from: c_int, to: c_int) -> Option<(u32, u64)> {
     let mut out = Descriptor::new(to);
     let mut room = [0u8; 4096];
     let (mut held, mut offset) = (0, 0);
@@ -262,5 +381,5 @@ fn copy_half(from: c_int, to: c_int) -> Option<u32> {
         held -= begin;
     }
     out.flush();
-    out.error().is_none().then_some(kept)
+    out.error().is_none().then_some((kept, out.written()))
 }

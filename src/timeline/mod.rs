@@ -14,61 +14,67 @@ pub mod brief;
 mod file;
 mod sampler;
 mod settings;
+pub mod trouble;
 
 pub use settings::{Interval, Settings};
 
 use crate::card::CARD;
-use crate::error::Error;
+use crate::descriptor::notice;
+use crate::errno::Errno;
+use crate::output::{self, Refusal};
 use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
 use std::ffi::c_long;
 
-/// Starts the sampler, where there is anything to be written.
-///
-/// # Errors
-/// A file cannot be written, or the system gives no process.
-pub fn start(settings: &Settings) -> Result<(), Error> {
-    if !settings.is_on() {
-        return Ok(());
+/// Starts the sampler, where there is anything to be written. What cannot be written is left out, with
+/// a notice; so is all of it where the system gives no process.
+pub fn start(settings: &Settings) {
+    let timeline = settings.timeline.as_deref().and_then(|template| {
+        let opened = open_timeline(template, settings);
+        opened
+            .map_err(|why| leave_out("--timeline", template, &why))
+            .ok()
+    });
+    let brief = settings.brief.as_deref().is_some_and(|template| {
+        let started = brief::start(template);
+        started
+            .map_err(|why| leave_out("--stats-brief", template, &why))
+            .is_ok()
+    });
+    if timeline.is_none() && !brief {
+        return;
     }
-    let timeline = match &settings.timeline {
-        Some(template) => Some(open_timeline(template, settings)?),
-        None => None,
-    };
-    if let Some(path) = &settings.brief {
-        brief::start(path).map_err(|error| {
-            Error::option(format!(
-                "--stats-brief: '{}' cannot be written ({error})",
-                path.display()
-            ))
-        })?;
-    }
+    trouble::share();
     let host = process::id();
     // SAFETY: no flags: a copy of this process, whose only thread returns here twice. The copy runs
     // `sampler::run` alone, which does not return.
     unsafe {
         match libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0, 0, 0) {
-            -1 => Err(Error::start("the system gives no process for the sampler")),
+            -1 => notice(format_args!(
+                "--timeline, --stats-brief: no process to sample from ({}); the script runs \
+                 without one",
+                Errno::last()
+            )),
             0 => sampler::run(timeline, settings.interval.0, host),
-            _ => {
-                if let Some(timeline) = timeline {
-                    libc::close(timeline.descriptor());
-                }
-                Ok(())
-            }
+            _ => {}
+        }
+        if let Some(timeline) = timeline.filter(|timeline| timeline.descriptor() >= 0) {
+            libc::close(timeline.descriptor());
         }
     }
 }
 
-fn open_timeline(template: &[u8], settings: &Settings) -> Result<TimelineFile, Error> {
-    let refuse = |error: &dyn std::fmt::Display| {
-        let shown = String::from_utf8_lossy(template);
-        Error::option(format!("--timeline: '{shown}' cannot be written ({error})"))
-    };
-    let Some(path) = PathBuffer::expand(template, process::id(), b"") else {
-        return Err(refuse(&"it is too long"));
-    };
-    let path = path.as_c_str().to_owned();
-    TimelineFile::create(path, CARD.command(), settings.interval.0).map_err(|error| refuse(&error))
+fn leave_out(option: &str, template: &[u8], why: &Refusal) {
+    let shown = String::from_utf8_lossy(template);
+    notice(format_args!(
+        "{option}: '{shown}' {why}; the script runs without it"
+    ));
+}
+
+fn open_timeline(template: &[u8], settings: &Settings) -> Result<TimelineFile, Refusal> {
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let mut path = path.ok_or(Refusal::TooLong)?;
+    let target = output::look(&mut path)?;
+    TimelineFile::create(path, target, CARD.command(), settings.interval.0).map_err(Refusal::System)
 }

@@ -2,7 +2,6 @@
 
 use crate::bytes::Expected;
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -53,8 +52,8 @@ pub struct Settings {
     pub timeline: Option<Vec<u8>>,
     /// The time between two samples.
     pub interval: Interval,
-    /// The file of `--stats-brief`: an absolute path.
-    pub brief: Option<PathBuf>,
+    /// The file of `--stats-brief`, likewise.
+    pub brief: Option<Vec<u8>>,
 }
 
 impl Settings {

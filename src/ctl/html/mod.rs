@@ -29,8 +29,16 @@ use crate::stored::text_of_file;
 use crate::{Failure, print};
 use model::Report;
 use pyhost_shared::describe::SCHEMA;
-use std::fs;
-use std::path::{Path, PathBuf};
+use pyhost_shared::errno::Errno;
+use pyhost_shared::output::{self, Draft, Refusal, Target};
+use pyhost_shared::template::PathBuffer;
+use std::ffi::{OsStr, c_int};
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use timeline::Timeline;
 
 /// A report that has every section.
@@ -82,14 +90,43 @@ fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
     Timeline::of_text(&text).map_err(|error| refuse(error.to_string()))
 }
 
-/// Writes the whole page beside its place, then moves it there.
+/// Writes the page to a path: a file, whole or not at all, or a device, a FIFO or an open descriptor,
+/// which are written into.
 fn write(path: &Path, page: &str) -> Result<(), Failure> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
-    let written = fs::write(&part, page).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&part);
-        Failure(format!("'{}' cannot be written ({error})", path.display()))
-    })
+    let shown = path.display();
+    let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{shown}' {why}"));
+    let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
+    let place = PathBuffer::of(absolute.as_os_str().as_bytes());
+    let mut place = place.ok_or_else(|| refuse(&Refusal::TooLong))?;
+    let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
+    let written = match target {
+        Target::New | Target::Old => write_file(&place, target, page),
+        Target::Stream => File::options()
+            .append(true)
+            .open(OsStr::from_bytes(place.as_bytes()))
+            .and_then(|mut file| file.write_all(page.as_bytes())),
+        Target::Descriptor(own) => write_descriptor(own, page),
+    };
+    written.map_err(|error| refuse(&format_args!("cannot be written ({error})")))
+}
+
+/// Writes a file beside its place, then moves it there.
+fn write_file(place: &PathBuffer, target: Target, page: &str) -> io::Result<()> {
+    let system = |Errno(error)| io::Error::from_raw_os_error(error);
+    let draft = Draft::begin(place, target, 0).map_err(system)?;
+    match write_descriptor(draft.descriptor(), page) {
+        Ok(()) => draft.finish().map(drop).map_err(system),
+        Err(error) => {
+            draft.discard();
+            Err(error)
+        }
+    }
+}
+
+/// Writes into a descriptor, which stays open to the end of this process.
+#[allow(unsafe_code)]
+fn write_descriptor(descriptor: c_int, page: &str) -> io::Result<()> {
+    // SAFETY: an open descriptor, which is not closed here.
+    let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+    file.write_all(page.as_bytes())
 }

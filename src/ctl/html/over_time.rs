@@ -16,7 +16,7 @@ const FEW_EVENTS: usize = 8;
 pub fn absent() -> Markup {
     html! {
         p {
-            "This report came without a timeline. " code { "pyhost --timeline FILE \u{2026}" }
+            "This report came without a timeline. " code { "pyhost --timeline=FILE \u{2026}" }
             " writes one while the program runs, and " code { "pyhostctl html REPORT --timeline FILE" } " draws it here."
         }
     }

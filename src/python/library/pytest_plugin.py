@@ -7,6 +7,7 @@ A test's figures are those of its call: fixtures are set up before and torn down
 meanwhile counts. PYTEST_DONT_REWRITE
 """
 
+import errno
 import gc
 import json
 import os
@@ -212,7 +213,7 @@ class _Reporter:
         self.baseline = None
         option = config.option
         self.path = option.memory_baseline and os.path.join(config.invocation_params.dir, option.memory_baseline)
-        if self.path and os.path.exists(self.path):
+        if self.path and os.path.exists(self.path) and not _is_empty(self.path):
             self.baseline = _read(self.path)
         elif self.path and not os.path.isdir(os.path.dirname(self.path) or "."):
             raise pytest.UsageError(f"--memory-baseline: '{self.path}' cannot be written; expected a folder for it")
@@ -270,12 +271,18 @@ class _Reporter:
         for name in self.passed:
             tests[self._key(name)] = {key: self.tests[name][key] for key in kept}
         content = {"schema": _SCHEMA, "python": "%d.%d.%d" % sys.version_info[:3], "tests": dict(sorted(tests.items()))}
-        unfinished = f"{self.path}.{os.getpid()}.tmp"
+        place = os.path.realpath(self.path)  # a link stays one
+        unfinished = f"{place}.{os.getpid()}.tmp"
         try:
-            with open(unfinished, "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.write("\n")
-            os.replace(unfinished, self.path)
+            try:
+                with open(unfinished, "x", encoding="utf-8") as file:
+                    json.dump(content, file, indent=1)
+                    file.write("\n")
+                os.replace(unfinished, place)
+            except OSError as error:
+                if error.errno != errno.EEXIST and os.path.exists(unfinished):
+                    os.remove(unfinished)
+                raise
         except OSError as error:
             self.written = f"baseline {self.path} cannot be written: {error.strerror}"
         else:
@@ -337,6 +344,10 @@ class _Reporter:
         for growth, name, was, is_ in self.regressions:
             share = f" ({growth / was * 100:+.0f}%)" if was else ""
             yield f"  {_text(was)} -> {_text(is_)}{share}  {name}"
+
+
+def _is_empty(path):
+    return os.path.isfile(path) and os.path.getsize(path) == 0
 
 
 def _read(path):

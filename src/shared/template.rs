@@ -3,8 +3,27 @@
 
 #![allow(unsafe_code)]
 
-use crate::descriptor::format_into;
+use crate::errno::Errno;
+use crate::output::Refusal;
 use std::ffi::{CStr, c_char};
+use std::fmt::{self, Write};
+
+/// Formats into a buffer of the caller's, cut where it is full.
+pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
+    struct Cursor<'a>(&'a mut [u8], usize);
+    impl Write for Cursor<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let count = text.len().min(self.0.len() - self.1);
+            self.0[self.1..self.1 + count].copy_from_slice(&text.as_bytes()[..count]);
+            self.1 += count;
+            Ok(())
+        }
+    }
+    let mut cursor = Cursor(buffer, 0);
+    let _ = cursor.write_fmt(text);
+    let length = cursor.1;
+    &buffer[..length]
+}
 
 /// Whether a path template holds `%p`.
 pub fn names_process(template: &[u8]) -> bool {
@@ -60,14 +79,70 @@ impl PathBuffer {
         Some(path)
     }
 
+    /// A path as it stands; `None` where it is too long or holds a zero byte.
+    pub fn of(path: &[u8]) -> Option<Self> {
+        let mut buffer = PathBuffer {
+            bytes: [0; libc::PATH_MAX as usize],
+        };
+        let place = buffer.bytes[..libc::PATH_MAX as usize - 1].get_mut(..path.len())?;
+        place.copy_from_slice(path);
+        (!path.contains(&0)).then_some(buffer)
+    }
+
+    /// This path with something behind it; `None` where it is too long.
+    pub fn with(&self, suffix: &[u8]) -> Option<Self> {
+        let length = self.as_bytes().len();
+        let mut path = PathBuffer { bytes: self.bytes };
+        // The last byte stays zero.
+        let room = &mut path.bytes[length..libc::PATH_MAX as usize - 1];
+        room.get_mut(..suffix.len())?.copy_from_slice(suffix);
+        Some(path)
+    }
+
+    /// The directory of an absolute path.
+    pub fn folder(&self) -> Self {
+        let path = self.as_bytes();
+        let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let mut folder = PathBuffer { bytes: self.bytes };
+        folder.bytes[end.max(1)..].fill(0);
+        folder
+    }
+
+    /// Puts the target of the symbolic link at this path in its place.
+    pub(crate) fn follow(&mut self) -> Result<(), Refusal> {
+        let mut link = [0u8; libc::PATH_MAX as usize];
+        // SAFETY: a path that ends with a zero byte, and a buffer and its length.
+        let length = unsafe { libc::readlink(self.as_ptr(), link.as_mut_ptr().cast(), link.len()) };
+        let length = usize::try_from(length).map_err(|_| Refusal::System(Errno::last()))?;
+        let link = &link[..length];
+        let base = match link.starts_with(b"/") {
+            true => 0,
+            false => {
+                let path = self.as_bytes();
+                let slash = path.iter().rposition(|&byte| byte == b'/');
+                slash.map_or(0, |slash| slash + 1)
+            }
+        };
+        if base + link.len() >= self.bytes.len() {
+            return Err(Refusal::TooLong);
+        }
+        self.bytes[base..].fill(0);
+        self.bytes[base..base + link.len()].copy_from_slice(link);
+        Ok(())
+    }
+
     /// The path for people; what is not UTF-8 at its end is left out.
     pub fn shown(&self) -> &str {
-        let end = self.bytes.iter().position(|&byte| byte == 0);
-        let bytes = &self.bytes[..end.unwrap_or(0)];
+        let bytes = self.as_bytes();
         match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         }
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.as_c_str().to_bytes()
     }
 
     /// The path.

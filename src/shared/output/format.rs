@@ -1,0 +1,95 @@
+//! Whether a file holds what pyhost writes, by its first bytes.
+
+use crate::describe::SCHEMA;
+use crate::ledger::Account;
+
+/// Bytes of a file that are enough to know.
+pub const ENOUGH: usize = 2048;
+
+/// How the formats begin that can be told from their first bytes alone.
+const BEGINNINGS: [&[u8]; 6] = [
+    b"pyhost: Python ",  // --stats=text
+    b"pyhost: process ", // --stats-brief
+    b"{\"timeline\":\"pyhost-timeline/",
+    b"# HELP pyhost_",
+    b"# TYPE pyhost_",
+    b"pyhcard", // --ledger-file, of each version
+];
+
+/// Whether a file that begins with these bytes was written by pyhost. `beginning` holds [`ENOUGH`]
+/// bytes, or the whole file.
+pub fn is_ours(beginning: &[u8]) -> bool {
+    BEGINNINGS.iter().any(|known| beginning.starts_with(known))
+        || is_report(beginning)
+        || is_page(beginning)
+        || is_log(beginning)
+}
+
+/// A report in JSON, of each version.
+fn is_report(beginning: &[u8]) -> bool {
+    let name = SCHEMA.split_once('/').map_or(SCHEMA, |(name, _)| name);
+    let rest = beginning.strip_prefix(b"{\"schema\":\"");
+    let rest = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// A page of `pyhostctl html`.
+fn is_page(beginning: &[u8]) -> bool {
+    const GENERATOR: &[u8] = b"<meta name=\"generator\" content=\"pyhostctl ";
+    beginning.starts_with(b"<!DOCTYPE html>")
+        && beginning
+            .windows(GENERATOR.len())
+            .any(|part| part == GENERATOR)
+}
+
+/// A log of `--fail-log`: process, number, account, size, place.
+fn is_log(beginning: &[u8]) -> bool {
+    let mut words = beginning.split(|&byte| byte == b' ');
+    let mut next = || words.next().unwrap_or_default();
+    let is_number = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    is_number(next())
+        && is_number(next())
+        && {
+            let name = next();
+            let mut names = Account::ALL.iter().map(|account| account.name());
+            names.any(|account| account.as_bytes() == name)
+        }
+        && is_number(next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pyhost_writes_is_known_and_nothing_else_is() {
+        for ours in [
+            "{\"schema\":\"pyhost-report/1\",\"partial\":false",
+            "{\"schema\":\"pyhost-report/2\"}",
+            "{\"timeline\":\"pyhost-timeline/1\",\"pid\":1",
+            "pyhost: Python 3.11.7, 0.26 s, exit status 0\n",
+            "pyhost: process 7 (x), 0.1 s: running or killed\n",
+            "# HELP pyhost_memory_bytes Live bytes\n",
+            "pyhcard1",
+            "4711 20000 obj 64 script.py:3 in f\n",
+            "<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">",
+        ] {
+            assert!(is_ours(ours.as_bytes()), "{ours}");
+        }
+        for other in [
+            "",
+            "print(1)\n",
+            "#!/usr/bin/env pyhost\n",
+            "import pyhost\n",
+            "{\"schema\":\"other/1\"}",
+            "{\"schema\":\"pyhost-reports\"}",
+            "<!DOCTYPE html><html><head><title>pyhostctl</title>",
+            "# HELP node_load1 x\n",
+            "pyhost: notes\n",
+            "1 2 3 4\n",
+            "4711 20000 obj\n",
+        ] {
+            assert!(!is_ours(other.as_bytes()), "{other}");
+        }
+    }
+}

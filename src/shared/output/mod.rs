@@ -1,0 +1,276 @@
+//! Where output may go: nothing that exists is destroyed.
+//!
+//! Output creates a file, or takes the place of a regular file that pyhost wrote itself
+//! ([`format`]) or that is empty. It is written *into* a character device, a FIFO or an open
+//! descriptor (`/dev/fd/N`, `/dev/stdout`, `/proc/PID/fd/N`), and a symbolic link is followed: the
+//! same holds for its target. Anything else is refused ([`Refusal`]).
+//!
+//! [`look`] decides; it changes nothing. [`Draft`] makes a file beside its place and moves it there
+//! when it is whole. Nothing here allocates or locks, so that a signal handler may write a report.
+
+#![allow(unsafe_code)]
+
+mod draft;
+pub mod format;
+
+pub use draft::Draft;
+
+use crate::errno::Errno;
+use crate::template::PathBuffer;
+use std::ffi::{CStr, c_int};
+use std::fmt::{self, Display};
+
+/// What is at a path where output is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Nothing: a file is created.
+    New,
+    /// A regular file that may be replaced.
+    Old,
+    /// A device, a FIFO, or what another process has open: it is opened and written into.
+    Stream,
+    /// A descriptor of this process.
+    Descriptor(c_int),
+}
+
+/// Why output cannot go to a path. Displays as the rest of a line that begins with the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A regular file that pyhost did not write.
+    Foreign,
+    /// A regular file whose content cannot be read.
+    Unreadable(Errno),
+    /// A directory.
+    Directory,
+    /// A block device, or a socket.
+    Other,
+    /// A descriptor that is not open.
+    Closed,
+    /// Not a regular file, where the output is to be mapped into memory.
+    NotMapped,
+    /// The directory of the path, or of a link's target, does not exist.
+    NoDirectory,
+    /// The path, or a link's target, is too long.
+    TooLong,
+    /// The system does not let the path be looked at or written to.
+    System(Errno),
+}
+
+impl Refusal {
+    /// Whether the path is wrong, and not a resource missing that another machine or day may have.
+    pub fn is_wrong_path(self) -> bool {
+        !matches!(self, Refusal::System(_))
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Foreign => out.write_str(
+                "exists, and pyhost did not write it; expected a new file, an empty one, or one \
+                 that pyhost wrote",
+            ),
+            Refusal::Unreadable(error) => write!(
+                out,
+                "exists and cannot be read ({error}), so it may be another program's; expected a \
+                 new file"
+            ),
+            Refusal::Directory => out.write_str("is a directory; expected a file"),
+            Refusal::Other => out
+                .write_str("is a block device or a socket; expected a file, a FIFO or a terminal"),
+            Refusal::Closed => {
+                out.write_str("is no open descriptor; expected one that the caller opened")
+            }
+            Refusal::NotMapped => {
+                out.write_str("cannot be mapped into memory; expected a regular file")
+            }
+            Refusal::NoDirectory => {
+                out.write_str("is in no directory; expected a file in one that exists")
+            }
+            Refusal::TooLong => out.write_str("is too long; expected a shorter path"),
+            Refusal::System(error) => write!(out, "cannot be written ({error})"),
+        }
+    }
+}
+
+/// How many links are followed, as the system does.
+const LINKS: usize = 40;
+
+/// What is at an absolute path. Links are followed: then `path` is the last target's.
+///
+/// # Errors
+/// Output cannot go there.
+pub fn look(path: &mut PathBuffer) -> Result<Target, Refusal> {
+    for _ in 0..LINKS {
+        match descriptor_of(path.as_bytes()) {
+            Some(Opened::Own(descriptor)) if is_open(descriptor) => {
+                return Ok(Target::Descriptor(descriptor));
+            }
+            Some(Opened::Own(_)) => return Err(Refusal::Closed),
+            Some(Opened::Others) => return look_through(path.as_c_str()),
+            None => {}
+        }
+        let found = match stat(path.as_c_str(), libc::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno(libc::ENOENT)) => {
+                let folder = path.folder();
+                return match stat(folder.as_c_str(), 0) {
+                    Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Err(Refusal::NoDirectory),
+                    Err(error) => Err(Refusal::System(error)),
+                    Ok(_) => Ok(Target::New),
+                };
+            }
+            Err(Errno(libc::ENOTDIR)) => return Err(Refusal::NoDirectory),
+            Err(Errno(libc::ENAMETOOLONG)) => return Err(Refusal::TooLong),
+            Err(error) => return Err(Refusal::System(error)),
+        };
+        match found.st_mode & libc::S_IFMT {
+            libc::S_IFLNK => path.follow()?,
+            libc::S_IFREG => return look_into(path.as_c_str()),
+            libc::S_IFCHR | libc::S_IFIFO => return Ok(Target::Stream),
+            libc::S_IFDIR => return Err(Refusal::Directory),
+            _ => return Err(Refusal::Other),
+        }
+    }
+    Err(Refusal::System(Errno(libc::ELOOP)))
+}
+
+/// Whether the target could be written to now, as far as that can be known without a change: a
+/// directory that is read-only is found, a full disk is not.
+///
+/// # Errors
+/// The system's reason.
+pub fn check(path: &PathBuffer, target: Target) -> Result<(), Refusal> {
+    let own = || access(path.as_c_str(), libc::W_OK);
+    let folder = || access(path.folder().as_c_str(), libc::W_OK | libc::X_OK);
+    match target {
+        Target::New => folder(),
+        // Where the folder lets nothing be moved, the file is written in place.
+        Target::Old => folder().or_else(|_| own()),
+        Target::Stream => own(),
+        Target::Descriptor(_) => Ok(()),
+    }
+    .map_err(Refusal::System)
+}
+
+/// Opens a device or a FIFO to write into it, without waiting; the descriptor.
+///
+/// # Errors
+/// The system's reason; `ENXIO` where nobody reads the FIFO.
+pub fn open_stream(path: &CStr) -> Result<c_int, Errno> {
+    let flags =
+        libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    open(path, flags)
+}
+
+/// Opens a file; the descriptor.
+///
+/// # Errors
+/// The system's reason.
+pub(crate) fn open(path: &CStr, flags: c_int) -> Result<c_int, Errno> {
+    // SAFETY: a path that ends with a zero byte; what O_CREAT makes has the usual mode.
+    match unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) } {
+        -1 => Err(Errno::last()),
+        descriptor => Ok(descriptor),
+    }
+}
+
+/// Which file a descriptor is open for: device and inode. `None` where it is not open.
+pub fn identity(descriptor: c_int) -> Option<(u64, u64)> {
+    // SAFETY: the call fills the structure, which has no invalid values.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        let known = libc::fstat(descriptor, &mut found) == 0;
+        known.then_some((found.st_dev, found.st_ino))
+    }
+}
+
+fn is_open(descriptor: c_int) -> bool {
+    // SAFETY: a query of a descriptor.
+    unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
+}
+
+/// Whose descriptor a path names.
+enum Opened {
+    Own(c_int),
+    Others,
+}
+
+/// The descriptor that a path names. Such a path must not be opened: for a regular file that would
+/// write over its beginning, and for a socket it fails.
+fn descriptor_of(path: &[u8]) -> Option<Opened> {
+    match path {
+        b"/dev/stdin" => return Some(Opened::Own(0)),
+        b"/dev/stdout" => return Some(Opened::Own(1)),
+        b"/dev/stderr" => return Some(Opened::Own(2)),
+        _ => {}
+    }
+    if let Some(number) = path.strip_prefix(b"/dev/fd/") {
+        return number_of(number).map(Opened::Own);
+    }
+    let rest = path.strip_prefix(b"/proc/")?;
+    let mut parts = rest.splitn(3, |&byte| byte == b'/');
+    let (process, folder, number) = (parts.next()?, parts.next()?, number_of(parts.next()?)?);
+    // SAFETY: no arguments.
+    let own = unsafe { libc::getpid() };
+    match (process, folder) {
+        (b"self" | b"thread-self", b"fd") => Some(Opened::Own(number)),
+        (process, b"fd") if number_of(process)? == own => Some(Opened::Own(number)),
+        (_, b"fd") => Some(Opened::Others),
+        _ => None,
+    }
+}
+
+fn number_of(text: &[u8]) -> Option<c_int> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// What another process has open, by its link in `/proc`.
+fn look_through(link: &CStr) -> Result<Target, Refusal> {
+    let found = stat(link, 0).map_err(Refusal::System)?;
+    match found.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFCHR | libc::S_IFIFO => Ok(Target::Stream),
+        libc::S_IFDIR => Err(Refusal::Directory),
+        _ => Err(Refusal::Other),
+    }
+}
+
+/// Whether a regular file may be replaced. Its content is read, since the size of one in `/proc` is 0.
+fn look_into(path: &CStr) -> Result<Target, Refusal> {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = open(path, flags).map_err(Refusal::Unreadable)?;
+    let mut bytes = [0u8; format::ENOUGH];
+    // SAFETY: a descriptor of this function's own, and a buffer and its length.
+    let read = unsafe {
+        let read = libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), 0);
+        let error = Errno::last();
+        libc::close(file);
+        usize::try_from(read).map_err(|_| Refusal::Unreadable(error))?
+    };
+    match read == 0 || format::is_ours(&bytes[..read]) {
+        true => Ok(Target::Old),
+        false => Err(Refusal::Foreign),
+    }
+}
+
+fn stat(path: &CStr, flags: c_int) -> Result<libc::stat, Errno> {
+    // SAFETY: a path that ends with a zero byte; the call fills the structure.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        match libc::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut found, flags) {
+            0 => Ok(found),
+            _ => Err(Errno::last()),
+        }
+    }
+}
+
+fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
+    // SAFETY: a path that ends with a zero byte.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

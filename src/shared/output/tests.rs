@@ -1,0 +1,137 @@
+use super::*;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// An empty directory of the test's own.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("pyhost-output-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn seen(path: &Path) -> Result<(Target, PathBuf), Refusal> {
+    let mut buffer = PathBuffer::of(path.as_os_str().as_bytes()).unwrap();
+    let target = look(&mut buffer)?;
+    Ok((target, PathBuf::from(buffer.shown())))
+}
+
+const REPORT: &str = "{\"schema\":\"pyhost-report/1\"}\n";
+
+#[test]
+fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
+    let folder = folder("regular");
+    let file = folder.join("file");
+    assert_eq!(seen(&file), Ok((Target::New, file.clone())));
+    for (content, expected) in [
+        ("", Ok(Target::Old)),
+        (REPORT, Ok(Target::Old)),
+        ("print(1)\n", Err(Refusal::Foreign)),
+        ("\0", Err(Refusal::Foreign)),
+    ] {
+        fs::write(&file, content).unwrap();
+        assert_eq!(seen(&file).map(|found| found.0), expected, "{content:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    }
+    assert_eq!(seen(&folder), Err(Refusal::Directory));
+    assert_eq!(seen(&folder.join("a/b")), Err(Refusal::NoDirectory));
+    assert_eq!(seen(&file.join("b")), Err(Refusal::NoDirectory));
+    let long = folder.join("x".repeat(300));
+    assert_eq!(seen(&long), Err(Refusal::TooLong));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_link_is_followed_to_its_last_target() {
+    let folder = folder("links");
+    let target = folder.join("target");
+    symlink("target", folder.join("near")).unwrap();
+    symlink(folder.join("near"), folder.join("far")).unwrap();
+    let far = folder.join("far");
+    assert_eq!(seen(&far), Ok((Target::New, target.clone())));
+    fs::write(&target, REPORT).unwrap();
+    assert_eq!(seen(&far), Ok((Target::Old, target.clone())));
+    fs::write(&target, "mine").unwrap();
+    assert_eq!(seen(&far), Err(Refusal::Foreign));
+    symlink("/dev/null", folder.join("null")).unwrap();
+    let null = seen(&folder.join("null")).unwrap();
+    assert_eq!(null, (Target::Stream, PathBuf::from("/dev/null")));
+    symlink("round", folder.join("round")).unwrap();
+    let round = seen(&folder.join("round"));
+    assert_eq!(round, Err(Refusal::System(Errno(libc::ELOOP))));
+    symlink("no/such", folder.join("nowhere")).unwrap();
+    assert_eq!(seen(&folder.join("nowhere")), Err(Refusal::NoDirectory));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_path_of_an_open_file_names_the_descriptor() {
+    let folder = folder("descriptors");
+    let file = fs::File::create(folder.join("log")).unwrap();
+    let number = file.as_raw_fd();
+    let own = std::process::id();
+    for text in [
+        format!("/dev/fd/{number}"),
+        format!("/proc/self/fd/{number}"),
+        format!("/proc/{own}/fd/{number}"),
+    ] {
+        let found = seen(Path::new(&text)).map(|found| found.0);
+        assert_eq!(found, Ok(Target::Descriptor(number)), "{text}");
+    }
+    assert_eq!(seen(Path::new("/dev/fd/987")), Err(Refusal::Closed));
+    let stdout = seen(Path::new("/dev/stdout")).map(|found| found.0);
+    assert_eq!(stdout, Ok(Target::Descriptor(1)));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_draft_takes_its_place_whole_or_leaves_nothing() {
+    let folder = folder("drafts");
+    let file = folder.join("report");
+    let path = PathBuffer::of(file.as_os_str().as_bytes()).unwrap();
+    let write = |draft: &Draft<'_>, text: &str| {
+        // SAFETY: an open descriptor, and a text and its length.
+        let written = unsafe { libc::write(draft.descriptor(), text.as_ptr().cast(), text.len()) };
+        assert_eq!(written, text.len() as isize);
+    };
+    // What is left of a process of the same id is nobody's to destroy.
+    let own = std::process::id();
+    let left = folder.join(format!("report.{own}.part"));
+    fs::write(&left, "left").unwrap();
+
+    let draft = Draft::begin(&path, Target::New, 0).unwrap();
+    let descriptor = draft.descriptor();
+    write(&draft, "one");
+    assert!(!file.exists());
+    draft.finish().unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+
+    let draft = Draft::begin(&path, Target::Old, 0).unwrap();
+    let other = draft.descriptor();
+    write(&draft, "two");
+    draft.discard();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    // SAFETY: descriptors of this test's own.
+    unsafe {
+        libc::close(descriptor);
+        libc::close(other);
+    }
+    assert_eq!(fs::read_to_string(&left).unwrap(), "left");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_not_waited_for() {
+    let folder = folder("fifo");
+    let path = PathBuffer::of(folder.join("fifo").as_os_str().as_bytes()).unwrap();
+    // SAFETY: a path that ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    assert!(fs::metadata(path.shown()).unwrap().file_type().is_fifo());
+    assert_eq!(seen(&folder.join("fifo")).unwrap().0, Target::Stream);
+    assert_eq!(open_stream(path.as_c_str()), Err(Errno(libc::ENXIO)));
+    fs::remove_dir_all(&folder).unwrap();
+}

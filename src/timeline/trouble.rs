@@ -1,0 +1,93 @@
+//! What the sampler could not write. It has no standard error of its own, which would keep the host's
+//! readers waiting for its end: so the host says it, at its own end.
+
+#![allow(unsafe_code)]
+
+use crate::descriptor::notice;
+use crate::errno::Errno;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
+
+/// The first error of each output, 0 for none. Shared with the sampler.
+struct Shared {
+    timeline: AtomicI32,
+    brief: AtomicI32,
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
+/// The host has said it.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Which output an error is of.
+#[derive(Clone, Copy)]
+pub enum Output {
+    /// `--timeline`.
+    Timeline,
+    /// `--stats-brief`.
+    Brief,
+}
+
+/// Makes the memory that is shared. Before the sampler is.
+pub fn share() {
+    // SAFETY: fresh memory, of which a page of zeros is a valid `Shared`; it is never unmapped.
+    unsafe {
+        let memory = libc::mmap(
+            null_mut(),
+            size_of::<Shared>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if memory != libc::MAP_FAILED {
+            SHARED.store(memory.cast(), Relaxed);
+        }
+    }
+}
+
+/// In a forked child: what its parent could not write is the parent's to say.
+pub fn leave_to_parent() {
+    SHARED.store(null_mut(), Relaxed);
+    TOLD.store(false, Relaxed);
+}
+
+fn shared() -> Option<&'static Shared> {
+    // SAFETY: null, or what `share` mapped.
+    unsafe { SHARED.load(Relaxed).as_ref() }
+}
+
+fn of(output: Output) -> Option<&'static AtomicI32> {
+    let shared = shared()?;
+    Some(match output {
+        Output::Timeline => &shared.timeline,
+        Output::Brief => &shared.brief,
+    })
+}
+
+/// Remembers an error; the first counts.
+pub fn remember(output: Output, error: Errno) {
+    if let Some(place) = of(output) {
+        let _ = place.compare_exchange(0, error.0, Relaxed, Relaxed);
+    }
+}
+
+/// Says what could not be written, once. In the host, at its end.
+pub fn tell() {
+    for (output, name, rest) in [
+        (
+            Output::Timeline,
+            "--timeline",
+            "; what is missing is not in the file",
+        ),
+        (Output::Brief, "--stats-brief", ""),
+    ] {
+        let error = of(output).map_or(0, |place| place.load(Relaxed));
+        if error != 0 && !TOLD.swap(true, Relaxed) {
+            notice(format_args!(
+                "{name}: the file could not be written ({}){rest}",
+                Errno(error)
+            ));
+        }
+    }
+}
