@@ -18,12 +18,34 @@ fn main() {
     println!("cargo:rerun-if-changed={EXPORTS}");
     // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
     println!("cargo:rustc-link-arg-bin=pyhost=-Wl,--wrap=mprotect");
+    wrap_mappings();
     bake();
     check_mimalloc_layout();
     compile_frame_reader();
     link_unwinder();
     link_python();
     export_symbols();
+}
+
+/// The functions by which memory is mapped, beside `mprotect`: what libraries call and what the
+/// executable's own objects call are two, see `src/native/mapped/calls.c`.
+const MAPPINGS: [&str; 5] = ["mmap", "mmap64", "munmap", "mremap", "madvise"];
+
+/// Links the exported functions into the host alone; `pyhostctl` keeps libc's.
+fn wrap_mappings() {
+    const SOURCE: &str = "src/native/mapped/calls.c";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    for name in MAPPINGS {
+        println!("cargo:rustc-link-arg-bin=pyhost=-Wl,--wrap={name}");
+    }
+    let objects = cc::Build::new()
+        .file(SOURCE)
+        .flag("-fno-builtin")
+        .cargo_metadata(false)
+        .compile_intermediates();
+    for object in objects {
+        println!("cargo:rustc-link-arg-bin=pyhost={}", object.display());
+    }
 }
 
 /// Links GCC's unwinder in, where the compiler has it as an archive: the standard library needs it for
@@ -193,6 +215,10 @@ fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
     run(link);
     let mut localize = tool("OBJCOPY", "objcopy");
     localize.arg("--localize-hidden").arg(&object);
+    // It is a library still: what it maps is to be seen.
+    for name in MAPPINGS.iter().chain(&["mprotect"]) {
+        localize.arg(format!("--redefine-sym={name}=pyhost_exported_{name}"));
+    }
     run(localize);
     object
 }

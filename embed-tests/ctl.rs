@@ -292,7 +292,7 @@ fn what_grew_since_the_baseline_is_told() {
     let back = of(&[file.as_os_str(), baseline.as_os_str()]);
     assert_eq!(growth(&back), -grown);
     let text = ctl(&directory).args(["diff", &pid]).ok().stdout;
-    assert_eq!(text.lines().count(), 11, "{text}");
+    assert_eq!(text.lines().count(), 12, "{text}");
     assert!(
         text.lines()
             .any(|row| row.starts_with("total ") && row.contains("+4.")),

@@ -412,7 +412,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
 fn what_is_no_ledger_is_told_in_a_line() {
     let folder = folder("ledger");
     let garbage = folder.join("garbage");
-    fs::write(&garbage, vec![7; 69_632]).unwrap();
+    fs::write(&garbage, vec![7; 77_824]).unwrap();
     let short = folder.join("short");
     fs::write(&short, "pyhost1").unwrap();
     for (arguments, part) in [

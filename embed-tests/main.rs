@@ -22,6 +22,7 @@ mod frames;
 mod guards;
 mod leaks;
 mod live;
+mod mapped;
 mod metrics;
 mod native;
 mod numpy;

@@ -85,7 +85,7 @@ fn a_report_says_what_was_run_by_what() {
             .ends_with('Z')
     );
     assert_eq!(report["accounts"]["numpy"]["active"], false);
-    assert_eq!(report["accounts"].as_object().unwrap().len(), 6);
+    assert_eq!(report["accounts"].as_object().unwrap().len(), 7);
 }
 
 #[test]

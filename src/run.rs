@@ -83,6 +83,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     if kept.is_shared {
         timeline::start(&options.timeline);
     }
+    native::mapped::watch_forks();
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, TypedDict, final, overload
 
 from typing_extensions import ParamSpec, Self, TypeAlias, TypeVar
 
-_Account: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native"]
-_Scope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "total"]
+_Account: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped"]
+_Scope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total"]
 # A number of bytes, or a text such as "64M": K, M, G are powers of 1024, KB, MB, GB of 1000.
 _Size: TypeAlias = int | str
 

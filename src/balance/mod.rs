@@ -15,18 +15,22 @@
 
 mod claims;
 mod files;
+mod libraries;
 mod objects;
 mod rows;
 mod scratch;
 
+pub use libraries::Library;
 pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
 use crate::heap::{self, guards, own, pool, region};
 use crate::ledger::{Account, LEDGER};
+use crate::native::mapped;
 use crate::process;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
+use libraries::{LIBRARIES, Libraries};
 use scratch::{Array, Extent, Owner, Parts, Scratch};
 use std::ops::Range;
 
@@ -41,6 +45,7 @@ const ABOVE_THREAD_POINTER: usize = 4096;
 enum Part {
     Row(Row),
     Account(Account),
+    Library(usize),
     Page(PageView),
     Nobody,
 }
@@ -68,8 +73,14 @@ pub fn take() -> Option<Balance> {
             }
         }
     }
+    if let Some(table) = mapped::memory() {
+        extents.add(table, Owner::Row(Row::HostTables), page);
+    }
+    let mut libraries = Libraries::look();
+    libraries.add_to(extents);
     let default_stack = objects::default_stack();
-    heap::alone(|| look(parts, executable, default_stack, page))
+    let libraries = libraries.all();
+    heap::alone(|| look(parts, executable, default_stack, libraries, page))
 }
 
 /// Reads the mappings. The gate is closed.
@@ -77,6 +88,7 @@ fn look(
     mut parts: Parts<'_>,
     executable: Range<usize>,
     default_stack: (usize, usize),
+    libraries: [Library; LIBRARIES],
     page: usize,
 ) -> Option<Balance> {
     pages::each_part_of_map(|part| parts.extents.add(part, Owner::Row(Row::HeapOwn), page));
@@ -106,7 +118,7 @@ fn look(
         latest: None,
         guard: 0..0,
         pagemap: PageMap::open(parts.entries),
-        balance: Balance::EMPTY,
+        balance: Balance::of(libraries),
         is_whole: true,
         unclaimed: parts.unclaimed,
         data: parts.data,
@@ -292,6 +304,7 @@ impl Sheet<'_> {
                 let part = match extent.row {
                     Owner::Row(row) => Part::Row(row),
                     Owner::Arrays => Part::Account(Account::Numpy),
+                    Owner::Library(library) => Part::Library(library),
                 };
                 return (part, end.min(extent.end));
             }
@@ -362,6 +375,7 @@ fn book(balance: &mut Balance, part: Part, bytes: u64) {
     match part {
         Part::Row(row) => balance.add(row, bytes),
         Part::Account(account) => balance.add_account(account, bytes),
+        Part::Library(library) => balance.add_library(library, bytes),
         Part::Page(page) if page.live_blocks == 0 => balance.add(Row::HeapKept, bytes),
         Part::Page(page) => {
             // Of the last memory page a part may lie behind the blocks.

@@ -1,6 +1,7 @@
 //! The rows of a balance sheet: their names, their kinds and their sums. Plain data; nothing here
 //! allocates.
 
+use super::libraries::{LIBRARIES, Library};
 use crate::ledger::{Account, REPORTED};
 
 /// What a row's memory is.
@@ -99,6 +100,8 @@ const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
 pub struct Balance {
     /// Bytes that are resident.
     pub resident: u64,
+    /// What the account `mapped` has, by library.
+    libraries: [Library; LIBRARIES],
     rows: [u64; ROWS],
 }
 
@@ -106,14 +109,34 @@ impl Balance {
     /// Nothing yet.
     pub const EMPTY: Balance = Balance {
         resident: 0,
+        libraries: [Library::NONE; LIBRARIES],
         rows: [0; ROWS],
     };
+
+    /// Nothing yet, of what these libraries have mapped.
+    pub(super) fn of(libraries: [Library; LIBRARIES]) -> Self {
+        Balance {
+            libraries,
+            ..Balance::EMPTY
+        }
+    }
 
     /// Adds to an account's row.
     pub fn add_account(&mut self, account: Account, bytes: u64) {
         if let Some(row) = self.rows.get_mut(account as usize) {
             *row += bytes;
         }
+    }
+
+    /// Adds to the row of `mapped`, and to one library's part of it.
+    pub fn add_library(&mut self, library: usize, bytes: u64) {
+        self.add_account(Account::Mapped, bytes);
+        self.libraries[library].resident += bytes;
+    }
+
+    /// The libraries that have mapped anything, in no order.
+    pub fn libraries(&self) -> impl Iterator<Item = &Library> + Clone {
+        self.libraries.iter().filter(|it| it.mapped > 0)
     }
 
     /// Adds to another row.
@@ -138,6 +161,10 @@ impl Balance {
         for (row, bytes) in self.rows.iter_mut().zip(other.rows) {
             let part = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
             *row += part as u64;
+        }
+        for (own, other) in self.libraries.iter_mut().zip(&other.libraries) {
+            let part = u128::from(other.resident) * u128::from(numerator);
+            own.resident += (part / u128::from(denominator.max(1))) as u64;
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Owner {
     Row(Row),
     /// Live array data.
     Arrays,
+    /// What a library has mapped, by its number.
+    Library(usize),
 }
 
 const EXTENTS: usize = 16384;

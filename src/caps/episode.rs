@@ -136,7 +136,9 @@ fn reach(account: Account, bytes: usize) -> Reach {
         Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
         // Locks and extension modules, of which CPython makes a RuntimeError and an ImportError.
         Account::Raw | Account::Native if bytes as u64 <= TINY => Reach::Cap,
-        Account::Raw | Account::Numpy | Account::Native | Account::Pooled => Reach::High,
+        Account::Raw | Account::Numpy | Account::Native | Account::Mapped | Account::Pooled => {
+            Reach::High
+        }
     }
 }
 
@@ -148,7 +150,7 @@ fn ends(account: Account) -> bool {
 
 /// Whether CPython or NumPy makes an error of a small request of `account` that gets null.
 fn surfaces(account: Account) -> bool {
-    !matches!(account, Account::Raw | Account::Native)
+    !matches!(account, Account::Raw | Account::Native | Account::Mapped)
 }
 
 /// Whether a request for so many bytes is refused at once, once it does not fit below the

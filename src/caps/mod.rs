@@ -129,6 +129,21 @@ fn admits_beneath(slot: &Slot, account: Account, bytes: usize) -> bool {
     }
 }
 
+/// Whether a library may map `bytes` more. Any thread at any moment, without the heap's gate.
+pub fn admits_map(bytes: usize) -> bool {
+    LEDGER
+        .lacks_room(Account::Mapped, bytes, Reach::Cap)
+        .is_none_or(|_| {
+            LEDGER.count_refusal(Account::Mapped);
+            false
+        })
+}
+
+/// Looks at the next chance what the kernel charges: memory was given back.
+pub fn look_at_charges() {
+    watch::look_soon();
+}
+
 /// Looks whether live bytes have fallen or risen enough to matter, where somebody asked for that.
 /// Called by the slow paths of booking and of releasing.
 #[inline]

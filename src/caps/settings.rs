@@ -48,7 +48,7 @@ pub struct Share(pub u32);
 
 const EXPECTED: Expected = Expected(
     "a size such as 64M, 1.5GiB, 25% or auto, or ACCOUNT=SIZE with raw, mem, obj, arena, numpy, \
-     native or total",
+     native, mapped or total",
 );
 
 impl FromStr for CapSize {

@@ -72,6 +72,11 @@ pub(super) fn is_near() -> bool {
     IS_NEAR.load(Relaxed)
 }
 
+/// Has the files read at the next chance.
+pub(super) fn look_soon() {
+    NEXT_TIME.store(0, Relaxed);
+}
+
 /// Microseconds of the monotonic clock.
 fn microseconds() -> i64 {
     let mut time = libc::timespec {

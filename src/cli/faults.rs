@@ -13,7 +13,7 @@ pub struct FaultOptions {
         value_name = "[ACCOUNT=]SPEC",
         help = "\
 Let requests for memory fail while the script runs; may be given more
-than once. ACCOUNT is raw, mem, obj, arena, numpy, native, or several
+than once. ACCOUNT is raw, mem, obj, arena, numpy, native, mapped, or several
 with + between them [default: all]; SPEC is some of these, with commas
   N              the Nth request
   every=N        each Nth

@@ -53,7 +53,7 @@ const ITEMS: Expected = Expected(
      sweep[=FIRST[:END[:STEP]]], with commas between them",
 );
 const NAMES: Expected =
-    Expected("an account before the first '=': raw, mem, obj, arena, numpy, native");
+    Expected("an account before the first '=': raw, mem, obj, arena, numpy, native, mapped");
 const ONE_CHOICE: Expected = Expected("one of N, every=N, p=P, sweep");
 const NUMBER: Expected = Expected("a number from 1 on for N, every and sweep");
 const CHANCE: Expected = Expected("p=P with P above 0 and at most 1");
@@ -306,7 +306,7 @@ mod tests {
             ("obj=sweep=1000:2000:10", "obj=sweep=1000:2000:10"),
             ("sweep=7", "sweep=7::1"),
             ("sweep=::3", "sweep=1::3"),
-            ("raw+mem+obj+arena+numpy+native=2", "2"),
+            ("raw+mem+obj+arena+numpy+native+mapped=2", "2"),
         ] {
             let spec = parse(text);
             assert_eq!(spec.to_string(), shown, "{text}");

@@ -1,5 +1,5 @@
-//! The executable's own `dlsym`: a `malloc` or `free` that a library finds in libc itself is the
-//! exported one.
+//! The executable's own `dlsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
+//! the exported one.
 //!
 //! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by
 //! the exported `malloc`, and the `free` found in libc's own table does not know the block.
@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::next;
-use super::{Mode, family, mode};
+use super::{Mode, family, mapped, mode};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -21,30 +21,36 @@ struct Twin {
 }
 
 macro_rules! twins {
-    ($($function:ident: $name:literal),* $(,)?) => {
-        static TWINS: [Twin; 14] = [$(Twin {
+    ($($function:path: $name:literal),* $(,)?) => {
+        static TWINS: [Twin; 20] = [$(Twin {
             name: $name,
             in_libc: AtomicPtr::new(null_mut()),
-            exported: || family::$function as *const c_void as *mut c_void,
+            exported: || $function as *const c_void as *mut c_void,
         }),*];
     };
 }
 
 twins! {
-    malloc: c"malloc",
-    calloc: c"calloc",
-    realloc: c"realloc",
-    reallocarray: c"reallocarray",
-    free: c"free",
-    posix_memalign: c"posix_memalign",
-    aligned_alloc: c"aligned_alloc",
-    memalign: c"memalign",
-    valloc: c"valloc",
-    pvalloc: c"pvalloc",
-    malloc_usable_size: c"malloc_usable_size",
-    malloc_trim: c"malloc_trim",
-    mallinfo: c"mallinfo",
-    mallinfo2: c"mallinfo2",
+    family::malloc: c"malloc",
+    family::calloc: c"calloc",
+    family::realloc: c"realloc",
+    family::reallocarray: c"reallocarray",
+    family::free: c"free",
+    family::posix_memalign: c"posix_memalign",
+    family::aligned_alloc: c"aligned_alloc",
+    family::memalign: c"memalign",
+    family::valloc: c"valloc",
+    family::pvalloc: c"pvalloc",
+    family::malloc_usable_size: c"malloc_usable_size",
+    family::malloc_trim: c"malloc_trim",
+    family::mallinfo: c"mallinfo",
+    family::mallinfo2: c"mallinfo2",
+    mapped::pyhost_exported_mmap: c"mmap",
+    mapped::pyhost_exported_mmap64: c"mmap64",
+    mapped::pyhost_exported_munmap: c"munmap",
+    mapped::pyhost_exported_mremap: c"mremap",
+    mapped::pyhost_exported_mprotect: c"mprotect",
+    mapped::pyhost_exported_madvise: c"madvise",
 }
 
 /// Finds libc's own family. Once, at the start of `main`.

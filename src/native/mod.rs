@@ -9,6 +9,7 @@ pub mod checkers;
 mod early;
 pub mod family;
 pub mod lookup;
+pub mod mapped;
 mod mode;
 pub mod next;
 mod own;

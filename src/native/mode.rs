@@ -44,6 +44,9 @@ pub fn mode() -> Mode {
 pub fn set_mode(mode: Mode) {
     crate::heap::count_native(mode == Mode::Count);
     MODE.store(mode as u8, Relaxed);
+    if mode != Mode::Count {
+        super::mapped::forget();
+    }
 }
 
 /// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in

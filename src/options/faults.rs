@@ -93,7 +93,8 @@ pub fn settings(
 /// # Errors
 /// Such a rule.
 pub fn check(options: &Options) -> Result<(), Error> {
-    let names_native = |rule: &crate::faults::Spec| rule.names(Account::Native);
+    let names_native =
+        |rule: &crate::faults::Spec| rule.names(Account::Native) || rule.names(Account::Mapped);
     if !options.faults.rules.iter().any(names_native) {
         return Ok(());
     }

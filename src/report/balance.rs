@@ -2,13 +2,15 @@
 
 use super::Sink;
 use super::text::Right;
-use crate::balance::{Balance, ROWS};
+use crate::balance::{Balance, Library, ROWS};
 use crate::bytes::Bytes;
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
 /// Rows of the table; the others are summed up.
 const TOLD: usize = 8;
+/// Libraries that are told of.
+const MAPPED: usize = 4;
 
 /// Says `balance`, or null.
 pub fn describe(balance: Option<&Balance>, sink: &mut impl Sink) {
@@ -29,6 +31,15 @@ pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
         sink.text("name", name);
         sink.text("kind", kind.name());
         sink.int("resident_bytes", bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("mapped");
+    for library in balance.libraries() {
+        sink.begin("");
+        sink.text("library", library.name());
+        sink.int("mapped_bytes", library.mapped as i64);
+        sink.int("resident_bytes", library.resident as i64);
         sink.end();
     }
     sink.end();
@@ -59,9 +70,36 @@ pub fn lines(balance: &Balance, when: &str, out: &mut impl Write) -> fmt::Result
     if !others.is_empty() {
         line("others", others.iter().map(|&(_, bytes)| bytes).sum())?;
     }
-    match u64::try_from(balance.remainder()) {
-        Ok(bytes @ 1..) => line("not explained", bytes),
-        _ => Ok(()),
+    if let Ok(bytes @ 1..) = u64::try_from(balance.remainder()) {
+        line("not explained", bytes)?;
+    }
+    libraries(balance, out)
+}
+
+/// Writes who has mapped memory: those that have the most resident of it, of those that have the most
+/// mapped.
+fn libraries(balance: &Balance, out: &mut impl Write) -> fmt::Result {
+    let mut separator = "mapped by ";
+    let mut least = (u64::MAX, u64::MAX);
+    for _ in 0..MAPPED {
+        let rank = |library: &&Library| (library.resident, library.mapped);
+        let rest = balance.libraries().filter(|it| rank(it) < least);
+        let Some(library) = rest.max_by_key(rank) else {
+            break;
+        };
+        least = rank(&library);
+        write!(
+            out,
+            "{separator}{} {} (resident {})",
+            library.name(),
+            Bytes(library.mapped),
+            Bytes(library.resident)
+        )?;
+        separator = ", ";
+    }
+    match least.0 {
+        u64::MAX => Ok(()),
+        _ => writeln!(out),
     }
 }
 

@@ -76,7 +76,7 @@ impl Facts {
     pub fn is_active(&self, account: Account) -> bool {
         match account {
             Account::Numpy => numpy::is_active(),
-            Account::Native => {
+            Account::Native | Account::Mapped => {
                 self.native == native::Mode::Count.name() && self.allocator != "system"
             }
             _ => true,

@@ -2,6 +2,7 @@
 
 use super::{Ending, Report, guards, signal_name};
 use crate::bytes::Bytes;
+use crate::ledger::{Account, AccountFigures};
 use crate::numpy;
 use crate::process::resident::{Resident, Source};
 use std::fmt::{self, Display, Write};
@@ -88,27 +89,8 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         "account", "live", "peak", "live blocks", "allocations"
     )?;
     for (account, figures) in report.now.accounts() {
-        if !report.facts.is_active(account) {
-            continue;
-        }
-        let live = report.live().account(account);
-        writeln!(
-            out,
-            "{:<8}{}{}{:>13}{:>14}",
-            account.name(),
-            Right(Bytes(live.live_bytes), 12),
-            Right(Bytes(figures.peak_bytes), 12),
-            live.live_blocks,
-            figures.total_blocks,
-        )?;
-        for (count, what) in [
-            (figures.refused, "refused"),
-            (figures.failed, "failed"),
-            (figures.injected, "made to fail (--fail)"),
-        ] {
-            if count > 0 {
-                writeln!(out, "        {count} requests {what}")?;
-            }
+        if report.facts.is_active(account) && account.is_in_total() {
+            row(report, account, figures, out)?;
         }
     }
     writeln!(
@@ -118,6 +100,10 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         Right(Bytes(report.live().total_live_bytes), 12),
         Right(Bytes(report.now.total_peak_bytes), 12),
     )?;
+    let mapped = report.now.account(Account::Mapped);
+    if mapped.total_blocks + mapped.refused > 0 && report.facts.is_active(Account::Mapped) {
+        row(report, Account::Mapped, mapped, out)?;
+    }
     writeln!(
         out,
         "resident {}, peak {}; allocator {}{}",
@@ -155,6 +141,35 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             if child.peak.is_none() { "at most " } else { "" },
             Bytes(child.at_most),
         )?;
+    }
+    Ok(())
+}
+
+/// Writes an account's line, and those of its requests that were not met.
+fn row(
+    report: &Report<'_>,
+    account: Account,
+    figures: &AccountFigures,
+    out: &mut impl Write,
+) -> fmt::Result {
+    let live = report.live().account(account);
+    writeln!(
+        out,
+        "{:<8}{}{}{:>13}{:>14}",
+        account.name(),
+        Right(Bytes(live.live_bytes), 12),
+        Right(Bytes(figures.peak_bytes), 12),
+        live.live_blocks,
+        figures.total_blocks,
+    )?;
+    for (count, what) in [
+        (figures.refused, "refused"),
+        (figures.failed, "failed"),
+        (figures.injected, "made to fail (--fail)"),
+    ] {
+        if count > 0 {
+            writeln!(out, "        {count} requests {what}")?;
+        }
     }
     Ok(())
 }
@@ -198,7 +213,7 @@ pub fn closing_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     write!(out, "pyhost: peak {}", Bytes(report.now.total_peak_bytes))?;
     let mut separator = " (";
     for (account, figures) in report.now.accounts() {
-        if report.facts.is_active(account) {
+        if report.facts.is_active(account) && account.is_in_total() {
             write!(
                 out,
                 "{separator}{} {}",

@@ -15,6 +15,7 @@ fn about(name: &str) -> &'static str {
         "arena" => "arenas of pymalloc, frame stacks",
         "numpy" => "data of NumPy\u{2019}s arrays",
         "native" => "malloc of C libraries",
+        "mapped" => "mmap of C libraries: beside the total",
         _ => "",
     }
 }
@@ -103,7 +104,8 @@ pub fn section(report: &Report) -> Markup {
     html! {
         p.note {
             "Bytes are what blocks take from the heap. Accounts reach their peaks at different moments, so \
-             the total\u{2019}s peak is less than their sum; what lies in another account counts once."
+             the total\u{2019}s peak is less than their sum; what lies in another account counts once. \
+             What libraries have mapped is beside the total."
         }
         ul.bars aria-hidden="true" {
             @for (name, account) in accounts.iter().filter(|(_, account)| account.active) {

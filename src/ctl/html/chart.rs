@@ -72,6 +72,7 @@ pub fn account_class(name: &str) -> &'static str {
         "arena" => "arena",
         "numpy" => "numpy",
         "native" => "native",
+        "mapped" => "mapped",
         _ => "other",
     }
 }

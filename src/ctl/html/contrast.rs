@@ -59,6 +59,7 @@ fn colours_contrast_in_both_themes() {
             "arena",
             "numpy",
             "native",
+            "mapped",
             "other",
             "heap",
             "file",

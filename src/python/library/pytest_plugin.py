@@ -20,7 +20,7 @@ from pyhost import _size, _table, _text, memory_stats, track
 _PROPERTY = "pyhost_memory"
 _SCHEMA = "pyhost-memory-baseline/1"
 _TOP = 10
-_ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "total")
+_ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total")
 # A peak may be this much too high a thread, so no smaller difference is a regression.
 _NOISE = 64 * 1024
 

@@ -1,6 +1,6 @@
 //! The accounts: one a CPython domain, one for pymalloc's arenas, one for NumPy's array data,
-//! one for the rest of the process. Names and order are part of the report and of the ledger's
-//! stored layout.
+//! one for the process's malloc, one for what libraries map past malloc. Names and order are part
+//! of the report and of the ledger's stored layout.
 
 /// An account of the ledger. The discriminant is its index in every table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,15 @@ pub enum Account {
     Numpy = 4,
     /// The process's malloc family, outside CPython's domains.
     Native = 5,
+    /// Writable private anonymous memory that libraries map themselves. Beside the total: what is
+    /// mapped is often never touched, and no allocation of the heaps. See [`super::mapped`].
+    Mapped = 6,
     /// Part of `Obj` that lies inside `Arena`, so that the total counts it once. Internal.
-    Pooled = 6,
+    Pooled = 7,
 }
 
 /// How many accounts the ledger keeps, the internal one included.
-pub const ACCOUNTS: usize = 7;
+pub const ACCOUNTS: usize = 8;
 
 /// The accounts that a report shows, in its order: all but the internal one.
 pub const REPORTED: &[Account] = Account::ALL.split_at(ACCOUNTS - 1).0;
@@ -37,6 +40,7 @@ impl Account {
         Account::Arena,
         Account::Numpy,
         Account::Native,
+        Account::Mapped,
         Account::Pooled,
     ];
 
@@ -49,6 +53,7 @@ impl Account {
             Account::Arena => "arena",
             Account::Numpy => "numpy",
             Account::Native => "native",
+            Account::Mapped => "mapped",
             Account::Pooled => "pooled",
         }
     }
@@ -62,8 +67,13 @@ impl Account {
             Account::Raw | Account::Numpy | Account::Native => 16 * 1024,
             Account::Mem | Account::Obj => 8 * 1024,
             Account::Pooled => 8 * 1024,
-            Account::Arena => 0,
+            Account::Arena | Account::Mapped => 0,
         }
+    }
+
+    /// Whether the account's bytes are part of the total.
+    pub const fn is_in_total(self) -> bool {
+        !matches!(self, Account::Mapped)
     }
 
     /// Whether the caller of this account's hooks holds the GIL, so that one thread at a time

@@ -181,6 +181,7 @@ impl Ledger {
         let bytes = i64::try_from(bytes).unwrap_or(NONE);
         [Scope::Account(account), Scope::Total]
             .into_iter()
+            .filter(|&scope| scope != Scope::Total || account.is_in_total())
             .find(|&scope| {
                 let height = self.ceiling(scope).height(reach);
                 self.bound(scope).saturating_add(bytes) > height

@@ -18,6 +18,7 @@
 mod account;
 mod booking;
 mod ceiling;
+mod mapped;
 mod segment;
 mod shared;
 mod slot;

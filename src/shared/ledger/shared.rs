@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 /// How many threads have a slot of their own at a time.
 pub const SLOTS: usize = 127;
 
-/// First word of the stored layout: `pyhost2\0`, little-endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"pyhost2\0");
+/// First word of the stored layout: `pyhost3\0`, little-endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhost3\0");
 
 /// One thread at a time books, in turn; the peak is exact.
 pub(super) const EXACT: u32 = 0;
@@ -99,10 +99,10 @@ impl Default for Ledger {
 // The stored layout: whoever reads it from outside counts on these.
 const _: () = {
     assert!(size_of::<Shared>() == 128);
-    assert!(size_of::<Slot>() == 448);
+    assert!(size_of::<Slot>() == 512);
     assert!(std::mem::offset_of!(Ledger, accounts) == 64);
     assert!(std::mem::offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
-    assert!(size_of::<Ledger>() == 15 * 4096);
+    assert!(size_of::<Ledger>() == 17 * 4096);
 };
 
 /// Index of the overflow slot among all slots.
@@ -123,6 +123,7 @@ impl Ledger {
                 Shared::new(WINDOWED),
                 Shared::new(EXACT),
                 Shared::new(EXACT),
+                Shared::new(WINDOWED),
                 Shared::new(WINDOWED),
                 Shared::new(WINDOWED),
                 Shared::new(WINDOWED),

@@ -39,6 +39,7 @@ impl Cell {
     /// and takes its lower bound away again.
     pub(super) fn share_of_total(&self, account: Account) -> i64 {
         match account {
+            Account::Mapped => 0,
             Account::Pooled => -self.low.load(Relaxed),
             _ => self.published.load(Relaxed),
         }
@@ -127,11 +128,12 @@ impl Slot {
         true
     }
 
-    /// The live bytes of this slot over all accounts: negative where its threads freed what others
+    /// The live bytes of this slot over all accounts of the total: negative where its threads freed what others
     /// allocated.
     pub fn live(&self) -> i64 {
-        let sum: i64 = self.cells.iter().map(|cell| cell.live.load(Relaxed)).sum();
-        sum - 2 * self.cell(Account::Pooled).live.load(Relaxed)
+        let live = |account: &Account| self.cell(*account).live.load(Relaxed);
+        let in_total = Account::ALL.iter().filter(|it| it.is_in_total());
+        in_total.map(live).sum::<i64>() - 2 * live(&Account::Pooled)
     }
 
     /// Blocks allocated in this slot so far, over all accounts.

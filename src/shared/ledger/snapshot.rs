@@ -41,7 +41,7 @@ impl AccountFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     accounts: [AccountFigures; REPORTED.len()],
-    /// Live and peak bytes of all accounts together.
+    /// Live bytes of all accounts of the total together.
     pub total_live_bytes: u64,
     /// The highest sum of live bytes so far.
     pub total_peak_bytes: u64,
@@ -93,7 +93,9 @@ impl Ledger {
         for &account in REPORTED {
             let (live, figures) = self.figures(account);
             snapshot.accounts[account as usize] = figures;
-            total = total.wrapping_add(live);
+            if account.is_in_total() {
+                total = total.wrapping_add(live);
+            }
         }
         let (pooled, _) = self.figures(Account::Pooled);
         snapshot.total_live_bytes = total.wrapping_sub(pooled).max(0) as u64;

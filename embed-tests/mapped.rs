@@ -1,0 +1,187 @@
+//! The account `mapped`: what libraries map past malloc.
+
+use crate::host::{Run, compile, figure, script};
+
+const CALLS: &str = "import mmap, pyhost
+def mapped(): return pyhost.memory_stats()['accounts']['mapped']['live_bytes']
+def private(size): return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+";
+
+#[test]
+fn what_libraries_map_is_booked_to_the_byte_as_the_kernel_lists_it() {
+    for seed in ["1", "2"] {
+        let outcome = Run::host().arg(script("exact_mapped.py")).arg(seed).run();
+        assert_eq!(
+            (outcome.code(), outcome.last_line()),
+            (0, "exact"),
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_plain_script_has_nothing_mapped_and_the_hosts_own_maps_do_not_count() {
+    let code = format!("{CALLS}data = [bytes(100_000) for _ in range(1000)]\nassert mapped() == 0");
+    let (outcome, report) = Run::host().code(&code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(figure(&report, "mapped", "total_blocks"), 0);
+    assert_eq!(report["accounts"]["mapped"]["active"], true);
+}
+
+#[test]
+fn maps_are_in_the_report_beside_the_total() {
+    let code = format!("{CALLS}kept = [private(8 << 20) for _ in range(4)]\ndel kept[1:]");
+    let (outcome, report) = Run::host().code(&code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(figure(&report, "mapped", "live_bytes"), 8 << 20);
+    assert_eq!(figure(&report, "mapped", "peak_bytes"), 32 << 20);
+    assert_eq!(figure(&report, "mapped", "total_blocks"), 4);
+    let total = report["total"]["peak_bytes"].as_i64().unwrap();
+    assert!(total < 32 << 20, "{total}");
+    let text = Run::host().arg("--stats").code(&code).ok().stderr;
+    let line = |name: &str| text.lines().position(|line| line.starts_with(name));
+    assert!(line("mapped") > line("total "), "{text}");
+}
+
+#[test]
+fn a_private_or_shared_file_and_shared_memory_do_not_count() {
+    let code = format!(
+        "{CALLS}import sys, ctypes
+shared = mmap.mmap(-1, 1 << 20)
+with open(sys.executable, 'rb') as file: text = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+assert mapped() == 0
+one = private(1 << 20)
+assert mapped() == 1 << 20"
+    );
+    Run::host().code(&code).ok();
+}
+
+#[test]
+fn a_map_found_in_libc_itself_and_one_of_mmap64_are_seen() {
+    let code = format!(
+        "{CALLS}import ctypes
+for library in (ctypes.CDLL('libc.so.6'), ctypes.CDLL(None)):
+    for name in ('mmap', 'mmap64'):
+        call = getattr(library, name)
+        call.restype = ctypes.c_void_p
+        before = mapped()
+        start = call(None, ctypes.c_size_t(5000), 3, 0x22, -1, ctypes.c_long(0))
+        assert mapped() == before + 2 * mmap.PAGESIZE or mmap.PAGESIZE > 4096, (name, mapped())
+        library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        assert library.munmap(start, 5000) == 0 and mapped() == before, name"
+    );
+    Run::host().code(&code).ok();
+}
+
+#[test]
+fn threads_signal_handlers_and_forked_children_that_map_at_once_lose_nothing() {
+    let library = compile("map_storm.c", "map_storm.so", &["-shared", "-fPIC"]);
+    let code = format!(
+        "{CALLS}import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.map_storm.restype = ctypes.c_long
+before = mapped()
+handled = library.map_storm(ctypes.c_long(400), 20)
+assert handled > 0, handled
+# A turn leaves five pieces by mremap and none but read-only ones beside them.
+grown = mapped() - before
+assert grown == 4 * 400 * 5 * (64 << 10), grown
+print('whole')"
+    );
+    let outcome = Run::host().code(&code).arg(&library).ok();
+    assert_eq!(outcome.stdout, "whole\n");
+}
+
+#[test]
+fn a_fork_takes_its_parents_maps_along_and_unmaps_its_own_copy() {
+    let code = format!(
+        "{CALLS}import os
+kept = [private(1 << 20) for _ in range(3)]
+child = os.fork()
+if child == 0:
+    ok = mapped() == 3 << 20
+    kept.pop().close()
+    os._exit(0 if ok and mapped() == 2 << 20 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert mapped() == 3 << 20"
+    );
+    Run::host().code(&code).ok();
+}
+
+#[test]
+fn a_cap_on_mapped_refuses_with_enomem_and_a_map_given_back_makes_room() {
+    let code = format!(
+        "{CALLS}kept = []
+try:
+    while True: kept.append(private(1 << 20))
+except OSError as error:
+    import errno
+    assert error.errno == errno.ENOMEM, error
+except MemoryError: pass
+assert 8 <= len(kept) <= 16, len(kept)
+assert mapped() <= 16 << 20
+del kept[4:]
+kept.append(private(1 << 20))
+print('room')"
+    );
+    let outcome = Run::host().args(["--cap", "mapped=16M"]).code(&code).ok();
+    assert_eq!(outcome.last_line(), "room");
+}
+
+#[test]
+fn a_forced_failure_of_a_map_is_an_error_that_the_script_sees() {
+    let code = format!(
+        "{CALLS}one = private(4096)
+try: two = private(4096)
+except OSError as error: print(error.errno)
+three = private(4096)"
+    );
+    let (outcome, report) = Run::host()
+        .args(["--fail", "mapped=2"])
+        .code(&code)
+        .reported();
+    assert_eq!(
+        (outcome.code(), outcome.last_line()),
+        (0, "12"),
+        "{outcome:#?}"
+    );
+    assert_eq!(figure(&report, "mapped", "injected"), 1);
+}
+
+#[test]
+fn where_malloc_is_left_to_another_allocator_maps_are_not_counted() {
+    for mode in ["off", "plain"] {
+        let code = format!("{CALLS}kept = private(1 << 20)\nassert mapped() == 0");
+        let (outcome, report) = Run::host().args(["--native", mode]).code(&code).reported();
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+        assert_eq!(report["accounts"]["mapped"]["active"], false);
+    }
+}
+
+#[test]
+fn the_balance_sheet_names_the_library_that_mapped_and_explains_its_pages() {
+    let code = format!(
+        "{CALLS}kept = [private(2 << 20) for _ in range(20)]
+for one in kept: one.write(b'x' * (1 << 20))
+balance = pyhost.balance_sheet()
+assert abs(balance['remainder_bytes']) < 2 << 20, balance"
+    );
+    let (outcome, report) = Run::host().code(&code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    let libraries = report["balance"]["mapped"].as_array().unwrap();
+    let bytes = |name: &str| libraries[0][name].as_u64().unwrap();
+    assert_eq!(libraries.len(), 1, "{libraries:?}");
+    let name = libraries[0]["library"].as_str().unwrap();
+    assert!(
+        name.starts_with("mmap.") || name.starts_with("libpython"),
+        "{name}"
+    );
+    assert_eq!(bytes("mapped_bytes"), 40 << 20);
+    assert!((20 << 20..=42 << 20).contains(&bytes("resident_bytes")));
+    let rows = report["balance"]["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == "mapped").unwrap();
+    assert_eq!(
+        row["resident_bytes"].as_u64(),
+        Some(bytes("resident_bytes"))
+    );
+}

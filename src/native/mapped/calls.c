@@ -1,0 +1,64 @@
+/* The functions by which libraries map memory, as the executable exports them, and as its own objects call them.
+
+   What a library calls is `mmap`: the dynamic linker finds it in the executable first. What the executable's own
+   objects call, mimalloc among them, the linker has renamed to `__wrap_mmap` (`--wrap`, see build.rs), so that the
+   two need not be told apart at run time. In C, because the caller's address is known here alone. */
+
+#include <stddef.h>
+
+void *pyhost_mmap(void *start, size_t size, int access, int flags, int file, long offset, const void *caller);
+int pyhost_munmap(void *start, size_t size);
+void *pyhost_mremap(void *start, size_t old_size, size_t size, int flags, void *target, const void *caller);
+int pyhost_mprotect(void *start, size_t size, int access);
+int pyhost_madvise(void *start, size_t size, int advice);
+
+void *pyhost_next_mmap(void *start, size_t size, int access, int flags, int file, long offset);
+int pyhost_next_munmap(void *start, size_t size);
+void *pyhost_next_mremap(void *start, size_t old_size, size_t size, int flags, void *target);
+int pyhost_next_madvise(void *start, size_t size, int advice);
+
+_Static_assert(sizeof(long) == 8, "mmap and mmap64 are one function where offsets have 64 bits");
+
+void *mmap(void *start, size_t size, int access, int flags, int file, long offset) {
+    return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
+}
+
+void *mmap64(void *start, size_t size, int access, int flags, int file, long offset) {
+    return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
+}
+
+int munmap(void *start, size_t size) { return pyhost_munmap(start, size); }
+
+/* libc's takes `target` as a variable argument, which is passed as any other. */
+void *mremap(void *start, size_t old_size, size_t size, int flags, void *target) {
+    return pyhost_mremap(start, old_size, size, flags, target, __builtin_return_address(0));
+}
+
+int mprotect(void *start, size_t size, int access) { return pyhost_mprotect(start, size, access); }
+
+int madvise(void *start, size_t size, int advice) { return pyhost_madvise(start, size, advice); }
+
+/* The exported functions by names that are not renamed. */
+#define EXPORTED(name) extern __typeof__(name) pyhost_exported_##name __attribute__((alias(#name)))
+EXPORTED(mmap);
+EXPORTED(mmap64);
+EXPORTED(munmap);
+EXPORTED(mremap);
+EXPORTED(mprotect);
+EXPORTED(madvise);
+
+void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, long offset) {
+    return pyhost_next_mmap(start, size, access, flags, file, offset);
+}
+
+void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, long offset) {
+    return pyhost_next_mmap(start, size, access, flags, file, offset);
+}
+
+int __wrap_munmap(void *start, size_t size) { return pyhost_next_munmap(start, size); }
+
+void *__wrap_mremap(void *start, size_t old_size, size_t size, int flags, void *target) {
+    return pyhost_next_mremap(start, old_size, size, flags, target);
+}
+
+int __wrap_madvise(void *start, size_t size, int advice) { return pyhost_next_madvise(start, size, advice); }

@@ -1,0 +1,143 @@
+//! The lock around the table: taken by hooks on any thread, also in signal handlers.
+//!
+//! Its holder has all signals blocked, so that no handler of its own thread can wait for it. It is
+//! held while a process forks by way of libc. Whoever finds that its own thread holds it (a function
+//! behind the host's that maps memory itself), or waits for so long that the holder must be gone (a
+//! fork past libc), does without: a range may then be missed, but nothing ever waits for good.
+
+#![allow(unsafe_code)]
+
+use super::table::{Range, Table};
+use crate::heap;
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// Room for so many ranges: the kernel's usual limit of mappings is 65,530. The memory is reserved
+/// when the first library maps something, and the kernel backs what is used of it.
+const RANGES: usize = 1 << 17;
+pub const TABLE_BYTES: usize = RANGES * size_of::<Range>();
+
+/// Turns of a waiting thread before it takes the holder to be gone: seconds.
+const PATIENCE: u32 = 1 << 22;
+
+/// Bytes of the kernel's set of signals.
+const SIGNAL_SET: usize = 8;
+
+/// The thread that holds the lock; 0 where none does.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
+/// Whether the table holds anything.
+static USED: AtomicBool = AtomicBool::new(false);
+/// Where the table's memory is; 0 before it is needed, 1 where the system gives none.
+static MEMORY: AtomicUsize = AtomicUsize::new(0);
+
+struct Shared(UnsafeCell<Option<Table<'static>>>);
+
+// SAFETY: touched by the holder of the lock alone.
+unsafe impl Sync for Shared {}
+
+static TABLE: Shared = Shared(UnsafeCell::new(None));
+
+/// Whether any library has mapped anything so far.
+pub fn is_used() -> bool {
+    USED.load(Relaxed)
+}
+
+/// The addresses of the table's memory.
+pub fn memory() -> Option<std::ops::Range<usize>> {
+    let start = MEMORY.load(Relaxed);
+    (start > 1).then(|| start..start + TABLE_BYTES)
+}
+
+fn block_signals(set: u64) -> u64 {
+    let mut old = 0u64;
+    // SAFETY: two sets of the kernel's size; the call changes the calling thread's mask.
+    unsafe {
+        let (new, old) = (&raw const set, &raw mut old);
+        let how = libc::SIG_SETMASK;
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, SIGNAL_SET);
+    }
+    old
+}
+
+fn take(own: usize) -> bool {
+    for turn in 0..PATIENCE {
+        match HOLDER.compare_exchange_weak(0, own, Acquire, Relaxed) {
+            Ok(_) => return true,
+            Err(holder) if holder == own => return false,
+            Err(_) if turn < 64 => std::hint::spin_loop(),
+            // SAFETY: no arguments, no memory.
+            Err(_) => drop(unsafe { libc::sched_yield() }),
+        }
+    }
+    false
+}
+
+/// Gives the table, made if need be, to `work`; None where that cannot be.
+pub fn with_table<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+    let signals = block_signals(u64::MAX);
+    let answer = with_signals_blocked(work);
+    block_signals(signals);
+    answer
+}
+
+fn with_signals_blocked<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+    if !take(heap::thread_number()) {
+        return None;
+    }
+    // SAFETY: this thread holds the lock.
+    let table = unsafe { &mut *TABLE.0.get() };
+    if table.is_none() {
+        *table = make();
+    }
+    let answer = table.as_mut().map(work);
+    HOLDER.store(0, Release);
+    answer
+}
+
+/// Reserves the table's memory by the system call itself. The lock is held.
+fn make() -> Option<Table<'static>> {
+    if MEMORY.load(Relaxed) != 0 {
+        return None;
+    }
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            null_mut::<u8>(),
+            TABLE_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == -1 {
+        MEMORY.store(1, Relaxed);
+        return None;
+    }
+    MEMORY.store(start as usize, Relaxed);
+    USED.store(true, Relaxed);
+    // SAFETY: so many bytes of zeroes, aligned to a page, which nobody else has and which are never
+    // unmapped; a range of zeroes is one.
+    Some(Table::new(unsafe {
+        std::slice::from_raw_parts_mut(start as *mut Range, RANGES)
+    }))
+}
+
+unsafe extern "C" fn before_fork() {
+    // Signals stay as they are: a handler that maps memory meanwhile finds its own thread here.
+    take(heap::thread_number());
+}
+
+unsafe extern "C" fn after_fork() {
+    let own = heap::thread_number();
+    let _ = HOLDER.compare_exchange(own, 0, Release, Relaxed);
+}
+
+/// Has the lock held while the process forks. Once.
+pub fn watch_forks() {
+    // SAFETY: functions of the executable, which never go away.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+}

@@ -1,0 +1,451 @@
+//! The mmap family of the process: exported by the executable, so that memory that libraries map
+//! past malloc is seen when it is mapped, asked for beneath a limit, and booked to `mapped`.
+//!
+//! What counts is private anonymous memory that may be written, by whole memory pages, from the
+//! moment that it is mapped or made writable until it is unmapped, replaced, or no longer writable.
+//! `madvise` changes nothing of that: the addresses are still the library's.
+//!
+//! Not seen: system calls without libc's functions, and libc's own (threads' stacks, loaded files).
+//! The host's own calls and mimalloc's do not come here (`calls.c`); they are in other accounts.
+//!
+//! Any thread at any moment, also in signal handlers and before `main`. Nothing here allocates.
+
+#![allow(unsafe_code)]
+
+mod lock;
+mod table;
+
+pub use lock::{memory, watch_forks};
+pub use table::Range;
+
+use super::next::{self, call};
+use super::{Mode, mode};
+use crate::caps;
+use crate::faults;
+use crate::ledger::{Account, LEDGER};
+use crate::process;
+use lock::with_table;
+use std::ffi::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use table::{Sums, Table};
+
+unsafe extern "C" {
+    // The exported functions (`calls.c`), for their addresses alone.
+    pub fn pyhost_exported_mmap();
+    pub fn pyhost_exported_mmap64();
+    pub fn pyhost_exported_munmap();
+    pub fn pyhost_exported_mremap();
+    pub fn pyhost_exported_mprotect();
+    pub fn pyhost_exported_madvise();
+}
+
+/// Whether what libraries map is booked.
+fn counts() -> bool {
+    matches!(mode(), Mode::Count | Mode::Faulty)
+}
+
+/// Whether a call may concern the table.
+fn concerns(size: usize) -> bool {
+    lock::is_used() && counts() && size > 0
+}
+
+/// A length in whole memory pages.
+fn whole_pages(size: usize) -> usize {
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    let mut page = PAGE.load(Relaxed);
+    if page == 0 {
+        page = process::page_size() as usize;
+        PAGE.store(page, Relaxed);
+    }
+    size.checked_next_multiple_of(page).unwrap_or(usize::MAX)
+}
+
+fn end_of(start: *mut c_void, size: usize) -> usize {
+    start.addr().saturating_add(whole_pages(size))
+}
+
+fn no_memory() {
+    // SAFETY: errno is the calling thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+}
+
+/// Whether a library may map `bytes` more, or is made to fail.
+fn may_grow(bytes: usize) -> bool {
+    let fails = mode() == Mode::Faulty && faults::fails(Account::Mapped, bytes);
+    !fails && caps::admits_map(bytes)
+}
+
+/// Changes the table by `work`; what that changes of the sums is booked. False where the table
+/// cannot be had.
+fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
+    change_by(grown, |table| {
+        work(table);
+        true
+    })
+}
+
+/// As [`change`], and `work` tells whether the system did what it was asked.
+fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> bool {
+    let changed = with_table(|table| {
+        let before = table.sums();
+        let done = work(table);
+        (before, table.sums(), done)
+    });
+    let Some((before, after, done)) = changed else {
+        return false;
+    };
+    if done && (grown || before != after) {
+        book(before, after, grown);
+    }
+    true
+}
+
+/// Books the difference of two sums; a call that mapped anything is one allocation.
+fn book(before: Sums, after: Sums, grown: bool) {
+    let ranges = after.ranges as i64 - before.ranges as i64;
+    let own = i64::from(grown);
+    let made = own + (ranges - own).max(0);
+    LEDGER.adjust_mapped(
+        after.bytes as i64 - before.bytes as i64,
+        made as u64,
+        (made - ranges) as u64,
+    );
+}
+
+/// `mmap(2)` behind the executable's own.
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_mmap(
+    start: *mut c_void,
+    size: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    // SAFETY: the caller's duties; the symbol has this type.
+    unsafe {
+        call!(
+            next::MMAP,
+            fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void,
+            (start, size, access, flags, file, offset),
+            libc::syscall(libc::SYS_mmap, start, size, access, flags, file, offset) as *mut c_void
+        )
+    }
+}
+
+/// `munmap(2)` behind the executable's own.
+///
+/// # Safety
+/// As munmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_munmap(start: *mut c_void, size: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        call!(
+            next::MUNMAP,
+            fn(*mut c_void, usize) -> c_int,
+            (start, size),
+            libc::syscall(libc::SYS_munmap, start, size) as c_int
+        )
+    }
+}
+
+/// `mremap(2)` behind the executable's own.
+///
+/// # Safety
+/// As mremap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_mremap(
+    start: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: as above.
+    unsafe {
+        call!(
+            next::MREMAP,
+            fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void,
+            (start, old, new, flags, target),
+            libc::syscall(libc::SYS_mremap, start, old, new, flags, target) as *mut c_void
+        )
+    }
+}
+
+/// `madvise(2)` behind the executable's own.
+///
+/// # Safety
+/// As madvise(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        call!(
+            next::MADVISE,
+            fn(*mut c_void, usize, c_int) -> c_int,
+            (start, size, advice),
+            libc::syscall(libc::SYS_madvise, start, size, advice) as c_int
+        )
+    }
+}
+
+/// `mprotect(2)` behind the executable's own.
+unsafe fn next_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
+    // SAFETY: the caller's duties; the symbol has this type.
+    unsafe {
+        call!(
+            next::MPROTECT,
+            fn(*mut c_void, usize, c_int) -> c_int,
+            (start, size, access),
+            libc::syscall(libc::SYS_mprotect, start, size, access) as c_int
+        )
+    }
+}
+
+/// `mmap(2)` of libraries. `caller` is the address that the call returns to.
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mmap(
+    start: *mut c_void,
+    size: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: c_long,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's duties.
+    let map = || unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
+    let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+    let is_ours =
+        is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
+    let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+    if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
+        return map();
+    }
+    let writable = is_ours && access & libc::PROT_WRITE != 0;
+    if writable && !may_grow(whole_pages(size)) {
+        no_memory();
+        return libc::MAP_FAILED;
+    }
+    let enter = |table: &mut Table<'static>, start: *mut c_void| {
+        let end = end_of(start, size);
+        match is_ours {
+            true => drop(table.put(Range {
+                start: start.addr(),
+                end,
+                caller,
+                writable,
+            })),
+            false => table.remove(start.addr(), end),
+        }
+    };
+    if !replaces {
+        let mapped = map();
+        if mapped != libc::MAP_FAILED {
+            change(writable, |table| enter(table, mapped));
+        }
+        return mapped;
+    }
+    // Nobody may come between: what is replaced is in the table.
+    let mut mapped = None;
+    change_by(writable, |table| {
+        let place = *mapped.insert(map());
+        let done = place != libc::MAP_FAILED;
+        if done {
+            enter(table, place);
+        }
+        done
+    });
+    mapped.unwrap_or_else(map)
+}
+
+/// `munmap(2)` of libraries.
+///
+/// # Safety
+/// As munmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
+    // SAFETY: the caller's duties.
+    let unmap = || unsafe { pyhost_next_munmap(start, size) };
+    if !concerns(size) {
+        return unmap();
+    }
+    let end = end_of(start, size);
+    let mut status = None;
+    // Not before the table knows may another thread be given the addresses.
+    change_by(false, |table| {
+        if table.first_within(start.addr(), end).is_none() {
+            return false;
+        }
+        let done = *status.insert(unmap()) == 0;
+        if done {
+            table.remove(start.addr(), end);
+        }
+        done
+    });
+    match status {
+        Some(0) => {
+            caps::look_at_charges();
+            0
+        }
+        Some(status) => status,
+        None => unmap(),
+    }
+}
+
+/// `mremap(2)` of libraries.
+///
+/// # Safety
+/// As mremap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mremap(
+    start: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    target: *mut c_void,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's duties.
+    let remap = || unsafe { pyhost_next_mremap(start, old, new, flags, target) };
+    if !concerns(new) {
+        return remap();
+    }
+    let old_end = end_of(start, old.max(1));
+    let known = with_table(|table| table.first_within(start.addr(), old_end));
+    let known = known.flatten().filter(|_| old > 0);
+    let keeps_old = flags & libc::MREMAP_DONTUNMAP != 0;
+    let growth = match keeps_old {
+        true => whole_pages(new),
+        false => whole_pages(new).saturating_sub(whole_pages(old)),
+    };
+    let grows = growth > 0 && known.is_some_and(|range| range.writable);
+    if grows && !may_grow(growth) {
+        no_memory();
+        return libc::MAP_FAILED;
+    }
+    if known.is_none() && flags & libc::MREMAP_FIXED == 0 {
+        return remap();
+    }
+    let mut mapped = None;
+    change_by(false, |table| {
+        let place = *mapped.insert(remap());
+        if place == libc::MAP_FAILED {
+            // The target may be gone all the same: the kernel unmaps it before its last checks.
+            let target = (flags & libc::MREMAP_FIXED != 0).then(|| target.addr());
+            let target = target.map(|start| (start, start.saturating_add(whole_pages(new))));
+            let lost = target.filter(|&(start, end)| {
+                let first = table.first_within(start, end);
+                first.is_some_and(|range| !is_mapped(range.start.max(start)))
+            });
+            if let Some((start, end)) = lost {
+                table.remove(start, end);
+            }
+            return lost.is_some();
+        }
+        let end = end_of(place, new);
+        let kept = whole_pages(old).min(whole_pages(new));
+        let last = table.first_within(old_end - 1, old_end);
+        if place != start {
+            table.remove(place.addr(), end);
+            table.copy(start.addr(), start.addr() + kept, place.addr());
+        }
+        if place == start {
+            table.remove(start.addr() + kept, old_end);
+        } else if !keeps_old {
+            table.remove(start.addr(), old_end);
+        }
+        if let Some(range) = last.filter(|_| place.addr() + kept < end) {
+            table.put(Range {
+                start: place.addr() + kept,
+                end,
+                caller,
+                ..range
+            });
+        }
+        true
+    });
+    mapped.unwrap_or_else(remap)
+}
+
+/// `mprotect(2)` of libraries.
+///
+/// # Safety
+/// As mprotect(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
+    // SAFETY: the caller's duties.
+    let protect = || unsafe { next_mprotect(start, size, access) };
+    if !concerns(size) {
+        return protect();
+    }
+    let end = end_of(start, size);
+    let (writable, other) =
+        with_table(|table| table.bytes_within(start.addr(), end)).unwrap_or_default();
+    let becomes_writable = access & libc::PROT_WRITE != 0;
+    let changed = if becomes_writable { other } else { writable };
+    if changed == 0 {
+        return protect();
+    }
+    if becomes_writable && !may_grow(other) {
+        no_memory();
+        return -1;
+    }
+    let mut status = None;
+    change_by(becomes_writable, |table| {
+        let done = *status.insert(protect()) == 0;
+        if done {
+            table.protect(start.addr(), end, becomes_writable);
+        }
+        done
+    });
+    status.unwrap_or_else(protect)
+}
+
+/// `madvise(2)` of libraries: what is given back is looked for at once where a limit is followed.
+///
+/// # Safety
+/// As madvise(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    // SAFETY: the caller's duties.
+    let status = unsafe { pyhost_next_madvise(start, size, advice) };
+    if status == 0 && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && concerns(size) {
+        caps::look_at_charges();
+    }
+    status
+}
+
+/// Whether there is any mapping at an address, which begins a memory page. Leaves errno.
+fn is_mapped(address: usize) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: errno is the calling thread's own; the call fills one byte for one page.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let answer = libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte);
+        *libc::__errno_location() = errno;
+        answer == 0
+    }
+}
+
+/// Takes everything off the account again: nothing is counted in this process.
+pub fn forget() {
+    if lock::is_used() {
+        change(false, |table| table.remove(0, usize::MAX));
+    }
+}
+
+/// Visits every range that libraries have mapped, by address, while nobody maps anything. `visit`
+/// must not map memory nor take a lock.
+pub fn each(mut visit: impl FnMut(&Range)) {
+    if lock::is_used() {
+        with_table(|table| table.ranges().iter().for_each(&mut visit));
+    }
+}

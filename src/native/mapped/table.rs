@@ -1,0 +1,347 @@
+//! Which addresses libraries have mapped: a sorted list of ranges without overlaps, in memory that
+//! the caller gives. Safe Rust; allocates nothing.
+
+/// Addresses of private anonymous memory that one place of a library has mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Range {
+    /// First address.
+    pub start: usize,
+    /// Behind the last address.
+    pub end: usize,
+    /// The address behind the call that mapped it.
+    pub caller: usize,
+    /// Whether it may be written: then it counts.
+    pub writable: bool,
+}
+
+impl Range {
+    /// A range of no addresses.
+    #[cfg(test)]
+    const NONE: Range = Range {
+        start: 0,
+        end: 0,
+        caller: 0,
+        writable: false,
+    };
+
+    fn continues(&self, before: &Range) -> bool {
+        before.end == self.start && before.caller == self.caller && before.writable == self.writable
+    }
+}
+
+/// What counts of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Bytes that may be written.
+    pub bytes: usize,
+    /// Ranges that may be written.
+    pub ranges: usize,
+}
+
+/// The list. What it has no room for is left away, and counted.
+pub struct Table<'a> {
+    ranges: &'a mut [Range],
+    length: usize,
+    sums: Sums,
+    missed: u64,
+}
+
+impl<'a> Table<'a> {
+    /// An empty list in `ranges`.
+    pub const fn new(ranges: &'a mut [Range]) -> Self {
+        Table {
+            ranges,
+            length: 0,
+            sums: Sums {
+                bytes: 0,
+                ranges: 0,
+            },
+            missed: 0,
+        }
+    }
+
+    /// All ranges, by address.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges[..self.length]
+    }
+
+    /// What counts of it.
+    pub fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// Ranges that there was no room for.
+    #[cfg(test)]
+    fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The ranges that have a part between `start` and `end`, by their index.
+    fn within(&self, start: usize, end: usize) -> std::ops::Range<usize> {
+        if start >= end {
+            return 0..0;
+        }
+        let first = self.ranges().partition_point(|it| it.end <= start);
+        let behind = self.ranges().partition_point(|it| it.start < end);
+        first..behind
+    }
+
+    /// The place of a range that begins at `start`, where none holds that address.
+    fn behind(&self, start: usize) -> usize {
+        self.ranges().partition_point(|it| it.end <= start)
+    }
+
+    /// The first range that has a part between `start` and `end`.
+    pub fn first_within(&self, start: usize, end: usize) -> Option<Range> {
+        self.ranges()[self.within(start, end)].first().copied()
+    }
+
+    /// Bytes between `start` and `end` that are in the list: those that may be written, and the
+    /// others.
+    pub fn bytes_within(&self, start: usize, end: usize) -> (usize, usize) {
+        let mut bytes = (0, 0);
+        for range in &self.ranges()[self.within(start, end)] {
+            let part = range.end.min(end) - range.start.max(start);
+            match range.writable {
+                true => bytes.0 += part,
+                false => bytes.1 += part,
+            }
+        }
+        bytes
+    }
+
+    /// Puts a range in, in place of what was there. False where there is no room.
+    pub fn put(&mut self, range: Range) -> bool {
+        if range.start >= range.end {
+            return true;
+        }
+        self.remove(range.start, range.end);
+        let place = self.behind(range.start);
+        let joins_next = place < self.length && self.ranges[place].continues(&range);
+        if place > 0 && range.continues(&self.ranges[place - 1]) {
+            self.widen(place - 1, range.end);
+            if joins_next {
+                let next = self.take_out(place);
+                self.widen(place - 1, next.end);
+            }
+            return true;
+        }
+        if joins_next {
+            let next = self.take_out(place);
+            let joined = Range {
+                end: next.end,
+                ..range
+            };
+            return self.place_at(place, joined);
+        }
+        self.place_at(place, range)
+    }
+
+    /// Takes the addresses between `start` and `end` out.
+    pub fn remove(&mut self, start: usize, end: usize) {
+        loop {
+            let within = self.within(start, end);
+            if within.is_empty() {
+                return;
+            }
+            let old = self.take_out(within.start);
+            if old.start < start {
+                let left = Range { end: start, ..old };
+                self.place_at(within.start, left);
+            }
+            if old.end > end {
+                let place = self.behind(end);
+                self.place_at(place, Range { start: end, ..old });
+                return;
+            }
+        }
+    }
+
+    /// Lets what is in the list between `start` and `end` be written, or not.
+    pub fn protect(&mut self, start: usize, end: usize, writable: bool) {
+        let mut from = start;
+        while let Some(old) = self.first_within(from, end) {
+            let (first, last) = (old.start.max(from), old.end.min(end));
+            if old.writable != writable {
+                self.put(Range {
+                    start: first,
+                    end: last,
+                    writable,
+                    ..old
+                });
+            }
+            from = last;
+        }
+    }
+
+    /// Puts what is between `start` and `end` at `target` as well, in place of what was there. The
+    /// two do not overlap.
+    pub fn copy(&mut self, start: usize, end: usize, target: usize) {
+        self.remove(target, target.saturating_add(end - start));
+        let mut from = start;
+        while let Some(old) = self.first_within(from, end) {
+            let (first, last) = (old.start.max(from), old.end.min(end));
+            self.put(Range {
+                start: target + (first - start),
+                end: target + (last - start),
+                ..old
+            });
+            from = last;
+        }
+    }
+
+    fn count(&mut self, range: &Range) {
+        if range.writable {
+            self.sums.bytes += range.end - range.start;
+            self.sums.ranges += 1;
+        }
+    }
+
+    fn place_at(&mut self, place: usize, range: Range) -> bool {
+        if self.length == self.ranges.len() {
+            self.missed += 1;
+            return false;
+        }
+        self.ranges.copy_within(place..self.length, place + 1);
+        self.ranges[place] = range;
+        self.length += 1;
+        self.count(&range);
+        true
+    }
+
+    fn take_out(&mut self, place: usize) -> Range {
+        let range = self.ranges[place];
+        self.ranges.copy_within(place + 1..self.length, place);
+        self.length -= 1;
+        if range.writable {
+            self.sums.bytes -= range.end - range.start;
+            self.sums.ranges -= 1;
+        }
+        range
+    }
+
+    fn widen(&mut self, place: usize, end: usize) {
+        let range = &mut self.ranges[place];
+        if range.writable {
+            self.sums.bytes += end - range.end;
+        }
+        range.end = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: usize = 64;
+
+    /// A small generator (xorshift64), so that a failure can be repeated.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % limit as u64) as usize
+        }
+    }
+
+    /// Who mapped each page, and whether it may be written.
+    type Oracle = [Option<(usize, bool)>; PAGES];
+
+    fn check(table: &Table<'_>, oracle: &Oracle) {
+        let mut seen: Oracle = [None; PAGES];
+        let mut end = 0;
+        for range in table.ranges() {
+            assert!(range.start >= end && range.end > range.start);
+            end = range.end;
+            for page in &mut seen[range.start..range.end] {
+                *page = Some((range.caller, range.writable));
+            }
+        }
+        assert_eq!(&seen, oracle);
+        let writable = oracle.iter().filter(|page| matches!(page, Some((_, true))));
+        assert_eq!(table.sums().bytes, writable.count());
+        let ranges = table.ranges().iter().filter(|range| range.writable);
+        assert_eq!(table.sums().ranges, ranges.count());
+    }
+
+    #[test]
+    fn random_changes_leave_what_a_list_of_pages_has() {
+        for seed in 1..=50 {
+            let mut random = Random(seed * 7919);
+            let mut memory = [Range::NONE; PAGES];
+            let mut table = Table::new(&mut memory);
+            let mut oracle: Oracle = [None; PAGES];
+            for _ in 0..500 {
+                let start = random.below(PAGES);
+                let end = start + 1 + random.below(PAGES - start);
+                let (caller, writable) = (random.below(3), random.below(2) == 0);
+                match random.below(3) {
+                    0 => {
+                        let range = Range {
+                            start,
+                            end,
+                            caller,
+                            writable,
+                        };
+                        assert!(table.put(range));
+                        oracle[start..end].fill(Some((caller, writable)));
+                    }
+                    1 => {
+                        table.remove(start, end);
+                        oracle[start..end].fill(None);
+                    }
+                    _ => {
+                        table.protect(start, end, writable);
+                        for page in oracle[start..end].iter_mut().flatten() {
+                            page.1 = writable;
+                        }
+                    }
+                }
+                check(&table, &oracle);
+                let known = oracle[start..end].iter().flatten();
+                let writable = known.clone().filter(|page| page.1).count();
+                let others = known.count() - writable;
+                assert_eq!(table.bytes_within(start, end), (writable, others));
+            }
+            assert_eq!(table.missed(), 0);
+        }
+    }
+
+    #[test]
+    fn neighbours_of_one_place_are_one_range() {
+        let mut memory = [Range::NONE; 4];
+        let mut table = Table::new(&mut memory);
+        let range = |start, end, caller| Range {
+            start,
+            end,
+            caller,
+            writable: true,
+        };
+        for (start, end) in [(0, 1), (2, 3), (1, 2), (3, 9)] {
+            assert!(table.put(range(start, end, 7)));
+        }
+        assert!(table.put(range(9, 10, 8)));
+        assert_eq!(table.ranges(), [range(0, 9, 7), range(9, 10, 8)]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_left_away_and_counted() {
+        let mut memory = [Range::NONE; 2];
+        let mut table = Table::new(&mut memory);
+        let range = |start, end| Range {
+            start,
+            end,
+            caller: 0,
+            writable: true,
+        };
+        assert!(table.put(range(0, 10)) && table.put(range(20, 30)));
+        assert!(!table.put(range(40, 50)));
+        table.remove(4, 5);
+        assert_eq!(table.ranges(), [range(0, 4), range(20, 30)]);
+        assert_eq!((table.sums().bytes, table.missed()), (14, 2));
+    }
+}
