@@ -253,6 +253,42 @@ sys.stdin.readline()
 }
 
 #[test]
+fn a_forked_child_starts_at_the_fork_in_its_report_and_in_its_file() {
+    let place = folder("live");
+    let directory = place.join("hosts");
+    let code = "
+import os, subprocess, sys, time
+time.sleep(1.1)
+if os.fork() == 0:
+    words = sys.argv[1:] + [str(os.getpid())]
+    print(subprocess.run(words, capture_output=True, text=True, check=True).stdout, flush=True)
+    sys.exit()
+os.wait()";
+    let outcome = Run::host()
+        .arg(format!("--live={}", directory.display()))
+        .arg("--stats-file")
+        .arg(place.join("%p"))
+        .args(["-c", code, PYHOSTCTL, "--dir", directory.to_str().unwrap()])
+        .args(["show", "--json"])
+        .ok();
+    let seen: Value = serde_json::from_str(outcome.stdout.trim()).unwrap();
+    let pid = seen["process"]["pid"].to_string();
+    let read = |path: PathBuf| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let own = read(place.join(&pid));
+    assert_eq!(seen["process"]["started"], own["process"]["started"]);
+    let seconds = |report: &Value| report["process"]["wall_seconds"].as_f64().unwrap();
+    assert!(seconds(&own) >= seconds(&seen));
+    let reports = fs::read_dir(&place).unwrap();
+    let mut files = reports.map(|entry| entry.unwrap().path());
+    let parent = files.find(|path| path.is_file() && !path.ends_with(&pid));
+    let parent = read(parent.unwrap());
+    assert!(seconds(&parent) > seconds(&own) + 1.0);
+    assert_ne!(parent["process"]["started"], own["process"]["started"]);
+}
+
+#[test]
 fn a_program_that_takes_the_place_of_a_host_leaves_no_live_row() {
     let directory = folder("live").join("hosts");
     let live = format!("--live={}", directory.display());

@@ -118,6 +118,28 @@ keep = [libc.malloc(100000) for _ in range(100)]";
         );
         let peak = figure(&report, "native", "peak_bytes");
         assert_eq!(peak > 10_000_000, mode == "count", "{mode}: {peak}");
+        assert_eq!(peak > 0, mode == "count", "{mode}: {peak}");
+    }
+}
+
+#[test]
+fn an_account_that_is_not_active_has_no_bytes() {
+    for (option, value) in [
+        ("PYHOST_NATIVE", "plain"),
+        ("PYHOST_NATIVE", "off"),
+        ("PYHOST_ALLOCATOR", "system"),
+        ("PYTHONMALLOC", "malloc"),
+        ("PYHOST_ALLOCATOR", "pymalloc"),
+    ] {
+        let (_, report) = Run::host().env(option, value).code("pass").reported();
+        for (name, account) in report["accounts"].as_object().unwrap() {
+            let has_bytes = account["peak_bytes"] != 0 || account["total_blocks"] != 0;
+            let is_active = account["active"] == true;
+            assert!(
+                is_active || !has_bytes,
+                "{option}={value}: {name} {account}"
+            );
+        }
     }
 }
 

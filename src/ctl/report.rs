@@ -7,10 +7,9 @@ use pyhost_shared::describe::{
 };
 use pyhost_shared::directory::{Here, Identity};
 use pyhost_shared::json::Json;
+use pyhost_shared::moment::Utc;
 use pyhost_shared::record::Record;
 use std::sync::atomic::Ordering::Relaxed;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Resident bytes of a process that runs, now and at most; None where `/proc` does not tell.
 pub fn resident(pid: i32) -> Option<(u64, u64)> {
@@ -37,16 +36,6 @@ pub fn identity_of(card: &Card) -> Identity {
 pub fn resident_of(identity: &Identity) -> Option<(u64, u64)> {
     let is_seen = Here::find().sees(identity);
     resident(identity.pid).filter(|_| is_seen)
-}
-
-/// A moment of `CLOCK_REALTIME` in nanoseconds, such as `2026-11-21T13:08:00Z`; empty where it is
-/// none.
-pub fn rfc3339(nanoseconds: u64) -> String {
-    let moment = OffsetDateTime::from_unix_timestamp((nanoseconds / 1_000_000_000) as i64);
-    moment
-        .ok()
-        .and_then(|moment| moment.format(&Rfc3339).ok())
-        .unwrap_or_default()
 }
 
 /// The report of a record; `alive` where its process runs.
@@ -106,7 +95,7 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         sink.text("", &word);
     }
     sink.end();
-    sink.text("started", &rfc3339(started));
+    sink.text("started", &Utc(started).to_string());
     let until = match card.ended() {
         0 if alive => pyhost_shared::moment::now(),
         ended => ended,

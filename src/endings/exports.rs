@@ -1,23 +1,25 @@
 //! Functions of libc that the executable exports in its own form: those that end the process or
-//! replace it write the report, those that make a process that no fork handler sees count it;
-//! then each does what libc's does.
+//! replace it write the report, then each does what libc's does. The raw system call is in
+//! [`super::forks`].
 //!
 //! libpython and extension modules reach them through the dynamic symbol table; libc's own
 //! internal calls do not, which is why signals are watched as well.
 
 #![allow(unsafe_code)]
 
-use super::{FINALIZED, FORKS, finish};
+use super::dispositions::FIRST;
+use super::{FINALIZED, finish};
 use crate::live;
 use crate::native::next::{self, call};
 use crate::process;
 use crate::report::Ending;
-use std::ffi::{c_char, c_int, c_long, c_void};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ffi::{c_char, c_int, c_long};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-type Strings = *const *const c_char;
+/// An array of strings that ends with null.
+pub(super) type Strings = *const *const c_char;
 
-fn quick_exit(status: c_int) -> ! {
+fn end_now(status: c_int) -> ! {
     finish(Ending::QuickExit(status), false);
     loop {
         // SAFETY: ends the process; no memory of ours is involved.
@@ -25,16 +27,34 @@ fn quick_exit(status: c_int) -> ! {
     }
 }
 
+/// The status that `quick_exit` was called with.
+static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
+
+/// The last of the functions that `quick_exit` calls, as the first that was registered.
+pub extern "C" fn at_quick_exit() {
+    finish(Ending::QuickExit(QUICK_STATUS.load(Relaxed)), false);
+}
+
+/// `quick_exit(3)`: the status, which the functions of `at_quick_exit` are not told.
+#[unsafe(no_mangle)]
+extern "C" fn quick_exit(status: c_int) -> ! {
+    QUICK_STATUS.store(status, Relaxed);
+    next::resolve();
+    // SAFETY: the symbol has this type.
+    unsafe { call!(next::QUICK_EXIT, fn(c_int) -> (), (status), ()) };
+    end_now(status)
+}
+
 /// `_exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    quick_exit(status)
+    end_now(status)
 }
 
 /// `_Exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: c_int) -> ! {
-    quick_exit(status)
+    end_now(status)
 }
 
 /// `kill(2)`: a process that kills itself can report before, where no handler will.
@@ -43,7 +63,9 @@ extern "C" fn _Exit(status: c_int) -> ! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     let by_interrupt = signal == libc::SIGINT && FINALIZED.load(Relaxed);
-    if (signal == libc::SIGKILL || by_interrupt) && pid == process::id() {
+    let is_end = signal == libc::SIGKILL || by_interrupt;
+    // The first process of a pid namespace outlives both.
+    if is_end && pid == process::id() && pid != FIRST {
         finish(Ending::Signal(signal), false);
     }
     // SAFETY: the caller's duties.
@@ -114,108 +136,3 @@ unsafe extern "C" fn fexecve(file: c_int, argv: Strings, environment: Strings) -
         )
     }
 }
-
-/// Counts a process that `$symbol` starts.
-macro_rules! spawn {
-    ($symbol:ident, ($($argument:expr),*)) => {{
-        next::resolve();
-        let result = call!(
-            next::$symbol,
-            fn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
-            ($($argument),*),
-            libc::ENOSYS
-        );
-        if result == 0 {
-            FORKS.fetch_add(1, Relaxed);
-        }
-        result
-    }};
-}
-
-/// `posix_spawn(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn(
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    argv: Strings,
-    environment: Strings,
-) -> c_int {
-    // SAFETY: the caller's duties; the next function has this type.
-    unsafe {
-        spawn!(
-            POSIX_SPAWN,
-            (pid, path, actions, attributes, argv, environment)
-        )
-    }
-}
-
-/// `posix_spawnp(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawnp(
-    pid: *mut libc::pid_t,
-    file: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    argv: Strings,
-    environment: Strings,
-) -> c_int {
-    // SAFETY: the caller's duties; the next function has this type.
-    unsafe {
-        spawn!(
-            POSIX_SPAWNP,
-            (pid, file, actions, attributes, argv, environment)
-        )
-    }
-}
-
-/// Where the exported `vfork` counts.
-#[unsafe(no_mangle)]
-static PYHOST_FORKS: &AtomicU64 = &FORKS;
-
-/// Stands in for libc's `vfork` where it was not found: a plain fork is allowed by POSIX.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_fork() -> *mut c_void {
-    // SAFETY: no arguments.
-    unsafe { libc::fork() as usize as *mut c_void }
-}
-
-// vfork(2) returns twice through the same frame, so it can only be jumped to.
-#[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
-    ".globl vfork",
-    ".type vfork,@function",
-    "vfork:",
-    "mov rax, qword ptr [rip + {forks}]",
-    "lock inc qword ptr [rax]",
-    "mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je {fork}",
-    "jmp rax",
-    ".size vfork, .-vfork",
-    forks = sym PYHOST_FORKS,
-    real = sym next::PYHOST_REAL_VFORK,
-    fork = sym pyhost_fork,
-);
-
-#[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl vfork",
-    ".type vfork,@function",
-    "vfork:",
-    "adrp x16, {forks}",
-    "ldr x16, [x16, :lo12:{forks}]",
-    "1: ldxr x17, [x16]",
-    "add x17, x17, #1",
-    "stxr w15, x17, [x16]",
-    "cbnz w15, 1b",
-    "adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, {fork}",
-    "br x16",
-    ".size vfork, .-vfork",
-    forks = sym PYHOST_FORKS,
-    real = sym next::PYHOST_REAL_VFORK,
-    fork = sym pyhost_fork,
-);

@@ -10,14 +10,17 @@
 
 #![allow(unsafe_code)]
 
+mod dispositions;
 mod exhibits;
 mod exports;
+mod forks;
 mod left;
 mod page;
 mod place;
 mod signals;
 
-use crate::descriptor::Descriptor;
+use crate::card::CARD;
+use crate::descriptor::{Descriptor, notice};
 use crate::heap::{bound, guards, profile, register};
 use crate::leaks;
 use crate::ledger::LEDGER;
@@ -29,10 +32,11 @@ use crate::process::resident::{self, Resident};
 use crate::report::{self, Ending, Facts, Format, Json, Report};
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
+use pyhost_shared::moment;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
 
 /// What is to be written, by whom.
 struct Plan {
@@ -48,10 +52,18 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 
 /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// A report was written, or is being written.
-static DONE: AtomicBool = AtomicBool::new(false);
-/// Forks seen, `vfork` included.
-static FORKS: AtomicU64 = AtomicU64::new(0);
+/// What was written of the end: one of the four below.
+static WRITTEN: AtomicU8 = AtomicU8::new(NOTHING);
+const NOTHING: u8 = 0;
+/// A signal handler is writing.
+const IN_HANDLER: u8 = 1;
+/// A signal handler has written. Where the process lives on (a debugger took the signal), its end is
+/// written anew.
+const BY_SIGNAL: u8 = 2;
+/// The last report is written, or is being written.
+const LAST: u8 = 3;
+/// A report of the moment is being written.
+static DUMPING: AtomicBool = AtomicBool::new(false);
 /// Python was finalised.
 static FINALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -80,10 +92,12 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     });
     unsafe extern "C" {
         fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+        fn at_quick_exit(function: extern "C" fn()) -> c_int;
     }
     // SAFETY: functions of the executable.
     unsafe {
         on_exit(at_exit, std::ptr::null_mut());
+        at_quick_exit(exports::at_quick_exit);
         libc::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
     }
 }
@@ -92,10 +106,10 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
 /// be told. After Python has
 /// initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
-    if live::has_file() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
-        signals::install(&signals::FATAL);
+    if live::is_shared() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+        signals::install(signals::fatal());
     } else if guards::are_on() {
-        signals::install(&[libc::SIGSEGV]);
+        signals::install(std::iter::once(libc::SIGSEGV));
     }
 }
 
@@ -109,10 +123,6 @@ pub fn script_ended() {
 /// Python was finalised.
 pub fn python_finalized() {
     FINALIZED.store(true, Relaxed);
-    if dumps_on_signal() {
-        // Python has put the default in place of its handler.
-        signals::install(&[libc::SIGUSR2]);
-    }
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
@@ -146,14 +156,22 @@ fn leak_status(status: c_int) -> Option<c_int> {
 }
 
 unsafe extern "C" fn forked_in_parent() {
-    FORKS.fetch_add(1, Relaxed);
+    forks::COUNT.fetch_add(1, Relaxed);
 }
 
 unsafe extern "C" fn forked_in_child() {
-    OWNER.store(process::id(), Relaxed);
-    FORKS.store(0, Relaxed);
+    let pid = process::id();
+    OWNER.store(pid, Relaxed);
+    if pid == dispositions::FIRST {
+        dispositions::become_first();
+    }
+    if !live::is_shared() {
+        live::begin_clock(); // else `live` has
+        forks::COUNT.store(0, Relaxed);
+    }
+    WRITTEN.store(NOTHING, Relaxed);
+    DUMPING.store(false, Relaxed);
     resident::begin_child();
-    DONE.store(false, Relaxed);
     left::begin_child();
     DUMP_EXHIBITS.give_back();
 }
@@ -176,7 +194,8 @@ fn report<'a>(
         facts: &plan.facts,
         now,
         at_end: left.map(|left| left.ledger),
-        wall_seconds: plan.facts.clock.elapsed().as_secs_f64(),
+        started: CARD.started.load(Relaxed),
+        wall_seconds: CARD.seconds_until(moment::monotonic()),
         ending,
         partial,
         numpy: left.map_or_else(numpy::figures, |left| left.numpy),
@@ -195,7 +214,7 @@ fn report<'a>(
         },
         finalized_resident: left.and(measured.now),
         largest_child: resident::largest_child(measured.peak),
-        forks: FORKS.load(Relaxed),
+        forks: forks::COUNT.load(Relaxed),
         pid: process::id(),
     }
 }
@@ -242,11 +261,50 @@ pub fn dump() -> bool {
         return false;
     };
     if let Some(exhibits) = DUMP_EXHIBITS.take() {
-        let report = report(plan, Ending::Running, false, Some(exhibits));
-        place::write_file(&report, format, path);
+        if !DUMPING.swap(true, AcqRel) {
+            let report = report(plan, Ending::Running, false, Some(exhibits));
+            place::write_file(&report, format, path);
+            DUMPING.store(false, Release);
+        }
         DUMP_EXHIBITS.give_back();
     }
     true
+}
+
+/// Writes the report of this moment to its file from inside a signal handler, while the process goes
+/// on; false where no file was asked for, or in a child of `vfork`.
+fn dump_from_handler() -> bool {
+    let Some(plan) = PLAN.get() else { return false };
+    let pid = process::id();
+    let Some((path, format)) = file_of(plan).filter(|_| OWNER.load(Relaxed) == pid) else {
+        return false;
+    };
+    if !writes_here(plan, pid) {
+        say_no_report(pid);
+    } else if WRITTEN.load(Relaxed) != LAST && !DUMPING.swap(true, AcqRel) {
+        place::write_file(&report(plan, Ending::Running, true, None), format, path);
+        DUMPING.store(false, Release);
+    }
+    true
+}
+
+/// Says why the signal that asks for a report gives none in a forked child.
+pub fn say_no_report(pid: i32) {
+    notice(format_args!(
+        "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
+         --stats-file, or `pyhostctl report {pid}` of a host with --live"
+    ));
+}
+
+/// Whether the caller is to write, of this ending, from inside a signal handler or not. From then on
+/// no other does.
+fn is_to_write(partial: bool) -> bool {
+    let (next, may_follow): (u8, &[u8]) = match partial {
+        true => (IN_HANDLER, &[NOTHING]),
+        false => (LAST, &[NOTHING, BY_SIGNAL]),
+    };
+    let claim = |now: u8| may_follow.contains(&now).then_some(next);
+    WRITTEN.fetch_update(AcqRel, Acquire, claim).is_ok()
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.
@@ -257,17 +315,23 @@ fn finish(ending: Ending, partial: bool) {
         return; // a child of vfork, in its parent's memory
     }
     live::end(ending, left::figures().map(|left| &left.ledger));
-    let forked = pid != plan.pid;
     if !writes_here(plan, pid) {
         return;
     }
     if ending == Ending::Exec {
-        if file_of(plan).is_none() || DONE.load(Relaxed) {
-            return;
+        if file_of(plan).is_some() && WRITTEN.load(Acquire) == NOTHING {
+            write_planned(plan, ending, partial);
         }
-    } else if DONE.swap(true, AcqRel) {
-        return;
+    } else if is_to_write(partial) {
+        write_planned(plan, ending, partial);
+        if partial {
+            WRITTEN.store(BY_SIGNAL, Release);
+        }
     }
+}
+
+fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
+    let forked = process::id() != plan.pid;
     let report = report(plan, ending, partial, None);
     match &plan.stats {
         None => {

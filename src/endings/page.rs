@@ -16,6 +16,7 @@
 use super::{PLAN, Report};
 use crate::descriptor::{Descriptor, close_range, errno};
 use crate::errno::Errno;
+use crate::native::next::{self, call};
 use crate::options::Page;
 use crate::report::{Ending, Json};
 use std::ffi::{c_char, c_int, c_void};
@@ -173,13 +174,35 @@ unsafe fn run(order: &mut Order, stack: *mut c_void) -> Result<c_int, i32> {
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let flags = libc::CLONE_VM | libc::CLONE_VFORK;
         let order: *mut Order = order;
-        let helper = libc::clone(help, stack, flags, order.cast());
+        let helper = clone(help, stack, flags, order.cast());
         let error = errno();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
         match helper {
             -1 => Err(error),
             helper => wait(helper, libc::__WALL),
         }
+    }
+}
+
+/// `clone(2)` past the executable's own, which would count the process as the script's.
+///
+/// # Safety
+/// As `clone(2)`.
+unsafe fn clone(
+    run: extern "C" fn(*mut c_void) -> c_int,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+) -> libc::pid_t {
+    next::resolve();
+    // SAFETY: the symbol has this type, but for arguments that the flags do not ask for.
+    unsafe {
+        call!(
+            next::CLONE,
+            fn(extern "C" fn(*mut c_void) -> c_int, *mut c_void, c_int, *mut c_void) -> libc::pid_t,
+            (run, stack, flags, argument),
+            -1
+        )
     }
 }
 
@@ -204,10 +227,10 @@ extern "C" fn help(order: *mut c_void) -> c_int {
     unsafe {
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(libc::SIGCHLD, &default, null_mut());
+        next::sigaction(libc::SIGCHLD, &default, null_mut());
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let stack = (*order.cast::<Order>()).stack;
-        match libc::clone(become_program, stack, flags, order) {
+        match clone(become_program, stack, flags, order) {
             -1 => NOT_STARTED,
             program => wait(program, 0).unwrap_or(NOT_STARTED),
         }
@@ -224,10 +247,10 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
         default.sa_sigaction = libc::SIG_DFL;
         for signal in 1..=64 {
             let mut found: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, null(), &mut found);
+            next::sigaction(signal, null(), &mut found);
             // A handler would run in the host's memory. What is ignored stays so.
             if found.sa_sigaction != libc::SIG_IGN {
-                libc::sigaction(signal, &default, null_mut());
+                next::sigaction(signal, &default, null_mut());
             }
         }
         // A file that may not grow is an error that the program tells, not a signal that ends it.

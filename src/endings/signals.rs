@@ -4,65 +4,96 @@
 //! Installed after Python has initialised, so that `signal.getsignal` tells what it tells without
 //! the host, and not where the signal is ignored. What was there before comes next: the default,
 //! or faulthandler where `-X faulthandler` asked for it. A script that sets its own handler takes
-//! the place of ours; so does faulthandler, which gives it back and raises the signal again.
+//! the place of ours; one that asks for the default has ours: see [`dispositions`].
+//!
+//! SIGUSR2 asks for the report of the moment where there is a file for it. `python::dump` takes it,
+//! until the script puts the signal back to its default; then the handler here does.
 
 #![allow(unsafe_code)]
 
+use super::dispositions::{self, FIRST};
 use super::finish;
 use crate::descriptor::notice;
 use crate::heap::guards;
+use crate::native::next;
+use crate::process;
 use crate::report::Ending;
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::mem::{MaybeUninit, zeroed};
+use std::mem::zeroed;
 use std::ptr::null_mut;
 
-/// The signals whose default is to end the process, but for SIGINT (Python's own), SIGPIPE and
-/// SIGXFSZ (ignored by Python), SIGTRAP (debuggers') and SIGKILL.
-pub const FATAL: [c_int; 15] = [
+/// The signals whose default is to end the process, but for SIGKILL and those of real time.
+const FATAL: [c_int; 22] = [
     libc::SIGHUP,
+    libc::SIGINT,
     libc::SIGQUIT,
     libc::SIGILL,
+    libc::SIGTRAP,
     libc::SIGABRT,
     libc::SIGBUS,
     libc::SIGFPE,
     libc::SIGUSR1,
     libc::SIGSEGV,
     libc::SIGUSR2,
+    libc::SIGPIPE,
     libc::SIGALRM,
     libc::SIGTERM,
+    libc::SIGSTKFLT,
     libc::SIGXCPU,
+    libc::SIGXFSZ,
     libc::SIGVTALRM,
     libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
     libc::SIGSYS,
+];
+
+/// The signals that faulthandler takes.
+const OF_FAULTHANDLER: [c_int; 5] = [
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGSEGV,
 ];
 
 /// Enough for the handler, whose largest frames are two paths.
 const STACK: usize = 64 * 1024;
 
-/// A disposition that ours replaced; written while the process has one thread.
-struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
-// SAFETY: written by `install` before the handler that reads it is in place.
-unsafe impl Sync for Before {}
-static BEFORE: [Before; FATAL.len()] =
-    [const { Before(UnsafeCell::new(MaybeUninit::zeroed())) }; FATAL.len()];
+/// Every signal whose default is to end the process, but for SIGKILL.
+pub fn fatal() -> impl Iterator<Item = c_int> {
+    FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
 
-extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: errno is the thread's own; it is put back as a handler must. What was there before
-    // was stored by `install`; all zero is the default.
+/// The host's handler.
+pub extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: errno is the thread's own; it is put back as a handler must. The system gave `info`.
     unsafe {
         let errno = *libc::__errno_location();
+        let is_ignored = process::id() == FIRST && dispositions::was_sent(info);
+        let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
+        if !(is_ignored || is_request && super::dump_from_handler()) {
+            end_by(signal, info, context);
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Writes the report, then has the signal take its course.
+///
+/// # Safety
+/// What the system gave to a handler.
+unsafe fn end_by(signal: c_int, info: *const libc::siginfo_t, context: *const c_void) {
+    // SAFETY: the caller's duty.
+    unsafe {
         if signal == libc::SIGSEGV && guards::are_on() {
             tell_guard(info, context.cast());
         }
         finish(Ending::Signal(signal), true);
-        // Blocked until the handler returns; then what was there before takes its course. A
+        // Blocked until the handler returns; then what the script sees takes its course. A
         // fault comes again by itself.
-        if let Some(index) = FATAL.iter().position(|&fatal| fatal == signal) {
-            libc::sigaction(signal, BEFORE[index].0.get().cast(), null_mut());
-        }
+        dispositions::step_aside(signal);
         libc::raise(signal);
-        *libc::__errno_location() = errno;
     }
 }
 
@@ -98,9 +129,8 @@ fn access(info: &libc::siginfo_t, _context: &libc::ucontext_t) -> (usize, Option
     (unsafe { info.si_addr() }.addr(), None)
 }
 
-/// Installs the handlers of `signals`, some of [`FATAL`], with a stack of their own for the
-/// calling thread.
-pub fn install(signals: &[c_int]) {
+/// Installs the handler of `signals`, with a stack of its own for the calling thread.
+pub fn install(signals: impl Iterator<Item = c_int>) {
     // SAFETY: structures that the calls read or fill; the stack is never freed.
     unsafe {
         let mut current: libc::stack_t = zeroed();
@@ -124,17 +154,24 @@ pub fn install(signals: &[c_int]) {
                 libc::sigaltstack(&stack, null_mut());
             }
         }
-        for (signal, before) in FATAL.iter().zip(&BEFORE) {
-            let before: *mut libc::sigaction = before.0.get().cast();
-            if signals.contains(signal)
-                && libc::sigaction(*signal, std::ptr::null(), before) == 0
-                && (*before).sa_sigaction != libc::SIG_IGN
-            {
-                let mut action: libc::sigaction = zeroed();
-                action.sa_sigaction = handle as *const () as usize;
-                action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
-                libc::sigaction(*signal, &action, null_mut());
-            }
-        }
     }
+    let python = pythons_handler();
+    dispositions::watch(signals, |signal, found| {
+        // What `sitecustomize` set by `signal.signal` is the script's own.
+        found.sa_sigaction != libc::SIG_IGN
+            && OF_FAULTHANDLER.contains(&signal)
+            && Some(found.sa_sigaction) != python
+    });
+}
+
+/// The one C function that Python has as the handler of every signal with a Python function, told
+/// by SIGINT; None where SIGINT has none.
+fn pythons_handler() -> Option<usize> {
+    // SAFETY: the call fills a structure of ours.
+    let handler = unsafe {
+        let mut found: libc::sigaction = zeroed();
+        next::sigaction(libc::SIGINT, std::ptr::null(), &mut found);
+        found.sa_sigaction
+    };
+    (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)
 }

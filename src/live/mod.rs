@@ -23,7 +23,7 @@ use crate::output::{self, Draft, Refusal, Target};
 use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
 use crate::template::PathBuffer;
-use crate::timeline::{brief, trouble};
+use crate::timeline::{self, brief, trouble};
 use pyhost_shared::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_shared::moment;
 use pyhost_shared::record::{self, Record};
@@ -69,6 +69,8 @@ struct Names(UnsafeCell<([u8; PATH], [u8; PATH])>);
 unsafe impl Sync for Names {}
 static NAMES: Names = Names(UnsafeCell::new(([0; PATH], [0; PATH])));
 
+/// Somebody else may read the card: a file or a sampler has it.
+static IS_SHARED: AtomicBool = AtomicBool::new(false);
 /// The process has a file in a directory of `--live`.
 static HAS_FILE: AtomicBool = AtomicBool::new(false);
 /// The descriptor that holds the lock; -1 for none.
@@ -89,6 +91,7 @@ pub fn start(
     argv: &[OsString],
     host_words: usize,
 ) -> Result<Kept, Error> {
+    begin_clock();
     if *place == Place::Own && !shared {
         return Ok(Kept {
             is_in_place: true,
@@ -107,6 +110,7 @@ pub fn start(
         Place::Directory { path, is_required } => in_directory(path, *is_required)?,
     };
     let is_shared = is_in_file || shared && in_memory();
+    IS_SHARED.store(is_shared, Relaxed);
     if is_shared {
         unsafe extern "C" {
             fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void)
@@ -145,6 +149,12 @@ extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
     }
 }
 
+/// Notes that the process starts now; the one clock of its report, its file and its timeline.
+pub fn begin_clock() {
+    CARD.started.store(moment::now(), Relaxed);
+    CARD.started_monotonic.store(moment::monotonic(), Relaxed);
+}
+
 fn fill_card(argv: &[OsString]) {
     let own = Identity::own();
     CARD.boot.set(&own.boot);
@@ -155,8 +165,6 @@ fn fill_card(argv: &[OsString]) {
     let (parent, user) = unsafe { (libc::getppid(), libc::geteuid()) };
     CARD.parent.store(parent, Relaxed);
     CARD.user.store(user, Relaxed);
-    CARD.started.store(moment::now(), Relaxed);
-    CARD.started_monotonic.store(moment::monotonic(), Relaxed);
     CARD.host.set(env!("CARGO_PKG_VERSION"));
     CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
 }
@@ -335,8 +343,7 @@ unsafe extern "C" fn begin_child() {
     brief::leave_to_parent();
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
-    CARD.started.store(moment::now(), Relaxed);
-    CARD.started_monotonic.store(moment::monotonic(), Relaxed);
+    begin_clock();
     if HAS_FILE.swap(false, Relaxed) {
         let lock = LOCK.swap(-1, Relaxed);
         if is_locked_file(lock) {
@@ -397,6 +404,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     CARD.set_state(state, status, moment::now());
     brief::tell_end(left);
     if state != State::Exec {
+        timeline::end();
         trouble::tell();
     }
     if state == State::Exited && HAS_FILE.load(Relaxed) {
@@ -413,9 +421,9 @@ pub fn resume() {
     CARD.set_state(State::Running, 0, 0);
 }
 
-/// Whether the process's file lies in a directory of `--live`.
-pub fn has_file() -> bool {
-    HAS_FILE.load(Relaxed)
+/// Whether anybody else may read how the process ends: in a file, or as its sampler.
+pub fn is_shared() -> bool {
+    IS_SHARED.load(Relaxed)
 }
 
 /// Shows the counters of a file as a table.

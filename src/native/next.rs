@@ -66,6 +66,10 @@ symbols! {
     MPROTECT = c"mprotect",
     MADVISE = c"madvise",
     KILL = c"kill",
+    SIGACTION = c"sigaction",
+    SIGNAL = c"signal",
+    SYSV_SIGNAL = c"__sysv_signal",
+    QUICK_EXIT = c"quick_exit",
     EXECV = c"execv",
     EXECVE = c"execve",
     EXECVP = c"execvp",
@@ -73,6 +77,11 @@ symbols! {
     FEXECVE = c"fexecve",
     POSIX_SPAWN = c"posix_spawn",
     POSIX_SPAWNP = c"posix_spawnp",
+    SYSTEM = c"system",
+    POPEN = c"popen",
+    FORK_ALONE = c"_Fork",
+    CLONE = c"clone",
+    SYSCALL = c"syscall",
 }
 
 /// libc's `dlsym`, behind the executable's own.
@@ -82,6 +91,14 @@ pub static PYHOST_REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// libc's `vfork`, for the executable's own to jump to.
 #[unsafe(no_mangle)]
 pub static PYHOST_REAL_VFORK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// libc's `clone`, for the same.
+#[unsafe(no_mangle)]
+pub static PYHOST_REAL_CLONE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// libc's `syscall`, for the same.
+#[unsafe(no_mangle)]
+pub static PYHOST_REAL_SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Versions under which glibc has had `dlsym`, by architecture and age.
 const DLSYM_VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
@@ -123,6 +140,8 @@ pub fn resolve() {
     }
     resolve_all();
     PYHOST_REAL_VFORK.store(find(c"vfork"), Relaxed);
+    PYHOST_REAL_CLONE.store(CLONE.address(), Relaxed);
+    PYHOST_REAL_SYSCALL.store(SYSCALL.address(), Relaxed);
 }
 
 /// Calls a [`Symbol`] as a function of the given type, or gives `$otherwise` where it is missing.
@@ -132,7 +151,7 @@ macro_rules! call {
         if address.is_null() {
             $otherwise
         } else {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(address)(
+            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(address)(
                 $($argument),*
             )
         }
@@ -207,4 +226,25 @@ pub unsafe fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     resolve();
     // SAFETY: the caller's duties; the symbol has this type.
     unsafe { call!(KILL, fn(libc::pid_t, c_int) -> c_int, (pid, signal), -1) }
+}
+
+/// `sigaction(2)` behind the executable's own: what the kernel has.
+///
+/// # Safety
+/// As `sigaction(2)`.
+pub unsafe fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    resolve();
+    // SAFETY: the caller's duties; the symbol has this type.
+    unsafe {
+        call!(
+            SIGACTION,
+            fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
+            (signal, new, old),
+            -1
+        )
+    }
 }

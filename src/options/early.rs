@@ -1,7 +1,8 @@
-//! The one option that must be known before anything is allocated: `--region`.
+//! The options that must be known before anything is allocated: `--region`, and `--native`, since what
+//! is booked before it is known stays booked.
 //!
 //! A function of the executable's `.preinit_array`, so before the constructors of all libraries,
-//! looks for it in the arguments and the environment as [`super::read`] will, and has the region
+//! looks for them in the arguments and the environment as [`super::read`] will, and has the region
 //! reserved. What it takes for the region's size is checked against what `read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
@@ -10,6 +11,7 @@ use super::baked;
 use crate::bytes;
 use crate::error::Error;
 use crate::heap;
+use crate::native::{self, Mode};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
@@ -53,6 +55,20 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
+    // SAFETY: as above.
+    let mode = unsafe {
+        given(
+            b"--native",
+            b"PYHOST_NATIVE=",
+            strings(arguments),
+            strings(environment),
+        )
+    };
+    match mode {
+        Some(b"plain") => native::set_mode(Mode::Plain),
+        Some(b"off") => native::set_mode(Mode::Off),
+        _ => {} // the default, or a value that will be refused
+    }
 }
 
 /// The strings of an array of the loader's.
@@ -75,33 +91,45 @@ unsafe fn strings(mut array: Strings) -> impl Iterator<Item = &'static [u8]> + C
 
 /// The size of the region that the arguments, else the environment, else the build asks for.
 fn asked<'a>(
-    mut arguments: impl Iterator<Item = &'a [u8]> + Clone,
-    mut environment: impl Iterator<Item = &'a [u8]>,
+    arguments: impl Iterator<Item = &'a [u8]> + Clone,
+    environment: impl Iterator<Item = &'a [u8]>,
 ) -> Option<u64> {
     let read = |value: &[u8]| std::str::from_utf8(value).ok().and_then(bytes::parse);
-    let as_python = arguments
-        .next()
-        .is_some_and(|name| is_python_name(OsStr::from_bytes(name)));
-    let option = match as_python {
-        true => None,
-        false => in_arguments(arguments),
-    };
-    if let Some(value) = option {
-        return read(value);
-    }
-    let variable = match crate::process::is_privileged_start() {
-        true => None,
-        false => environment.find_map(|entry| entry.strip_prefix(b"PYHOST_REGION=")),
-    };
-    match variable.filter(|value| !value.is_empty()) {
+    match given(b"--region", b"PYHOST_REGION=", arguments, environment) {
         Some(value) => read(value),
         None => baked::region(),
     }
 }
 
-/// The value of `--region` in the host's part of the arguments, by the rules of
+/// The value that the arguments, else the environment, give an option.
+fn given<'a>(
+    option: &[u8],
+    variable: &[u8],
+    mut arguments: impl Iterator<Item = &'a [u8]> + Clone,
+    mut environment: impl Iterator<Item = &'a [u8]>,
+) -> Option<&'a [u8]> {
+    let as_python = arguments
+        .next()
+        .is_some_and(|name| is_python_name(OsStr::from_bytes(name)));
+    let in_arguments = match as_python {
+        true => None,
+        false => in_arguments(option, arguments),
+    };
+    in_arguments.or_else(|| {
+        let value = match crate::process::is_privileged_start() {
+            true => None,
+            false => environment.find_map(|entry| entry.strip_prefix(variable)),
+        };
+        value.filter(|value| !value.is_empty())
+    })
+}
+
+/// The value of an option in the host's part of the arguments, by the rules of
 /// [`host_arguments`](super::arguments::host_arguments).
-fn in_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'a [u8]> {
+fn in_arguments<'a>(
+    option: &[u8],
+    arguments: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Option<&'a [u8]> {
     let mut found = None;
     let mut rest = arguments;
     while let Some(argument) = rest.next() {
@@ -115,7 +143,7 @@ fn in_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]> + Clone) -> Option
         if takes_next {
             rest.next();
         }
-        if name == b"--region" {
+        if name == option {
             found = value.or(next);
         }
     }
@@ -144,7 +172,8 @@ mod tests {
     use clap::CommandFactory;
 
     fn value<'a>(arguments: &[&'a str]) -> Option<&'a str> {
-        let found = in_arguments(arguments.iter().map(|argument| argument.as_bytes()));
+        let arguments = arguments.iter().map(|argument| argument.as_bytes());
+        let found = in_arguments(b"--region", arguments);
         found.map(|bytes| std::str::from_utf8(bytes).unwrap())
     }
 

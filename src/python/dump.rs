@@ -12,22 +12,19 @@
 #![allow(unsafe_code)]
 
 use crate::endings;
+use crate::process;
 use pyo3::ffi::{self, PyObject, PyType_Slot, PyType_Spec};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-/// Writes the report. A process that has none to write dies of the signal, as under `python`.
+/// Writes the report. A forked child that has none to write says so.
 unsafe extern "C" fn call(
     _handler: *mut PyObject,
     _arguments: *mut PyObject,
     _keywords: *mut PyObject,
 ) -> *mut PyObject {
     if !endings::dump() {
-        // SAFETY: the default disposition, and the signal to the calling thread.
-        unsafe {
-            libc::signal(libc::SIGUSR2, libc::SIG_DFL);
-            libc::raise(libc::SIGUSR2);
-        }
+        endings::say_no_report(process::id());
     }
     // SAFETY: the GIL is held; the reference is the caller's.
     unsafe {

@@ -1,15 +1,11 @@
 //! What a report says that does not change while the process runs. Gathered once, at the start,
 //! since a signal handler may not ask.
 
-#![allow(unsafe_code)]
-
 use crate::heap;
-use crate::ledger::Account;
+use crate::ledger::{Account, LEDGER};
 use crate::native;
 use crate::numpy;
-use pyhost_shared::moment;
 use std::ffi::OsString;
-use std::time::Instant;
 
 /// The constant part of every report of a process.
 #[derive(Debug)]
@@ -22,12 +18,6 @@ pub struct Facts {
     pub argv: Vec<String>,
     /// What the script is called, such as `job.py`.
     pub command: String,
-    /// When the host started, in UTC, as RFC 3339.
-    pub started: String,
-    /// The same moment, in nanoseconds since the epoch.
-    pub started_at: u64,
-    /// The same moment, to measure from.
-    pub clock: Instant,
     /// The allocator's name.
     pub allocator: &'static str,
     /// Whether CPython's debug hooks are in force.
@@ -62,9 +52,6 @@ impl Facts {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
             command: command.to_owned(),
-            started: utc_now(),
-            started_at: moment::now(),
-            clock: Instant::now(),
             allocator,
             debug_hooks,
             native: native::mode().name(),
@@ -76,30 +63,14 @@ impl Facts {
     pub fn is_active(&self, account: Account) -> bool {
         match account {
             Account::Numpy => numpy::is_active(),
+            // What was booked before another allocator was chosen stays booked: at a tool's wish, or
+            // by PYTHONMALLOC, it is chosen after the host's own start.
             Account::Native | Account::Mapped => {
-                self.native == native::Mode::Count.name() && self.allocator != "system"
+                let is_counted = self.native == native::Mode::Count.name();
+                let figures = || *LEDGER.snapshot().account(account);
+                is_counted && self.allocator != "system" || figures().total_blocks > 0
             }
             _ => true,
         }
     }
-}
-
-/// Now, such as `2026-11-21T13:08:00Z`.
-pub fn utc_now() -> String {
-    // SAFETY: both calls fill structures of ours.
-    let time = unsafe {
-        let seconds = libc::time(std::ptr::null_mut());
-        let mut time: libc::tm = std::mem::zeroed();
-        libc::gmtime_r(&seconds, &mut time);
-        time
-    };
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        time.tm_year + 1900,
-        time.tm_mon + 1,
-        time.tm_mday,
-        time.tm_hour,
-        time.tm_min,
-        time.tm_sec
-    )
 }

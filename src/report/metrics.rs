@@ -41,7 +41,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         // A bound is no sample.
         peak_resident: (report.resident.source == Source::HighWaterMark)
             .then_some(report.resident.peak),
-        started: facts.started_at,
+        started: report.started,
         cpu_seconds: Some(process::cpu_seconds()),
         wall_seconds: Some(report.wall_seconds),
         exit_status: match report.ending {

@@ -16,7 +16,7 @@ mod text;
 
 pub use balance::describe_members as describe_balance;
 pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
-pub use facts::{Facts, mimalloc_version, utc_now};
+pub use facts::{Facts, mimalloc_version};
 pub use leaks::tell as tell_leaks;
 pub use metrics::metrics;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
@@ -27,6 +27,7 @@ pub use text::{closing_line, table};
 use crate::balance::Balance;
 use crate::caps;
 use crate::card::CARD;
+use crate::descriptor::format_into;
 use crate::heap::guards::Figures as GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::register::{self, BigBlocks};
@@ -36,6 +37,7 @@ use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::numpy;
 use crate::process::resident::{LargestChild, Resident};
 use pyhost_shared::describe::{describe_accounts, describe_cap, describe_last_refusal};
+use pyhost_shared::moment::Utc;
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,9 @@ pub struct Report<'a> {
     pub now: Snapshot,
     /// Live bytes and blocks as the script left them, before Python was finalised.
     pub at_end: Option<Snapshot>,
-    /// Seconds since the host started.
+    /// When the process started, in nanoseconds since the epoch: a forked child, at the fork.
+    pub started: u64,
+    /// Seconds since then.
     pub wall_seconds: f64,
     /// How the process ended.
     pub ending: Ending,
@@ -181,7 +185,9 @@ impl Report<'_> {
             sink.text("", argument);
         }
         sink.end();
-        sink.text("started", &self.facts.started);
+        let mut room = [0; 32];
+        let started = format_into(&mut room, format_args!("{}", Utc(self.started)));
+        sink.text("started", std::str::from_utf8(started).unwrap_or_default());
         sink.fraction("wall_seconds", self.wall_seconds);
         match self.ending {
             Ending::Running => sink.null("ended_by"),

@@ -141,7 +141,7 @@ pub struct Card {
     pub pid_namespace: AtomicU64,
     /// Field 22 of `/proc/self/stat`: clock ticks from the boot to the start.
     pub start_ticks: AtomicU64,
-    /// When the host started, in nanoseconds of `CLOCK_REALTIME`.
+    /// When the process started, in nanoseconds of `CLOCK_REALTIME`: a forked child, at the fork.
     pub started: AtomicU64,
     /// The same moment, in nanoseconds of `CLOCK_MONOTONIC`.
     pub started_monotonic: AtomicU64,
@@ -172,7 +172,9 @@ pub struct Card {
     pub host_words: AtomicU64,
     /// What the script is called: the same for all its runs.
     pub script: Text<8>,
-    spare: [AtomicU64; 152],
+    /// Processes that it has started.
+    pub forks: AtomicU64,
+    spare: [AtomicU64; 151],
     cells: [MarkCell; MARKS],
 }
 
@@ -223,7 +225,8 @@ impl Card {
             argv: Text::new(),
             host_words: AtomicU64::new(0),
             script: Text::new(),
-            spare: [const { AtomicU64::new(0) }; 152],
+            forks: AtomicU64::new(0),
+            spare: [const { AtomicU64::new(0) }; 151],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -320,6 +323,11 @@ impl Card {
         }
     }
 
+    /// Seconds from the start to a moment of `CLOCK_MONOTONIC`.
+    pub fn seconds_until(&self, monotonic: u64) -> f64 {
+        monotonic.saturating_sub(self.started_monotonic.load(Relaxed)) as f64 / 1e9
+    }
+
     /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 where it has not.
     pub fn ended(&self) -> u64 {
         self.ended.load(Relaxed)
@@ -388,6 +396,7 @@ impl Card {
     /// In a forked child: nothing has happened to it yet.
     pub fn begin_child(&self) {
         self.forked.store(1, Relaxed);
+        self.forks.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.marks.store(0, Relaxed);
         for cell in &self.cells {

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::fmt::{self, Display};
+
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -20,4 +22,72 @@ pub fn now() -> u64 {
 /// Nanoseconds of `CLOCK_MONOTONIC`, which every process of a machine reads alike.
 pub fn monotonic() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// A moment of [`now`] in UTC, to the second, as RFC 3339: `2026-11-21T13:08:00Z`. Of any thread, and
+/// of signal handlers too: `gmtime_r` may take the lock of the time zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Utc(pub u64);
+
+impl Display for Utc {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAY: u64 = 24 * 60 * 60;
+        let seconds = self.0 / 1_000_000_000;
+        let (year, month, day) = date(seconds / DAY);
+        let time = seconds % DAY;
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        write!(
+            out,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
+/// Year, month and day of a day since 1970-01-01.
+fn date(mut day: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    // 400 years have 146,097 days, whichever they are.
+    let mut year = 1970 + day / 146_097 * 400;
+    day %= 146_097;
+    loop {
+        let length = 365 + u64::from(is_leap(year));
+        if day < length {
+            break;
+        }
+        day -= length;
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    (year, month, day + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_date_and_a_time_of_utc() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_795_266_480, "2026-11-21T13:08:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (13_569_465_599, "2399-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(Utc(seconds * 1_000_000_000 + 7).to_string(), expected);
+        }
+    }
 }

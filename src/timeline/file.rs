@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::trouble::{self, Output};
+use crate::card::CARD;
 use crate::descriptor::{Descriptor, format_into};
 use crate::errno::Errno;
 use crate::ledger::{REPORTED, Scope, Snapshot};
@@ -17,8 +18,10 @@ use crate::output::{self, Draft, Target};
 use crate::template::PathBuffer;
 use pyhost_shared::describe::Sink;
 use pyhost_shared::json::Json;
+use pyhost_shared::moment::Utc;
 use std::ffi::c_int;
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How many samples a file holds at most.
@@ -66,7 +69,7 @@ impl TimelineFile {
             file: -1,
             length: 0,
             command,
-            started: crate::report::utc_now(),
+            started: Utc(CARD.started.load(Relaxed)).to_string(),
             pid: crate::process::id(),
             interval,
             samples: 0,

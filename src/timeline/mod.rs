@@ -21,11 +21,23 @@ pub use settings::{Interval, Settings};
 use crate::card::CARD;
 use crate::descriptor::notice;
 use crate::errno::Errno;
+use crate::native::next::{self, call};
 use crate::output::{self, Refusal};
 use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
+use pyhost_shared::moment;
 use std::ffi::c_long;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The sampler's process, and the process that it samples; 0 where there is none.
+static SAMPLER: AtomicI32 = AtomicI32::new(0);
+static HOST: AtomicI32 = AtomicI32::new(0);
+
+/// Nanoseconds that a host waits for the end of its timeline.
+const PATIENCE: u64 = 1_000_000_000;
 
 /// Starts the sampler, where there is anything to be written. What cannot be written is left out, with
 /// a notice; so is all of it where the system gives no process.
@@ -50,18 +62,66 @@ pub fn start(settings: &Settings) {
     // SAFETY: no flags: a copy of this process, whose only thread returns here twice. The copy runs
     // `sampler::run` alone, which does not return.
     unsafe {
-        match libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0, 0, 0) {
+        match make_process() {
             -1 => notice(format_args!(
                 "--timeline, --stats-brief: no process to sample from ({}); the script runs \
                  without one",
                 Errno::last()
             )),
             0 => sampler::run(timeline, settings.interval.0, host),
-            _ => {}
+            sampler => {
+                SAMPLER.store(sampler as libc::pid_t, Relaxed);
+                HOST.store(host, Relaxed);
+            }
         }
         if let Some(timeline) = timeline.filter(|timeline| timeline.descriptor() >= 0) {
             libc::close(timeline.descriptor());
         }
+    }
+}
+
+/// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`]: the system may
+/// end it with the host, as in a container whose first process the host is. Any thread, also from a
+/// signal handler; after the card says how the host ends.
+pub fn end() {
+    if HOST.load(Relaxed) != process::id() {
+        return; // a forked child
+    }
+    let sampler = SAMPLER.swap(0, Relaxed);
+    if sampler == 0 {
+        return;
+    }
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000,
+    };
+    // SAFETY: the id is this process's child until it is waited for here; structures of ours.
+    unsafe {
+        libc::kill(sampler, sampler::WAKE);
+        let since = moment::monotonic();
+        while libc::waitpid(sampler, null_mut(), libc::__WALL | libc::WNOHANG) == 0
+            && moment::monotonic() - since < PATIENCE
+        {
+            libc::nanosleep(&pause, null_mut());
+        }
+    }
+}
+
+/// Makes a copy of this process, past the executable's own `syscall`, which would count it as the
+/// script's.
+///
+/// # Safety
+/// As `clone(2)` without flags.
+unsafe fn make_process() -> c_long {
+    next::resolve();
+    // SAFETY: the symbol has this type.
+    unsafe {
+        call!(
+            next::SYSCALL,
+            fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long,
+            (libc::SYS_clone, 0, 0, 0, 0, 0),
+            -1
+        )
     }
 }
 

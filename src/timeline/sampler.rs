@@ -21,6 +21,14 @@ use std::time::Duration;
 /// `exec` that fails comes back sooner.
 const EXEC_TAKES: u64 = 1_000_000_000;
 
+/// The signal by which the host asks for the last lines.
+pub const WAKE: c_int = libc::SIGUSR1;
+
+/// Whether the host says that it ends: what remains of it are functions at its exit.
+fn says_end() -> bool {
+    matches!(CARD.state().0, State::Exited | State::Signalled)
+}
+
 /// What was last written of what changes now and then.
 struct Told {
     marks: u64,
@@ -49,7 +57,7 @@ pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: l
         while next <= now {
             next += interval.as_nanos() as u64;
         }
-        let has_ended = host.ends_within(next - now);
+        let has_ended = host.ends_within(next - now) || says_end();
         let now = moment::monotonic();
         let seconds = now.saturating_sub(started) as f64 / 1e9;
         let snapshot = LEDGER.snapshot();
@@ -139,27 +147,34 @@ struct Host {
     /// it from a container.
     process: c_int,
     pid: libc::pid_t,
+    /// Readable once it has sent [`WAKE`]; -1 where the system has no room for it.
+    call: c_int,
     /// Its `/proc/PID/statm`.
     statm: c_int,
     page: u64,
 }
 
 impl Host {
-    /// Waits, at most so many nanoseconds; whether the host has ended.
+    /// Waits until the host calls, at most so many nanoseconds; whether it has ended.
     fn ends_within(&self, nanoseconds: u64) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.process,
+        let mut polls = [self.process, self.call].map(|fd| libc::pollfd {
+            fd,
             events: libc::POLLIN,
             revents: 0,
-        };
+        });
         let time = libc::timespec {
             tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
         };
         // SAFETY: structures of ours; a descriptor below 0 is only waited with.
         unsafe {
-            let has_ended = libc::ppoll(&mut poll, 1, &time, std::ptr::null()) == 1;
-            has_ended || libc::getppid() != self.pid
+            libc::ppoll(polls.as_mut_ptr(), 2, &time, std::ptr::null());
+            if polls[1].revents != 0 {
+                // Anybody may have sent it: it is taken, and the card asked.
+                let mut call: libc::signalfd_siginfo = std::mem::zeroed();
+                libc::read(self.call, (&raw mut call).cast(), size_of_val(&call));
+            }
+            polls[0].revents != 0 || libc::getppid() != self.pid
         }
     }
 
@@ -198,9 +213,12 @@ unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
         format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
         let statm = small_file::open(path).unwrap_or(-1);
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, WAKE);
         Host {
             process,
             pid,
+            call: libc::signalfd(-1, &signals, libc::SFD_CLOEXEC),
             statm,
             page: process::page_size(),
         }

@@ -7,10 +7,10 @@
 pub mod json;
 
 use crate::Failure;
-use crate::report::{identity_of, resident_of, rfc3339};
+use crate::report::{identity_of, resident_of};
 use pyhost_shared::directory::{Entry, Here};
 use pyhost_shared::ledger::Scope;
-use pyhost_shared::moment;
+use pyhost_shared::moment::{self, Utc};
 use pyhost_shared::record::{Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -183,7 +183,7 @@ impl Stored {
             argv: card.argv(),
             command: card.command(),
             python: card.python.get(),
-            started: rfc3339(started),
+            started: Utc(started).to_string(),
             seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
             stands: match alive {
                 true => "runs".to_owned(),

@@ -1,0 +1,296 @@
+//! What a script sees of the signals that [`super::signals`] watches, and what the kernel has.
+//!
+//! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
+//! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
+//! kernel keeps the host's handler where the script asked for the default, and the script reads back
+//! the default that it asked for. This file exports the functions that set a handler; libpython and
+//! extension modules reach them through the dynamic symbol table. Children that `exec` or
+//! `posix_spawn` makes have the real default, since the kernel resets handlers there.
+//!
+//! Not seen: `sigset` and `sigignore` of System V, a `sigaction` that is looked up in libc itself, and
+//! the reset of a handler with `SA_RESETHAND`. There the signal ends the process without a report.
+//!
+//! Any thread, and inside signal handlers: nothing here allocates or locks. A signal whose disposition
+//! two threads change at once has either view, as without the host.
+
+#![allow(unsafe_code)]
+
+use super::OWNER;
+use super::signals::handle;
+use crate::native::next::{self, Symbol, call};
+use crate::process;
+use std::ffi::c_int;
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
+
+/// One more than the highest signal.
+const SIGNALS: usize = 65;
+
+/// A disposition that the script sees where the kernel has the host's handler.
+struct View {
+    handler: AtomicUsize,
+    flags: AtomicI32,
+    /// The first 64 signals of the mask: all that Linux has.
+    mask: AtomicU64,
+}
+
+static VIEWS: [View; SIGNALS] = [const {
+    View {
+        handler: AtomicUsize::new(libc::SIG_DFL),
+        flags: AtomicI32::new(0),
+        mask: AtomicU64::new(0),
+    }
+}; SIGNALS];
+
+/// Bit n: signal n is watched.
+static WATCHED: AtomicU64 = AtomicU64::new(0);
+
+/// Signals that the kernel sends for a fault of the process itself, which it enforces in a pid
+/// namespace's first process, too.
+const FAULTS: [c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// The process id of the first process of a pid namespace: it outlives every signal that it has no
+/// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).
+pub const FIRST: libc::pid_t = 1;
+
+impl View {
+    fn set(&self, action: &libc::sigaction) {
+        // SAFETY: `sigset_t` has 128 bytes.
+        let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read_unaligned() };
+        self.flags.store(action.sa_flags, Relaxed);
+        self.mask.store(mask, Relaxed);
+        self.handler.store(action.sa_sigaction, Relaxed);
+    }
+
+    fn get(&self) -> libc::sigaction {
+        // SAFETY: a structure for which all zero is a value; the mask has 128 bytes.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = self.handler.load(Relaxed);
+            action.sa_flags = self.flags.load(Relaxed);
+            let mask = (&raw mut action.sa_mask).cast::<u64>();
+            mask.write_unaligned(self.mask.load(Relaxed));
+            action
+        }
+    }
+}
+
+fn index(signal: c_int) -> Option<usize> {
+    let index = usize::try_from(signal).ok()?;
+    (1..SIGNALS).contains(&index).then_some(index)
+}
+
+fn is_watched(signal: c_int) -> bool {
+    // Signal 64 has bit 63, signal 0 none.
+    index(signal).is_some_and(|index| WATCHED.load(Relaxed) & (1 << (index - 1)) != 0)
+}
+
+/// Whether the host's handler may stand in for the default in this process: not in a child of
+/// `vfork`, whose memory is its parent's; and in a namespace's first process for faults alone, since
+/// by default it outlives all others.
+fn may_stand_in(signal: c_int) -> bool {
+    let pid = process::id();
+    OWNER.load(Relaxed) == pid && (pid != FIRST || FAULTS.contains(&signal))
+}
+
+/// The host's handler.
+fn ours() -> libc::sigaction {
+    // SAFETY: a structure for which all zero is a value: it blocks no other signal.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    action.sa_sigaction = handle as *const () as usize;
+    action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
+    action
+}
+
+/// What the kernel has.
+fn current(signal: c_int) -> Option<libc::sigaction> {
+    // SAFETY: the call fills a structure of ours.
+    unsafe {
+        let mut found: libc::sigaction = zeroed();
+        (next::sigaction(signal, null(), &mut found) == 0).then_some(found)
+    }
+}
+
+/// Watches `signals` from here on, and puts the host's handler in the place of their defaults.
+///
+/// `is_chained` says whether the handler goes in front of one that is not the default, which comes next
+/// then. While the process has one thread.
+pub fn watch(
+    signals: impl Iterator<Item = c_int>,
+    is_chained: impl Fn(c_int, &libc::sigaction) -> bool,
+) {
+    for signal in signals {
+        let (Some(index), Some(found)) = (index(signal), current(signal)) else {
+            continue;
+        };
+        WATCHED.fetch_or(1 << (index - 1), Relaxed);
+        let is_default = found.sa_sigaction == libc::SIG_DFL;
+        if may_stand_in(signal) && (is_default || is_chained(signal, &found)) {
+            VIEWS[index].set(&found);
+            // SAFETY: a structure of ours, whose handler takes what the flags promise.
+            unsafe { next::sigaction(signal, &ours(), null_mut()) };
+        }
+    }
+}
+
+/// Gives every signal of the first process of a pid namespace, which inherited the host's handlers
+/// by `fork`, its default back, so that the kernel ignores it.
+pub fn become_first() {
+    for (index, view) in VIEWS.iter().enumerate().skip(1) {
+        let signal = index as c_int;
+        if is_watched(signal)
+            && !may_stand_in(signal)
+            && current(signal).is_some_and(|found| found.sa_sigaction == ours().sa_sigaction)
+        {
+            // SAFETY: a structure of ours.
+            unsafe { next::sigaction(signal, &view.get(), null_mut()) };
+        }
+    }
+}
+
+/// Whether the script left the signal at its default, as far as it can see.
+pub fn is_default(signal: c_int) -> bool {
+    index(signal).is_none_or(|index| VIEWS[index].handler.load(Relaxed) == libc::SIG_DFL)
+}
+
+/// Puts in place what the script sees: what comes after the host's handler. From then on the signal is
+/// the script's alone: faulthandler's handler puts the default in its own place, and means it.
+pub fn step_aside(signal: c_int) {
+    if let Some(index) = index(signal) {
+        if OWNER.load(Relaxed) == process::id() {
+            WATCHED.fetch_and(!(1 << (index - 1)), Relaxed);
+        }
+        // SAFETY: a structure of ours.
+        unsafe { next::sigaction(signal, &VIEWS[index].get(), null_mut()) };
+    }
+}
+
+/// `sigaction(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    let Some(view) = index(signal)
+        .filter(|_| is_watched(signal))
+        .map(|index| &VIEWS[index])
+    else {
+        // SAFETY: the caller's duties.
+        return unsafe { next::sigaction(signal, new, old) };
+    };
+    // SAFETY: the caller gives structures or null; both may be the same.
+    unsafe {
+        let asked = (!new.is_null()).then(|| *new);
+        let before = view.get();
+        let stands_in = asked
+            .as_ref()
+            .is_some_and(|asked| asked.sa_sigaction == libc::SIG_DFL)
+            && may_stand_in(signal);
+        let ours = ours();
+        let given = match &asked {
+            None => null(),
+            Some(asked) if stands_in => {
+                // First, since the handler may run at once.
+                view.set(asked);
+                &raw const ours
+            }
+            Some(asked) => asked,
+        };
+        let mut found: libc::sigaction = zeroed();
+        let result = next::sigaction(signal, given, &mut found);
+        if result != 0 {
+            if stands_in {
+                view.set(&before);
+            }
+            return result;
+        }
+        if !old.is_null() {
+            *old = match found.sa_sigaction == ours.sa_sigaction {
+                true => before,
+                false => found,
+            };
+        }
+        result
+    }
+}
+
+/// `sigaction(2)` by its other name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's duties.
+    unsafe { sigaction(signal, new, old) }
+}
+
+/// Sets a handler by libc's `function`; the one before, or `SIG_ERR`.
+fn set(function: &Symbol, signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+    next::resolve();
+    if handler == libc::SIG_DFL && is_watched(signal) {
+        // SAFETY: structures of ours.
+        return unsafe {
+            let default: libc::sigaction = zeroed();
+            let mut before: libc::sigaction = zeroed();
+            match sigaction(signal, &default, &mut before) {
+                0 => before.sa_sigaction,
+                _ => libc::SIG_ERR,
+            }
+        };
+    }
+    let seen = index(signal).map(|index| VIEWS[index].handler.load(Relaxed));
+    // SAFETY: the symbol has this type; the handler is the caller's duty.
+    let before = unsafe {
+        call!(
+            function,
+            fn(c_int, libc::sighandler_t) -> libc::sighandler_t,
+            (signal, handler),
+            libc::SIG_ERR
+        )
+    };
+    match before == ours().sa_sigaction {
+        true => seen.unwrap_or(libc::SIG_DFL),
+        false => before,
+    }
+}
+
+/// Exports functions that set a handler as libc's `$function` does.
+macro_rules! setters {
+    ($($name:ident: $function:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "(3)`.")]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+                set(&next::$function, signal, handler)
+            }
+        )*
+    };
+}
+
+setters! {
+    signal: SIGNAL;
+    bsd_signal: SIGNAL;
+    ssignal: SIGNAL;
+    sysv_signal: SYSV_SIGNAL;
+    __sysv_signal: SYSV_SIGNAL;
+}
+
+/// Whether a signal was sent by a process, this or another, and not raised by the kernel.
+///
+/// # Safety
+/// What the system gave to a handler.
+pub unsafe fn was_sent(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's duty.
+    unsafe { (*info).si_code <= 0 }
+}
