@@ -214,8 +214,12 @@ fn the_region_is_reported() {
 
 /// The line about a region in which Python cannot start.
 fn too_small(bytes: i64) -> String {
+    let size = match bytes % MIB {
+        0 => format!("{} MiB", bytes / MIB),
+        _ => format!("{bytes} B"),
+    };
     format!(
-        "pyhost: --region: {bytes} bytes are too few for Python to start; expected a larger region\n"
+        "pyhost: --region: {size} is too little for Python to start; expected a larger region\n"
     )
 }
 
@@ -324,8 +328,8 @@ fn a_lock_that_the_system_refuses_is_told_in_a_line() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "pyhost: --lock: the system does not let 25165824 bytes be locked (errno 12; the limit is \
-         1048576 bytes); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region\n"
+        "pyhost: --lock: the system does not let 24 MiB be locked (Cannot allocate memory; the limit \
+         is 1048576 bytes); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region\n"
     );
     assert!(output.stdout.is_empty());
 }
@@ -381,7 +385,7 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
         ),
         (
             "--region 4T",
-            "--region: the system reserves no addresses for 4398046511104 bytes before all else \
+            "--region: the system reserves no addresses for 4 TiB before all else \
              is allocated; expected a size that it can reserve",
         ),
         (

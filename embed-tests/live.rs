@@ -1,6 +1,6 @@
 //! `--live` and `--ledger-file`: the counters of a process, seen from outside and after its end.
 
-use crate::host::{PYHOST, PYHOSTCTL, Run, folder, script, until};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -484,4 +484,117 @@ subprocess.run([sys.executable, '-c', 'pass'], check=True)";
         table.lines().any(|line| line.starts_with("obj ")),
         "{table}"
     );
+}
+
+#[test]
+fn a_value_of_live_says_on_off_or_a_directory_and_never_nothing() {
+    let runtime = folder("live");
+    let code = "import os; print(os.environ.get('PYHOST_LIVE')); \
+                print([len(files) for _, _, files in os.walk(os.environ['LOOK'])])";
+    let run = |option: &str, variable: &str| {
+        Run::host()
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .env("LOOK", runtime.join("pyhost"))
+            .env("PYHOST_LIVE", variable)
+            .folder(&runtime)
+            .arg(option)
+            .code(code)
+            .run()
+    };
+    let default = runtime.join("pyhost");
+    for (option, variable, inherited, files) in [
+        ("--live=on", "", default.to_str().unwrap(), "[1]"),
+        ("--live=on", "off", default.to_str().unwrap(), "[1]"),
+        ("--live=off", "on", "off", "[0]"),
+        ("--live=0", "1", "off", "[0]"),
+    ] {
+        let outcome = run(option, variable);
+        let _ = fs::remove_dir_all(runtime.join("pyhost/killed"));
+        let lines: Vec<&str> = outcome.stdout.lines().collect();
+        assert_eq!(lines.first(), Some(&inherited), "{option}: {outcome:#?}");
+        if default.exists() {
+            assert_eq!(lines[1], files, "{option}: {outcome:#?}");
+        }
+        assert_eq!(outcome.stderr, "");
+    }
+    let empty = run("--live=", "");
+    assert_eq!(empty.code(), 2, "{empty:#?}");
+    assert!(empty.stderr.contains("expected on, off or a directory"));
+    // No directory was made of a word.
+    assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
+    let listed = Run::program(PYHOSTCTL)
+        .env("XDG_RUNTIME_DIR", &runtime)
+        .env("PYHOST_LIVE", "on")
+        .arg("ps")
+        .ok();
+    assert_eq!(listed.stdout.lines().count(), 1, "{listed:#?}");
+}
+
+#[test]
+fn a_failed_start_leaves_no_file_that_looks_like_a_kill() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    let starts: [(&[&str], (&str, &str)); 5] = [
+        (&["-X", "utf8=2"], ("", "")),
+        (&["-Z"], ("", "")),
+        (&["-c", "print(1)"], ("PYTHONHASHSEED", "x")),
+        (&["-c", "print(1)"], ("PYTHONHOME", "/nonexistent")),
+        (&["--region", "8M", "-c", "print(1)"], ("", "")),
+    ];
+    for (arguments, (name, value)) in starts {
+        let mut run = Run::host().arg(&live).args(arguments);
+        if !name.is_empty() {
+            run = run.env(name, value);
+        }
+        let failed = run.run();
+        assert_ne!(failed.code(), 0, "{failed:#?}");
+        assert_eq!(failed.stdout, "", "{failed:#?}");
+        assert!(files(&directory).is_empty(), "{failed:#?}");
+    }
+    assert_eq!(Run::host().arg(&live).code("pass").ok().stderr, "");
+}
+
+/// Runs a script of the shell's in a mount namespace where `/dev/shm` is a file system of `options`.
+fn with_shared_memory(options: &str, script: &str) -> Option<Outcome> {
+    let script =
+        format!("mount -t tmpfs -o {options} none /dev/shm 2>/dev/null || exit 99\n{script}");
+    let outcome = Run::program("unshare")
+        .args(["--mount", "--user", "--map-root-user", "sh", "-c", &script])
+        .env("HOST", PYHOST)
+        .env("XDG_RUNTIME_DIR", "")
+        .run();
+    if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
+        println!("skipped: no mount namespaces here: {outcome:?}");
+        return None;
+    }
+    Some(outcome)
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_one_line_and_the_script_runs() {
+    let runs = "\"$HOST\" --live -c 'import os; print(\"ran\", os.environ.get(\"PYHOST_LIVE\"))'";
+    let fills = format!("head -c 1000000 /dev/zero >/dev/shm/fill 2>/dev/null\n{runs}");
+    for (options, script, reason) in [
+        ("ro", runs, "Read-only file system"),
+        ("size=64k", fills.as_str(), "No space left on device"),
+        ("nr_inodes=1", runs, "No space left on device"),
+    ] {
+        let Some(outcome) = with_shared_memory(options, script) else {
+            return;
+        };
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "ran None\n", "children do not try again");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(reason), "{reason}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_directory_that_the_variable_names_never_stops_the_script() {
+    for directory in ["/nonexistent/a/b", "/etc/passwd"] {
+        let run = Run::host().env("PYHOST_LIVE", directory);
+        let outcome = run.code("print('ran')").ok();
+        assert_eq!(outcome.stdout, "ran\n");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    }
 }

@@ -21,6 +21,7 @@ mod forks;
 mod frames;
 mod guards;
 mod leaks;
+mod limits;
 mod live;
 mod mapped;
 mod metrics;

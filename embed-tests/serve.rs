@@ -286,3 +286,43 @@ fn an_address_that_others_reach_is_said_aloud() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("is no loopback address"), "{said}");
 }
+
+#[test]
+fn a_name_that_is_not_the_servers_is_not_answered() {
+    let live = live_folder("serve");
+    let (_server, address) = serve(&live);
+    let status = |address: SocketAddr, host: &str| {
+        let headers = format!("Host: {host}\r\n");
+        get(address, "/metrics", &headers).unwrap().status
+    };
+    for host in ["localhost", "127.0.0.1:14450", &address.to_string()] {
+        assert_eq!(status(address, host), 200, "{host}");
+    }
+    for host in [
+        "evil.example",
+        "evil.example:14450",
+        "127.0.0.1.evil.example",
+    ] {
+        assert_eq!(status(address, host), 421, "{host}");
+    }
+    let rebound = ask(
+        address,
+        "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    assert_eq!(rebound.unwrap().status, 421);
+
+    // One of the network has its machine's name and addresses, and those that are allowed.
+    let (_open, line) = Daemon::ready(Command::new(PYHOSTCTL).arg("--dir").arg(&live).args([
+        "serve",
+        "--listen=0.0.0.0:0",
+        "--allow-host=metrics.example",
+    ]));
+    let port = line.rsplit(':').next().unwrap();
+    let port: u16 = port.trim_end_matches("/metrics").parse().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for host in [machine.trim(), "10.1.2.3:14450", "Metrics.Example:80"] {
+        assert_eq!(status(address, host), 200, "{host}");
+    }
+    assert_eq!(status(address, "evil.example"), 421);
+}

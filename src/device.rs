@@ -3,6 +3,8 @@
 //! The region itself is there already (`options/early.rs`). Once, while the process has one
 //! thread.
 
+use crate::bytes::Exact;
+use crate::errno::Errno;
 use crate::error::Error;
 use crate::heap::bound::{self, Refusal};
 use crate::native::{Mode, checkers};
@@ -56,7 +58,10 @@ fn use_huge_pages() -> Result<(), Error> {
                     .to_owned()
             }
             Refusal::System(error) => {
-                format!("--huge-pages: the system refuses them (errno {error}); expected one that grants them")
+                format!(
+                    "--huge-pages: the system refuses them ({}); expected one that grants them",
+                    Errno(error)
+                )
             }
             Refusal::NoRegion => "--huge-pages: there is no region; expected --region".to_owned(),
         })
@@ -67,8 +72,10 @@ fn cannot_lock(refusal: Refusal) -> Error {
     let size = bound::size().unwrap_or(0);
     Error::option(match refusal {
         Refusal::System(error) => format!(
-            "--lock: the system does not let {size} bytes be locked (errno {error}; the limit is \
-             {}); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region",
+            "--lock: the system does not let {} be locked ({}; the limit is {}); expected a larger \
+             RLIMIT_MEMLOCK (ulimit -l) or a smaller --region",
+            Exact(size),
+            Errno(error),
             process::lockable()
         ),
         _ => "--lock: there is no region; expected --region".to_owned(),

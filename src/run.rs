@@ -1,6 +1,7 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
+use crate::bytes::Bytes;
 use crate::caps;
 use crate::descriptor::notice;
 use crate::device;
@@ -16,6 +17,7 @@ use crate::native::{self, Mode, checkers, lookup};
 use crate::numpy;
 use crate::options::{self, Options, Request};
 use crate::process;
+use crate::process::limits::{self, Limit};
 use crate::python::domains;
 use crate::python::freelists;
 use crate::python::imports::{self, Watcher};
@@ -89,8 +91,10 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     }
     if native != Mode::Off {
         heap::profile::apply(options.profile);
-        if !heap::guards::start(options.guard) {
-            return Err(Error::start("the system reserves no room for guard pages"));
+        if let Err(error) = heap::guards::start(options.guard) {
+            notice(format_args!(
+                "--guard: no addresses for guard pages ({error}); nothing is guarded"
+            ));
         }
     } else if options.guard != heap::guards::Settings::Off {
         notice(format_args!(
@@ -242,11 +246,21 @@ fn numpy_settings(asked: &numpy::Settings, native: Mode) -> numpy::Settings {
 }
 
 /// How the process's malloc serves: as asked, else not at all beneath a tool that must see
-/// every block.
+/// every block, or under a limit that leaves too little for the heaps.
 fn choose_native(options: &Options) -> Mode {
     let mode = match (options.native, checkers::at_work()) {
         (Some(mode), _) => mode,
-        (None, None) => Mode::Count,
+        (None, None) => match limits::too_tight().filter(|_| options.region.size.is_none()) {
+            None => Mode::Count,
+            Some(Limit { command, bytes }) => {
+                notice(format_args!(
+                    "{command} leaves {}, too little for heaps of the host's own: malloc and \
+                     CPython's allocators are the system's (--native off)",
+                    Bytes(bytes)
+                ));
+                Mode::Off
+            }
+        },
         (None, Some(tool)) => {
             notice(format_args!(
                 "{tool} is at work: malloc and CPython's allocators are left to it \

@@ -99,6 +99,11 @@ pub struct ServeOptions {
     /// Where to listen, as HOST:PORT; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t)]
     pub listen: Address,
+
+    /// A name by which clients know this server, beside localhost, the name of --listen and, where that is
+    /// not a loopback address, all addresses and the machine's own name; `*` for any. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
 }
 
 /// The options of `show`.

@@ -82,6 +82,8 @@ pub type CommitFunction = unsafe extern "C" fn(
     argument: *mut c_void,
 ) -> bool;
 
+/// `mi_option_arena_eager_commit`.
+pub const OPTION_ARENA_EAGER_COMMIT: c_int = 4;
 /// `mi_option_allow_large_os_pages`.
 pub const OPTION_ALLOW_LARGE_OS_PAGES: c_int = 6;
 /// `mi_option_reserve_huge_os_pages`.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
+use crate::process::limits;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -41,6 +42,11 @@ const ARENA_RESERVE: c_long = 64 * 1024;
 /// Sets what must be set before mimalloc's first allocation, whatever the profile.
 pub(super) fn prepare() {
     set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
+    if limits::data().is_some() {
+        // A limit on data counts what is writable, used or not: so only what is used is made writable.
+        set_default(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
+        set_default(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+    }
 }
 
 /// Puts a profile in force. At the start of `main`, while the process has one thread.

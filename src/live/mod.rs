@@ -17,7 +17,8 @@ mod mapping;
 use crate::card::{CARD, State};
 use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{BAD_OPTION, Error};
+use crate::heap::bound;
 use crate::ledger::{REPORTED, Snapshot};
 use crate::output::{self, Draft, Refusal, Target};
 use crate::process::{self, small_file::read_once};
@@ -121,6 +122,7 @@ pub fn start(
             libc::pthread_atfork(None, None, Some(begin_child));
             on_exit(exit_before_the_plan, null_mut());
         }
+        bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
     Ok(Kept {
         is_in_place: is_in_file || *place == Place::Own,

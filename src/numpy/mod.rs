@@ -21,6 +21,7 @@ pub use settings::{
 };
 
 use crate::allocator::Allocator;
+use crate::bytes::Exact;
 use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::faults;
@@ -157,17 +158,21 @@ fn reserve_region(asked: Option<Region>) -> Result<(), Error> {
             maximum,
         }
     });
-    let reserved = region::reserve(
-        region.initial as usize,
-        region.maximum as usize,
-        tell_failure,
-    );
+    let reserve =
+        |maximum: u64| region::reserve(region.initial as usize, maximum as usize, tell_failure);
+    let reserved = match asked {
+        Some(_) => reserve(region.maximum),
+        // A limit on address space may leave room for less.
+        None => std::iter::successors(Some(region.maximum), |maximum| Some(maximum / 2))
+            .take_while(|&maximum| maximum >= FIRST_REGION)
+            .any(reserve),
+    };
     match reserved {
         true => Ok(()),
         false => Err(Error::option(format!(
-            "--numpy-region: the system gives no address space of {} bytes; expected a size that \
-             it can reserve",
-            region.maximum
+            "--numpy-region: the system gives no address space of {}; expected a size that it can \
+             reserve",
+            Exact(region.maximum)
         ))),
     }
 }

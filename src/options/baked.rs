@@ -3,7 +3,7 @@
 //!
 //! Options and variables may lower what was baked in, never raise it.
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Exact};
 use crate::error::Error;
 use crate::heap::profile::Profile;
 use std::fmt::Write;
@@ -56,7 +56,9 @@ pub fn profile() -> Option<Profile> {
 pub fn lower(name: &str, asked: Option<u64>, baked: Option<u64>) -> Result<Option<u64>, Error> {
     match (asked, baked) {
         (Some(asked), Some(baked)) if asked > baked => Err(Error::option(format!(
-            "{name}: bad value '{asked}'; expected at most {baked}, which this build is limited to"
+            "{name}: bad value '{}'; expected at most {}, which this build is limited to",
+            Exact(asked),
+            Exact(baked)
         ))),
         (Some(asked), _) => Ok(Some(asked)),
         (None, baked) => Ok(baked),
@@ -132,6 +134,11 @@ mod tests {
         assert_eq!(lower(Some(5), Some(5)), Some(Some(5)));
         assert_eq!(lower(Some(4), Some(5)), Some(Some(4)));
         assert_eq!(lower(Some(6), Some(5)), None);
+        let error = super::lower("--region", Some(64 << 20), Some(24 << 20)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--region: bad value '64 MiB'; expected at most 24 MiB, which this build is limited to"
+        );
     }
 
     #[test]

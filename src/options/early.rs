@@ -8,7 +8,7 @@
 
 use super::arguments::{PYTHON_OPTIONS, is_python_name};
 use super::baked;
-use crate::bytes;
+use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
 use crate::native::{self, Mode};
@@ -50,6 +50,10 @@ static EARLY: unsafe extern "C" fn(c_int, Strings, Strings) = early;
 
 /// Runs before every constructor; allocates nothing.
 unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: Strings) {
+    if crate::process::is_privileged_start() {
+        // SAFETY: the process's own array, which nobody else reads yet.
+        unsafe { forget_mimalloc(environment.cast_mut()) };
+    }
     // SAFETY: the loader passes arrays of strings that end with null.
     let size = unsafe { asked(strings(arguments), strings(environment)) };
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
@@ -68,6 +72,35 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
         Some(b"plain") => native::set_mode(Mode::Plain),
         Some(b"off") => native::set_mode(Mode::Off),
         _ => {} // the default, or a value that will be refused
+    }
+}
+
+/// Takes mimalloc's variables out of the environment: it reads them itself, at its first request, and a
+/// program with more rights than its caller must not obey them.
+///
+/// # Safety
+/// `environment` is null or an array of strings that ends with null, which may be written to.
+unsafe fn forget_mimalloc(environment: *mut *const c_char) {
+    const PREFIX: &[u8] = b"MIMALLOC_";
+    if environment.is_null() {
+        return;
+    }
+    // SAFETY: the caller's duties; the end is not passed.
+    unsafe {
+        let (mut from, mut to) = (environment, environment);
+        while !(*from).is_null() {
+            let entry = CStr::from_ptr(*from).to_bytes();
+            // mimalloc takes them in any case of letters.
+            let is_its = entry
+                .get(..PREFIX.len())
+                .is_some_and(|name| name.eq_ignore_ascii_case(PREFIX));
+            if !is_its {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        *to = std::ptr::null();
     }
 }
 
@@ -158,8 +191,9 @@ pub fn check(wanted: Option<u64>) -> Result<(), Error> {
     match (wanted, heap::bound::size()) {
         (wanted, found) if wanted == found => Ok(()),
         (Some(size), _) => Err(Error::option(format!(
-            "--region: the system reserves no addresses for {size} bytes before all else is \
-             allocated; expected a size that it can reserve"
+            "--region: the system reserves no addresses for {} before all else is allocated; \
+             expected a size that it can reserve",
+            Exact(size)
         ))),
         (None, _) => Err(Error::start("a region was reserved that nobody asked for")),
     }
@@ -175,6 +209,26 @@ mod tests {
         let arguments = arguments.iter().map(|argument| argument.as_bytes());
         let found = in_arguments(b"--region", arguments);
         found.map(|bytes| std::str::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn the_environment_loses_mimallocs_variables_alone() {
+        let entries = [
+            c"MIMALLOC_VERBOSE=1",
+            c"HOME=/",
+            c"mimalloc_show_stats=1",
+            c"MIMALLO=1",
+            c"MIMALLOC_",
+        ];
+        let mut array: Vec<*const c_char> = entries.iter().map(|entry| entry.as_ptr()).collect();
+        array.push(std::ptr::null());
+        // SAFETY: an array of strings that ends with null.
+        let left: Vec<&[u8]> = unsafe {
+            forget_mimalloc(array.as_mut_ptr());
+            strings(array.as_ptr()).collect()
+        };
+        assert_eq!(left, [b"HOME=/".as_slice(), b"MIMALLO=1"]);
     }
 
     #[test]

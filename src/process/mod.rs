@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod cgroup;
+pub mod limits;
 pub mod maps;
 pub mod resident;
 pub mod small_file;

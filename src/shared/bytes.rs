@@ -25,6 +25,24 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Displays as `24 MiB`, `1536 KiB` or `25165825 B`: the exact number, in the largest unit that it is a
+/// whole number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exact(pub u64);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let mut number = self.0;
+        let mut unit = 0;
+        while number > 0 && number.is_multiple_of(1024) && unit + 1 < UNITS.len() {
+            number /= 1024;
+            unit += 1;
+        }
+        write!(out, "{number} {}", UNITS[unit])
+    }
+}
+
 /// What a value should have been: the end of a line about a bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
@@ -63,7 +81,7 @@ pub fn parse(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, parse};
+    use super::{Bytes, Exact, parse};
 
     #[test]
     fn units_are_those_of_coreutils() {
@@ -90,6 +108,21 @@ mod tests {
             ("18446744073709551616", None),
         ] {
             assert_eq!(parse(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_exact_size_is_a_whole_number_of_its_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (64 << 20, "64 MiB"),
+            ((24 << 20) + 1, "25165825 B"),
+            (3 << 19, "1536 KiB"),
+            (64_000_000, "62500 KiB"),
+            (1 << 50, "1024 TiB"),
+        ] {
+            assert_eq!(Exact(bytes).to_string(), text);
         }
     }
 

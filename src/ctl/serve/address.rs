@@ -75,6 +75,11 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// The host's name or address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Listens there.
     ///
     /// # Errors

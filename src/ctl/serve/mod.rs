@@ -7,6 +7,7 @@
 mod address;
 mod connections;
 mod hosts;
+mod names;
 mod request;
 mod system;
 
@@ -15,6 +16,7 @@ pub use address::Address;
 use crate::cli::ServeOptions;
 use crate::{Failure, print};
 use connections::Server;
+use names::Names;
 use pyhost_shared::metrics::{self, Form};
 use request::{Request, Response};
 use std::path::Path;
@@ -35,9 +37,10 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
              memory of this user's scripts"
         );
     }
+    let names = Names::new(options.listen.host(), own.ip(), &options.allow_host);
     system::end_on_signals();
     print(&format!("serving http://{own}/metrics\n"))?;
-    Server::new(listener)?.run(&|request| answer(request, directory))
+    Server::new(listener)?.run(&|request| answer(request, directory, &names))
 }
 
 /// The page at `/`.
@@ -49,7 +52,10 @@ const PAGE: &str = "<!doctype html>
 </body></html>
 ";
 
-fn answer(request: &Request, directory: &Path) -> Response {
+fn answer(request: &Request, directory: &Path, names: &Names) -> Response {
+    if !names.admit(request.host.as_deref()) {
+        return Response::misdirected();
+    }
     match request.path.as_str() {
         "/" | "/metrics" if !request.reads() => Response::not_allowed(),
         "/" => Response::ok("text/html; charset=utf-8", PAGE.to_owned()),

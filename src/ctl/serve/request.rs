@@ -13,6 +13,8 @@ pub struct Request {
     method: String,
     /// The path, without what follows a question mark.
     pub path: String,
+    /// The `Host` header: of several that differ, one that no server has.
+    pub host: Option<String>,
     /// Whether OpenMetrics is at least as welcome as Prometheus's text format.
     pub prefers_openmetrics: bool,
 }
@@ -34,10 +36,25 @@ impl Request {
             .iter()
             .filter(|header| header.name.eq_ignore_ascii_case("accept"))
             .filter_map(|header| std::str::from_utf8(header.value).ok());
+        let mut hosts = parsed
+            .headers
+            .iter()
+            .filter(|header| header.name.eq_ignore_ascii_case("host"))
+            .map(|header| String::from_utf8_lossy(header.value).trim().to_owned());
+        let first = hosts.next();
+        let host = match hosts.all(|other| Some(other) == first) {
+            true => first,
+            false => Some(String::new()),
+        };
         let path = parsed.path.unwrap_or_default();
         Ok(Some(Request {
             method: parsed.method.unwrap_or_default().to_owned(),
-            path: path.split('?').next().unwrap_or_default().to_owned(),
+            path: path_of(path)
+                .split('?')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            host: absolute_host(path).or(host),
             prefers_openmetrics: prefers_openmetrics(accept),
         }))
     }
@@ -50,6 +67,21 @@ impl Request {
     /// Whether the response has no body.
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
+    }
+}
+
+/// The host of a request target that is a whole address, `http://host/path` (RFC 9112, 3.2.2): it
+/// counts instead of the header.
+fn absolute_host(target: &str) -> Option<String> {
+    let rest = target.strip_prefix("http://")?;
+    Some(rest.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// The path of a request target.
+fn path_of(target: &str) -> &str {
+    match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None => target,
     }
 }
 
@@ -114,6 +146,16 @@ impl Response {
         Response::told("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
     }
 
+    /// The server is not known by the name that was asked for.
+    pub fn misdirected() -> Self {
+        Response {
+            body: "421 Misdirected Request: this server does not answer to that name; expected localhost, \
+                   or a name of pyhostctl serve --allow-host\n"
+                .to_owned(),
+            ..Response::told("421 Misdirected Request", "")
+        }
+    }
+
     /// No request.
     fn bad_request() -> Self {
         Response::told("400 Bad Request", "")
@@ -163,7 +205,25 @@ mod tests {
         }
         let request = Request::parse(whole).unwrap().unwrap();
         assert_eq!(request.path, "/metrics");
+        assert_eq!(request.host.as_deref(), Some("a"));
         assert!(request.reads() && !request.is_head() && !request.prefers_openmetrics);
+    }
+
+    #[test]
+    fn the_host_is_that_of_the_target_or_of_the_one_header() {
+        let host = |text: &str| {
+            let request = Request::parse(text.as_bytes()).unwrap().unwrap();
+            (request.host.unwrap_or("none".to_owned()), request.path)
+        };
+        let path = || "/m".to_owned();
+        for (text, expected) in [
+            ("GET /m HTTP/1.0\r\n\r\n", "none"),
+            ("GET /m HTTP/1.1\r\nHOST: a:80 \r\n\r\n", "a:80"),
+            ("GET /m HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", ""),
+            ("GET http://c/m?x HTTP/1.1\r\nHost: a\r\n\r\n", "c"),
+        ] {
+            assert_eq!(host(text), (expected.to_owned(), path()), "{text}");
+        }
     }
 
     #[test]

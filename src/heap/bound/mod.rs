@@ -25,13 +25,14 @@ pub use backing::{Refusal, forked, lock, use_huge_pages};
 pub use size::Size;
 
 use super::ffi;
+use crate::bytes::Exact;
 use crate::descriptor::notice;
 use commits::{BLOCK, Commits, SLICE};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The least size of a region: no Python starts in less.
 pub const LEAST: u64 = 8 << 20;
@@ -220,15 +221,27 @@ pub fn python_started() {
     STARTING.store(false, Relaxed);
 }
 
+/// Called before the process ends because its start has failed; must not allocate.
+static START_FAILS: OnceLock<fn()> = OnceLock::new();
+
+/// Has `end` called where the region is too small for Python to start: what others see of the process
+/// must not look like a kill. Once.
+pub fn when_start_fails(end: fn()) {
+    let _ = START_FAILS.set(end);
+}
+
 /// A request has failed. While Python starts it ends the process, with a line: Python would give
 /// up too, in one of many places and words.
 #[cold]
 pub(super) fn request_failed() {
     if size().is_some() && STARTING.load(Relaxed) {
         notice(format_args!(
-            "--region: {} bytes are too few for Python to start; expected a larger region",
-            SIZE.load(Relaxed)
+            "--region: {} is too little for Python to start; expected a larger region",
+            Exact(SIZE.load(Relaxed))
         ));
+        if let Some(end) = START_FAILS.get() {
+            end();
+        }
         // SAFETY: ends the process at once; nothing was run, and the host's own `_exit` would
         // write a report.
         unsafe { libc::syscall(libc::SYS_exit_group, crate::error::BAD_OPTION) };

@@ -27,6 +27,7 @@ use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
 use super::{gate, mark, register};
 use crate::descriptor::notice;
+use crate::errno::Errno;
 use crate::ledger::Account;
 use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
 use std::ops::Range;
@@ -66,21 +67,21 @@ pub struct Figures {
     pub missed_blocks: u64,
 }
 
-/// Reserves the range and begins to sample. Once, while the process has one thread. False where
-/// the system gives no such range.
-pub fn start(settings: Settings) -> bool {
+/// Reserves the range and begins to sample. Once, while the process has one thread.
+///
+/// # Errors
+/// The system gives no such range; nothing is guarded.
+pub fn start(settings: Settings) -> Result<(), Errno> {
     let Settings::Sample { min, every } = settings else {
-        return true;
+        return Ok(());
     };
-    let Some(region) = Region::reserve() else {
-        return false;
-    };
+    let region = Region::reserve().ok_or_else(Errno::last)?;
     if REGION.set(region).is_ok() {
         EVERY.store(every.max(1), Relaxed);
         // Smaller ones take the inlined path, which does not come here.
         FROM.store((min as usize).max(SMALL_SIZE_MAX + 1), Relaxed);
     }
-    true
+    Ok(())
 }
 
 /// Whether a request of `size` bytes is to be guarded; counts it where it is one to choose from.

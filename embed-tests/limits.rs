@@ -1,0 +1,156 @@
+//! Under limits that the caller set (`ulimit`), and with more rights than the caller has.
+
+use crate::host::{Outcome, PYHOST, Run, folder};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Runs the host from a shell that sets limits first; `$FILE` is a path where nothing is.
+fn limited(ulimit: &str, arguments: &str) -> Outcome {
+    let script = format!("ulimit {ulimit} || exit 99; exec \"$HOST\" {arguments}");
+    Run::program("sh")
+        .args(["-c", &script])
+        .env("HOST", PYHOST)
+        .env("FILE", folder("limits").join("file"))
+        .run()
+}
+
+fn runs_with_a_line(outcome: &Outcome, part: &str) {
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(outcome.stdout.ends_with("ran\n"), "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
+}
+
+#[test]
+fn guard_pages_without_room_are_one_line_and_the_script_runs() {
+    let outcome = limited("-v 2000000", "--guard -c \"print('ran')\"");
+    runs_with_a_line(&outcome, "--guard: no addresses for guard pages (Cannot");
+    let children = "import subprocess, sys
+print(subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True).returncode, 'ran')";
+    let outcome = limited("-v 2000000", &format!("--guard -c \"{children}\""));
+    runs_with_a_line(&outcome, "nothing is guarded");
+    assert_eq!(outcome.stdout, "0 ran\n");
+}
+
+#[test]
+fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
+    let script = "ulimit -d 20000; exec \"$0\" -c \"print('ran')\"";
+    let stock = crate::host::stock();
+    let python = Run::program("sh").args(["-c", script]).arg(stock).run();
+    if python.code() != 0 {
+        println!("skipped: this Python needs more: {python:?}");
+        return;
+    }
+    let outcome = limited("-d 20000", "-c \"print('ran')\"");
+    runs_with_a_line(&outcome, "ulimit -d leaves 19.5 MiB");
+    let outcome = limited("-d 20000", "--stats-file=\"$FILE\" -c \"print('ran')\"");
+    runs_with_a_line(&outcome, "(--native off)");
+    // With more the heaps are the host's, and take no more of the limit than they use.
+    let code = "import pyhost; blocks = [bytes(1 << 20) for _ in range(60)]; \
+                print(pyhost.memory_stats()['allocator'], 'ran')";
+    let outcome = limited("-d 120000", &format!("-c \"{code}\""));
+    assert_eq!(outcome.stdout, "mimalloc ran\n", "{outcome:#?}");
+    assert_eq!(outcome.stderr, "");
+    let code = "
+try:
+    blocks = []
+    while True:
+        blocks.append(bytes(1 << 20))
+except MemoryError:
+    count = len(blocks)
+    del blocks
+print(count > 60, 'ran')";
+    let outcome = limited("-d 120000", &format!("-c \"{code}\""));
+    assert_eq!(outcome.stdout, "True ran\n", "{outcome:#?}");
+}
+
+#[test]
+fn leaks_sizes_and_the_balance_sheet_are_found_under_a_limit_on_data() {
+    let code = "import pyhost; keep = [bytes(n) for n in range(0, 100000, 100)]
+pyhost.balance_sheet(); pyhost.size_histogram('obj'); pyhost.fragmentation('obj'); pyhost.big_blocks()
+print('ran')";
+    let outcome = limited(
+        "-d 200000",
+        &format!("--leak-check=native --stats-file=\"$FILE\" -c \"{code}\""),
+    );
+    assert_eq!((outcome.code(), outcome.stderr.as_str()), (0, ""));
+    assert_eq!(outcome.stdout, "ran\n");
+}
+
+#[test]
+fn files_that_may_not_grow_are_one_line_and_the_script_runs() {
+    for option in [
+        "--live=\"$FILE\"",
+        "--stats-file=\"$FILE\"",
+        "--stats=html --stats-file=\"$FILE\"",
+        "--stats-brief=\"$FILE\"",
+        "--timeline=\"$FILE\"",
+        "--ledger-file=\"$FILE\"",
+    ] {
+        let outcome = limited("-f 0", &format!("{option} -c \"print('ran')\""));
+        assert_eq!(outcome.code(), 0, "{option}: {outcome:#?}");
+        assert_eq!(outcome.stdout, "ran\n", "{option}");
+        assert!(outcome.stderr.contains("File too large"), "{outcome:#?}");
+        if !option.contains("html") {
+            assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        }
+    }
+    // The script's own signal is not taken, nor sent to its handler.
+    let code = "import os, signal
+signal.signal(signal.SIGXFSZ, lambda *_: print('handler'))
+if os.fork() == 0: os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]) if hasattr(os, 'waitstatus_to_exitcode') else 0, 'ran')";
+    let folder = folder("limits");
+    let live = format!("--live={}", folder.join("live").display());
+    let script = "exec \"$HOST\" \"$1\" -c \"import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+$2\"";
+    let outcome = Run::program("sh")
+        .args(["-c", script, "sh", &live, code])
+        .env("HOST", PYHOST)
+        .run();
+    assert_eq!(outcome.stdout, "0 ran\n", "{outcome:#?}");
+}
+
+#[test]
+fn the_arrays_region_takes_what_a_limit_on_addresses_leaves() {
+    let arguments = "--numpy-allocator bfc -c \"print('ran')\"";
+    let outcome = limited("-v 2000000", arguments);
+    assert_eq!((outcome.code(), outcome.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn mimallocs_variables_are_not_obeyed_with_more_rights_than_the_caller_has() {
+    let folder = folder("rights");
+    let host = folder.join("pyhost");
+    fs::copy(PYHOST, &host).unwrap();
+    fs::set_permissions(&host, fs::Permissions::from_mode(0o4755)).unwrap();
+    // SAFETY: no arguments.
+    #[allow(unsafe_code)]
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let open = Path::new("/tmp").join(format!("pyhost-rights-{}", std::process::id()));
+    if !is_root || fs::create_dir(&open).is_err() {
+        println!("skipped: only root makes a program with more rights than its caller");
+        return;
+    }
+    let privileged = open.join("pyhost");
+    fs::copy(&host, &privileged).unwrap();
+    fs::set_permissions(&privileged, fs::Permissions::from_mode(0o4755)).unwrap();
+    let code = "import os; print(os.geteuid(), [name for name in os.environ if name.upper().startswith('MIMALLOC')])";
+    let outcome = Run::program("setpriv")
+        .args(["--reuid=65534", "--clear-groups"])
+        .arg(&privileged)
+        .args(["-c", code])
+        .env("MIMALLOC_VERBOSE", "1")
+        .env("mimalloc_show_stats", "1")
+        .folder(Path::new("/"))
+        .run();
+    fs::remove_dir_all(&open).unwrap();
+    if outcome.code() != 0 || outcome.stdout.starts_with("65534") {
+        println!("skipped: no such start here: {outcome:?}");
+        return;
+    }
+    assert_eq!(outcome.stdout, "0 []\n");
+    assert!(!outcome.stderr.contains("mimalloc"), "{outcome:#?}");
+}

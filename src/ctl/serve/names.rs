@@ -1,0 +1,135 @@
+//! Which `Host` headers are answered.
+//!
+//! A page of any origin can have a browser ask a server of its user's machine or network: its name is
+//! made to lead to that address (DNS rebinding). The browser then sends the page's own name, so a
+//! request is answered only where the name is one that the server is known by. An address cannot be
+//! made to lead elsewhere.
+
+use std::ffi::CStr;
+use std::net::IpAddr;
+
+/// The names and addresses that the server answers to.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// In lower case.
+    names: Vec<String>,
+    /// Any address that the machine may have.
+    takes_addresses: bool,
+    takes_all: bool,
+}
+
+/// The word of `--allow-host` for every name.
+const ALL: &str = "*";
+
+impl Names {
+    /// The names of a server that listens at an address: the one that `--listen` has, those of
+    /// `--allow-host`, `localhost` and loopback addresses; where the address is not a loopback one, also
+    /// all addresses and the machine's own name.
+    pub fn new(listen: &str, address: IpAddr, allowed: &[String]) -> Self {
+        let is_loopback = address.is_loopback();
+        let machine = (!is_loopback).then(machine_name).flatten();
+        let given = allowed.iter().map(String::as_str);
+        let names = given.clone().chain([listen]).map(str::to_owned);
+        Names {
+            names: names
+                .chain(machine)
+                .map(|name| plain(&name).to_ascii_lowercase())
+                .collect(),
+            takes_addresses: !is_loopback,
+            takes_all: given.into_iter().any(|name| name == ALL),
+        }
+    }
+
+    /// Whether a request with this `Host` header is answered. One without the header is: browsers
+    /// always send it.
+    pub fn admit(&self, host: Option<&str>) -> bool {
+        let Some(host) = host else { return true };
+        if self.takes_all {
+            return true;
+        }
+        let name = plain(without_port(host)).to_ascii_lowercase();
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return self.takes_addresses || address.is_loopback() || self.names.contains(&name);
+        }
+        name == "localhost" || name.ends_with(".localhost") || self.names.contains(&name)
+    }
+}
+
+/// A name without brackets around an address, or the dot at the end of a full name.
+fn plain(name: &str) -> &str {
+    let name = name.strip_prefix('[').unwrap_or(name);
+    let name = name.strip_suffix(']').unwrap_or(name);
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// The part in front of the port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// What the machine is called.
+#[allow(unsafe_code)]
+fn machine_name() -> Option<String> {
+    let mut room = [0u8; 256];
+    // SAFETY: a buffer and its length, of which the last byte stays zero.
+    let known = unsafe { libc::gethostname(room.as_mut_ptr().cast(), room.len() - 1) } == 0;
+    let name = CStr::from_bytes_until_nul(&room).ok()?.to_str().ok()?;
+    (known && !name.is_empty()).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(listen: &str, address: &str, allowed: &[&str]) -> Names {
+        let allowed: Vec<String> = allowed.iter().map(|&name| name.to_owned()).collect();
+        Names::new(listen, address.parse().unwrap(), &allowed)
+    }
+
+    #[test]
+    fn a_loopback_server_answers_to_loopback_names_and_those_that_are_allowed() {
+        let names = names("127.0.0.1", "127.0.0.1", &["metrics.example"]);
+        for host in [
+            None,
+            Some("localhost"),
+            Some("LOCALHOST:14450"),
+            Some("app.localhost"),
+            Some("localhost."),
+            Some("127.0.0.1:14450"),
+            Some("127.9.9.9"),
+            Some("[::1]:14450"),
+            Some("Metrics.Example:80"),
+        ] {
+            assert!(names.admit(host), "{host:?}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil.example:14450",
+            "notlocalhost",
+            "10.0.0.1",
+            "0.0.0.0:14450",
+            "",
+            ":14450",
+        ] {
+            assert!(!names.admit(Some(host)), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_the_network_answers_to_addresses_and_its_machines_name() {
+        let open = names("0.0.0.0", "0.0.0.0", &[]);
+        let own = machine_name().unwrap();
+        for host in ["10.1.2.3:14450", "[fe80::1]:9", "localhost", &own] {
+            assert!(open.admit(Some(host)), "{host}");
+        }
+        assert!(!open.admit(Some("evil.example")));
+        let named = names("metrics.internal", "10.1.2.3", &[]);
+        assert!(named.admit(Some("metrics.internal:14450")));
+        assert!(names("0.0.0.0", "0.0.0.0", &["*"]).admit(Some("any.example")));
+    }
+}

@@ -1,0 +1,47 @@
+//! The limits that the caller set for the process (`ulimit`), as far as they reach what the host does.
+//! Nothing here allocates.
+
+#![allow(unsafe_code)]
+
+use std::mem::zeroed;
+
+/// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a
+/// few MiB where `malloc` begins with some KiB.
+const LEAST: u64 = 32 << 20;
+
+/// A limit in bytes, and the option of `ulimit` that sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Such as `ulimit -d`.
+    pub command: &'static str,
+    /// The soft limit.
+    pub bytes: u64,
+}
+
+/// Bytes of private writable memory that the process may map; `None` where there is no limit.
+pub fn data() -> Option<u64> {
+    soft(libc::RLIMIT_DATA)
+}
+
+/// The limit that leaves too little for heaps of the host's own, if there is one.
+pub fn too_tight() -> Option<Limit> {
+    let limits = [
+        ("ulimit -d", libc::RLIMIT_DATA),
+        ("ulimit -v", libc::RLIMIT_AS),
+    ];
+    let mut found = limits.into_iter().filter_map(|(command, resource)| {
+        let bytes = soft(resource)?;
+        Some(Limit { command, bytes })
+    });
+    found.find(|limit| limit.bytes < LEAST)
+}
+
+fn soft(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    // SAFETY: the call fills the structure.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = zeroed();
+        libc::getrlimit(resource, &mut limit);
+        limit.rlim_cur
+    };
+    (limit != libc::RLIM_INFINITY).then_some(limit)
+}
