@@ -13,6 +13,9 @@
 //! takes the ownership over: it records the owner's top and closes its cell, whose thread cannot
 //! be booking since the caller holds the GIL.
 //!
+//! A release never raises a bound: what is live falls, and a bound that rose above a ceiling would be
+//! taken for a peak that the ceiling did not allow.
+//!
 //! A peak is that of a *segment*, which begins at the start or where [`super::segment`] ended the one
 //! before; the highest of the ended ones is kept beside it.
 
@@ -182,7 +185,10 @@ impl Ledger {
             self.publish(account, (own, own), (moved, moved), heights)?;
             live + half
         } else {
-            let step = (live - published, live + half - published);
+            let room = live + half - published;
+            // A cell without a window, of a new thread or a closed one, gets none by a release.
+            let want = if delta < 0 { room.min(0) } else { room };
+            let step = (live - published, want);
             published + self.publish(account, step, step, heights)?
         };
         cell.published.store(published, Relaxed);
@@ -213,7 +219,10 @@ impl Ledger {
             return Err(Scope::Account(account));
         }
         if live > bound || live < shared.window_low.load(Relaxed) {
-            let high = (live + half).min(heights.account.max(live));
+            let mut high = (live + half).min(heights.account.max(live));
+            if delta < 0 {
+                high = high.min(bound);
+            }
             let (moved, _) = grant(&self.total_bound, heights.total, live - bound, high - bound)
                 .ok_or(Scope::Total)?;
             shared.bound.store(bound + moved, Relaxed);
@@ -334,7 +343,12 @@ impl Ledger {
         if heights == Heights::NONE {
             let bound = shared.bound.fetch_add(want, Relaxed) + want;
             raise(&shared.peak, bound);
-            let total = self.total_bound.fetch_add(total_want, Relaxed) + total_want;
+            let mut total = self.total_bound.fetch_add(total_want, Relaxed) + total_want;
+            if account == Account::Pooled {
+                // The block that goes leaves its account, too, whose bound may fall later: what is
+                // live in all is below the cap, as every booking was.
+                total = total.min(self.total_ceiling.height(Reach::Cap));
+            }
             raise(&self.total_peak, total);
             return Ok(want);
         }

@@ -498,6 +498,38 @@ fn a_ceiling_below_what_is_live_stops_growth_at_once_where_windows_are_closed() 
 
 /// Random bookings by one thread, with spans that open and close at random and overlap; the peak of
 /// each against the highest sum that the script of bookings had in it.
+/// Fills the ceiling of the total to the byte in one slot, then frees in another one whose first
+/// booking that is, and in the first one after its windows were closed.
+fn releases_at_the_ceiling<const A: usize>(bytes: usize) {
+    const CAP: u64 = 1 << 20;
+    let ledger = ledger();
+    ledger.set_ceiling(Scope::Total, Some(CAP), 0);
+    let (own, other) = (ledger.claim(), ledger.claim());
+    let fill = || while try_book::<A>(ledger, own, bytes, Reach::Cap) {};
+    fill();
+    release::<A>(ledger, other, bytes, &ONE_GIL);
+    ledger.close_windows(own);
+    fill();
+    ledger.close_windows(own);
+    release::<A>(ledger, own, bytes, &ONE_GIL);
+    fill();
+    ledger.yield_slot(own);
+    release::<A>(ledger, ledger.claim(), bytes, &ONE_GIL);
+    let name = Account::ALL[A].name();
+    let peak = ledger.snapshot().total_peak_bytes;
+    assert!(peak <= CAP, "{name}: a peak of {peak} under a cap of {CAP}");
+    assert!(ledger.bound(Scope::Total) <= CAP as i64, "{name}");
+}
+
+#[test]
+fn a_release_at_the_ceiling_raises_no_peak_above_it() {
+    for bytes in [16, 128, 4096] {
+        releases_at_the_ceiling::<RAW>(bytes);
+        releases_at_the_ceiling::<OBJ>(bytes);
+        releases_at_the_ceiling::<NATIVE>(bytes);
+    }
+}
+
 fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
     let ledger = ledger();
     let slot = ledger.claim();
