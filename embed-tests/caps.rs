@@ -1,6 +1,6 @@
 //! Caps: what is refused, how the script learns of it, what is left behind.
 
-use crate::host::{PYHOST, Run, figure, folder, script};
+use crate::host::{PYHOST, Run, figure, folder, script, version};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -336,4 +336,164 @@ print('finished')";
     assert_eq!(out, "finished\n");
     // Beside the ledger: the heaps' slack and their own tables, stacks, data of the libraries.
     assert!(most > 40 * MIB && most < (64 + 16) * MIB, "{most}");
+}
+
+/// CPython 3.13.0's table of interned strings is broken by one refusal (docs/caps.md): there the loops
+/// end in whatever that gives, and only their never being ended by the host is asked.
+fn breaks_its_interned_strings() -> bool {
+    version() == (3, 13)
+}
+
+#[test]
+fn a_script_is_never_ended_before_it_had_an_error_to_catch() {
+    for (growth, cap) in [
+        ("interned", "30M"),
+        ("interned", "52M"),
+        ("interned", "100M"),
+        ("new_names_of_one", "48M"),
+        ("new_names_of_one", "100M"),
+        ("new_names_of_many", "40M"),
+    ] {
+        let outcome = Run::host()
+            .args(["--cap", cap])
+            .arg(script("swallowed_refusals.py"))
+            .arg(growth)
+            .timeout(300)
+            .run();
+        assert_ne!(outcome.code(), 53, "{growth} {cap} {outcome:#?}");
+        if !breaks_its_interned_strings() {
+            assert_eq!(outcome.code(), 0, "{growth} {cap} {outcome:#?}");
+            assert_eq!(outcome.last_line(), "finished");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_that_python_swallows_time_and_again_does_not_end_the_process() {
+    if breaks_its_interned_strings() {
+        println!("skipped: 3.13 breaks its own table where that cannot grow");
+        return;
+    }
+    // The table doubles at some count between these two: in one of them it is full at the end.
+    for count in ["349520", "349525"] {
+        let outcome = Run::host()
+            .args(["--cap", "56M"])
+            .arg(script("swallowed_refusals.py"))
+            .args(["swallowed", count])
+            .timeout(300)
+            .run();
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+        assert_eq!(outcome.last_line(), "finished");
+    }
+}
+
+#[test]
+fn a_deep_recursion_that_is_refused_memory_ends_in_a_memory_error() {
+    if version() < (3, 11) {
+        println!(
+            "skipped: before 3.11 each call of Python's is one of C's, whose stack ends first"
+        );
+        return;
+    }
+    let code = "import sys, threading
+sys.setrecursionlimit(10**6)
+def plain(n): return plain(n + 1) + 1
+def holding(n):
+    held = [n]
+    return holding(n + 1)
+def wide(n, a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8):
+    i = j = k = l = m = (a, b, n)
+    return wide(n + 1) + len(i)
+caught = []
+def run(function):
+    try: function(0)
+    except MemoryError: caught.append(function.__name__)
+functions = [plain, holding, wide]
+if sys.argv[1] == 'main':
+    for function in functions: run(function)
+else:
+    for function in functions[:2]:
+        thread = threading.Thread(target=run, args=(function,))
+        thread.start(); thread.join()
+print(*caught)";
+    for cap in ["16M", "32M", "100M"] {
+        let run = |place| {
+            let host = Run::host().args(["--cap", cap]).code(code);
+            host.arg(place).timeout(300).ok()
+        };
+        let outcome = run("main");
+        assert_eq!(outcome.stdout, "plain holding wide\n", "{cap} {outcome:#?}");
+        let outcome = run("thread");
+        assert_eq!(outcome.stdout, "plain holding\n", "{cap} {outcome:#?}");
+    }
+}
+
+#[test]
+fn the_peak_of_threads_without_the_gil_is_never_above_the_cap() {
+    let code = "import ctypes, threading
+malloc = ctypes.CDLL(None).malloc
+malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+free = ctypes.CDLL(None).free
+free.argtypes = [ctypes.c_void_p]
+kept = malloc(15 << 20)
+def hog():
+    blocks = []
+    for _ in range(40000):
+        block = malloc(128)
+        if block is None: break
+        blocks.append(block)
+    for block in blocks[::2]: free(block)
+    while malloc(128) is not None: pass
+threads = [threading.Thread(target=hog) for _ in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+def release(): free(kept)
+thread = threading.Thread(target=release); thread.start(); thread.join()
+print('finished')";
+    for cap in [24, 25, 26] {
+        let size = format!("{cap}M");
+        let (outcome, report) = Run::host().args(["--cap", &size]).code(code).reported();
+        assert!(matches!(outcome.code(), 0 | 1), "{outcome:#?}");
+        let peak = total_peak(&report);
+        assert!(peak <= cap * MIB, "{peak} under {cap} MiB: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_dossier_has_the_size_that_was_asked_for_and_not_the_block_that_was_refused() {
+    for (code, asked) in [
+        ("x = [0] * 7000000", 56_000_000),
+        ("x = bytes(58000000)", 58_000_033),
+        ("x = bytearray(55555555)", 55_555_556),
+    ] {
+        let (outcome, report) = Run::host().args(["--cap", "64M"]).code(code).reported();
+        assert_eq!(outcome.code(), 1, "{outcome:#?}");
+        let dossier = &report["caps"]["dossier"];
+        assert_eq!(dossier["size_bytes"], asked, "{code}: {dossier}");
+        let text = format!("asked for {asked} bytes");
+        assert!(outcome.stderr.contains(&text), "{outcome:#?}");
+        assert_eq!(dossier["big_blocks"], 0, "{dossier}");
+        for class in dossier["size_classes"].as_array().unwrap() {
+            assert!(
+                class["block_bytes"].as_i64().unwrap() < 4 * MIB,
+                "{dossier}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_headroom_of_each_account_is_granted_and_no_more() {
+    let outcome = Run::host()
+        .args(["--cap", "64M"])
+        .arg(script("headroom.py"))
+        .timeout(300)
+        .ok();
+    assert_eq!(outcome.last_line(), "finished", "{outcome:#?}");
+    let capped = Run::host()
+        .args(["--cap", "256M", "--cap", "native=24M", "--cap", "raw=16M"])
+        .arg(script("headroom.py"))
+        .timeout(300)
+        .ok();
+    assert_eq!(capped.last_line(), "finished", "{capped:#?}");
 }

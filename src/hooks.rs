@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::caps;
 use crate::heap::{self, Reallocated};
 use crate::ledger::Account;
 use crate::native::next;
@@ -60,11 +61,22 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
 /// The alignment that `mmap` would give; pymalloc carves its pools from it.
 const ARENA_ALIGNMENT: usize = 4096;
 
+/// From this size on it is an arena of pymalloc's; below, a chunk of a thread's data stack (16 KiB
+/// unless a single frame takes more).
+const LEAST_ARENA: usize = 256 << 10;
+
 extern "C" fn arena_alloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    heap::allocate_aligned(Account::Arena, size, ARENA_ALIGNMENT).cast()
+    let arena = heap::allocate_aligned(Account::Arena, size, ARENA_ALIGNMENT);
+    if size < LEAST_ARENA && !arena.is_null() {
+        caps::stack_moved(size as i64);
+    }
+    arena.cast()
 }
 
-extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, _size: usize) {
+extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
+    if size < LEAST_ARENA {
+        caps::stack_moved(-(size as i64));
+    }
     // SAFETY: an arena that `arena_alloc` made.
     unsafe {
         heap::free::<ARENA, true>(pointer.cast());

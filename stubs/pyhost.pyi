@@ -262,7 +262,7 @@ def get_cap(account: _Scope | None = None, *, soft: bool = False) -> int | None:
     """The cap in bytes; None without one."""
 
 def headroom(account: _Scope | None = None) -> int | None:
-    """How many bytes may still be allocated before a cap refuses; None without any."""
+    """The size of the largest request that is granted before the reserve; None without a cap."""
 
 def last_refusal() -> _Refusal | None:
     """The last request that a cap refused."""

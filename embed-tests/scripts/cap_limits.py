@@ -33,7 +33,7 @@ try:
                 grow()
         except MemoryError:
             sizes.append(pyhost.last_refusal()["limit"]["bytes"])
-        assert 60 << 20 < pyhost.headroom() <= 64 << 20, pyhost.headroom()
+        assert 60 << 20 <= pyhost.headroom() <= 64 << 20, pyhost.headroom()
         grow()
 except MemoryError:
     sizes.append(pyhost.last_refusal()["limit"]["bytes"])

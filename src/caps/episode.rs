@@ -12,6 +12,17 @@
 //! the main thread where half of what was left goes without one (a loop in C). CPython makes
 //! `MemoryError` of a refused request inside the innermost `try` around it, but for the places
 //! where it has a bug: so the main thread is told by a safe point wherever it has one.
+//!
+//! CPython also swallows refusals: where the table of interned strings cannot grow, it clears the
+//! error and goes on without. So a refusal is not yet an error that the script had. [`error_ended`]
+//! counts the errors that passed Python code; without one of these, or one that the host raised,
+//! the last quarter of the reserve stays, and the process is not ended.
+//!
+//! Some requests are the wrong ones to refuse, see [`Role`]: CPython loses the error where it gets no
+//! frame object while another error passes (3.11 to 3.13), and raises none where it gets no further
+//! chunk of its data stack (3.11). They are served to the end. What a deep recursion needs on the way
+//! out is part of the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
+//!
 
 use super::refusal::{self, How};
 use super::{Python, python};
@@ -78,8 +89,42 @@ struct Part {
     /// allocated at the last.
     vain: Cell<u32>,
     blocks: Cell<u64>,
+    /// `MemoryError`s of this thread that passed Python code and are gone: in all, when the thread
+    /// came to the episode, when it was last told, and at its last refusal.
+    errors: Cell<u64>,
+    errors_at_start: Cell<u64>,
+    errors_when_told: Cell<u64>,
+    errors_at_refusal: Cell<u64>,
+    /// Whether the thread was ever told, and whether in this episode by an error that the host raised.
+    given: Cell<bool>,
+    raised: Cell<bool>,
     /// What it was that the thread is to be told of.
     asked: Cell<(Account, usize)>,
+}
+
+impl Part {
+    /// Whether the thread had an error in this episode that it could catch.
+    fn had_error(&self) -> bool {
+        self.raised.get() || self.errors.get() != self.errors_at_start.get()
+    }
+
+    /// Whether the error that the thread was given last is still on its way, or being handled: beyond
+    /// the end of its episode, too.
+    fn has_error(&self) -> bool {
+        self.given.get() && self.errors.get() == self.errors_when_told.get()
+    }
+}
+
+/// What CPython makes of a small request, as far as it matters to whether it may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An error of the innermost `try`.
+    Plain,
+    /// A line of a traceback, or a frame object for one or for the caller of a call that ends: the
+    /// error that passes is lost without it.
+    Unwinding,
+    /// A function object, whose parts are released once too often without it (3.12.1).
+    Function,
 }
 
 thread_local! {
@@ -93,6 +138,12 @@ thread_local! {
             attempts: Cell::new(0),
             vain: Cell::new(0),
             blocks: Cell::new(0),
+            errors: Cell::new(0),
+            errors_at_start: Cell::new(0),
+            errors_when_told: Cell::new(0),
+            errors_at_refusal: Cell::new(0),
+            given: Cell::new(false),
+            raised: Cell::new(false),
             asked: Cell::new((Account::Raw, 0)),
         }
     };
@@ -207,49 +258,84 @@ pub(super) fn look(scope: Scope) -> bool {
     true
 }
 
+/// A request for a block, as the caps see it.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The account.
+    pub account: Account,
+    /// What is booked: the usable bytes of the block, where it was made already.
+    pub bytes: usize,
+    /// What was asked for.
+    pub asked: usize,
+    /// Gives back the block that was made, which is refused: before anybody is told, so that it is
+    /// not taken for live.
+    pub undo: &'a dyn Fn(),
+}
+
 /// A request that does not fit beneath a ceiling's reserve.
 struct Case<'a> {
     slot: &'a Slot,
     account: Account,
     bytes: usize,
+    asked: usize,
     scope: Scope,
     reserve: u64,
 }
 
+impl<'a> Case<'a> {
+    fn new(slot: &'a Slot, scope: Scope, account: Account, bytes: usize, asked: usize) -> Self {
+        Case {
+            slot,
+            account,
+            bytes,
+            asked,
+            scope,
+            reserve: reserve(scope),
+        }
+    }
+}
+
 /// Decides on a block that does not fit below the reserve of `scope`, and books it with `book`
-/// where it may be had; whether it was booked.
+/// where it may be had; whether it was booked. Where it was not, it was given back.
 #[cold]
 pub(super) fn settle(
     slot: &Slot,
-    account: Account,
-    bytes: usize,
+    request: &Request,
     scope: Scope,
     book: &dyn Fn(Reach) -> Result<(), Scope>,
 ) -> bool {
+    let Request { account, bytes, .. } = *request;
     let Some(python) = python() else {
         let booked = book(Reach::Cap).is_ok();
         if !booked {
             LEDGER.count_refusal(account);
+            (request.undo)();
         }
         return booked;
     };
-    let case = Case {
-        slot,
-        account,
-        bytes,
-        scope,
-        reserve: reserve(scope),
-    };
+    let case = Case::new(slot, scope, account, bytes, request.asked);
     PART.with(|part| {
         case.join(part);
         if case.is_large(python) || case.must_refuse(part, python) {
+            (request.undo)();
             return case.refuse(part, python);
         }
-        match book(reach(account, bytes)) {
-            Ok(()) => true,
-            Err(_) if bytes as u64 <= SMALL.0 && ends(account) => case.end(How::Fatal, python),
-            Err(_) => case.refuse(part, python),
+        if book(reach(account, bytes).min(Reach::High)).is_ok() {
+            return true;
         }
+        let reach = reach(account, bytes);
+        if reach == Reach::Cap && case.may_take_the_rest(part, python) && book(reach).is_ok() {
+            if account.is_under_gil() {
+                // Without a window in which the next request would take of the rest, too.
+                LEDGER.close_windows(slot);
+            }
+            return true;
+        }
+        (request.undo)();
+        if bytes as u64 <= SMALL.0 && ends(account) && part.had_error() && case.is_full() {
+            case.end(How::Fatal, python);
+        }
+        case.refuse(part, python)
     })
 }
 
@@ -257,17 +343,10 @@ pub(super) fn settle(
 /// is booked; else it is refused.
 #[cold]
 pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) -> bool {
-    let reserve = reserve(scope);
     let Some(python) = python() else {
         return true;
     };
-    let case = Case {
-        slot,
-        account,
-        bytes,
-        scope,
-        reserve,
-    };
+    let case = Case::new(slot, scope, account, bytes, bytes);
     PART.with(|part| {
         if !case.is_large(python) {
             return true;
@@ -285,6 +364,8 @@ impl Case<'_> {
             part.episode.set(episode);
             part.state.set(State::New);
             part.base.set(self.slot.live());
+            part.errors_at_start.set(part.errors.get());
+            part.raised.set(false);
             JOINED[self.scope.index()].fetch_add(1, Relaxed);
         }
     }
@@ -319,16 +400,16 @@ impl Case<'_> {
                     self.post(part, place, python);
                     false
                 }
-                _ => self.may_be_refused(python),
+                _ => self.may_be_refused(part, python),
             },
             State::Posted | State::Missed if taken > part.patience.get() => {
-                self.may_be_refused(python)
+                self.may_be_refused(part, python)
             }
             State::Posted => false,
             State::Missed => {
                 let place = (python.place)();
                 if !place.is_fragile() && part.attempts.get() >= ATTEMPTS {
-                    return self.may_be_refused(python);
+                    return self.may_be_refused(part, python);
                 }
                 self.post(part, place, python);
                 false
@@ -336,12 +417,37 @@ impl Case<'_> {
         }
     }
 
-    /// Whether it may be this small request: one of which an error comes, and not a function, whose
-    /// parts CPython releases once too often where it is refused (3.12.1), unless little is left.
-    fn may_be_refused(&self, python: &Python) -> bool {
-        let function = python.function_bytes;
-        let is_function = (function..=function + function / 4).contains(&self.bytes);
-        surfaces(self.account) && (!is_function || self.lacks_room(Reach::High))
+    /// Whether it may be this small request: one of which CPython makes an error, unless little is
+    /// left. Chunks of the data stack are served to the end.
+    fn may_be_refused(&self, part: &Part, python: &Python) -> bool {
+        surfaces(self.account)
+            && self.account != Account::Arena
+            && match self.role(part, python) {
+                Role::Plain => true,
+                Role::Unwinding => false,
+                Role::Function => self.lacks_room(Reach::High),
+            }
+    }
+
+    /// Whether the last quarter of the reserve is for this small request, too.
+    fn may_take_the_rest(&self, part: &Part, python: &Python) -> bool {
+        if self.account == Account::Arena || !surfaces(self.account) {
+            return true;
+        }
+        if self.role(part, python) != Role::Plain {
+            return true;
+        }
+        let place = (python.place)();
+        part.had_error() || place.is_fragile() || place == Place::Nowhere
+    }
+
+    fn role(&self, part: &Part, python: &Python) -> Role {
+        (python.role)(self.asked, part.has_error())
+    }
+
+    /// Whether the request does not fit below the cap.
+    fn is_full(&self) -> bool {
+        self.lacks_room(Reach::Cap)
     }
 
     fn lacks_room(&self, reach: Reach) -> bool {
@@ -350,7 +456,7 @@ impl Case<'_> {
 
     fn post(&self, part: &Part, place: Place, python: &Python) {
         part.place.set(place);
-        part.asked.set((self.account, self.bytes));
+        part.asked.set((self.account, self.asked));
         part.attempts.set(part.attempts.get().saturating_add(1));
         let posted = (python.post)();
         part.state.set(match posted {
@@ -377,12 +483,17 @@ impl Case<'_> {
 
     /// The thread has its error. What is left of the reserve serves what it and the others that
     /// were told do about that: half of it before they are told again, and so on until nothing is
-    /// left.
+    /// left. A further refusal of a large request changes that only where an error has come of the
+    /// last one: CPython may have swallowed it.
     fn set_told(&self, part: &Part) {
         let told = &THREADS[self.scope.index()];
         if part.state.replace(State::Told) != State::Told {
             told.fetch_add(1, Relaxed);
+        } else if part.has_error() && is_large(self.bytes, self.reserve, false) {
+            return;
         }
+        part.given.set(true);
+        part.errors_when_told.set(part.errors.get());
         part.base.set(self.slot.live());
         let share = self.left() / 2 / told.load(Relaxed).max(1);
         part.patience.set(share.max(LEAST_PATIENCE));
@@ -395,10 +506,17 @@ impl Case<'_> {
     }
 
     /// Whether the thread has been refused so often, with nothing between, that it will not stop.
+    /// Refusals that CPython swallows do not count, unless nothing is left.
     fn asks_in_vain(&self, part: &Part) -> bool {
         let blocks = self.slot.blocks();
         let idle = blocks - part.blocks.replace(blocks) <= IDLE;
-        part.vain.set(if idle { part.vain.get() + 1 } else { 0 });
+        let errors = part.errors.get();
+        let had_error = errors != part.errors_at_refusal.replace(errors);
+        if !idle {
+            part.vain.set(0);
+        } else if had_error || (self.bytes as u64 <= SMALL.0 && self.is_full()) {
+            part.vain.set(part.vain.get() + 1);
+        }
         part.vain.get() >= VAIN
     }
 
@@ -410,7 +528,7 @@ impl Case<'_> {
     }
 
     fn record(&self, how: How, python: &Python) -> refusal::Refusal {
-        refusal::record(self.scope, self.account, self.bytes, how, python)
+        refusal::record(self.scope, self.account, self.asked, how, python)
     }
 
     fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
@@ -456,17 +574,18 @@ pub fn told(slot: &Slot) -> Told {
             return Told::Elsewhere;
         }
         let (account, bytes) = part.asked.get();
-        let case = Case {
-            slot,
-            account,
-            bytes,
-            scope,
-            reserve: reserve(scope),
-        };
+        let case = Case::new(slot, scope, account, bytes, bytes);
         LEDGER.count_refusal(account);
         case.set_told(part);
+        part.raised.set(true);
         let refusal = case.record(How::Raised, python);
         case.tell_of_first(&refusal, python);
         Told::Now
     })
+}
+
+/// Counts a `MemoryError` of the calling thread that has passed Python code and is gone: caught, or
+/// printed. With the GIL.
+pub fn error_ended() {
+    PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
 }

@@ -9,7 +9,7 @@ use super::episode;
 use super::kept::Kept;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// How many limits may be open at a time.
@@ -94,6 +94,14 @@ static FIXED: [[AtomicU64; 2]; Scope::COUNT] =
 /// What the total may be by the charges of a control group.
 static FOLLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
 
+/// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
+static STACKS: AtomicI64 = AtomicI64::new(0);
+static STACKS_SEEN: AtomicI64 = AtomicI64::new(0);
+/// Bytes of data stacks that need no more than the reserve that there always is, and how far they may
+/// move before the reserves follow.
+const SHALLOW: i64 = 1 << 20;
+const STACK_STEP: i64 = 256 << 10;
+
 /// What the total's cap may be at most.
 static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -161,12 +169,38 @@ fn combine(scope: Scope) {
     let [cap, hold] = &FIXED[scope.index()];
     let (mut cap, mut hold) = (cap.load(Relaxed), hold.load(Relaxed));
     let followed = FOLLOWED.load(Relaxed);
+    if let Scope::Total | Scope::Account(Account::Obj) = scope
+        && hold != u64::MAX
+    {
+        hold = hold.saturating_sub(for_unwinding());
+    }
     if scope == Scope::Total && followed != u64::MAX {
         cap = cap.min(followed);
-        hold = hold.min(followed.saturating_sub(reserve(scope, followed)));
+        let reserve = reserve(scope, followed) + for_unwinding();
+        hold = hold.min(followed.saturating_sub(reserve));
     }
     let ceiling = (hold != u64::MAX).then_some(cap);
     LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
+}
+
+/// What an error that passes all calls on the data stacks needs beside the usual reserve, in bytes:
+/// from CPython 3.11 on each call gets a frame object then, which is as large as its frame on the stack
+/// and half as much again, and a line of the traceback. The chunks of the stack are freed on the way.
+fn for_unwinding() -> u64 {
+    let deep = STACKS.load(Relaxed) - SHALLOW;
+    (deep.max(0) / 2 * 3) as u64
+}
+
+/// A thread's data stack has grown by so many bytes, or fallen. Any thread, also inside the
+/// allocator.
+pub fn stack_moved(bytes: i64) {
+    let stacks = STACKS.fetch_add(bytes, Relaxed) + bytes;
+    let seen = STACKS_SEEN.load(Relaxed);
+    if LEDGER.is_capped() && (stacks - seen).abs() >= STACK_STEP && stacks.max(seen) > SHALLOW {
+        STACKS_SEEN.store(stacks, Relaxed);
+        combine(Scope::Total);
+        combine(Scope::Account(Account::Obj));
+    }
 }
 
 /// Lets the total be no more than `cap`, beside what caps and limits say. Any thread, also inside
@@ -237,10 +271,15 @@ pub fn leave(index: usize, slot: &Slot) {
     });
 }
 
-/// What may still be booked to a scope before its reserve; None where nothing stands over it.
-pub fn headroom(scope: Scope) -> Option<u64> {
-    let hold = LEDGER.hold(scope)?;
-    Some(hold.saturating_sub(live(scope)))
+/// What the windows of the calling thread add up to at most, which a request may find open.
+const WINDOWS: i64 = 64 << 10;
+
+/// What may still be booked to a scope before its reserve, by what all threads have published; None
+/// where nothing stands over it. `slot` is the calling thread's.
+pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
+    let hold = LEDGER.hold(scope)? as i64;
+    LEDGER.close_windows(slot);
+    Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 
 /// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside

@@ -19,8 +19,8 @@ mod settings;
 mod start;
 mod watch;
 
-pub use episode::{Place, Told, told};
-pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set};
+pub use episode::{Place, Request, Role, Told, error_ended, told};
+pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{Dossier, How, Refusal, dossier, last};
 pub use settings::{CapSize, Rule, Rules, Settings, Share};
@@ -44,8 +44,9 @@ pub struct Python {
     pub post_pressure: fn() -> bool,
     /// Whether the calling thread is the one that safe points are Python's to find for.
     pub is_main: fn() -> bool,
-    /// Bytes of a function object.
-    pub function_bytes: usize,
+    /// What a small request of so many bytes is for, as far as its size tells, and whether an error
+    /// passes in the calling thread.
+    pub role: fn(usize, bool) -> Role,
     /// Writes the calling thread's Python traceback, cut where it is full; its length.
     pub trace: fn(&mut [u8]) -> usize,
     /// Tells of the first refusal of an episode.
@@ -78,21 +79,21 @@ fn python() -> Option<&'static Python> {
     }
 }
 
-/// Books a block that was made, by the slow path; false where a cap refuses it, and nothing was
-/// booked. Inside the heap's gate.
+/// Books a block that was made, by the slow path; false where a cap refuses it: nothing was booked,
+/// and the block was given back. Inside the heap's gate.
 #[inline]
-pub fn book(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
+pub fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     if !LEDGER.is_capped() {
-        LEDGER.book_anyway(slot, account, bytes, gils);
+        LEDGER.book_anyway(slot, request.account, request.bytes, gils);
         look_where_asked();
         return true;
     }
-    book_beneath(slot, account, bytes, gils)
+    book_beneath(slot, request, gils)
 }
 
 #[cold]
-fn book_beneath(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> bool {
-    let book = |reach| LEDGER.book_slow(slot, account, bytes, gils, reach);
+fn book_beneath(slot: &Slot, request: &Request, gils: &Gils) -> bool {
+    let book = |reach| LEDGER.book_slow(slot, request.account, request.bytes, gils, reach);
     let mut booked = book(Reach::Hold);
     if booked.is_err() && watch::is_on() {
         watch::read(true);
@@ -101,12 +102,12 @@ fn book_beneath(slot: &Slot, account: Account, bytes: usize, gils: &Gils) -> boo
     match booked {
         Ok(()) => {
             look_where_asked();
-            if watch::is_near() && account.is_under_gil() {
+            if watch::is_near() && request.account.is_under_gil() {
                 LEDGER.close_windows(slot);
             }
             true
         }
-        Err(scope) => episode::settle(slot, account, bytes, scope, &book),
+        Err(scope) => episode::settle(slot, request, scope, &book),
     }
 }
 

@@ -87,7 +87,7 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         (*page).block_size
     };
     match book {
-        true => book_new(Account::Numpy, block, charged),
+        true => book_new(Account::Numpy, block, charged, size),
         false => block,
     }
 }

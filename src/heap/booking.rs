@@ -7,8 +7,8 @@
 
 use super::thread::{state, thread_id};
 use super::{GILS, bound, counts_native, ffi, gate, register};
-use crate::caps;
-use crate::ledger::{Account, LEDGER, Slot};
+use crate::caps::{self, Request};
+use crate::ledger::{Account, LEDGER, Reach, Slot};
 use std::ptr::null_mut;
 
 /// Whether blocks of `account` are booked at all.
@@ -23,29 +23,46 @@ pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
     !counts(account) || caps::admits(slot, account, size)
 }
 
-/// Books a block that the heap just gave, or counts the failure. Null, and the block is free
-/// again, where a cap refuses it.
+/// What is asked for where `size` bytes are needed and `more` would be welcome: all of it, unless a
+/// cap is near.
 #[inline]
-pub(super) fn book_new(account: Account, block: *mut u8, usable: usize) -> *mut u8 {
+pub(super) fn within_reach(account: Account, size: usize, more: usize) -> usize {
+    let is_near = || LEDGER.lacks_room(account, more, Reach::Hold).is_some();
+    match more > size && LEDGER.is_capped() && is_near() {
+        true => size,
+        false => more,
+    }
+}
+
+/// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
+/// Null, and the block is free again, where a cap refuses it.
+#[inline]
+pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: usize) -> *mut u8 {
     if block.is_null() {
         LEDGER.count_failure(account);
         bound::request_failed();
         return block;
     }
-    if !counts(account) || settle(state().slot(), account, block, usable) {
+    let request = Request {
+        account,
+        bytes: usable,
+        asked,
+        // SAFETY: a block of mimalloc's that nobody else has, inside the gate.
+        undo: &|| unsafe { ffi::mi_free(block.cast()) },
+    };
+    if !counts(account) || settle(state().slot(), block, &request) {
         return block;
     }
-    // SAFETY: a block of mimalloc's that nobody else has, inside the gate.
-    unsafe { ffi::mi_free(block.cast()) };
     null_mut()
 }
 
-/// Books a block, big ones to the register too; false where a cap refuses it.
+/// Books a block, big ones to the register too; false where a cap refuses it, after which it was
+/// given back.
 #[inline]
-pub(super) fn settle(slot: &Slot, account: Account, block: *mut u8, bytes: usize) -> bool {
-    let booked = caps::book(slot, account, bytes, &GILS);
-    if booked && bytes >= register::BIG && account != Account::Pooled {
-        register::add(block.addr(), account, bytes);
+pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
+    let booked = caps::book(slot, request, &GILS);
+    if booked && request.bytes >= register::BIG && request.account != Account::Pooled {
+        register::add(block.addr(), request.account, request.bytes);
     }
     booked
 }
@@ -69,14 +86,20 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
 }
 
 /// Books a block that another allocator made; false where a cap refuses it, and nothing was
-/// booked.
+/// booked: the caller gives it back.
 #[inline]
 pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
     let state = state();
     state.slot.get().book::<A>(bytes) || {
         let slot = state.slot();
         let _inside = gate::enter(slot, thread_id());
-        settle(slot, Account::ALL[A], block, bytes)
+        let request = Request {
+            account: Account::ALL[A],
+            bytes,
+            asked: bytes,
+            undo: &|| (),
+        };
+        settle(slot, block, &request)
     }
 }
 

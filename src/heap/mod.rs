@@ -375,7 +375,7 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
         // SAFETY: a theap of the calling thread, inside the gate.
         unsafe { ffi::_mi_theap_malloc_zero(theap, size, zero, &mut usable) }
     };
-    book_new(account, block.cast(), usable)
+    book_new(account, block.cast(), usable, size)
 }
 
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
@@ -395,14 +395,14 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     }
     let theap = state.theap(account);
     if theap.is_null() {
-        return book_new(account, null_mut(), 0);
+        return book_new(account, null_mut(), 0, size);
     }
     // SAFETY: a theap of the calling thread, inside the gate.
     let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, size, alignment) }.cast();
     let page = page_of(block);
     // SAFETY: null, or the page of a live block.
     let usable = unsafe { page.as_ref() }.map_or(0, |page| page.block_size);
-    book_new(account, block, usable)
+    book_new(account, block, usable, size)
 }
 
 /// Frees a block of account `A`, or of any other account, off which it then goes. Returns false
@@ -501,6 +501,21 @@ fn refuse(pointer: *mut u8, offset: usize, bytes: usize, account: Account) -> ! 
     unsafe { libc::abort() }
 }
 
+/// The largest size of a block that takes no more than `room` bytes: mimalloc rounds up to a fourth of
+/// a power of two, and from 512 KiB on, where a block has a page of its own, as the system's memory
+/// is best asked for (`_mi_os_good_alloc_size`).
+pub fn largest_within(room: u64) -> u64 {
+    let step = match room {
+        0..1024 => 16,
+        1024..0x8_0000 => (1 << room.ilog2()) / 4,
+        0x8_0000..0x20_0000 => 64 << 10,
+        0x20_0000..0x80_0000 => 256 << 10,
+        0x80_0000..0x200_0000 => 1 << 20,
+        _ => 4 << 20,
+    };
+    room / step * step
+}
+
 /// What [`reallocate`] did.
 pub enum Reallocated {
     /// The block, moved or not; null where there was no memory, and the old block still lives.
@@ -536,7 +551,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         return Reallocated::Block(pointer);
     }
     let asked = match size > usable {
-        true => moving::room_to_grow(size),
+        true => booking::within_reach(Account::ALL[A], size, moving::room_to_grow(size)),
         false => size,
     };
     // SAFETY: the caller's duties; both blocks live and are at least that long.

@@ -385,6 +385,26 @@ int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t 
     return 1;
 }
 
+/* Whether the innermost call's frame object takes so many bytes with what the collector keeps before it.
+   While an error passes, CPython makes one for each line of the traceback, and one for the caller of each
+   call that ends (take_ownership in Python/frame.c): up to 3.13 the error is lost where that cannot be
+   had. Up to 3.10 every call has one from its beginning. */
+int pyhost_is_frame(size_t bytes)
+{
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+    frame_t *frame = innermost();
+    if (frame == NULL)
+        return 0;
+    PyCodeObject *code = code_of(frame);
+    size_t slots = (size_t)code->co_nlocalsplus + (size_t)code->co_stacksize;
+    size_t object = PyFrame_Type.tp_basicsize + slots * PyFrame_Type.tp_itemsize;
+    return bytes == 16 + ((object + 7) & ~(size_t)7);
+#else
+    (void)bytes;
+    return 0;
+#endif
+}
+
 /* Whether Python is being finalised. */
 int pyhost_is_finalizing(void)
 {

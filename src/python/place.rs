@@ -19,6 +19,7 @@ unsafe extern "C" {
     fn pyhost_place_is_known() -> c_int;
     fn pyhost_is_fragile() -> c_int;
     fn pyhost_is_finalizing() -> c_int;
+    fn pyhost_is_frame(bytes: usize) -> c_int;
     fn pyhost_handler(frame: *mut usize, handler: *mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
     fn pyhost_frame(
@@ -35,6 +36,12 @@ unsafe extern "C" {
 pub fn is_finalizing() -> bool {
     // SAFETY: reads a flag of the runtime.
     unsafe { pyhost_is_finalizing() != 0 }
+}
+
+/// Whether a frame object of the calling thread's innermost call takes so many bytes.
+pub fn is_frame(bytes: usize) -> bool {
+    // SAFETY: as in `place`.
+    unsafe { pyhost_is_frame(bytes) != 0 }
 }
 
 /// Where an error that is raised now in the calling thread would be caught.

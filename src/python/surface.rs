@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::place;
-use crate::caps::{self, Dossier, How, Refusal, Told};
+use crate::caps::{self, Dossier, How, Refusal, Role, Told};
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{self, region, register};
@@ -33,6 +33,7 @@ static RELIEFS: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 pub fn arm() {
     MAIN.store(heap::thread_number(), Relaxed);
     register::set_line(place::line);
+    watch_errors();
     // SAFETY: a function of the executable.
     unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
     caps::arm(caps::Python {
@@ -41,18 +42,67 @@ pub fn arm() {
         post: || post(surface),
         post_pressure: || post(relieve),
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
-        function_bytes: function_bytes(),
+        role,
         trace: place::trace,
         report: tell,
         end,
     });
 }
 
-/// Bytes that a function object takes, with what the garbage collector keeps before it.
-fn function_bytes() -> usize {
-    const COLLECTED: usize = 16; // `PyGC_Head`, but for free-threaded builds
-    // SAFETY: a constant of a type that is ready.
-    COLLECTED + unsafe { ffi::PyFunction_Type.tp_basicsize } as usize
+/// What the garbage collector keeps before an object (`PyGC_Head`), but for free-threaded builds.
+const COLLECTED: usize = 16;
+/// What the debug hooks keep around a block.
+const DEBUG_PADS: usize = 24;
+
+/// What an object of so many bytes is, as far as its size and the frames of the calling thread tell,
+/// and whether an error passes there.
+fn role(asked: usize, error_passes: bool) -> Role {
+    // SAFETY: constants of types that are ready.
+    let (function, traceback) = unsafe {
+        (
+            ffi::PyFunction_Type.tp_basicsize as usize,
+            ffi::PyTraceBack_Type.tp_basicsize as usize,
+        )
+    };
+    let is = |bytes| asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS;
+    let is_frame = || place::is_frame(asked) || place::is_frame(asked.wrapping_sub(DEBUG_PADS));
+    if error_passes && (is(traceback) || is_frame()) {
+        Role::Unwinding
+    } else if is(function) {
+        Role::Function
+    } else {
+        Role::Plain
+    }
+}
+
+/// What frees a `MemoryError`; null before [`watch_errors`].
+static FREE_ERROR: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Has the caps count the `MemoryError`s that end. With the GIL; once.
+fn watch_errors() {
+    // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
+    unsafe {
+        let kind = ffi::PyExc_MemoryError.cast::<ffi::PyTypeObject>();
+        if let Some(free) = (*kind).tp_dealloc {
+            FREE_ERROR.store(free as *mut (), Relaxed);
+            (*kind).tp_dealloc = Some(free_error);
+        }
+    }
+}
+
+/// Frees a `MemoryError`, and counts one that passed Python code: that gives it a traceback. One
+/// that CPython made of a refusal and swallowed has none.
+unsafe extern "C" fn free_error(error: *mut PyObject) {
+    // SAFETY: called by Python with an exception that nobody else has; `watch_errors` alone stores,
+    // and only a function of this type.
+    unsafe {
+        let exception = error.cast::<ffi::PyBaseExceptionObject>();
+        if !(*exception).traceback.is_null() {
+            caps::error_ended();
+        }
+        let free = FREE_ERROR.load(Relaxed);
+        std::mem::transmute::<*mut (), ffi::destructor>(free)(error);
+    }
 }
 
 /// Loads what Python would load to print an error: from 3.13 on `traceback` and some 25 modules behind

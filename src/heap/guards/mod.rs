@@ -26,6 +26,7 @@ use super::booking::{release_block, settle};
 use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
 use super::{gate, mark, register};
+use crate::caps::Request;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::Account;
@@ -143,12 +144,19 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     record.set_place(&file[..length.min(file.len())], line);
     record.state.store(LIVE, Release);
     let block = start as *mut u8;
-    if settle(slot, account, block, mapped) {
-        return Some(block);
+    let request = Request {
+        account,
+        bytes: mapped,
+        asked: size,
+        undo: &|| {
+            record.state.store(TAKEN, Relaxed);
+            put_away(region, record, slot_end);
+        },
+    };
+    match settle(slot, block, &request) {
+        true => Some(block),
+        false => Some(null_mut()),
     }
-    record.state.store(TAKEN, Relaxed);
-    put_away(region, record, slot_end);
-    Some(null_mut())
 }
 
 /// Closes the memory of a block that is not live any more.

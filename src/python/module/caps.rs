@@ -33,8 +33,11 @@ Return the cap in bytes of an account, or of all together where account is None;
 const HEADROOM_DOC: &CStr = c"headroom(account=None)
 --
 
-Return how many bytes may still be allocated before a cap refuses, the reserve not counted: the
-least over all caps and open limits, or of one account and the total. None without any.";
+Return the size of the largest single request that is granted now, the reserve not counted: under
+the lowest of all caps and open limits, or of one account's and the total's. None without any.
+
+Blocks take more than was asked for, so the size is one that the heap does not round up: one that is
+an eighth and 192 KiB larger may be refused. Other threads may take of it before the request.";
 
 const LAST_DOC: &CStr = c"last_refusal()
 --
@@ -201,9 +204,9 @@ unsafe extern "C" fn headroom(
         let all = of == Scope::Total;
         let least = Scope::all()
             .filter(|&scope| all || scope == of || scope == Scope::Total)
-            .filter_map(caps::headroom)
+            .filter_map(|scope| caps::headroom(scope, heap::slot()))
             .min();
-        number(least)
+        number(least.map(heap::largest_within))
     }
 }
 
