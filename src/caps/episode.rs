@@ -41,6 +41,9 @@ pub enum Place {
     /// In the code that imports or prints itself, which may hold a lock of an import: no place for
     /// an error that can be raised elsewhere.
     Machinery,
+    /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
+    /// where one in the code that it calls ends a single request.
+    Serving,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
     /// Inside the handler with this identity; all 0 where there is none.
@@ -56,11 +59,15 @@ pub enum Place {
 
 impl Place {
     fn is_fragile(self) -> bool {
-        matches!(self, Place::Fragile | Place::Machinery)
+        matches!(self, Place::Fragile | Place::Machinery | Place::Serving)
     }
 
     /// Whether an error that was to be raised at `meant` is raised as well here.
     fn stands_for(self, meant: Place) -> bool {
+        if self == Place::Serving || meant == Place::Serving {
+            // The next code that is called has it.
+            return !self.is_fragile();
+        }
         self == meant || self == Place::Fragile && meant.is_fragile()
     }
 }
@@ -205,7 +212,8 @@ fn surfaces(account: Account) -> bool {
 }
 
 /// Whether a request for so many bytes is refused at once, once it does not fit below the
-/// reserve. Imports and tracebacks read whole files.
+/// reserve. Imports and tracebacks read whole files, and event loops make a buffer of 256 KiB for what
+/// may be received, of which they keep a part.
 fn is_large(bytes: usize, reserve: u64, fragile: bool) -> bool {
     let bytes = bytes as u64;
     match fragile {
@@ -403,7 +411,8 @@ impl Case<'_> {
                 _ => self.may_be_refused(part, python),
             },
             State::Posted | State::Missed if taken > part.patience.get() => {
-                self.may_be_refused(part, python)
+                let serves = (python.place)() == Place::Serving && !self.lacks_room(Reach::High);
+                !serves && self.may_be_refused(part, python)
             }
             State::Posted => false,
             State::Missed => {

@@ -7,6 +7,7 @@
    publishes for debuggers (_Py_DebugOffsets) must be those of the headers, or no frame is read:
    an own build may have changed them. Read up to 3.15; no frame of a newer Python is read. */
 
+#define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -313,12 +314,42 @@ static int is_numpys(const char *file, size_t length)
 /* Whether this Python's frames can be read. */
 int pyhost_place_is_known(void) { return layout_is_known(); }
 
+static int has_part(PyObject *text, const char *part)
+{
+    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
+        return 0;
+    return memmem(PyUnicode_DATA(text), (size_t)PyUnicode_GET_LENGTH(text), part, strlen(part)) != NULL;
+}
+
+/* Whether a file is of what serves others: event loops, servers, pools. An error in its code ends a
+   connection, a pool's thread or the loop, where one in the code that it calls ends a single request. */
+static int serves(PyObject *file)
+{
+    static const char *const folders[] = {"/asyncio/",     "/uvicorn/",   "/hypercorn/", "/gunicorn/", "/h11/",
+                                          "/anyio/",       "/trio/",      "/tornado/",   "/aiohttp/",  "/http/",
+                                          "/concurrent/futures/"};
+    static const char *const files[] = {"/socketserver.py", "/selectors.py", "/socket.py",
+                                        "/ssl.py",          "/threading.py", "/queue.py"};
+    for (size_t index = 0; index < sizeof folders / sizeof *folders; index++) {
+        if (has_part(file, folders[index]))
+            return 1;
+    }
+    for (size_t index = 0; index < sizeof files / sizeof *files; index++) {
+        if (ends_with(file, files[index]))
+            return 1;
+    }
+    return 0;
+}
+
 /* Whether the calling thread is inside an import, or prints a traceback: an error would leave half a
    module behind, or hide the error that is printed. 2 where the innermost frame itself is of what imports
-   or prints. */
+   or prints, 3 where it is of what serves. */
 int pyhost_is_fragile(void)
 {
     int depth = 0;
+    frame_t *first = innermost();
+    if (first != NULL && serves(code_of(first)->co_filename))
+        return 3;
     for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
         PyObject *file = code_of(frame)->co_filename;
         if (starts_with(file, "<frozen importlib") || ends_with(file, "/traceback.py") ||

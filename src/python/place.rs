@@ -60,6 +60,7 @@ pub fn place() -> Place {
             (0, _) => Place::Nowhere,
             (_, 1) => Place::Fragile,
             (_, 2) => Place::Machinery,
+            (_, 3) => Place::Serving,
             (2, _) => Place::Jump,
             _ => Place::Within { frame, handler },
         }
