@@ -503,3 +503,32 @@ fn the_timeline_of_a_stream_goes_on_where_a_file_would_be_thinned() {
     assert!(lines[0].starts_with("{\"timeline\""), "{outcome:#?}");
     assert!(lines.len() > 10 && lines.last().unwrap().contains("ended_by"));
 }
+
+#[test]
+fn two_outputs_never_share_a_file() {
+    let folder = folder("outputs");
+    let file = folder.join("file");
+    symlink("file", folder.join("link")).unwrap();
+    for path in [&file, &folder.join("link")] {
+        let run = Run::host().arg("--stats-file").arg(&file);
+        let outcome = run.arg(timeline_at(path)).code(CODE).run();
+        refused(&outcome, "is the file of --stats-file");
+    }
+    let run = Run::host().arg("--stats-file=/dev/null");
+    ran(&run.arg("--timeline=/dev/null").code(CODE).ok());
+    assert!(!file.exists());
+}
+
+#[test]
+fn child_processes_do_not_repeat_a_line_about_an_output() {
+    let place = folder("read-only");
+    let script = "mount -o remount,ro \"$DIR\" || exit 99
+export PYHOST_STATS_FILE=\"$DIR/%p\" PYHOST_LIVE=\"$DIR/live\"
+\"$HOST\" -c \"import subprocess, sys
+subprocess.run([sys.executable, '-c', 'print(1)'])\"";
+    let Some(outcome) = in_mounts("size=64k", &place, script) else {
+        return;
+    };
+    assert_eq!(outcome.stdout, "1\n");
+    assert_eq!(outcome.stderr.lines().count(), 2, "{outcome:#?}");
+}

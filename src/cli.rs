@@ -180,7 +180,8 @@ What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
         hide_possible_values = true,
         help = "\
 How the process's malloc serves
-[default: count; off under Valgrind or a preloaded sanitizer]
+[default: count; off under Valgrind, a preloaded sanitizer, or a ulimit
+on memory of less than 32 MiB]
   count  from mimalloc, booked to the account `native`
   plain  from mimalloc, not counted
   off    by what is preloaded, else by libc; and no domain on mimalloc"

@@ -81,6 +81,11 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     let kept = live::start(&options.live, samples, &options.argv, host_words)?;
     if !kept.is_in_place {
         options.exports.retain(|(name, _)| name != options::LIVE);
+        // Child processes would fail in the same way, each with a line.
+        if std::env::var_os(options::LIVE).is_some() {
+            let off = (options::LIVE.to_owned(), "off".into());
+            options.exports.push(off);
+        }
     }
     if kept.is_shared {
         timeline::start(&options.timeline);

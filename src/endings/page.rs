@@ -18,7 +18,9 @@ use crate::descriptor::{Descriptor, close_range, errno};
 use crate::errno::Errno;
 use crate::native::next::{self, call};
 use crate::options::Page;
+use crate::output::{self, Target};
 use crate::report::{Ending, Json};
+use crate::template::PathBuffer;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
@@ -142,7 +144,11 @@ unsafe fn write_from(
             libc::close(descriptor);
         }
         let is_over = report.ending != Ending::Running;
-        if let Some(path) = timeline.filter(|_| page.is_timeline_its_own && is_over) {
+        if let Some(path) = timeline.filter(|_| page.is_timeline_its_own && is_over)
+            && let Some(mut place) = PathBuffer::of(path.to_bytes())
+            // The script may have put a file of its own there.
+            && output::look(&mut place) == Ok(Target::Old)
+        {
             libc::unlink(path.as_ptr());
         }
         status

@@ -151,6 +151,12 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         stats = page::plan(asked, &mut timeline, !is_named, &mut outputs)?;
     }
     exports.retain(|(name, _)| !outputs.missing.contains(&name.as_str()));
+    for name in outputs.missing.drain(..) {
+        // Child processes would fail in the same way, each with a line. An empty variable is none.
+        if std::env::var_os(name).is_some() {
+            exports.push((name.to_owned(), OsString::new()));
+        }
+    }
     observation::check_live(argv.get(host_count..).unwrap_or_default())?;
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);

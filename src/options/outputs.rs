@@ -19,6 +19,8 @@ pub struct Outputs {
     pub notices: Vec<String>,
     /// Variables that child processes shall not inherit: their outputs cannot be written.
     pub missing: Vec<&'static str>,
+    /// The files that were chosen, with links followed, and by which option.
+    files: Vec<(Vec<u8>, &'static str)>,
 }
 
 /// An option that names an output.
@@ -79,7 +81,10 @@ impl Outputs {
     ) -> Result<Option<Vec<u8>>, Error> {
         let path = absolute(output.option, path)?;
         let refusal = match look(&path, is_template, output.is_mapped) {
-            Ok(()) => return Ok(Some(path)),
+            Ok(file) => {
+                self.claim(output.option, &path, file)?;
+                return Ok(Some(path));
+            }
             Err(refusal) => refusal,
         };
         let text = describe(output.option, &path, refusal);
@@ -91,10 +96,32 @@ impl Outputs {
         self.missing.push(output.variable);
         Ok(None)
     }
+
+    /// Notes that an option writes a file.
+    ///
+    /// # Errors
+    /// Another option writes it: the one would take the place of the other.
+    fn claim(
+        &mut self,
+        option: &'static str,
+        path: &[u8],
+        file: Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let Some(file) = file else { return Ok(()) };
+        if let Some((_, other)) = self.files.iter().find(|(known, _)| *known == file) {
+            return Err(Error::option(format!(
+                "{option}: '{}' is the file of {other}; expected another",
+                String::from_utf8_lossy(path)
+            )));
+        }
+        self.files.push((file, option));
+        Ok(())
+    }
 }
 
-/// Whether output may go to the path of this process, and can as far as is known now.
-fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<(), Refusal> {
+/// Whether output may go to the path of this process, and can as far as is known now; the regular file
+/// that it is, with links followed.
+fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<Option<Vec<u8>>, Refusal> {
     let buffer = match is_template {
         true => PathBuffer::expand(path, process::id(), b""),
         false => PathBuffer::of(path),
@@ -104,7 +131,9 @@ fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<(), Refusal> 
     if is_mapped && !matches!(target, Target::New | Target::Old) {
         return Err(Refusal::NotMapped);
     }
-    output::check(&buffer, target)
+    output::check(&buffer, target)?;
+    let is_file = matches!(target, Target::New | Target::Old);
+    Ok(is_file.then(|| buffer.as_bytes().to_vec()))
 }
 
 fn describe(option: &str, path: &[u8], refusal: Refusal) -> String {
