@@ -67,6 +67,10 @@ pub fn write_descriptor(report: &Report<'_>, format: Format, descriptor: c_int) 
 }
 
 /// Writes a report to a file. `template` may hold `%p`.
+///
+/// Not inlined, nor is what it calls: its paths would lie on the stack of every ending, and a
+/// script's own `faulthandler` leaves 16 KiB for that.
+#[inline(never)]
 pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     let Some(mut path) = PathBuffer::expand(template, report.pid, b"") else {
         return notice(format_args!(
@@ -95,6 +99,7 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
 }
 
 /// Writes the whole report beside its place, then moves it there.
+#[inline(never)]
 fn write_draft(
     report: &Report<'_>,
     format: Format,

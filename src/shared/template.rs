@@ -109,6 +109,7 @@ impl PathBuffer {
     }
 
     /// Puts the target of the symbolic link at this path in its place.
+    #[inline(never)] // for the caller's stack
     pub(crate) fn follow(&mut self) -> Result<(), Refusal> {
         let mut link = [0u8; libc::PATH_MAX as usize];
         // SAFETY: a path that ends with a zero byte, and a buffer and its length.

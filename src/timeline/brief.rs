@@ -134,19 +134,23 @@ pub fn tell_end(left: Option<&Snapshot>) {
         return; // of a forked child that has become another program
     }
     if later != NEVER && descriptor() == NONE {
-        let path = TEMPLATE.get();
-        let path = path.and_then(|template| PathBuffer::expand(template, process::id(), b""));
-        match path.ok_or(Refusal::TooLong).and_then(open_now) {
+        match open_now() {
             Ok(file) => FILE.store(file, Relaxed),
             Err(Refusal::System(error)) => trouble::remember(Output::Brief, error),
             Err(refusal) => notice(format_args!("--stats-brief: the file {refusal}")),
         }
     }
-    let now = LEDGER.snapshot();
-    write_and_remember(&left.map_or(now, |left| now.with_live_of(left)));
+    if descriptor() != NONE {
+        let now = LEDGER.snapshot();
+        write_and_remember(&left.map_or(now, |left| now.with_live_of(left)));
+    }
 }
 
-fn open_now(mut path: PathBuffer) -> Result<c_int, Refusal> {
+#[inline(never)] // for the caller's stack
+fn open_now() -> Result<c_int, Refusal> {
+    let template = TEMPLATE.get().map_or(&[][..], Vec::as_slice);
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let mut path = path.ok_or(Refusal::TooLong)?;
     let target = output::look(&mut path)?;
     match target {
         Target::Stream => output::open_stream(path.as_c_str()),
@@ -184,6 +188,7 @@ fn write_and_remember(snapshot: &Snapshot) {
     }
 }
 
+#[inline(never)] // for the caller's stack
 fn write(snapshot: &Snapshot) -> Result<(), Errno> {
     let file = descriptor();
     if file < 0 {

@@ -67,6 +67,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Creates a file of a name that nothing has.
+    #[inline(never)] // for the caller's stack
     fn beside(place: &PathBuffer, flags: c_int) -> Result<(PathBuffer, c_int), Errno> {
         let flags = flags | libc::O_CREAT | libc::O_EXCL;
         // SAFETY: no arguments.
@@ -120,6 +121,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Copies the part over the file that is at its place.
+    #[inline(never)] // for the caller's stack
     fn copy(&self) -> Result<(), Errno> {
         let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let place = open(self.place.as_c_str(), flags)?;
