@@ -30,6 +30,7 @@ mod numpy;
 mod outputs;
 mod ownership;
 mod page;
+mod peak;
 mod profiles;
 mod prometheus;
 mod pytest_plugin;

@@ -188,6 +188,7 @@ fn a_full_report_with_its_timeline_is_shown_as_it_is() {
             "Accounts",
             "Caps and refusals",
             "Balance sheet",
+            "At the peak",
             "Blocks by size",
             "Leaks",
             "NumPy",

@@ -23,6 +23,7 @@ mod live;
 mod native;
 mod numpy;
 mod options;
+mod peak;
 mod process;
 mod python;
 mod report;

@@ -172,6 +172,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     }
     numpy::watch();
     surface::arm();
+    endings::watch_peak(surface::peak_watcher());
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         threads::load_unwinder();

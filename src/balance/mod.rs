@@ -144,6 +144,7 @@ fn limit_accounts(balance: &mut Balance) {
         let beyond = match account {
             Account::Native => (Row::HeapOwn, own),
             Account::Numpy => (Row::HeapKept, kept),
+            Account::Mapped => (Row::LibraryMaps, u64::MAX),
             _ => (Row::HeapSlack, 0),
         };
         balance.limit(account, figures.live_bytes, beyond);

@@ -6,6 +6,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -29,6 +30,13 @@ impl<T: Copy> Kept<T> {
         }
     }
 
+    /// Forgets the value. While no other thread writes or reads, or in a forked child, where one that did
+    /// is gone.
+    pub fn clear(&self) {
+        self.filled.store(false, Release);
+        self.busy.store(false, Release);
+    }
+
     fn enter(&self) -> bool {
         self.busy
             .compare_exchange(false, true, Acquire, Relaxed)
@@ -47,18 +55,39 @@ impl<T: Copy> Kept<T> {
 
     /// A copy; None where there is none, or where another thread is at it for long.
     pub fn get(&self) -> Option<T> {
+        self.hold().map(|held| *held)
+    }
+
+    /// The value in its place, for a reader whose stack is small; None as in [`Kept::get`]. Writers leave
+    /// theirs away meanwhile.
+    pub fn hold(&self) -> Option<Held<'_, T>> {
         for _ in 0..10_000 {
             if !self.filled.load(Acquire) {
                 return None;
             }
             if self.enter() {
-                // SAFETY: `busy` is this thread's, and the value was written.
-                let value = unsafe { (*self.value.get()).assume_init() };
-                self.busy.store(false, Release);
-                return Some(value);
+                return Some(Held(self));
             }
             std::hint::spin_loop();
         }
         None
+    }
+}
+
+/// A value that nobody else touches until this goes.
+pub struct Held<'a, T>(&'a Kept<T>);
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `busy` is the holder's, and the value was written.
+        unsafe { (*self.0.value.get()).assume_init_ref() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Release);
     }
 }

@@ -20,6 +20,7 @@ mod start;
 mod watch;
 
 pub use episode::{Place, Request, Role, Told, error_ended, told};
+pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{Dossier, How, Refusal, dossier, last};

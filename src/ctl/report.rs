@@ -81,6 +81,8 @@ pub fn to_json(record: &Record, alive: bool) -> String {
     sink.end();
     sink.null("balance");
     sink.null("size_classes");
+    sink.null("big_blocks");
+    sink.null("at_peak");
     sink.finish();
     text
 }
@@ -119,10 +121,12 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         Some((now, peak)) => {
             sink.int("resident_bytes", now as i64);
             sink.int("peak_resident_bytes", peak as i64);
+            sink.text("peak_resident_source", "VmHWM");
         }
         None => {
             sink.null("resident_bytes");
             sink.null("peak_resident_bytes");
+            sink.null("peak_resident_source");
         }
     }
     sink.end();

@@ -11,6 +11,7 @@ use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bound, guards};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
+use crate::peak;
 use crate::process::resident::resident;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8};
 /// The figures of that moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
+    /// Nanoseconds since the host started, where somebody looks for the peak.
+    pub time: u64,
     /// The ledger.
     pub ledger: Snapshot,
     /// What array data is made from.
@@ -37,6 +40,7 @@ struct Place(UnsafeCell<Left>);
 // SAFETY: written by the thread that moves `STATE` from 0 to 1, read once it is 2.
 unsafe impl Sync for Place {}
 static PLACE: Place = Place(UnsafeCell::new(Left {
+    time: 0,
     ledger: Snapshot::EMPTY,
     numpy: None,
     region: None,
@@ -59,6 +63,7 @@ pub fn take(shows: bool) {
         return;
     }
     let mut left = Left {
+        time: peak::time(),
         ledger: LEDGER.snapshot(),
         numpy: numpy::figures(),
         region: bound::figures(),

@@ -27,9 +27,10 @@ use crate::ledger::LEDGER;
 use crate::live;
 use crate::numpy;
 use crate::options::{Destination, Stats};
+use crate::peak;
 use crate::process;
 use crate::process::resident::{self, Resident};
-use crate::report::{self, Ending, Facts, Format, Json, Report};
+use crate::report::{self, AtPeak, Ending, Facts, Format, Json, Report};
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
 use pyhost_shared::moment;
@@ -113,10 +114,18 @@ pub fn watch_signals() {
     }
 }
 
+/// Has the process looked at near its peak, where a report shows it. With the GIL.
+pub fn watch_peak(python: peak::Python) {
+    if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+        peak::start(python);
+    }
+}
+
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
 pub fn script_ended() {
     leaks::script_ended();
     let plan = PLAN.get().filter(|plan| plan.stats.is_some());
+    peak::stop();
     left::take(plan.is_some_and(|plan| writes_here(plan, process::id())));
 }
 
@@ -173,6 +182,7 @@ unsafe extern "C" fn forked_in_child() {
     DUMPING.store(false, Relaxed);
     resident::begin_child();
     left::begin_child();
+    peak::restart();
     DUMP_EXHIBITS.give_back();
 }
 
@@ -190,12 +200,27 @@ fn report<'a>(
     let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
     let region = bound::figures();
     let guards = guards::figures();
+    let wall_seconds = CARD.seconds_until(moment::monotonic());
+    let big_blocks = left.map_or_else(register::big_blocks, |left| left.big_blocks);
+    let resident = Resident {
+        now: match left {
+            Some(left) => left.resident,
+            None => balance.map(|it| it.resident).or(measured.now),
+        },
+        ..measured
+    };
+    let at_peak = peak::has_begun().then(|| {
+        let live = left.map_or(&now, |left| &left.ledger).total_live_bytes;
+        let seconds = left.map_or(wall_seconds, |left| left.time as f64 / 1e9);
+        AtPeak::find(live, seconds, balance.is_some())
+    });
     Report {
         facts: &plan.facts,
         now,
         at_end: left.map(|left| left.ledger),
         started: CARD.started.load(Relaxed),
-        wall_seconds: CARD.seconds_until(moment::monotonic()),
+        at_peak,
+        wall_seconds,
         ending,
         partial,
         numpy: left.map_or_else(numpy::figures, |left| left.numpy),
@@ -204,14 +229,8 @@ fn report<'a>(
         leaks: leaks::findings(),
         balance,
         size_classes: exhibits.map(|exhibits| &exhibits.classes),
-        big_blocks: left.map_or_else(register::big_blocks, |left| left.big_blocks),
-        resident: Resident {
-            now: match left {
-                Some(left) => left.resident,
-                None => balance.map(|it| it.resident).or(measured.now),
-            },
-            ..measured
-        },
+        big_blocks,
+        resident,
         finalized_resident: left.and(measured.now),
         largest_child: resident::largest_child(measured.peak),
         forks: forks::COUNT.load(Relaxed),

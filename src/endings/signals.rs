@@ -58,7 +58,7 @@ const OF_FAULTHANDLER: [c_int; 5] = [
 ];
 
 /// Enough for the handler, whose largest frames are two paths.
-const STACK: usize = 64 * 1024;
+const STACK: usize = 96 * 1024;
 
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {

@@ -12,9 +12,11 @@
 
 use super::booking::{admits, book_new, release_block};
 use super::ffi::{self, Page, Theap};
+use super::register;
 use super::thread::{state, thread_id};
 use super::{gate, moving, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
+use crate::peak;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -159,10 +161,13 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
 #[inline(never)]
 fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     let slot = state().slot();
+    // SAFETY: the page of a live block.
+    let charged = unsafe { (*page).block_size };
+    if book && charged >= register::BIG {
+        peak::falls();
+    }
     let _inside = gate::enter(slot, thread_id());
     if book {
-        // SAFETY: the page of a live block.
-        let charged = unsafe { (*page).block_size };
         release_block(Account::Numpy, block, charged, Account::Numpy);
     }
     // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.

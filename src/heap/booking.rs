@@ -9,6 +9,7 @@ use super::thread::{state, thread_id};
 use super::{GILS, bound, counts_native, ffi, gate, register};
 use crate::caps::{self, Request};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
+use crate::peak;
 use std::ptr::null_mut;
 
 /// Whether blocks of `account` are booked at all.
@@ -64,6 +65,7 @@ pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     if booked && request.bytes >= register::BIG && request.account != Account::Pooled {
         register::add(block.addr(), request.account, request.bytes);
     }
+    peak::rises();
     booked
 }
 
@@ -126,6 +128,9 @@ pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
     let state = state();
     if !state.slot.get().release::<A>(bytes) {
         let slot = state.slot();
+        if bytes >= register::BIG {
+            peak::falls();
+        }
         let _inside = gate::enter(slot, thread_id());
         if bytes >= register::BIG {
             register::remove(block.addr());

@@ -116,6 +116,11 @@ pub fn close(own: &Slot, own_thread: usize) {
     }
 }
 
+/// Whether the gate is open.
+pub fn is_open() -> bool {
+    CLOSED_BY.load(Relaxed) == 0
+}
+
 /// After a fork: opens the gate, in the parent and in the child.
 pub fn open() {
     CLOSED_BY.store(0, Release);

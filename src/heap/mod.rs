@@ -48,6 +48,7 @@ mod walk;
 
 use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account, Gils};
+use crate::peak;
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
 use std::ptr::null_mut;
@@ -165,6 +166,13 @@ pub fn alone<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     gate::open();
     result
+}
+
+/// Whether the calling thread may call [`alone`] from inside the process's `malloc`: it is not in a slow path
+/// of the heap itself, as a signal handler may be, and does not fork.
+pub fn may_be_alone() -> bool {
+    let slot = state().slot();
+    !crate::ledger::LEDGER.is_overflow(slot) && slot.busy.load(Relaxed) == 0 && gate::is_open()
 }
 
 /// The theap of the calling thread in the account's heap, made if need be; null where there is no
@@ -465,9 +473,12 @@ fn retire(page: *mut Page) {
 #[cold]
 #[inline(never)]
 fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the page of a live block.
     let bytes = unsafe { (*page).block_size };
+    if bytes >= register::BIG {
+        peak::falls();
+    }
+    let _inside = gate::enter(state().slot(), thread_id());
     let account = account_of(page);
     if let Some(offset) = offset_in_block(page, pointer) {
         refuse(pointer, offset, bytes, account);

@@ -13,6 +13,7 @@ use crate::descriptor::{Descriptor, format_into, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{self, region, register};
 use crate::ledger::Account;
+use crate::peak;
 use crate::report;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
@@ -47,6 +48,18 @@ pub fn arm() {
         report: tell,
         end,
     });
+}
+
+/// What the looks for the peak ask of Python.
+pub fn peak_watcher() -> peak::Python {
+    extern "C" fn look(_: *mut c_void) -> c_int {
+        peak::look();
+        0
+    }
+    peak::Python {
+        post: || !place::is_finalizing() && post(look),
+        is_main: || MAIN.load(Relaxed) == heap::thread_number(),
+    }
 }
 
 /// What the garbage collector keeps before an object (`PyGC_Head`), but for free-threaded builds.

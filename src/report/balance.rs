@@ -5,7 +5,7 @@ use super::text::Right;
 use crate::balance::{Balance, Library, ROWS};
 use crate::bytes::Bytes;
 use std::cmp::Reverse;
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
 /// Rows of the table; the others are summed up.
 const TOLD: usize = 8;
@@ -47,7 +47,7 @@ pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
 }
 
 /// Writes the lines of the table: the largest rows first. `when` says of which moment.
-pub fn lines(balance: &Balance, when: &str, out: &mut impl Write) -> fmt::Result {
+pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt::Result {
     let mut rows = [("", 0); ROWS];
     let mut count = 0;
     for (place, (name, _, bytes)) in rows.iter_mut().zip(balance.rows()) {

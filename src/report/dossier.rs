@@ -55,21 +55,21 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
         writeln!(out, "  {blocks} big {noun}, {all}; the largest:")?;
     }
     for block in dossier.blocks.iter().flatten() {
-        write!(
-            out,
-            "    {} of {}, {:.1} s old",
-            Bytes(block.bytes),
-            block.account.name(),
-            block.age()
-        )?;
-        match block.line {
-            0 => writeln!(out)?,
-            line => writeln!(out, ", made at {}:{line}", block.file())?,
-        }
+        block_line(block, block.age(), out)?;
     }
     match region {
         Some(map) => map.write(&[], out),
         None => Ok(()),
+    }
+}
+
+/// Writes the line of a big block that is `age` seconds old.
+pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Result {
+    let (size, of) = (Bytes(block.bytes), block.account.name());
+    write!(out, "    {size} of {of}, {age:.1} s old")?;
+    match block.line {
+        0 => writeln!(out),
+        line => writeln!(out, ", made at {}:{line}", block.file()),
     }
 }
 

@@ -10,6 +10,7 @@ mod faults;
 mod guards;
 mod leaks;
 mod metrics;
+mod peak;
 mod region;
 mod sizes;
 mod text;
@@ -19,6 +20,7 @@ pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
 pub use facts::{Facts, mimalloc_version};
 pub use leaks::tell as tell_leaks;
 pub use metrics::metrics;
+pub use peak::AtPeak;
 pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
 pub use pyhost_shared::json::Json;
 pub use sizes::{describe_classes, describe_members as describe_histogram};
@@ -99,6 +101,8 @@ pub struct Report<'a> {
     pub size_classes: Option<&'a Histogram>,
     /// The blocks of 1 MiB and more, of that moment too.
     pub big_blocks: BigBlocks,
+    /// The highest moment that was seen; None where nobody looked.
+    pub at_peak: Option<AtPeak>,
     /// Memory as the kernel sees it: of that moment; the peak is that of the whole run.
     pub resident: Resident,
     /// Resident bytes after Python was finalised; None where it was not.
@@ -158,6 +162,7 @@ impl Report<'_> {
         balance::describe(self.balance, sink);
         sizes::describe(self.size_classes, sink);
         dossier::describe_big_blocks(&self.big_blocks, sink);
+        peak::describe(self, sink);
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {

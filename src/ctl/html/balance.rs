@@ -23,6 +23,7 @@ fn about(row: &BalanceRow) -> &str {
     match (row.name.as_str(), row.kind.as_str()) {
         ("heap_slack", _) => "free blocks between live ones",
         ("heap_kept", _) => "pages without a live block",
+        ("uncounted", _) => "live blocks that the ledger does not count",
         ("heap_own", _) => "mimalloc\u{2019}s own tables",
         ("host_tables", _) => "the host\u{2019}s own tables",
         ("library_maps", _) => "work space of libraries",
@@ -64,12 +65,12 @@ fn parts(balance: &Balance) -> (Vec<Part>, f64) {
     (parts, from)
 }
 
-/// The section.
-pub fn section(balance: &Balance) -> Markup {
+/// The sheet; `id` and `label` are those of its table.
+pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
     let resident = balance.resident_bytes;
     let (parts, sum) = parts(balance);
     let table = html! {
-        table #balance-table {
+        table #(id) {
             thead { tr {
                 th scope="col" { "part" }
                 th scope="col" .number { "resident" }
@@ -113,6 +114,6 @@ pub fn section(balance: &Balance) -> Markup {
                 }
             }
         }
-        (scroll("Table of the balance sheet", &table))
+        (scroll(label, &table))
     }
 }

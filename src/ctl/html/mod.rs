@@ -16,6 +16,7 @@ mod input;
 mod model;
 mod over_time;
 mod page;
+mod peak;
 mod refusal;
 mod summary;
 mod text;

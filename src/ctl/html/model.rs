@@ -66,6 +66,8 @@ pub struct Report {
     pub caps: Caps,
     pub balance: Option<Balance>,
     pub size_classes: Option<Ordered<Vec<SizeClass>>>,
+    pub big_blocks: Option<BigBlocks>,
+    pub at_peak: Option<AtPeak>,
 }
 
 /// The program that ran the script.
@@ -245,6 +247,37 @@ pub struct Balance {
     pub resident_bytes: i64,
     pub rows: Vec<BalanceRow>,
     pub remainder_bytes: i64,
+}
+
+/// The highest moment that the host saw.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AtPeak {
+    pub seconds: f64,
+    pub live_bytes: i64,
+    pub accounts: Ordered<i64>,
+    pub resident_bytes: Option<i64>,
+    pub big_blocks: BigBlocks,
+    pub balance: Option<SheetAtPeak>,
+}
+
+/// Blocks of 1 MiB and more at one moment.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct BigBlocks {
+    pub blocks: i64,
+    pub bytes: i64,
+    pub largest: Vec<BigBlock>,
+}
+
+/// A balance sheet, and the moment that it is of.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SheetAtPeak {
+    pub seconds: f64,
+    pub live_bytes: i64,
+    #[serde(flatten)]
+    pub balance: Balance,
 }
 
 /// A part of the resident size.

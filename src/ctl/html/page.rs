@@ -5,7 +5,7 @@
 
 use super::model::Report;
 use super::timeline::Timeline;
-use super::{accounts, balance, checks, classes, heaps, over_time, refusal, summary, text};
+use super::{accounts, balance, checks, classes, heaps, over_time, peak, refusal, summary, text};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -40,7 +40,15 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
     };
     add("timeline", "Over time", over_time);
     add("accounts", "Accounts", accounts::section(report));
-    let balance = report.balance.as_ref().map(balance::section);
+    let balance = report.balance.as_ref().map(|sheet| {
+        html! {
+            (balance::section(sheet, "balance-table", "Table of the balance sheet"))
+            @if let Some(found) = &report.big_blocks {
+                (peak::big_blocks(found, "Table of the big blocks"))
+            }
+        }
+    });
+    let at_peak = report.at_peak.as_ref().map(peak::section);
     let classes = report.size_classes.as_ref().map(classes::section);
     let numpy = report.numpy.as_ref().map(heaps::numpy);
     let region = report.region.as_ref().map(heaps::region);
@@ -54,6 +62,7 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
             refusal::section(&report.caps),
         ),
         ("balance", "Balance sheet", balance),
+        ("peak", "At the peak", at_peak),
         ("sizes", "Blocks by size", classes),
         ("leaks", "Leaks", leaks),
         ("numpy", "NumPy", numpy),

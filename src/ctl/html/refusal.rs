@@ -2,7 +2,7 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, place, scroll, swatch, unknown};
-use super::model::{Caps, Dossier};
+use super::model::{BigBlock, Caps, Dossier};
 use super::text;
 use maud::{Markup, html};
 
@@ -35,6 +35,30 @@ fn scopes(caps: &Caps) -> Markup {
         }
     };
     scroll("Table of caps", &table)
+}
+
+/// The table of the largest blocks of a moment.
+pub fn blocks(blocks: &[BigBlock]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "account" }
+                th scope="col" .number { "size" }
+                th scope="col" .number { "age" }
+                th scope="col" { "made at" }
+            } }
+            tbody {
+                @for block in blocks {
+                    tr {
+                        th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
+                        td.number { (bytes(block.size_bytes)) }
+                        td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
+                        td { (place(block.file.as_deref(), block.line)) }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
@@ -87,26 +111,6 @@ fn dossier(dossier: &Dossier) -> Markup {
             }
         }
     };
-    let blocks = html! {
-        table {
-            thead { tr {
-                th scope="col" { "account" }
-                th scope="col" .number { "size" }
-                th scope="col" .number { "age" }
-                th scope="col" { "made at" }
-            } }
-            tbody {
-                @for block in &dossier.largest {
-                    tr {
-                        th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
-                        td.number { (bytes(block.size_bytes)) }
-                        td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
-                        td { (place(block.file.as_deref(), block.line)) }
-                    }
-                }
-            }
-        }
-    };
     html! {
         article #dossier {
             h3 { "Refusal " (count(dossier.number)) ": " (text::clean(&dossier.account)) " asked for " (text::bytes(dossier.size_bytes)) }
@@ -135,7 +139,7 @@ fn dossier(dossier: &Dossier) -> Markup {
             @if dossier.big_blocks > 0 || !dossier.largest.is_empty() {
                 h4 { "Big blocks" }
                 p.note { (count(dossier.big_blocks)) " of 1 MiB and more, " (bytes(dossier.big_bytes)) " together; the largest:" }
-                (scroll("Table of the largest blocks", &blocks))
+                (scroll("Table of the largest blocks", &blocks(&dossier.largest)))
             }
         }
     }

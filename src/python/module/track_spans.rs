@@ -102,4 +102,5 @@ pub fn look(number: u64) -> (Snapshot, Peaks) {
 /// Starts the peaks of the process's life anew. Those of open spans stay.
 pub fn reset_peaks() {
     with_spans(|spans| spans.fold(&LEDGER.reset_peaks(heap::slot(), &heap::GILS)));
+    crate::peak::restart();
 }

@@ -1,0 +1,276 @@
+//! What the process was like at its peak: the accounts, the resident size, the big blocks, and the balance
+//! sheet.
+//!
+//! Nobody knows that a peak was one before it has passed, so looks are taken on the way up. A *glance*
+//! costs some 30 microseconds: it copies the ledger, reads `/proc/self/status` and goes through the
+//! register of big blocks. It is due once live bytes are 1/128 (at least 256 KiB) above the last one. A
+//! *sheet* is the balance sheet; the kernel needs about 60 microseconds for each MiB that is resident. It
+//! is due once the resident size is an eighth above the last one's. All sheets take at most 1/32 of the
+//! time so far; a short run has 100 ms beside that, for sheets that are farther apart.
+//!
+//! There are two moments to look. At a *safe point* of the main thread, soon after live bytes grew. And
+//! *before a big block is freed* while live bytes are at their highest: memory that was allocated at the
+//! last safe point may have been written to since, and a block that came and went within one call never
+//! meets a safe point. There every thread glances, and the main thread, whose stack is large enough, takes a
+//! sheet.
+//!
+//! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
+//! which is beyond reach where no report is planned. [`falls`] and [`rises`] run inside the allocator, on
+//! any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
+
+#![allow(unsafe_code)]
+
+use crate::balance::{self, Balance};
+use crate::caps::{Held, Kept};
+use crate::card::CARD;
+use crate::descriptor::errno;
+use crate::heap;
+use crate::heap::register::{self, BigBlocks};
+use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::process::resident::resident;
+use pyhost_shared::moment::monotonic;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+
+/// A quick look at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    /// Nanoseconds since the host started.
+    pub time: u64,
+    /// The accounts.
+    pub ledger: Snapshot,
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// The big blocks.
+    pub big_blocks: BigBlocks,
+}
+
+/// The balance sheet of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet {
+    /// Nanoseconds since the host started.
+    pub time: u64,
+    /// Live bytes of all accounts.
+    pub live: u64,
+    /// The sheet.
+    pub balance: Balance,
+}
+
+static GLANCE: Kept<Glance> = Kept::empty();
+static SHEET: Kept<Sheet> = Kept::empty();
+
+/// The ledger's bound at the last glance; out of reach where nobody looks.
+static HIGH: AtomicI64 = AtomicI64::new(i64::MAX);
+/// The bounds at which the next glance and the next sheet are due.
+static NEXT_GLANCE: AtomicI64 = AtomicI64::new(i64::MAX);
+static NEXT_SHEET: AtomicI64 = AtomicI64::new(i64::MAX);
+/// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
+static GLANCE_AGAIN: AtomicU64 = AtomicU64::new(0);
+static SHEET_AGAIN: AtomicU64 = AtomicU64::new(0);
+/// The last sheet: resident bytes, and the ledger's bound.
+static SHEET_RESIDENT: AtomicU64 = AtomicU64::new(0);
+static SHEET_BOUND: AtomicI64 = AtomicI64::new(0);
+/// Nanoseconds that sheets took so far.
+static SPENT: AtomicU64 = AtomicU64::new(0);
+/// A look at a safe point is asked for.
+static POSTED: AtomicBool = AtomicBool::new(false);
+
+/// What the looks ask of Python.
+pub struct Python {
+    /// Asks for [`look`] at the next safe point of the main thread; false where that cannot be had.
+    pub post: fn() -> bool,
+    /// Whether the calling thread is the main thread.
+    pub is_main: fn() -> bool,
+}
+
+static PYTHON: OnceLock<Python> = OnceLock::new();
+
+/// Growth after which the next glance is due, at least and as a part of what is live.
+const LEAST_GROWTH: i64 = 256 << 10;
+const GROWTH: i64 = 128;
+/// Nanoseconds between two glances at one height: more than a hundred times what one takes.
+const GLANCE_REST: u64 = 4_000_000;
+/// Growth of live bytes, and of the resident size, after which the next sheet is due.
+const LEAST_SHEET_GROWTH: i64 = 2 << 20;
+const SHEET_GROWTH: i64 = 8;
+/// The part of the time so far that sheets may take, as one in so many, and what they may take beside it.
+const PART: u64 = 32;
+const ALLOWANCE: u64 = 100_000_000;
+/// Growth of live bytes from one sheet to the next that uses the allowance, as one in so many: at a safe
+/// point, from which they may grow on, and before a big block is freed.
+const DOUBLED: i64 = 1;
+const LAST_CHANCE: i64 = 4;
+/// What a sheet takes: nanoseconds, and nanoseconds for each MiB that is resident.
+const SHEET_TAKES: u64 = 1_000_000;
+const MIB_TAKES: u64 = 60_000;
+/// Nanoseconds until a safe point is asked for again, where the resident size has not followed yet.
+const SHEET_REST: u64 = 10_000_000;
+
+/// Begins to look. Once, with the GIL.
+pub fn start(python: Python) {
+    begin();
+    let _ = PYTHON.set(python);
+}
+
+/// Looks from here on, as if nothing was seen before.
+fn begin() {
+    GLANCE.clear();
+    SHEET.clear();
+    POSTED.store(false, Relaxed);
+    let bound = LEDGER.bound(Scope::Total);
+    SHEET_RESIDENT.store(resident().now.unwrap_or(0), Relaxed);
+    SHEET_BOUND.store(bound, Relaxed);
+    NEXT_GLANCE.store(bound + LEAST_GROWTH, Relaxed);
+    NEXT_SHEET.store(bound + LEAST_SHEET_GROWTH, Relaxed);
+    HIGH.store(bound, Relaxed);
+}
+
+/// Whether anybody looks, or did so.
+pub fn has_begun() -> bool {
+    PYTHON.get().is_some()
+}
+
+/// Nanoseconds since the process started.
+pub fn time() -> u64 {
+    monotonic().saturating_sub(CARD.started_monotonic.load(Relaxed))
+}
+
+/// Whether anybody looks.
+fn is_on() -> bool {
+    HIGH.load(Relaxed) != i64::MAX
+}
+
+/// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
+pub fn restart() {
+    if is_on() {
+        begin();
+    }
+}
+
+/// Looks no more: the script has ended.
+pub fn stop() {
+    for height in [&HIGH, &NEXT_GLANCE, &NEXT_SHEET] {
+        height.store(i64::MAX, Relaxed);
+    }
+}
+
+/// Looks, if that is due, before a big block is freed. Outside the heap's gate.
+#[inline]
+pub fn falls() {
+    let high = HIGH.load(Relaxed);
+    let bound = LEDGER.bound(Scope::Total);
+    if bound >= high - high / GROWTH {
+        fall(bound);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn fall(bound: i64) {
+    let is_higher = bound >= NEXT_GLANCE.load(Relaxed);
+    if !is_on() || !is_higher && monotonic() < GLANCE_AGAIN.load(Relaxed) {
+        return;
+    }
+    let before = errno();
+    glance();
+    let is_main = PYTHON.get().is_some_and(|python| (python.is_main)());
+    if is_main && heap::may_be_alone() {
+        sheet(bound, LAST_CHANCE);
+    }
+    // SAFETY: the calling thread's own; `free` leaves it as it was.
+    unsafe { *libc::__errno_location() = before };
+}
+
+/// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
+#[inline]
+pub fn rises() {
+    let bound = LEDGER.bound(Scope::Total);
+    if bound >= NEXT_GLANCE.load(Relaxed) || bound >= NEXT_SHEET.load(Relaxed) {
+        ask(bound);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask(bound: i64) {
+    let is_due = bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= SHEET_AGAIN.load(Relaxed);
+    if is_due
+        && !POSTED.swap(true, Relaxed)
+        && let Some(python) = PYTHON.get()
+        && !(python.post)()
+    {
+        POSTED.store(false, Relaxed);
+    }
+}
+
+/// Looks, as far as that is due. At a safe point, with the GIL.
+pub fn look() {
+    POSTED.store(false, Relaxed);
+    let bound = LEDGER.bound(Scope::Total);
+    if bound >= NEXT_GLANCE.load(Relaxed) {
+        glance();
+    }
+    if bound >= NEXT_SHEET.load(Relaxed) {
+        sheet(bound, DOUBLED);
+    }
+}
+
+fn glance() {
+    let ledger = LEDGER.snapshot();
+    GLANCE.set(&Glance {
+        time: time(),
+        ledger,
+        resident: resident().now,
+        big_blocks: register::big_blocks(),
+    });
+    let bound = LEDGER.bound(Scope::Total);
+    HIGH.store(bound, Relaxed);
+    NEXT_GLANCE.store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
+    GLANCE_AGAIN.store(monotonic() + GLANCE_REST, Relaxed);
+}
+
+/// Takes a sheet, if the resident size has grown and there is time for it; ahead of time where live bytes
+/// have grown by one in `early` since the last.
+fn sheet(bound: i64, early: i64) {
+    let (time, begun) = (time(), monotonic());
+    let (last, size) = (SHEET_RESIDENT.load(Relaxed), resident().now.unwrap_or(0));
+    if size < last + (last / SHEET_GROWTH as u64).max(LEAST_SHEET_GROWTH as u64) {
+        SHEET_AGAIN.store(begun + SHEET_REST, Relaxed);
+        return;
+    }
+    let spent = SPENT.load(Relaxed);
+    let takes = SHEET_TAKES + (size >> 20) * MIB_TAKES;
+    let in_time = time / PART;
+    let before = SHEET_BOUND.load(Relaxed);
+    let may_be_early = bound >= before + before / early;
+    if spent + takes > in_time && !(may_be_early && spent + takes <= in_time + ALLOWANCE) {
+        let missing = ((spent + takes) * PART).saturating_sub(time);
+        SHEET_AGAIN.store(begun + missing, Relaxed);
+        return;
+    }
+    let live = LEDGER.snapshot().total_live_bytes;
+    let balance = balance::take();
+    SPENT.store(spent + (monotonic() - begun), Relaxed);
+    SHEET_RESIDENT.store(size, Relaxed);
+    SHEET_BOUND.store(bound, Relaxed);
+    let growth = (bound / SHEET_GROWTH).max(LEAST_SHEET_GROWTH);
+    NEXT_SHEET.store(bound + growth, Relaxed);
+    if let Some(balance) = balance {
+        SHEET.set(&Sheet {
+            time,
+            live,
+            balance,
+        });
+    }
+}
+
+/// The highest moment that was seen. Any thread, also in a signal handler.
+pub fn highest() -> Option<Held<'static, Glance>> {
+    GLANCE.hold()
+}
+
+/// The highest moment that has a sheet. Any thread, also in a signal handler.
+pub fn highest_sheet() -> Option<Held<'static, Sheet>> {
+    SHEET.hold()
+}
