@@ -185,3 +185,62 @@ assert abs(balance['remainder_bytes']) < 2 << 20, balance"
         Some(bytes("resident_bytes"))
     );
 }
+
+/// `--cap auto` for a share of the machine of about so many MiB: no control group is needed.
+fn share_of_machine(mebibytes: u64) -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let total: u64 = words[1].parse().unwrap();
+    (total / 1024 / mebibytes).max(1).to_string()
+}
+
+#[test]
+fn a_script_that_maps_up_to_its_share_catches_a_memory_error_and_goes_on() {
+    // Also where maps are made and touched by a thread while the main thread only looks on.
+    for touch in [
+        "one.write(b'x' * len(one))",
+        "thread = threading.Thread(target=one.write, args=(b'x' * len(one),)); thread.start(); thread.join()",
+    ] {
+        for step in ["1 << 18", "1 << 20", "8 << 20"] {
+            let code = format!(
+                "{CALLS}import threading
+kept = []
+try:
+    while len(kept) * ({step}) < 1 << 30:
+        one = private({step})
+        {touch}
+        kept.append(one)
+except MemoryError as error:
+    caught = str(error)
+del kept, one
+rows = [{{'id': i, 'name': str(i)}} for i in range(20000)]
+assert 'nearly reached: mapped asked for' in caught, caught
+assert pyhost.last_refusal()['account'] == 'mapped', pyhost.last_refusal()
+print('on with it')"
+            );
+            let share = share_of_machine(200);
+            let outcome = Run::host()
+                .args(["--cap", "auto", "--cap-share", &share])
+                .code(&code)
+                .ok();
+            assert_eq!(outcome.last_line(), "on with it", "{outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_reserve_far_above_the_limit_is_refused_and_the_script_is_not_told() {
+    let code = format!(
+        "{CALLS}try: private(1 << 30)
+except OSError as error: print(error.errno)
+assert pyhost.last_refusal() is None
+data = [bytes(1000) for _ in range(10000)]
+print('on with it')"
+    );
+    let share = share_of_machine(200);
+    let outcome = Run::host()
+        .args(["--cap", "auto", "--cap-share", &share])
+        .code(&code)
+        .ok();
+    assert_eq!(outcome.stdout, "12\non with it\n", "{outcome:#?}");
+}

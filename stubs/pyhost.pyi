@@ -57,9 +57,15 @@ class _BalanceRow(TypedDict):
     kind: Literal["account", "heap", "file", "stack", "anonymous"]
     resident_bytes: int
 
+class _MappedBy(TypedDict):
+    library: str
+    mapped_bytes: int
+    resident_bytes: int
+
 class _Balance(TypedDict):
     resident_bytes: int
     rows: list[_BalanceRow]
+    mapped: list[_MappedBy]
     remainder_bytes: int
 
 _Heap: TypeAlias = Literal["raw", "mem", "obj", "numpy", "native"]

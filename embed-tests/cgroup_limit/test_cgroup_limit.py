@@ -11,6 +11,7 @@ import unittest
 from unittest import mock
 
 import groups
+import libraries
 import run as command
 
 MOUNTINFO = """\
@@ -58,6 +59,27 @@ class JudgeTests(unittest.TestCase):
         for capped in (False, True):
             self.assertTrue(command.is_right("page_cache.py", capped, "page cache; finished", 0))
             self.assertFalse(command.is_right("page_cache.py", capped, "MemoryError", 0))
+
+
+class LibraryTests(unittest.TestCase):
+    def test_steps_grow_from_the_smallest_to_the_largest(self):
+        steps = libraries.steps(20)
+        self.assertEqual((steps[0], steps[-1], len(steps)), (256 << 10, 8 << 20, 20))
+        self.assertEqual(steps, sorted(steps))
+        self.assertEqual(libraries.steps(1), [256 << 10])
+
+    def test_a_run_is_right_that_caught_its_error_and_whose_library_has_nine_tenths(self):
+        def told(own, other):
+            return {"mapped": [{"library": "libarrow.so.2600", "resident_bytes": own},
+                               {"library": "libblas.so", "resident_bytes": other}]}
+
+        good = "caught after 9 steps; finished"
+        self.assertTrue(libraries.is_right("jemalloc", good, 0, told(95, 5)))
+        self.assertFalse(libraries.is_right("jemalloc", good, 0, told(80, 20)))
+        self.assertFalse(libraries.is_right("jemalloc", good, 1, told(95, 5)))
+        self.assertFalse(libraries.is_right("jemalloc", "status 53: x", 0, told(95, 5)))
+        self.assertFalse(libraries.is_right("mmap", good, 0, {"mapped": []}))
+        self.assertTrue(libraries.is_right("system", good, 0, {"mapped": []}))
 
 
 class CommandTests(unittest.TestCase):

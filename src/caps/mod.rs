@@ -11,6 +11,7 @@
 //! the allocator, on any thread: they do not allocate, lock or panic.
 
 mod episode;
+mod external;
 mod kept;
 mod limits;
 mod pressure;
@@ -133,12 +134,15 @@ fn admits_beneath(slot: &Slot, account: Account, bytes: usize) -> bool {
 
 /// Whether a library may map `bytes` more. Any thread at any moment, without the heap's gate.
 pub fn admits_map(bytes: usize) -> bool {
-    LEDGER
-        .lacks_room(Account::Mapped, bytes, Reach::Cap)
-        .is_none_or(|_| {
-            LEDGER.count_refusal(Account::Mapped);
-            false
-        })
+    if !LEDGER.is_capped() {
+        return true;
+    }
+    let lacks = LEDGER.lacks_room(Account::Mapped, bytes, Reach::Cap);
+    let admitted = lacks.is_none() && external::admits(bytes);
+    if !admitted {
+        LEDGER.count_refusal(Account::Mapped);
+    }
+    admitted
 }
 
 /// Looks at the next chance what the kernel charges: memory was given back.

@@ -87,6 +87,13 @@ impl fmt::Display for Refusal {
                 let growth = Bytes(self.live.saturating_sub(limit.base));
                 write!(out, " reached: {asked} after {growth} of growth")
             }
+            None if self.account == Account::Mapped && self.scope == Scope::Total => write!(
+                out,
+                "limit of {} nearly reached: mapped asked for {} bytes with {} charged",
+                Bytes(self.cap),
+                self.bytes,
+                Bytes(self.live)
+            ),
             None => write!(
                 out,
                 "cap of {} ({scope}) reached: {asked} with {} live",
@@ -162,6 +169,18 @@ pub(super) fn record(
         trace_length: 0,
     };
     refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
+    LAST.set(&refusal);
+    refusal
+}
+
+/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows.
+pub(super) fn record_external(bytes: usize, limit: u64, charged: u64, python: &Python) -> Refusal {
+    let refusal = Refusal {
+        cap: limit,
+        live: charged,
+        limit: None,
+        ..record(Scope::Total, Account::Mapped, bytes, How::Raised, python)
+    };
     LAST.set(&refusal);
     refusal
 }

@@ -86,8 +86,7 @@ impl Machine {
             CapSize::Share(_) => notice(format_args!("--cap {rule}: {} of {from}", Bytes(bytes))),
             CapSize::Auto => notice(format_args!(
                 "--cap auto: {} of {from}; requests are refused so that what the kernel charges \
-                 stays below; stacks, shared memory and what libraries map themselves are charged \
-                 and cannot be refused",
+                 stays below; stacks and shared memory are charged and cannot be refused",
                 Bytes(bytes)
             )),
         }

@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::limits;
+use super::{external, limits};
 use crate::ledger::{LEDGER, Scope};
 use crate::process::cgroup::{Limit, Watch, own};
 use std::sync::OnceLock;
@@ -40,6 +40,16 @@ struct Charges {
     beside: u64,
 }
 
+/// What the files say, in bytes.
+struct Reading {
+    /// What the total may be now.
+    cap: u64,
+    /// What is charged of the limit.
+    charged: u64,
+    /// What this process alone is charged.
+    own: u64,
+}
+
 static CHARGES: OnceLock<Charges> = OnceLock::new();
 /// A thread is reading.
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -47,6 +57,11 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
 static NEXT_TIME: AtomicI64 = AtomicI64::new(0);
 static IS_NEAR: AtomicBool = AtomicBool::new(false);
+/// What was left of the limit when the files were read last, and what libraries have mapped since.
+static LEFT: AtomicI64 = AtomicI64::new(0);
+static MAPPED_SINCE: AtomicI64 = AtomicI64::new(0);
+/// What was charged then beside the ledger's live bytes.
+static EXTERNAL: AtomicI64 = AtomicI64::new(0);
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
@@ -97,20 +112,62 @@ pub(super) fn read(force: bool) {
     if !due || BUSY.swap(true, Acquire) {
         return;
     }
-    if let Some(cap) = charges.cap() {
+    if let Some(Reading { cap, charged, own }) = charges.look() {
         limits::follow(cap);
         let left = cap as i64 - live;
         NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         NEXT_TIME.store(time + wait, Relaxed);
-        IS_NEAR.store(left < NEAR, Relaxed);
+        let by_charge = charges.limit.saturating_sub(MARGIN) as i64 - charged as i64;
+        MAPPED_SINCE.store(0, Relaxed);
+        LEFT.store(by_charge, Relaxed);
+        // What is mapped and was never touched may be touched without a word.
+        let (untouched, near) = match external::is_at_work(charges.limit) {
+            true => (
+                external::untouched(own, live),
+                external::near(charges.limit),
+            ),
+            false => (0, NEAR),
+        };
+        IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
+        EXTERNAL.store(charged as i64 - live, Relaxed);
+        external::look(charges.limit, by_charge);
     }
     BUSY.store(false, Release);
 }
 
+/// The limit, and what is left of it for a map of `bytes`; None where nothing is followed. The files are
+/// read where the map, with those since the last reading, is a good part of what was left.
+pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
+    let charges = CHARGES.get()?;
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let since = MAPPED_SINCE.load(Relaxed);
+    let known = LEFT.load(Relaxed);
+    read(since.saturating_add(bytes) > known / STEP);
+    // What was mapped before the last reading is touched by now, or is a reserve.
+    let since = MAPPED_SINCE.load(Relaxed);
+    let left = LEFT.load(Relaxed) - since;
+    if bytes <= left {
+        MAPPED_SINCE.fetch_add(bytes, Relaxed);
+    }
+    Some((charges.limit, left))
+}
+
+/// What was charged beside the ledger's live bytes when the files were read last, in bytes.
+pub(super) fn external() -> Option<i64> {
+    CHARGES.get().map(|_| EXTERNAL.load(Relaxed))
+}
+
+/// The limit and what was charged of it when the files were read last.
+pub(super) fn charged() -> Option<(u64, i64)> {
+    let charges = CHARGES.get()?;
+    let allowed = charges.limit.saturating_sub(MARGIN) as i64;
+    Some((charges.limit, allowed - LEFT.load(Relaxed)))
+}
+
 impl Charges {
-    /// What the total may be now; None where the kernel does not tell.
-    fn cap(&self) -> Option<u64> {
+    /// Reads the files; None where the kernel does not tell.
+    fn look(&self) -> Option<Reading> {
         let own = own()?.total();
         let charged = match &self.group {
             Some(group) => group.charged()?.total().max(own),
@@ -121,6 +178,10 @@ impl Charges {
         let by_charge = (live + allowed).saturating_sub(charged);
         let others = charged - own;
         let by_live = allowed.saturating_sub(others + self.beside);
-        Some(by_charge.min(by_live))
+        Some(Reading {
+            cap: by_charge.min(by_live),
+            charged,
+            own,
+        })
     }
 }

@@ -115,5 +115,33 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
             }
         }
         (scroll(label, &table))
+        @if !balance.mapped.is_empty() {
+            p.note { "Memory that libraries have mapped themselves, past malloc, by the file that asked for it." }
+            (scroll("Table of what libraries have mapped", &mapped(balance)))
+        }
+    }
+}
+
+/// The table of what libraries have mapped, the largest first.
+fn mapped(balance: &Balance) -> Markup {
+    let mut libraries: Vec<_> = balance.mapped.iter().collect();
+    libraries.sort_by_key(|it| std::cmp::Reverse((it.resident_bytes, it.mapped_bytes)));
+    html! {
+        table .mapped-table {
+            thead { tr {
+                th scope="col" { "library" }
+                th scope="col" .number { "mapped" }
+                th scope="col" .number { "resident" }
+            } }
+            tbody {
+                @for library in libraries {
+                    tr {
+                        th scope="row" { (swatch("mapped")) (text::clean(&library.library)) }
+                        td.number { (bytes(library.mapped_bytes)) }
+                        td.number { (bytes(library.resident_bytes)) }
+                    }
+                }
+            }
+        }
     }
 }

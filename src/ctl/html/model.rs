@@ -246,6 +246,7 @@ pub struct BigBlock {
 pub struct Balance {
     pub resident_bytes: i64,
     pub rows: Vec<BalanceRow>,
+    pub mapped: Vec<MappedBy>,
     pub remainder_bytes: i64,
 }
 
@@ -278,6 +279,15 @@ pub struct SheetAtPeak {
     pub live_bytes: i64,
     #[serde(flatten)]
     pub balance: Balance,
+}
+
+/// What a library has mapped for itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MappedBy {
+    pub library: String,
+    pub mapped_bytes: i64,
+    pub resident_bytes: i64,
 }
 
 /// A part of the resident size.
