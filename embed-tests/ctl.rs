@@ -249,6 +249,92 @@ fn a_report_of_the_host_is_shown_as_a_table() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // The dossier beside the caps is none.
+    assert_eq!(text.matches("cap of").count(), 2, "{text}");
+    assert!(!text.contains("(dossier)"), "{text}");
+}
+
+#[test]
+fn a_process_is_reported_on_without_a_signal() {
+    let directory = folder("live");
+    let code = "import os, signal, sys
+for number in range(1, 32):
+    if number not in (9, 19): signal.signal(number, signal.SIG_DFL)
+os.system('true')
+kept = bytearray(40 << 20)
+print('ready', flush=True)
+sys.stdin.read()";
+    let mut host = Obedient::run(&directory, &[], code, &[]);
+    let pid = host.pid();
+    let said = ctl(&directory).args(["report", &pid]).ok().stdout;
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["schema"], "pyhost-report/1");
+    assert_eq!(report["process"]["pid"].to_string(), pid);
+    assert!(report["process"]["ended_by"].is_null(), "{report:#}");
+    assert_eq!(report["children"]["forks"], 1);
+    let bytes = |name: &str| report["process"][name].as_i64().unwrap();
+    assert!(bytes("resident_bytes") > 40 << 20);
+    assert!(bytes("peak_resident_bytes") >= bytes("resident_bytes"));
+    assert!(report["total"]["live_bytes"].as_i64().unwrap() > 40 << 20);
+    let text = ctl(&directory).args(["report", "--text", &pid, &pid]).ok();
+    assert_eq!(text.stdout.matches(": runs\n").count(), 2, "{text:#?}");
+    host.end();
+    refused(ctl(&directory).args(["report", &pid]), &["no host with"]);
+}
+
+#[test]
+fn an_id_that_several_processes_have_is_not_chosen_silently() {
+    let directory = folder("live").join("hosts");
+    let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let unshare = Run::program("unshare").args(namespace).arg("true").run();
+    if unshare.code() != 0 {
+        println!("skipped: no pid namespaces here");
+        return;
+    }
+    let start = |name: &str| {
+        let mut child = Command::new("unshare")
+            .args(namespace)
+            .arg(PYHOST)
+            .arg(format!("--live={}", directory.display()))
+            .args([
+                "-c",
+                "import sys; print(1, flush=True); sys.stdin.readline()",
+                name,
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        child
+    };
+    let mut first = start("first");
+    let one = ctl(&directory).args(["show", "1"]).ok().stdout;
+    assert!(one.contains("first"), "{one}");
+    let mut second = start("second");
+    for command in ["show", "report", "baseline", "top"] {
+        refused(
+            ctl(&directory).args([command, "1"]),
+            &["ambiguous", "first)", "second)", ":1 (pyhost"],
+        );
+    }
+    let outcome = ctl(&directory).args(["show", "1"]).run();
+    let named = outcome
+        .stderr
+        .split([' ', ','])
+        .filter(|word| word.ends_with(":1"));
+    let shown: Vec<String> = named
+        .map(|name| ctl(&directory).args(["show", name]).ok().stdout)
+        .collect();
+    assert_eq!(shown.len(), 2, "{outcome:#?}");
+    assert_ne!(shown[0], shown[1]);
+    for child in [&mut first, &mut second] {
+        child.stdin = None;
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -167,6 +167,123 @@ fn the_next_host_tells_of_the_killed_once() {
 }
 
 #[test]
+fn a_worker_whose_cap_is_used_up_leaves_a_record_and_keeps_its_baseline() {
+    let place = folder("live");
+    let directory = place.join("hosts");
+    // The worker's baseline is kept before it uses up its cap.
+    let code = "
+import os, subprocess, sys
+pid = os.fork()
+if pid == 0:
+    subprocess.run(sys.argv[1:] + ['baseline', str(os.getpid())], check=True)
+    kept = []
+    while True:
+        try:
+            while True: kept.append([kept])
+        except MemoryError: pass
+assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 53
+print(pid)";
+    let live = format!("--live={}", directory.display());
+    let outcome = Run::host()
+        .args([&live, "--cap", "48M", "-c", code, PYHOSTCTL, "--dir"])
+        .arg(&directory)
+        .ok();
+    let pid = outcome.last_line();
+    let next = Run::host().arg(&live).code("pass").ok();
+    let words = format!("process {pid} (pyhost -c ");
+    assert!(next.stderr.contains(&words), "{next:#?}");
+    assert!(
+        next.stderr
+            .contains("ended with status 53, its cap used up"),
+        "{next:#?}"
+    );
+    assert_eq!(files(&directory.join("killed")).len(), 1);
+    let report = shown(pid, &directory);
+    assert_eq!(report["process"]["exit_status"], 53);
+    assert_eq!(report["process"]["forked"], true);
+    assert!(report["process"]["inherited_live_bytes"].as_i64().unwrap() > 1 << 20);
+    let ctl = || Run::program(PYHOSTCTL).arg("--dir").arg(&directory);
+    let diff = ctl().args(["diff", "--json", pid]).ok().stdout;
+    let diff: Value = serde_json::from_str(&diff).unwrap();
+    let grown = diff["total"]["live_bytes"]["change"].as_i64().unwrap();
+    assert!(grown > 20 << 20, "{grown}");
+    // A status of the script's own is no such end.
+    Run::host().arg(&live).code("raise SystemExit(53)").run();
+    assert!(files(&directory).is_empty());
+}
+
+#[test]
+fn a_killed_process_leaves_its_resident_peak() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    // It is killed without a word; the peak is noted as it grows.
+    let code = "
+import os, time
+kept = []
+for _ in range(60):
+    kept.append(bytearray(b'x' * (1 << 20)))
+    time.sleep(0.01)
+import subprocess
+subprocess.run(['sh', '-c', 'kill -9 $PPID'])
+time.sleep(60)";
+    assert_eq!(Run::host().arg(&live).code(code).run().code(), 137);
+    let next = Run::host().arg(&live).code("pass").ok();
+    assert!(next.stderr.contains("; resident peak "), "{next:#?}");
+    let killed = files(&directory.join("killed"));
+    let report = shown(killed[0].to_str().unwrap(), &directory);
+    let peak = report["process"]["peak_resident_bytes"].as_i64().unwrap();
+    assert!((40 << 20..120 << 20).contains(&peak), "{peak}");
+    // One that can say so leaves what is resident, too.
+    let code = "import os; kept = bytearray(b'x' * (30 << 20)); os.kill(os.getpid(), 15)";
+    Run::host().arg(&live).code(code).run();
+    let file = &files(&directory)[0];
+    let report = shown(file.to_str().unwrap(), &directory);
+    let now = report["process"]["resident_bytes"].as_i64().unwrap();
+    assert!(now > 30 << 20, "{report:#}");
+}
+
+#[test]
+fn a_process_that_multiprocessing_starts_is_called_by_its_script() {
+    let place = folder("live");
+    let directory = place.join("hosts");
+    let script = place.join("serve.py");
+    let code = "
+import multiprocessing, os, subprocess, sys
+def work(queue): queue.get()
+if __name__ == '__main__':
+    context = multiprocessing.get_context('spawn')
+    queue = context.Queue()
+    worker = context.Process(target=work, args=(queue,))
+    worker.start()
+    import time
+    for _ in range(1000):
+        ps = subprocess.run(sys.argv[1:] + ['ps'], capture_output=True, text=True).stdout
+        if ' spawn of' in ps: break
+        time.sleep(0.02)
+    print(ps)
+    print(subprocess.run(sys.argv[1:] + ['report', str(worker.pid)], capture_output=True, text=True).stdout)
+    queue.put(1)
+    worker.join()
+";
+    fs::write(&script, code).unwrap();
+    let outcome = Run::host()
+        .arg(format!("--live={}", directory.display()))
+        .arg(&script)
+        .args([PYHOSTCTL, "--dir"])
+        .arg(&directory)
+        .ok();
+    let seen = outcome.stdout.trim();
+    assert!(
+        seen.contains("pyhost multiprocessing: spawn of serve.py\n"),
+        "{seen}"
+    );
+    let line = seen.lines().find(|line| line.starts_with('{')).unwrap();
+    let report: Value = serde_json::from_str(line).unwrap();
+    let name = &report["process"]["command"];
+    assert_eq!(name, "multiprocessing: spawn of serve.py");
+}
+
+#[test]
 fn of_several_that_start_at_once_one_tells() {
     let directory = folder("live").join("hosts");
     let live = format!("--live={}", directory.display());

@@ -100,6 +100,65 @@ fn argv_is_valid_utf8_whatever_its_bytes() {
 }
 
 #[test]
+fn a_forked_childs_report_says_what_it_took_over_and_before_an_exec_counts_nothing() {
+    let code = "
+import os
+kept = bytearray(20 << 20)
+for ending in (lambda: os._exit(0), lambda: os.execv('/bin/true', ['true'])):
+    pid = os.fork()
+    if pid == 0: ending()
+    os.waitpid(pid, 0)
+    print(pid)";
+    let read = |format: &str| {
+        let place = folder("forked");
+        let outcome = Run::host()
+            .arg(format!("--stats={format}"))
+            .arg("--stats-file")
+            .arg(place.join("%p"))
+            .code(code)
+            .ok();
+        let pids: Vec<String> = outcome.stdout.lines().map(str::to_owned).collect();
+        let text = |pid: &str| std::fs::read_to_string(place.join(pid)).unwrap();
+        let children = [text(&pids[0]), text(&pids[1])];
+        let mut all = std::fs::read_dir(&place).unwrap();
+        let parent = all.find_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            (!pids.contains(&name)).then(|| text(&name))
+        });
+        (parent.unwrap(), children)
+    };
+    let (parent, children) = read("json");
+    let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    assert_eq!(json(&parent)["process"]["forked"], false);
+    assert!(json(&parent)["process"]["inherited_live_bytes"].is_null());
+    for child in children {
+        let child = json(&child);
+        assert_eq!(child["process"]["forked"], true);
+        let inherited = child["process"]["inherited_live_bytes"].as_i64().unwrap();
+        let live = child["total"]["live_bytes"].as_i64().unwrap();
+        assert!(
+            inherited > 20 << 20 && (live - inherited).abs() < 2 << 20,
+            "{child:#}"
+        );
+    }
+    let (parent, [exits, becomes]) = read("openmetrics");
+    let value = |text: &str, name: &str| -> Option<i64> {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.rsplit(' ').next()?.parse().ok()
+    };
+    let live = |text: &str| value(text, "pyhost_memory_bytes{domain=\"total\"").unwrap();
+    let inherited = |text: &str| value(text, "pyhost_memory_inherited_bytes");
+    assert!(live(&parent) > 20 << 20 && inherited(&parent).is_none());
+    assert!(live(&exits) - inherited(&exits).unwrap() < 2 << 20);
+    assert_eq!(live(&becomes), 0);
+    assert_eq!(inherited(&becomes), None);
+    assert!(
+        !becomes.contains("process_resident_memory_bytes"),
+        "{becomes}"
+    );
+}
+
+#[test]
 fn the_module_gives_the_same_dictionary() {
     let code = "import json, pyhost; print(json.dumps(pyhost.memory_stats()))";
     let (outcome, report) = Run::host().code(code).reported();

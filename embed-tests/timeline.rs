@@ -108,6 +108,30 @@ print(pyhost.memory_stats()['process']['resident_bytes'])
 }
 
 #[test]
+fn no_resident_size_of_a_timeline_is_above_the_reports_peak() {
+    let place = folder("timeline");
+    let (path, report) = (place.join("timeline"), place.join("report.json"));
+    let code = "import time
+for _ in range(30):
+    kept = bytearray(b'x' * (8 << 20)); time.sleep(0.005); del kept";
+    Run::host()
+        .env("PYHOST_TIMELINE", &path)
+        .env("PYHOST_TIMELINE_INTERVAL", "1ms")
+        .env("PYHOST_STATS_FILE", &report)
+        .code(code)
+        .ok();
+    let lines = timeline(&path);
+    let sizes = samples(&lines);
+    let highest = sizes
+        .iter()
+        .filter_map(|sample| sample["resident"].as_i64());
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+    let peak = report["process"]["peak_resident_bytes"].as_i64().unwrap();
+    assert!(highest.max().unwrap() <= peak, "{report:#}");
+    assert!(report["balance"]["resident_bytes"].as_i64().unwrap() <= peak);
+}
+
+#[test]
 fn a_killed_process_has_a_timeline_and_a_brief_to_the_end() {
     let folder = folder("timeline");
     let (path, brief) = (folder.join("t"), folder.join("brief"));

@@ -78,7 +78,13 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     // Before the heap's own handler of forks, which changes a child's ledger.
     let host_words = options.argv.len() - options.python_argv.len();
     let samples = options.timeline.is_on();
-    let kept = live::start(&options.live, samples, &options.argv, host_words)?;
+    let kept = live::start(
+        &options.live,
+        samples,
+        &options.argv,
+        host_words,
+        &options.command,
+    )?;
     if !kept.is_in_place {
         options.exports.retain(|(name, _)| name != options::LIVE);
         // Child processes would fail in the same way, each with a line.

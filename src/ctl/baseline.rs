@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// It does not run, or its accounts cannot be kept.
 pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
-    let pid = options.pid;
+    let pid = &options.pid;
     let path = find::of_process(pid, directory)?;
     let record = match Document::read(&path)? {
         Document::Record(record, true) => record,

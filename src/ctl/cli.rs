@@ -1,5 +1,6 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
+use crate::find::Name;
 use crate::serve::Address;
 use crate::top::Interval;
 use clap::{Args, Parser, Subcommand};
@@ -42,6 +43,8 @@ pub enum Command {
     Top(TopOptions),
     /// Show the accounts of a process, alive or killed, or of a report
     Show(ShowOptions),
+    /// Report on processes that run, as their hosts would, without asking them
+    Report(ReportOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
     /// Keep the accounts of a process, to compare with later
@@ -66,15 +69,15 @@ pub struct TopOptions {
 
     /// The host to watch, to its end; without it, all of them
     #[arg(value_name = "PID")]
-    pub pid: Option<i32>,
+    pub pid: Option<Name>,
 }
 
 /// The options of `baseline`.
 #[derive(Debug, Args)]
 pub struct BaselineOptions {
-    /// A process id
+    /// A process id; NAMESPACE:PID where processes of several pid namespaces have it
     #[arg(value_name = "PID")]
-    pub pid: i32,
+    pub pid: Name,
 }
 
 /// The options of `diff`.
@@ -116,6 +119,18 @@ pub struct ShowOptions {
     /// A process id, a file of --live or --ledger-file, or a report in JSON
     #[arg(value_name = "FILE|PID")]
     pub what: String,
+}
+
+/// The options of `report`.
+#[derive(Debug, Args)]
+pub struct ReportOptions {
+    /// As a table
+    #[arg(long)]
+    pub text: bool,
+
+    /// Process ids of hosts with --live; NAMESPACE:PID where processes of several pid namespaces have one
+    #[arg(value_name = "PID", required = true)]
+    pub pids: Vec<Name>,
 }
 
 /// The options of `html`.

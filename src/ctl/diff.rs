@@ -136,7 +136,7 @@ fn to_text(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
         bytes(a.total.0, b.total.0),
         bytes(a.total.1, b.total.1)
     );
-    if let (Some((a, _)), Some((b, _))) = (a.resident, b.resident) {
+    if let (Some(a), Some(b)) = (a.resident.0, b.resident.0) {
         let _ = writeln!(text, "{:<8}{}", "resident", bytes(a, b));
     }
     text
@@ -175,8 +175,8 @@ fn to_json(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
     both("live_bytes", a.total.0, b.total.0, &mut sink);
     both("peak_bytes", a.total.1, b.total.1, &mut sink);
     sink.end();
-    match (a.resident, b.resident) {
-        (Some((a, _)), Some((b, _))) => both("resident_bytes", a, b, &mut sink),
+    match (a.resident.0, b.resident.0) {
+        (Some(a), Some(b)) => both("resident_bytes", a, b, &mut sink),
         _ => sink.null("resident_bytes"),
     }
     sink.finish();

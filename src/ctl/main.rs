@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Command::Diff(options) => diff::run(options, &cli.directory()),
         Command::Serve(options) => serve::run(options, &cli.directory()),
         Command::Show(options) => show::run(options, &cli.directory()),
+        Command::Report(options) => report::run(options, &cli.directory()),
         Command::Html(options) => html::run(options, &cli.directory()),
     };
     match done {

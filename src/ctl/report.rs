@@ -1,6 +1,10 @@
 //! A host's file as a report in JSON, with the field names of the host's own; what its process alone
 //! knows is null.
 
+use crate::cli::ReportOptions;
+use crate::show::to_text;
+use crate::stored::Document;
+use crate::{Failure, find, print};
 use pyhost_shared::card::{Card, State};
 use pyhost_shared::describe::{
     SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal, signal_name,
@@ -9,7 +13,30 @@ use pyhost_shared::directory::{Here, Identity};
 use pyhost_shared::json::Json;
 use pyhost_shared::moment::Utc;
 use pyhost_shared::record::Record;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Reports on processes that run: what their ledgers and `/proc` have, a line of JSON or a table each.
+///
+/// # Errors
+/// One does not run or is no host with `--live`, or standard output cannot be written.
+pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
+    let mut text = String::new();
+    for name in &options.pids {
+        let document = Document::read(&find::of_process(name, directory)?)?;
+        match &document {
+            Document::Record(record, true) if !options.text => text += &to_json(record, true),
+            Document::Record(_, true) => text += &to_text(&document.stored()),
+            _ => {
+                return Err(Failure(format!(
+                    "process {name} runs no more; expected a host that runs, or `pyhostctl show \
+                     {name}`"
+                )));
+            }
+        }
+    }
+    print(&text)
+}
 
 /// Resident bytes of a process that runs, now and at most; None where `/proc` does not tell.
 pub fn resident(pid: i32) -> Option<(u64, u64)> {
@@ -38,6 +65,15 @@ pub fn resident_of(identity: &Identity) -> Option<(u64, u64)> {
     resident(identity.pid).filter(|_| is_seen)
 }
 
+/// Resident bytes of a process, now and at most: from `/proc` where it runs, else what its host had noted
+/// when it ended. None for what is not known.
+pub fn resident_of_record(card: &Card, alive: bool) -> (Option<u64>, Option<u64>) {
+    match alive {
+        true => resident_of(&identity_of(card)).unzip(),
+        false => card.last_resident(),
+    }
+}
+
 /// The report of a record; `alive` where its process runs.
 pub fn to_json(record: &Record, alive: bool) -> String {
     let mut text = String::new();
@@ -57,7 +93,15 @@ pub fn to_json(record: &Record, alive: bool) -> String {
     sink.null("free_threaded");
     sink.end();
     describe_process(card, alive, &mut sink);
-    sink.null("children");
+    sink.begin("children");
+    sink.int("forks", card.forks.load(Relaxed) as i64);
+    for unknown in [
+        "largest_peak_resident_bytes",
+        "largest_peak_resident_at_most_bytes",
+    ] {
+        sink.null(unknown);
+    }
+    sink.end();
     sink.text("allocator", &card.allocator.get());
     sink.flag("debug_hooks", card.debug_hooks.load(Relaxed) == 1);
     for unknown in ["numpy", "region", "faults", "guards", "leaks"] {
@@ -97,7 +141,14 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         sink.text("", &word);
     }
     sink.end();
+    sink.text("command", &card.script.get());
     sink.text("started", &Utc(started).to_string());
+    let is_forked = card.forked.load(Relaxed) == 1;
+    sink.flag("forked", is_forked);
+    match is_forked {
+        true => sink.int("inherited_live_bytes", card.inherited.load(Relaxed) as i64),
+        false => sink.null("inherited_live_bytes"),
+    }
     let until = match card.ended() {
         0 if alive => pyhost_shared::moment::now(),
         ended => ended,
@@ -111,23 +162,26 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         (State::Running, _) => sink.text("ended_by", "kill"),
         (State::Exec, _) => sink.text("ended_by", "exec"),
         (State::Exited, _) => sink.text("ended_by", "exit"),
+        (State::Exhausted, _) => sink.text("ended_by", "_exit"),
         (State::Signalled, signal) => sink.text("ended_by", signal_name(signal)),
     }
     match card.state() {
-        (State::Exited, status) if !alive => sink.int("exit_status", i64::from(status)),
+        (State::Exited | State::Exhausted, status) if !alive => {
+            sink.int("exit_status", i64::from(status))
+        }
         _ => sink.null("exit_status"),
     }
-    match resident_of(&identity_of(card)).filter(|_| alive) {
-        Some((now, peak)) => {
-            sink.int("resident_bytes", now as i64);
-            sink.int("peak_resident_bytes", peak as i64);
-            sink.text("peak_resident_source", "VmHWM");
+    let (now, peak) = resident_of_record(card, alive);
+    for (name, bytes) in [("resident_bytes", now), ("peak_resident_bytes", peak)] {
+        match bytes {
+            Some(bytes) => sink.int(name, bytes as i64),
+            None => sink.null(name),
         }
-        None => {
-            sink.null("resident_bytes");
-            sink.null("peak_resident_bytes");
-            sink.null("peak_resident_source");
-        }
+    }
+    match (alive, peak) {
+        (_, None) => sink.null("peak_resident_source"),
+        (true, _) => sink.text("peak_resident_source", "VmHWM"),
+        (false, _) => sink.text("peak_resident_source", "ledger"),
     }
     sink.end();
 }

@@ -27,8 +27,8 @@ pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
 /// # Errors
 /// There is no file of that process.
 pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
-    match word.parse::<i32>() {
-        Ok(pid) => find::of_process(pid, directory),
+    match word.parse() {
+        Ok(name) => find::of_process(&name, directory),
         Err(_) => Ok(PathBuf::from(word)),
     }
 }
@@ -81,8 +81,20 @@ pub fn to_text(stored: &Stored) -> String {
     }
     let (live, peak) = stored.total;
     let _ = writeln!(text, "{:<8}{:>12}{:>12}", "total", shown(live), shown(peak));
-    if let Some((now, peak)) = stored.resident {
-        let _ = writeln!(text, "resident {}, peak {}", shown(now), shown(peak));
+    let _ = match stored.resident {
+        (Some(now), Some(peak)) => {
+            writeln!(text, "resident {}, peak {}", shown(now), shown(peak))
+        }
+        (Some(now), None) => writeln!(text, "resident {}", shown(now)),
+        (None, Some(peak)) => writeln!(text, "resident peak {}", shown(peak)),
+        (None, None) => Ok(()),
+    };
+    if let Some(bytes) = stored.inherited {
+        let _ = writeln!(
+            text,
+            "a forked child: {} of the live bytes were there at the fork, and are its parent's too",
+            shown(bytes)
+        );
     }
     for (name, bytes) in &stored.caps {
         let _ = writeln!(text, "cap of {} ({})", shown(*bytes), plain(name));

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// An array of strings that ends with null.
 pub(super) type Strings = *const *const c_char;
 
-fn end_now(status: c_int) -> ! {
+pub(super) fn end_now(status: c_int) -> ! {
     finish(Ending::QuickExit(status), false);
     loop {
         // SAFETY: ends the process; no memory of ours is involved.

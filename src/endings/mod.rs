@@ -175,7 +175,9 @@ unsafe extern "C" fn forked_in_child() {
         dispositions::become_first();
     }
     if !live::is_shared() {
-        live::begin_clock(); // else `live` has
+        // Else `live` has.
+        live::begin_clock();
+        live::note_inherited();
         forks::COUNT.store(0, Relaxed);
     }
     WRITTEN.store(NOTHING, Relaxed);
@@ -219,6 +221,7 @@ fn report<'a>(
         now,
         at_end: left.map(|left| left.ledger),
         started: CARD.started.load(Relaxed),
+        inherited: (CARD.forked.load(Relaxed) == 1).then(|| CARD.inherited.load(Relaxed)),
         at_peak,
         wall_seconds,
         ending,
@@ -324,6 +327,12 @@ fn is_to_write(partial: bool) -> bool {
     };
     let claim = |now: u8| may_follow.contains(&now).then_some(next);
     WRITTEN.fetch_update(AcqRel, Acquire, claim).is_ok()
+}
+
+/// Ends the process at once, since the reserve of a cap is used up: with a report, and its file stays.
+pub fn end_exhausted(status: c_int) -> ! {
+    live::note_exhausted();
+    exports::end_now(status)
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.

@@ -10,6 +10,7 @@ use super::{GILS, bound, counts_native, ffi, gate, register};
 use crate::caps::{self, Request};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::peak;
+use crate::process::resident;
 use std::ptr::null_mut;
 
 /// Whether blocks of `account` are booked at all.
@@ -62,8 +63,11 @@ pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: u
 #[inline]
 pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     let booked = caps::book(slot, request, &GILS);
-    if booked && request.bytes >= register::BIG && request.account != Account::Pooled {
-        register::add(block.addr(), request.account, request.bytes);
+    if booked {
+        resident::note_growth();
+        if request.bytes >= register::BIG && request.account != Account::Pooled {
+            register::add(block.addr(), request.account, request.bytes);
+        }
     }
     peak::rises();
     booked

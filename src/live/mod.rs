@@ -19,9 +19,13 @@ use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
-use crate::ledger::{REPORTED, Snapshot};
+use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::output::{self, Draft, Refusal, Target};
-use crate::process::{self, small_file::read_once};
+use crate::process::{
+    self,
+    resident::{keep_noting, resident},
+    small_file::read_once,
+};
 use crate::report::{Ending, Facts};
 use crate::template::PathBuffer;
 use crate::timeline::{self, brief, trouble};
@@ -72,6 +76,8 @@ static NAMES: Names = Names(UnsafeCell::new(([0; PATH], [0; PATH])));
 
 /// Somebody else may read the card: a file or a sampler has it.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
+/// The host ends the process.
+static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 /// The process has a file in a directory of `--live`.
 static HAS_FILE: AtomicBool = AtomicBool::new(false);
 /// The descriptor that holds the lock; -1 for none.
@@ -91,6 +97,7 @@ pub fn start(
     shared: bool,
     argv: &[OsString],
     host_words: usize,
+    command: &str,
 ) -> Result<Kept, Error> {
     begin_clock();
     if *place == Place::Own && !shared {
@@ -105,6 +112,7 @@ pub fn start(
     }
     fill_card(argv);
     CARD.host_words.store(host_words as u64, Relaxed);
+    CARD.script.set(command);
     let is_in_file = match place {
         Place::Own => false,
         Place::File(template) => in_file(template),
@@ -113,6 +121,7 @@ pub fn start(
     let is_shared = is_in_file || shared && in_memory();
     IS_SHARED.store(is_shared, Relaxed);
     if is_shared {
+        keep_noting();
         unsafe extern "C" {
             fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void)
             -> c_int;
@@ -151,6 +160,13 @@ extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
     }
 }
 
+/// In a forked child: notes what it begins with, which its parent counts too.
+pub fn note_inherited() {
+    let bytes = LEDGER.snapshot().total_live_bytes;
+    CARD.inherited.store(bytes, Relaxed);
+    CARD.forked.store(1, Relaxed);
+}
+
 /// Notes that the process starts now; the one clock of its report, its file and its timeline.
 pub fn begin_clock() {
     CARD.started.store(moment::now(), Relaxed);
@@ -178,7 +194,6 @@ pub fn describe(facts: &Facts) {
     CARD.allocator.set(facts.allocator);
     CARD.native.set(facts.native);
     CARD.profile.set(facts.profile);
-    CARD.script.set(&facts.command);
     CARD.debug_hooks
         .store(u32::from(facts.debug_hooks), Relaxed);
     let active = REPORTED.iter().filter(|&&account| facts.is_active(account));
@@ -342,6 +357,7 @@ unsafe extern "C" fn begin_child() {
         return;
     }
     CARD.begin_child();
+    note_inherited();
     brief::leave_to_parent();
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
@@ -399,10 +415,15 @@ fn name_child() -> Option<()> {
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
     let (state, status) = match ending {
         Ending::Running => return,
+        Ending::QuickExit(status) if IS_EXHAUSTED.load(Relaxed) => (State::Exhausted, status),
         Ending::Exit(status) | Ending::QuickExit(status) => (State::Exited, status & 0xff),
         Ending::Signal(signal) => (State::Signalled, signal),
         Ending::Exec => (State::Exec, 0),
     };
+    if is_shared() && state != State::Exec {
+        // For who reads the card later.
+        CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
+    }
     CARD.set_state(state, status, moment::now());
     brief::tell_end(left);
     if state != State::Exec {
@@ -421,6 +442,11 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
 /// The process goes on after all: another image did not take its place.
 pub fn resume() {
     CARD.set_state(State::Running, 0, 0);
+}
+
+/// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.
+pub fn note_exhausted() {
+    IS_EXHAUSTED.store(true, Relaxed);
 }
 
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.

@@ -1,4 +1,6 @@
 //! What the script is called, as metrics name it: the same for each run of it, whatever its arguments.
+//! Code of `-c` has no name of its own: it is named by the script of the host that started it, which
+//! hosts hand on in a variable.
 
 use pyhost_shared::metrics::COMMAND_BYTES;
 use std::ffi::OsString;
@@ -9,11 +11,23 @@ use std::path::Path;
 const CODE: &str = "-c";
 /// A program from standard input, or none.
 const INPUT: &str = "-";
+/// How the code begins by which `multiprocessing` starts its processes; a module's name follows.
+const MULTIPROCESSING: &[u8] = b"from multiprocessing.";
+
+/// Names the script of the host that started this one, or the one before: the last that had a name.
+pub const SERVICE: &str = "PYHOST_SERVICE";
 
 /// The name of the program among Python's arguments: the last part of the script's path, the module
-/// of `-m`, `-c`, or `-` for standard input and the REPL. At most 64 bytes.
-pub fn name(arguments: &[OsString]) -> String {
-    let mut name = full_name(arguments);
+/// of `-m`, `-c`, or `-` for standard input and the REPL. At most 64 bytes. `service` is the script that
+/// started it: `-c of serve.py`, `multiprocessing: spawn of serve.py`.
+pub fn name(arguments: &[OsString], service: Option<&str>) -> String {
+    let (mut name, code) = full_name(arguments);
+    if let Some(part) = code.and_then(part_of_multiprocessing) {
+        name = format!("multiprocessing: {part}");
+    }
+    if let Some(service) = service.filter(|_| code.is_some()) {
+        name = format!("{name} of {service}");
+    }
     let mut length = name.len().min(COMMAND_BYTES);
     while !name.is_char_boundary(length) {
         length -= 1;
@@ -22,18 +36,32 @@ pub fn name(arguments: &[OsString]) -> String {
     name
 }
 
-fn full_name(arguments: &[OsString]) -> String {
+/// Whether a name is a script's own, which its children are named by.
+pub fn is_a_scripts(name: &str) -> bool {
+    let is_code = name == CODE || name.starts_with("-c of ");
+    !(is_code || name == INPUT || name.starts_with("multiprocessing: "))
+}
+
+/// The module of `multiprocessing` that a process runs, such as `spawn`.
+fn part_of_multiprocessing(code: &[u8]) -> Option<&str> {
+    let rest = code.strip_prefix(MULTIPROCESSING)?;
+    let length = rest.iter().position(|&byte| byte == b' ')?;
+    std::str::from_utf8(&rest[..length]).ok()
+}
+
+/// The name by the arguments alone, and the code of `-c`.
+fn full_name(arguments: &[OsString]) -> (String, Option<&[u8]>) {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let bytes = argument.as_bytes();
         if bytes == b"--" {
-            return rest.next().map_or(INPUT.to_owned(), script);
+            return (rest.next().map_or(INPUT.to_owned(), script), None);
         }
         if bytes == b"--check-hash-based-pycs" {
             rest.next();
         }
         if bytes.len() < 2 || bytes[0] != b'-' {
-            return script(argument);
+            return (script(argument), None);
         }
         if bytes[1] == b'-' {
             continue;
@@ -42,11 +70,16 @@ fn full_name(arguments: &[OsString]) -> String {
         for (index, letter) in bytes.iter().enumerate().skip(1) {
             let value = &bytes[index + 1..];
             match letter {
-                b'c' => return CODE.to_owned(),
+                b'c' => {
+                    let next = || rest.next().map(|word| word.as_bytes());
+                    let code = Some(value).filter(|value| !value.is_empty()).or_else(next);
+                    return (CODE.to_owned(), Some(code.unwrap_or_default()));
+                }
                 b'm' => {
                     let next = || rest.next().map(|word| word.as_bytes());
                     let module = Some(value).filter(|value| !value.is_empty()).or_else(next);
-                    return String::from_utf8_lossy(module.unwrap_or_default()).into_owned();
+                    let module = String::from_utf8_lossy(module.unwrap_or_default());
+                    return (module.into_owned(), None);
                 }
                 b'W' | b'X' => {
                     if value.is_empty() {
@@ -58,7 +91,7 @@ fn full_name(arguments: &[OsString]) -> String {
             }
         }
     }
-    INPUT.to_owned()
+    (INPUT.to_owned(), None)
 }
 
 fn script(path: &OsString) -> String {
@@ -90,13 +123,41 @@ mod tests {
             (&["--", "-odd.py"], "-odd.py"),
         ] {
             let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            assert_eq!(name(&words), expected, "{arguments:?}");
+            assert_eq!(name(&words, None), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn code_is_called_by_the_script_that_started_it() {
+        let spawn = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)";
+        let tracker = "from multiprocessing.resource_tracker import main;main(5)";
+        for (arguments, service, expected) in [
+            (&["-c", spawn] as &[&str], None, "multiprocessing: spawn"),
+            (
+                &["-c", spawn],
+                Some("serve.py"),
+                "multiprocessing: spawn of serve.py",
+            ),
+            (
+                &["-Es", "-c", tracker],
+                Some("uvicorn"),
+                "multiprocessing: resource_tracker of uvicorn",
+            ),
+            (&["-c", "pass"], Some("serve.py"), "-c of serve.py"),
+            (&["-cpass"], None, "-c"),
+            (&["-c"], None, "-c"),
+            (&["tool.py"], Some("serve.py"), "tool.py"),
+        ] {
+            let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            let found = name(&words, service);
+            assert_eq!(found, expected, "{arguments:?}");
+            assert_eq!(is_a_scripts(&found), found == "tool.py");
         }
     }
 
     #[test]
     fn a_long_name_is_cut_between_characters() {
         let long = OsString::from(format!("{}\u{e9}.py", "x".repeat(63)));
-        assert_eq!(name(&[long]), "x".repeat(63));
+        assert_eq!(name(&[long], None), "x".repeat(63));
     }
 }

@@ -194,7 +194,10 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             && variables.outermost.is_none(),
         stats,
         argv,
-        command: command::name(python_argv.get(1..).unwrap_or_default()),
+        command: command::name(
+            python_argv.get(1..).unwrap_or_default(),
+            variables.service.as_deref(),
+        ),
         python_argv,
         exports,
         notices: outputs.notices,
@@ -213,6 +216,11 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         || options.timeline.is_on()
         || options.faults.log.is_some()
         || stderr_is_terminal;
+    let is_watched = asked || options.live != live::Place::Own;
+    if is_watched && command::is_a_scripts(&options.command) {
+        let service = options.command.clone().into();
+        options.exports.push((command::SERVICE.to_owned(), service));
+    }
     if asked && variables.outermost.is_none() {
         let own = process::id().to_string().into();
         options.exports.push((OUTERMOST.to_owned(), own));

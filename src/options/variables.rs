@@ -1,6 +1,7 @@
 //! The host's variables: read as the options' defaults, set for child processes.
 
 use super::arguments::{bad_value, one_of};
+use super::command::SERVICE;
 use super::outputs::{STATS_FILE, absolute};
 use super::{RegionSettings, faults, observation};
 use crate::allocator::Allocator;
@@ -44,6 +45,7 @@ pub struct Variables {
     pub stats_file: Option<OsString>,
     pub stats_fd: Option<i32>,
     pub outermost: Option<OsString>,
+    pub service: Option<String>,
 }
 
 /// A variable that is set and not empty.
@@ -148,6 +150,7 @@ impl Variables {
             observation: observation::Variables::read()?,
             stats_file: variable("PYHOST_STATS_FILE"),
             stats_fd: parsed("PYHOST_STATS_FD", "a number")?,
+            service: variable(SERVICE).map(|name| name.to_string_lossy().into_owned()),
             // An exec keeps the process id: then this is still the outermost host.
             outermost: variable(OUTERMOST)
                 .filter(|pid| pid.to_str() != Some(process::id().to_string().as_str())),

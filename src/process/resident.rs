@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::small_file;
+use crate::card::CARD;
 use std::mem::zeroed;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,18 +43,60 @@ pub struct Resident {
     pub source: Source,
 }
 
-/// The highest resident size that the process has read so far, from whichever file: the kernel's
-/// files count in different ways, and a report must not show a size above its peak.
-static SEEN: AtomicU64 = AtomicU64::new(0);
-
-/// Notes a resident size that a report may show.
+/// Notes a resident size that a report or a timeline may show, from whichever file: the kernel's files
+/// count in different ways, and a report must not show a size above its peak. The card keeps the
+/// highest, since the sampler notes sizes too, and since it is there after a kill.
 pub fn note(bytes: u64) {
-    SEEN.fetch_max(bytes, Relaxed);
+    CARD.resident_peak.fetch_max(bytes, Relaxed);
 }
 
-/// In a forked child: its memory has a peak of its own, and it has waited for no child yet.
+/// `ru_maxrss` at the start of this program, in bytes: what is above it is this program's.
+static EARLIER_USAGE: AtomicU64 = AtomicU64::new(0);
+/// When the peak was last noted from `ru_maxrss`, in milliseconds of `CLOCK_MONOTONIC_COARSE`; `NEVER`
+/// where nobody reads the card.
+static NOTED_AT: AtomicU64 = AtomicU64::new(NEVER);
+const NEVER: u64 = u64::MAX;
+/// Milliseconds between two notes at least.
+const PAUSE: u64 = 100;
+
+/// Has [`note_growth`] note the peak from here on: somebody may read the card after a kill.
+pub fn keep_noting() {
+    NOTED_AT.store(0, Relaxed);
+    resident();
+}
+
+/// Notes the peak, at most ten times a second. Called where the ledger is booked to past a thread's
+/// own cell; a system call without a descriptor, of which the script could see nothing.
+#[inline]
+pub fn note_growth() {
+    let before = NOTED_AT.load(Relaxed);
+    if before != NEVER {
+        note_growth_since(before);
+    }
+}
+
+#[cold]
+fn note_growth_since(before: u64) {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills a structure of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    let now = time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000;
+    if now.saturating_sub(before) < PAUSE {
+        return;
+    }
+    NOTED_AT.store(now, Relaxed);
+    let usage = usage(libc::RUSAGE_SELF);
+    if usage > EARLIER_USAGE.load(Relaxed) {
+        note(usage);
+    }
+}
+
+/// In a forked child, whose card says that nothing was noted: its memory has a peak of its own, and it has waited for no child yet.
 pub fn begin_child() {
-    SEEN.store(0, Relaxed);
+    EARLIER_USAGE.store(0, Relaxed);
     EARLIER_CHILD.store(0, Relaxed);
 }
 
@@ -69,7 +112,7 @@ pub fn resident() -> Resident {
     sizes.into_iter().flatten().for_each(note);
     Resident {
         now: status.resident,
-        peak: peak.max(SEEN.load(Relaxed)),
+        peak: peak.max(CARD.resident_peak.load(Relaxed)),
         source,
     }
 }
@@ -80,6 +123,7 @@ static EARLIER_CHILD: AtomicU64 = AtomicU64::new(0);
 /// Notes which children are not this program's. Once, at the start.
 pub fn start() {
     EARLIER_CHILD.store(usage(libc::RUSAGE_CHILDREN), Relaxed);
+    EARLIER_USAGE.store(usage(libc::RUSAGE_SELF), Relaxed);
 }
 
 /// The resident peak of the largest child that was waited for, in bytes.

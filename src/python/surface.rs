@@ -10,6 +10,7 @@
 use super::place;
 use crate::caps::{self, Dossier, How, Refusal, Role, Told};
 use crate::descriptor::{Descriptor, format_into, notice};
+use crate::endings;
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{self, region, register};
 use crate::ledger::Account;
@@ -184,8 +185,7 @@ fn end(refusal: &Refusal) -> ! {
     notice(format_args!(
         "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
     ));
-    // SAFETY: ends the process; the executable's own `_exit`, which writes the report.
-    unsafe { libc::_exit(CAP_EXHAUSTED) }
+    endings::end_exhausted(CAP_EXHAUSTED)
 }
 
 /// Has `function` called when a soft cap is passed. With the GIL, in the main interpreter; false

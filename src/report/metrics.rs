@@ -1,7 +1,7 @@
 //! The report as metrics. Does not allocate.
 
 use super::{Ending, Report};
-use crate::ledger::{LEDGER, REPORTED, Scope};
+use crate::ledger::{LEDGER, REPORTED, Scope, Snapshot};
 use crate::process::{self, resident::Source};
 use pyhost_shared::metrics::{self, About, Form, Pid, Process};
 use std::fmt::{self, Write};
@@ -11,14 +11,23 @@ use std::fmt::{self, Write};
 /// series.
 pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Result {
     let facts = report.facts;
+    // A forked child on its way into another program has allocated next to nothing itself: its parent's
+    // figures, which stand in its report, would be counted twice by whoever sums over processes.
+    let is_passing = report.inherited.is_some() && report.ending == Ending::Exec;
     let mut active = [false; REPORTED.len()];
-    for &account in REPORTED {
-        active[account as usize] = facts.is_active(account);
-    }
     let mut caps = [None; Scope::COUNT];
-    for scope in Scope::all() {
-        caps[scope.index()] = LEDGER.cap(scope);
+    if !is_passing {
+        for &account in REPORTED {
+            active[account as usize] = facts.is_active(account);
+        }
+        for scope in Scope::all() {
+            caps[scope.index()] = LEDGER.cap(scope);
+        }
     }
+    let own = |snapshot| match is_passing {
+        true => &Snapshot::EMPTY,
+        false => snapshot,
+    };
     let own = Process {
         pid: each.then_some(Pid {
             namespace: None,
@@ -33,13 +42,14 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
             native: facts.native,
             profile: facts.profile,
         },
-        now: &report.now,
-        live: report.live(),
+        now: own(&report.now),
+        live: own(report.live()),
         active,
         caps,
-        resident: report.resident.now,
+        inherited: report.inherited.filter(|_| !is_passing),
+        resident: report.resident.now.filter(|_| !is_passing),
         // A bound is no sample.
-        peak_resident: (report.resident.source == Source::HighWaterMark)
+        peak_resident: (report.resident.source == Source::HighWaterMark && !is_passing)
             .then_some(report.resident.peak),
         started: report.started,
         cpu_seconds: Some(process::cpu_seconds()),

@@ -83,6 +83,8 @@ pub struct Report<'a> {
     pub started: u64,
     /// Seconds since then.
     pub wall_seconds: f64,
+    /// Live bytes that a forked child began with; None in any other process.
+    pub inherited: Option<u64>,
     /// How the process ended.
     pub ending: Ending,
     /// Made inside a signal handler, where another thread may be booking.
@@ -190,9 +192,12 @@ impl Report<'_> {
             sink.text("", argument);
         }
         sink.end();
+        sink.text("command", &self.facts.command);
         let mut room = [0; 32];
         let started = format_into(&mut room, format_args!("{}", Utc(self.started)));
         sink.text("started", std::str::from_utf8(started).unwrap_or_default());
+        sink.flag("forked", self.inherited.is_some());
+        known(sink, "inherited_live_bytes", self.inherited);
         sink.fraction("wall_seconds", self.wall_seconds);
         match self.ending {
             Ending::Running => sink.null("ended_by"),

@@ -34,6 +34,8 @@ pub enum State {
     Exited = 2,
     /// It has ended by a signal that it could still act on.
     Signalled = 3,
+    /// The host has ended it with an exit status: the reserve of a cap was used up.
+    Exhausted = 4,
 }
 
 /// A string of at most `8 * WORDS` bytes, which ends with a zero byte where it is shorter.
@@ -174,7 +176,13 @@ pub struct Card {
     pub script: Text<8>,
     /// Processes that it has started.
     pub forks: AtomicU64,
-    spare: [AtomicU64; 151],
+    /// Live bytes of all accounts that a forked child began with, which are its parent's too.
+    pub inherited: AtomicU64,
+    /// Resident bytes at the process's end, or at the sampler's last look; 0 where there was neither.
+    pub resident: AtomicU64,
+    /// The highest resident size that was read; 0 if none was.
+    pub resident_peak: AtomicU64,
+    spare: [AtomicU64; 148],
     cells: [MarkCell; MARKS],
 }
 
@@ -226,7 +234,10 @@ impl Card {
             host_words: AtomicU64::new(0),
             script: Text::new(),
             forks: AtomicU64::new(0),
-            spare: [const { AtomicU64::new(0) }; 151],
+            inherited: AtomicU64::new(0),
+            resident: AtomicU64::new(0),
+            resident_peak: AtomicU64::new(0),
+            spare: [const { AtomicU64::new(0) }; 148],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -287,6 +298,12 @@ impl Card {
         if let Some(program) = words.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
         }
+        // The code by which `multiprocessing` starts a process names no service; the script's name does.
+        let script = self.script.get();
+        if script.starts_with("multiprocessing: ") {
+            words.truncate(1);
+            words.push(script);
+        }
         let text = crate::plain::plain(&words.join(" "));
         match text.char_indices().nth(80) {
             Some((end, _)) => format!("{}...", &text[..end]),
@@ -308,6 +325,7 @@ impl Card {
             1 => State::Exec,
             2 => State::Exited,
             3 => State::Signalled,
+            4 => State::Exhausted,
             _ => State::Running,
         };
         (state, self.status.load(Relaxed))
@@ -320,12 +338,22 @@ impl Card {
             (State::Exec, _) => "became another program".to_owned(),
             (State::Exited, status) => format!("ended with status {status}"),
             (State::Signalled, signal) => format!("ended by {}", signal_words(signal)),
+            (State::Exhausted, status) => {
+                format!("ended with status {status}: the reserve of a cap was used up")
+            }
         }
     }
 
     /// Seconds from the start to a moment of `CLOCK_MONOTONIC`.
     pub fn seconds_until(&self, monotonic: u64) -> f64 {
         monotonic.saturating_sub(self.started_monotonic.load(Relaxed)) as f64 / 1e9
+    }
+
+    /// The resident size at the end, or at the sampler's last look, and the highest that was seen; None
+    /// where there was none.
+    pub fn last_resident(&self) -> (Option<u64>, Option<u64>) {
+        let known = |bytes: &AtomicU64| Some(bytes.load(Relaxed)).filter(|&bytes| bytes > 0);
+        (known(&self.resident), known(&self.resident_peak))
     }
 
     /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 where it has not.
@@ -397,6 +425,8 @@ impl Card {
     pub fn begin_child(&self) {
         self.forked.store(1, Relaxed);
         self.forks.store(0, Relaxed);
+        self.resident.store(0, Relaxed);
+        self.resident_peak.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.marks.store(0, Relaxed);
         for cell in &self.cells {

@@ -96,6 +96,8 @@ pub struct Process<'a> {
     pub active: [bool; REPORTED.len()],
     /// The caps in force, by the scope's index.
     pub caps: [Option<u64>; Scope::COUNT],
+    /// Live bytes that a forked child began with.
+    pub inherited: Option<u64>,
     /// Resident bytes.
     pub resident: Option<u64>,
     /// The most bytes that were resident.

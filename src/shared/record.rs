@@ -148,9 +148,13 @@ impl Record {
         self.card.active.load(Relaxed) & (1 << account as u32) != 0
     }
 
-    /// Whether the process, which runs no more, ended by a signal: without a word, or with one.
+    /// Whether the process, which runs no more, did not end by itself: by a signal, without a word or
+    /// with one, or by the host, since a cap was used up.
     pub fn was_killed(&self) -> bool {
-        matches!(self.card.state().0, State::Running | State::Signalled)
+        matches!(
+            self.card.state().0,
+            State::Running | State::Signalled | State::Exhausted
+        )
     }
 
     /// Whether the process, as far as it knows, goes on.
@@ -163,10 +167,14 @@ impl Record {
     pub fn last_words(&self) -> String {
         let card = &self.card;
         let pid = card.pid.load(Relaxed);
-        let mut text = format!("process {pid} ({}) was killed", card.command());
-        if let (State::Signalled, signal) = card.state() {
-            let _ = write!(text, " by {}", signal_words(signal));
-        }
+        let mut text = format!("process {pid} ({}) ", card.command());
+        let _ = match card.state() {
+            (State::Exhausted, status) => {
+                write!(text, "ended with status {status}, its cap used up,")
+            }
+            (State::Signalled, signal) => write!(text, "was killed by {}", signal_words(signal)),
+            _ => write!(text, "was killed"),
+        };
         let total = self.snapshot;
         let _ = write!(
             text,
@@ -178,6 +186,9 @@ impl Record {
         rows.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.live_bytes));
         for (account, figures) in rows.iter().take(3).filter(|row| row.1.live_bytes > 0) {
             let _ = write!(text, ", {} {}", account.name(), Bytes(figures.live_bytes));
+        }
+        if let (_, Some(peak)) = card.last_resident() {
+            let _ = write!(text, "; resident peak {}", Bytes(peak));
         }
         for cap in &self.caps {
             let _ = write!(text, "; cap of {} ({})", Bytes(cap.bytes), cap.scope.name());

@@ -242,7 +242,7 @@ impl Display for Brief<'_> {
         match state {
             State::Running => writeln!(out, "running or killed")?,
             State::Exec => writeln!(out, "became another program")?,
-            State::Exited => writeln!(out, "exit status {status}")?,
+            State::Exited | State::Exhausted => writeln!(out, "exit status {status}")?,
             State::Signalled => writeln!(out, "ended by {}", signal_name(status))?,
         }
         writeln!(

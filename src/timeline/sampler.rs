@@ -10,7 +10,7 @@ use super::file::TimelineFile;
 use crate::card::{CARD, State};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
-use crate::process::{self, small_file};
+use crate::process::{self, resident, small_file};
 use pyhost_shared::describe::signal_name;
 use pyhost_shared::moment;
 use std::ffi::{CStr, c_int, c_long};
@@ -26,7 +26,10 @@ pub const WAKE: c_int = libc::SIGUSR1;
 
 /// Whether the host says that it ends: what remains of it are functions at its exit.
 fn says_end() -> bool {
-    matches!(CARD.state().0, State::Exited | State::Signalled)
+    matches!(
+        CARD.state().0,
+        State::Exited | State::Signalled | State::Exhausted
+    )
 }
 
 /// What was last written of what changes now and then.
@@ -123,7 +126,7 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
     let (ended_by, exit_status) = match state {
         State::Running => ("kill", None),
         State::Exec => ("exec", None),
-        State::Exited => ("exit", Some(status)),
+        State::Exited | State::Exhausted => ("exit", Some(status)),
         State::Signalled => (signal_name(status), None),
     };
     if let Some(timeline) = timeline {
@@ -183,7 +186,11 @@ impl Host {
         let mut text = [0u8; 128];
         let text = small_file::read(self.statm, &mut text)?;
         let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
-        Some(pages * self.page)
+        let bytes = pages * self.page;
+        // The report's peak is not below what the timeline shows.
+        resident::note(bytes);
+        CARD.resident.store(bytes, Relaxed);
+        Some(bytes)
     }
 }
 

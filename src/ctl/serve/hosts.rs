@@ -101,6 +101,8 @@ impl Host {
             live: &self.record.snapshot,
             active,
             caps,
+            inherited: (self.record.card().forked.load(Relaxed) == 1)
+                .then(|| self.record.card().inherited.load(Relaxed)),
             resident: self.resident.map(|(now, _)| now),
             peak_resident: self.resident.map(|(_, peak)| peak),
             started: self.record.card().started.load(Relaxed),

@@ -37,7 +37,7 @@ pub fn read(text: &str) -> Result<Stored, String> {
     let resident = process["resident_bytes"].as_u64();
     Ok(Stored {
         pid: process["pid"].as_i64().unwrap_or_default(),
-        command: command(&argv),
+        command: command(&argv, text_of(&process["command"])),
         argv,
         python: text_of(&report["python"]["version"]).to_owned(),
         started: text_of(&process["started"]).to_owned(),
@@ -48,18 +48,24 @@ pub fn read(text: &str) -> Result<Stored, String> {
             figure(&report["total"], "total", "live_bytes")?,
             figure(&report["total"], "total", "peak_bytes")?,
         ),
-        resident: resident.zip(process["peak_resident_bytes"].as_u64()),
+        resident: (resident, process["peak_resident_bytes"].as_u64()),
+        inherited: process["inherited_live_bytes"].as_u64(),
         caps: caps(&report["caps"]),
         refusal: refusal(&report["caps"]),
     })
 }
 
 /// A command line as a part of a line: the program without its folder, not too long, plain.
-fn command(argv: &[String]) -> String {
+/// A process of `multiprocessing` is called by its `name`.
+fn command(argv: &[String], name: &str) -> String {
     const LONGEST: usize = 80;
     let mut argv = argv.to_vec();
     if let Some(program) = argv.first_mut() {
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    if name.starts_with("multiprocessing: ") {
+        argv.truncate(1);
+        argv.push(name.to_owned());
     }
     let words = plain(&argv.join(" "));
     match words.char_indices().nth(LONGEST) {
@@ -120,7 +126,9 @@ fn stands(process: &Value) -> String {
 
 fn caps(caps: &Value) -> Vec<(String, u64)> {
     let all = caps.as_object().into_iter().flatten();
-    all.filter_map(|(name, cap)| Some((name.clone(), cap["cap_bytes"].as_u64()?)))
+    // The dossier, beside them, names the cap that refused.
+    all.filter(|(name, _)| *name != "dossier")
+        .filter_map(|(name, cap)| Some((name.clone(), cap["cap_bytes"].as_u64()?)))
         .collect()
 }
 

@@ -7,7 +7,7 @@
 pub mod json;
 
 use crate::Failure;
-use crate::report::{identity_of, resident_of};
+use crate::report::{identity_of, resident_of_record};
 use pyhost_shared::directory::{Entry, Here};
 use pyhost_shared::ledger::Scope;
 use pyhost_shared::moment::{self, Utc};
@@ -62,7 +62,9 @@ pub struct Stored {
     /// Live and peak bytes of all accounts together.
     pub total: (u64, u64),
     /// Resident bytes, at the moment and at most, where they are known.
-    pub resident: Option<(u64, u64)>,
+    pub resident: (Option<u64>, Option<u64>),
+    /// Live bytes that a forked child began with, and its parent counts too.
+    pub inherited: Option<u64>,
     /// Ceilings in bytes, by name.
     pub caps: Vec<(String, u64)>,
     /// How many refusals were told of, and the last in a line.
@@ -194,7 +196,8 @@ impl Stored {
                 record.snapshot.total_live_bytes,
                 record.snapshot.total_peak_bytes,
             ),
-            resident: resident_of(&identity_of(card)).filter(|_| alive),
+            resident: resident_of_record(card, alive),
+            inherited: (card.forked.load(Relaxed) == 1).then(|| card.inherited.load(Relaxed)),
             caps: record
                 .caps
                 .iter()

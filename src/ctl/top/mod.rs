@@ -32,7 +32,7 @@ use std::time::Instant;
 /// # Errors
 /// The process that was named does not run, the directory cannot be read, or the terminal is gone.
 pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
-    let sampler = Sampler::new(directory, options.pid)?;
+    let sampler = Sampler::new(directory, options.pid.as_ref())?;
     let dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.once || !terminal || dumb {
@@ -54,7 +54,7 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
         std::thread::sleep(options.interval.0);
         moment = sampler.look()?;
     }
-    let mut state = State::new(options.pid);
+    let mut state = State::new(options.pid.map(|name| name.pid));
     state.take(moment);
     let lines = match options.pid {
         None => tables::hosts(&state, usize::MAX),
@@ -71,7 +71,7 @@ fn watch(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
-    let mut state = State::new(options.pid);
+    let mut state = State::new(options.pid.map(|name| name.pid));
     let place = format!("every {}  {}", options.interval, directory.display());
     let mut next = Instant::now();
     loop {

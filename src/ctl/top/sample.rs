@@ -3,6 +3,7 @@
 //! A process is known by boot, pid namespace, process id and start time, so that a process id that
 //! comes again begins anew; so does a program that takes another's place by `exec`.
 
+use crate::find::Name;
 use crate::report::resident_of;
 use crate::{Failure, find};
 use pyhost_shared::card::State;
@@ -166,11 +167,11 @@ pub struct Moment {
 }
 
 impl Sampler {
-    /// Of all hosts of a directory, or of the one that has the process id.
+    /// Of all hosts of a directory, or of the one that is named.
     ///
     /// # Errors
     /// The process does not run, or its file cannot be read.
-    pub fn new(directory: &Path, pid: Option<i32>) -> Result<Self, Failure> {
+    pub fn new(directory: &Path, pid: Option<&Name>) -> Result<Self, Failure> {
         let watched = match pid {
             None => None,
             Some(pid) => {
@@ -244,17 +245,17 @@ impl Sampler {
 }
 
 impl Watched {
-    /// The file of a process that runs; None where no host of that process id does.
+    /// The file of a process that runs; None where no host of that name does.
     ///
     /// # Errors
-    /// There is one that cannot be read.
-    fn open(pid: i32, directory: &Path) -> Result<Option<Self>, Failure> {
+    /// There is one that cannot be read, or there are several.
+    fn open(name: &Name, directory: &Path) -> Result<Option<Self>, Failure> {
         let here = Here::find();
         let entries = directory::entries(directory).unwrap_or_default();
-        let mut alive = entries
+        let alive = entries
             .into_iter()
-            .filter(|entry| entry.identity.pid == pid && entry.is_alive(&here));
-        let Some(entry) = alive.next() else {
+            .filter(|entry| name.fits(&entry.identity) && entry.is_alive(&here));
+        let Some(entry) = name.choose(alive.collect(), directory)? else {
             return Ok(None);
         };
         let mut options = OpenOptions::new();
@@ -289,13 +290,13 @@ impl Watched {
     fn look(&mut self, directory: &Path) -> Result<(Record, Option<String>), Failure> {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
-        let pid = self.entry.identity.pid;
+        let name = Name::of(&self.entry.identity);
         let state = record.card().state().0;
         if state == State::Running && runs {
             return Ok((record, None));
         }
         if state == State::Exec
-            && let Ok(Some(next)) = Watched::open(pid, directory)
+            && let Ok(Some(next)) = Watched::open(&name, directory)
         {
             // The program that took its place is a host.
             *self = next;

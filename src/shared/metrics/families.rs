@@ -87,6 +87,13 @@ pub const FAMILIES: &[Family] = &[
         }),
     },
     Family {
+        name: "pyhost_memory_inherited_bytes",
+        kind: Kind::Gauge,
+        unit: "bytes",
+        help: "Live bytes that a forked child began with: those of its parent, which counts them too.",
+        source: Source::Process(|process| process.inherited.map(Value::Whole)),
+    },
+    Family {
         name: "pyhost_memory_cap_bytes",
         kind: Kind::Gauge,
         unit: "bytes",
