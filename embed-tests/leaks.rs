@@ -266,6 +266,35 @@ fn tracemalloc_tells_the_line() {
 }
 
 #[test]
+fn tracemalloc_tells_the_line_of_lost_array_data() {
+    let code = "import leaky, numpy
+for _ in range(10):
+    leaky.leak_reference(numpy.zeros(1000))";
+    let packages = newest_numpy().site_packages.display();
+    for allocator in ["mimalloc", "pool", "bfc"] {
+        for hooks in ["0", "1"] {
+            let (outcome, report) = Run::host()
+                .env("PYTHONPATH", format!("{packages}:{}", leaky().display()))
+                .env("PYHOST_DEBUG_HOOKS", hooks)
+                .args(["--leak-check", "--numpy-allocator", allocator])
+                .args(["-X", "tracemalloc", "-c", code])
+                .reported();
+            let groups = report["leaks"]["groups"].as_array().unwrap();
+            let data: Vec<_> = groups
+                .iter()
+                .filter(|group| group["account"] == "numpy")
+                .map(|group| (group["file"].as_str(), group["line"].as_i64()))
+                .collect();
+            assert_eq!(
+                data,
+                [(Some("<string>"), Some(3))],
+                "{allocator} {hooks} {outcome:#?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_exit_status_is_the_scripts_unless_that_is_0() {
     for (end, status, is_told) in [
         ("", LEAK, true),

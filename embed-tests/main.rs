@@ -5,6 +5,7 @@ mod daemon;
 mod environments;
 mod host;
 
+mod arrays;
 mod balance;
 mod caps;
 mod checkers;

@@ -113,6 +113,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
         ));
     }
     heap::set_several_gils(python::several_gils);
+    heap::set_largest(process::largest_grant());
     if cfg!(Py_GIL_DISABLED) {
         LEDGER.without_gil();
     }

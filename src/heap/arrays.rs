@@ -17,6 +17,7 @@ use super::thread::{state, thread_id};
 use super::{gate, moving, page_of, page_of_block, placement, pop, push};
 use crate::ledger::{Account, LEDGER};
 use crate::peak;
+use crate::process::page_size;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -138,6 +139,18 @@ pub unsafe fn clear(start: *mut u8, size: usize) {
             first.add(whole).write_bytes(0, size - head - whole);
         }
     }
+}
+
+/// Gives the whole pages of a block back to the system, where it can; they read as zeros then.
+///
+/// # Safety
+/// `size` bytes at `start` are the caller's own, private anonymous memory.
+pub unsafe fn give_pages_back(start: *mut u8, size: usize) {
+    let page = page_size() as usize;
+    let first = start.wrapping_add(start.align_offset(page));
+    let whole = size.saturating_sub(first.addr() - start.addr()) & !(page - 1);
+    // SAFETY: the caller's duty.
+    unsafe { libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) };
 }
 
 /// Frees a block that [`allocate`] made with the same `BOOK`.

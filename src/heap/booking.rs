@@ -12,17 +12,38 @@ use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::peak;
 use crate::process::resident;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Whether blocks of `account` are booked at all.
 fn counts(account: Account) -> bool {
     account != Account::Native || counts_native()
 }
 
-/// Whether a request for `size` bytes may be tried: one that a cap refuses at once is counted and
-/// told of here, before any memory is touched for it.
+/// The largest request that is tried. mimalloc asks the kernel without a promise of memory
+/// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, where libc's
+/// malloc fails.
+static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Sets the largest request that is tried. Before threads exist.
+pub fn set_largest(bytes: usize) {
+    LARGEST.store(bytes, Relaxed);
+}
+
+/// Whether the machine could never meet the request, which is counted as failed then.
+#[inline]
+fn is_beyond(account: Account, size: usize) -> bool {
+    let is_beyond = size > LARGEST.load(Relaxed);
+    if is_beyond {
+        LEDGER.count_failure(account);
+    }
+    is_beyond
+}
+
+/// Whether a request for `size` bytes may be tried: one that the machine could never meet, or that
+/// a cap refuses at once, is counted and told of here, before any memory is touched for it.
 #[inline]
 pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
-    !counts(account) || caps::admits(slot, account, size)
+    !is_beyond(account, size) && (!counts(account) || caps::admits(slot, account, size))
 }
 
 /// What is asked for where `size` bytes are needed and `more` would be welcome: all of it, unless a
@@ -109,8 +130,14 @@ pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
     }
 }
 
-/// Whether the caps let another allocator try to make a block of `size` bytes.
+/// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
 pub fn may_book<const A: usize>(size: usize) -> bool {
+    if is_beyond(Account::ALL[A], size) {
+        return false;
+    }
+    if !LEDGER.is_capped() {
+        return true;
+    }
     let slot = state().slot();
     let _inside = gate::enter(slot, thread_id());
     caps::admits(slot, Account::ALL[A], size)

@@ -137,6 +137,7 @@ unsafe extern "C" {
     pub static mut _mi_heap_default_key: libc::pthread_key_t;
 
     pub fn mi_option_set(option: c_int, value: libc::c_long);
+    pub fn mi_option_get(option: c_int) -> libc::c_long;
     pub fn mi_option_set_default(option: c_int, value: libc::c_long);
     pub fn mi_manage_os_memory(
         start: *mut c_void,

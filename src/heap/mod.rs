@@ -56,7 +56,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
-pub use booking::{book, book_resized, count_failure, may_book, release};
+pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
 pub use walk::walk;
 
 /// The heap of each account; null is the main heap, and until [`start`] every account's.

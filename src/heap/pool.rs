@@ -1,6 +1,7 @@
 //! A pool of freed array blocks, after TensorFlow's PoolAllocator: a freed block is kept, under
 //! its size, for the next request of that size; past a bound the least recently freed go back to
-//! the heap.
+//! the heap, and the pages of large ones to the system: else the heap would keep them again. A
+//! block that `realloc` leaves is not kept, since an array that grows never has that size again.
 //!
 //! A header in front of each block holds its sizes, since `free` is told none that it may trust.
 //! The lists run through the kept blocks themselves, so the pool needs no memory of its own. The
@@ -14,7 +15,7 @@
 
 use super::pages::{self, PageView};
 use super::thread::{state, thread_id};
-use super::{arrays, book, gate, may_book, release, usable_size};
+use super::{arrays, book, gate, may_book, moving, release, usable_size};
 use crate::ledger::Account;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,6 +49,7 @@ const LEAST: usize = size_of::<Links>();
 const BUCKETS: usize = 256;
 
 /// In front of the pointer that is handed out.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Header {
     /// Bytes asked of the heap, header included: the pool's key.
@@ -129,8 +131,11 @@ fn locked<T>(work: impl FnOnce(&mut State) -> T) -> T {
     work(&mut guard)
 }
 
+/// From so many bytes on the pages of a block that is not kept any more go back to the system.
+const LEAST_GIVEN_BACK: usize = 64 << 10;
+
 /// Bytes in front of the pointer: a header, and the pointer stays aligned.
-fn lead() -> usize {
+pub fn lead() -> usize {
     arrays::alignment().max(size_of::<Header>())
 }
 
@@ -277,14 +282,19 @@ pub fn set_limit(limit: Limit) {
     locked(|pool| pool.limit = limit);
 }
 
+/// Bytes to ask of the heap for `size` bytes of data.
+fn whole(size: usize) -> Option<usize> {
+    let whole = size.max(LEAST).checked_add(lead() + GRAIN - 1)?;
+    Some(whole & !(GRAIN - 1))
+}
+
 /// Allocates `size` bytes, zeroed where `zero`, aligned as [`arrays`] are. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
     let lead = lead();
-    let Some(whole) = size.max(LEAST).checked_add(lead + GRAIN - 1) else {
+    let Some(whole) = whole(size) else {
         super::count_failure(Account::Numpy);
         return null_mut();
     };
-    let whole = whole & !(GRAIN - 1);
     let pointer = locked(|pool| {
         let pointer = pool.take(whole);
         if pointer.is_null() {
@@ -387,17 +397,33 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() {
         return allocate(size, false);
     }
+    let lead = lead();
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
-        let usable = header(pointer).size - lead();
-        if size <= usable && usable - size <= arrays::slack(usable) {
+        let old = *header(pointer);
+        // What the heap gave may be more than it was asked for: then the block stays.
+        let fitting = whole(size).filter(|&whole| whole <= old.charged);
+        if let Some(whole) = fitting
+            && old.charged - whole <= arrays::slack(old.charged)
+        {
+            header(pointer).size = whole;
             return pointer;
         }
+        // The two are not live at once as far as the bound goes.
+        locked(|pool| pool.live_bytes -= old.charged as u64);
         let moved = allocate(size, false);
-        if !moved.is_null() {
-            std::ptr::copy_nonoverlapping(pointer, moved, size.min(usable));
-            free(pointer);
+        if moved.is_null() {
+            locked(|pool| pool.count_live(old.charged));
+            return moved;
         }
+        // From the start of the blocks, which large ones have on a page: with the header.
+        let new = *header(moved);
+        let bytes = old.size.min(lead + size);
+        moving::move_contents(pointer.sub(lead), moved.sub(lead), bytes);
+        *header(moved) = new;
+        release::<NUMPY>(pointer, old.charged);
+        locked(|pool| pool.released += 1);
+        give_one_back(pointer, old.charged);
         moved
     }
 }
@@ -421,7 +447,8 @@ unsafe fn give_back(mut links: *mut Links) {
         // SAFETY: the caller's duty; the heap's block begins a lead earlier.
         unsafe {
             let next = (*links).next;
-            arrays::free::<false>(links.cast::<u8>().sub(lead()));
+            let block = links.cast::<u8>();
+            give_one_back(block, header(block).charged);
             links = next;
         }
     }
@@ -438,6 +465,21 @@ pub fn each_kept(mut visit: impl FnMut(&PageView)) {
         }
         // SAFETY: the list leads from kept block to kept block; it changes inside the gate alone.
         links = unsafe { (*links).older };
+    }
+}
+
+/// Frees a block, whose header may be gone, to the heap, and its pages to the system.
+///
+/// # Safety
+/// As for [`give_back`], for one block of `charged` bytes.
+unsafe fn give_one_back(pointer: *mut u8, charged: usize) {
+    // SAFETY: the caller's duty; the heap's block begins a lead earlier.
+    unsafe {
+        let block = pointer.sub(lead());
+        if charged >= LEAST_GIVEN_BACK {
+            arrays::give_pages_back(block, charged);
+        }
+        arrays::free::<false>(block);
     }
 }
 

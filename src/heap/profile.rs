@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
+use super::region;
 use crate::process::limits;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -71,8 +72,14 @@ const LOOK: i64 = 500;
 /// When to look next, by [`now`].
 static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
 
+/// Milliseconds for which memory that was freed is kept; below 0 for ever.
+pub(super) fn delay() -> i64 {
+    // SAFETY: reads a number of mimalloc's table of options.
+    unsafe { ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) }
+}
+
 /// Milliseconds of a clock that is cheap to read.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -93,6 +100,7 @@ pub(super) fn give_back_what_is_due(theap: *mut Theap) {
         NEXT_LOOK.store(now + LOOK, Relaxed);
         // SAFETY: a theap of the calling thread.
         unsafe { ffi::mi_theap_collect(theap, false) };
+        region::give_back_what_is_due();
     }
 }
 

@@ -7,10 +7,10 @@
 
 use super::bfc::{Bfc, ChunkView, Map, Statistics};
 use super::thread::{state, thread_id};
-use super::{book, book_resized, count_failure, gate, may_book, placement, release};
+use super::{book, book_resized, count_failure, gate, may_book, placement, profile, release};
 use crate::ledger::Account;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const NUMPY: usize = Account::Numpy as usize;
@@ -31,9 +31,13 @@ fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {
 /// no such address space. `on_failure` is called once, with what was asked for, by the first
 /// request that cannot be met; it must not allocate.
 pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> bool {
-    let region = Bfc::reserve(initial, maximum);
+    let mut region = Bfc::reserve(initial, maximum);
     let reserved = region.is_some();
-    if let Some(region) = &region {
+    if let Some(region) = &mut region {
+        if profile::delay() == 0 {
+            region.give_back_at_once();
+        }
+        NEXT_LOOK.store(0, Relaxed);
         let (start, size) = region.memory();
         placement::place_region(start, size);
     }
@@ -92,8 +96,47 @@ pub fn free(pointer: *mut u8) {
     if pointer.is_null() {
         return;
     }
-    if let Some(Some(usable)) = locked(|region| region.free(pointer)) {
+    let freed = locked(|region| {
+        let freed = region.free(pointer);
+        if is_look_due() {
+            give_back_idle(region);
+        }
+        freed
+    });
+    if let Some(Some(usable)) = freed {
         release::<NUMPY>(pointer, usable);
+    }
+}
+
+/// Milliseconds, by [`profile::now`], when to look for memory that stayed free; never without a
+/// region.
+static NEXT_LOOK: AtomicI64 = AtomicI64::new(i64::MAX);
+
+fn is_look_due() -> bool {
+    let due = NEXT_LOOK.load(Relaxed);
+    due != i64::MAX && profile::now() >= due
+}
+
+/// Gives memory back that was free for the profile's delay.
+#[cold]
+fn give_back_idle(region: &mut Bfc) {
+    /// Milliseconds between two looks at least, also where the profile has no delay.
+    const LEAST: i64 = 500;
+    let delay = profile::delay();
+    NEXT_LOOK.store(profile::now() + delay.max(LEAST), Relaxed);
+    if delay >= 0 {
+        region.give_back_idle(false);
+    }
+}
+
+/// Gives memory back that is due, for a program which goes on without array data. Inside the gate.
+pub(super) fn give_back_what_is_due() {
+    // Where this thread has the lock, beneath a signal handler, the next look will do.
+    if is_look_due()
+        && let Ok(mut region) = REGION.try_lock()
+        && let Some(region) = region.as_mut()
+    {
+        give_back_idle(region);
     }
 }
 

@@ -212,6 +212,21 @@ pub fn big_blocks() -> BigBlocks {
     found
 }
 
+/// The `N` largest blocks of an account, largest first.
+pub fn largest<const N: usize>(account: Account) -> [Option<BigBlock>; N] {
+    let mut found = [None; N];
+    each(|block| {
+        let is_larger = |known: &Option<BigBlock>| known.is_none_or(|it| it.bytes < block.bytes);
+        if block.account == account
+            && let Some(place) = found.iter().position(is_larger)
+        {
+            found[place..].rotate_right(1);
+            found[place] = Some(block);
+        }
+    });
+    found
+}
+
 /// How many blocks the register had no room for so far.
 pub fn left_out() -> u64 {
     LEFT_OUT.load(Relaxed)

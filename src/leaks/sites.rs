@@ -7,8 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::table::Table;
-use crate::heap::{self, mark};
+use crate::heap::{self, mark, region};
 use crate::ledger::Account;
+use crate::numpy;
 use crate::python::text::with_text;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{c_int, c_uint};
@@ -82,34 +83,61 @@ fn is_tracing() -> bool {
     }
 }
 
+/// tracemalloc's domain of NumPy's array data (`NPY_TRACE_DOMAIN`), to which NumPy reports itself.
+const NUMPY_DOMAIN: c_uint = 389_047;
+
+/// Frames of the block at `address`, a new reference; None where tracemalloc knows of none. With
+/// the GIL.
+fn frames_of(account: Account, address: usize, front: usize) -> Option<*mut PyObject> {
+    let look = |domain, pointer| {
+        // SAFETY: the GIL is held; the answer is checked, and released where it is of no use.
+        unsafe {
+            let frames = _PyTraceMalloc_GetTraceback(domain, pointer);
+            if !frames.is_null() && ffi::PyTuple_Check(frames) != 0 && ffi::PyTuple_Size(frames) > 0
+            {
+                return Some(frames);
+            }
+            ffi::PyErr_Clear();
+            ffi::Py_XDECREF(frames);
+            None
+        }
+    };
+    match account {
+        Account::Numpy => numpy::leads()
+            .into_iter()
+            .find_map(|lead| look(NUMPY_DOMAIN, address + lead)),
+        _ => look(0, address + front),
+    }
+}
+
 fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
     const MOST: usize = 1 << 28;
-    let mut addresses = Table::new(MOST)?;
+    let mut blocks = Table::new(MOST)?;
     heap::alone(|| {
         for &account in accounts {
             let mut add = |start: *mut u8, _: usize| {
-                addresses.push(start.addr() + front);
+                blocks.push((start.addr(), account));
             };
             // SAFETY: the GIL is held and the gate closed.
             unsafe { mark::visit_since(account, &mut add) };
         }
     });
-    addresses.sort_unstable();
+    // The arrays of `bfc` are in no heap.
+    for (start, _) in region::live_chunks() {
+        blocks.push((start, Account::Numpy));
+    }
+    blocks.sort_unstable_by_key(|&(start, _)| start);
     let mut sites = Sites {
         sites: Table::new(MOST)?,
         names: Table::new(MOST)?,
     };
     let mut latest = (std::ptr::null_mut(), (0, 0));
-    for &address in addresses.iter() {
+    for &(start, account) in blocks.iter() {
+        let Some(frames) = frames_of(account, start, front) else {
+            continue;
+        };
         // SAFETY: the GIL is held; the tuple is of tuples of a name and a line, and released.
         unsafe {
-            let frames = _PyTraceMalloc_GetTraceback(0, address);
-            if frames.is_null() || ffi::PyTuple_Check(frames) == 0 || ffi::PyTuple_Size(frames) < 1
-            {
-                ffi::PyErr_Clear();
-                ffi::Py_XDECREF(frames);
-                continue;
-            }
             let frame = ffi::PyTuple_GetItem(frames, 0);
             let name = ffi::PyTuple_GetItem(frame, 0);
             let line = ffi::PyLong_AsLong(ffi::PyTuple_GetItem(frame, 1)) as c_int;
@@ -120,7 +148,7 @@ fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
             }
             ffi::Py_DECREF(frames);
             let file = latest.1;
-            sites.sites.push((address, Site { file, line }));
+            sites.sites.push((start + front, Site { file, line }));
         }
     }
     Some(sites)

@@ -21,14 +21,16 @@ pub use settings::{
 };
 
 use crate::allocator::Allocator;
-use crate::bytes::Exact;
+use crate::bytes::{Bytes, Exact};
 use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::faults;
 use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
-use crate::heap::{arrays, guards, pool, region};
+use crate::heap::{arrays, guards, pool, region, register};
+use crate::ledger::Account;
 use crate::process;
+use crate::python::place;
 use crate::python::text::with_text;
 use capi::DataMemHandler;
 use faulty::Faulty;
@@ -47,6 +49,7 @@ struct Plan {
     alignment: usize,
     huge_pages: HugePages,
     node: Option<u32>,
+    has_pads: bool,
 }
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
@@ -125,6 +128,7 @@ pub fn start(
         alignment,
         huge_pages,
         node: settings.node,
+        has_pads: debug_hooks,
     });
     Ok(())
 }
@@ -186,7 +190,20 @@ fn tell_failure(map: &bfc::Map, size: usize) {
         "pyhost: no room for {size} bytes in the region of --numpy-allocator bfc; this is said \
          once"
     );
+    let mut trace = [0; 2048];
+    let length = place::trace(&mut trace);
+    let calls = std::str::from_utf8(&trace[..length]).unwrap_or_default();
+    if !calls.is_empty() {
+        let _ = write!(out, "asked at, innermost first:\n{calls}");
+    }
     let _ = map.write(&[], &mut out);
+    for block in register::largest::<8>(Account::Numpy).iter().flatten() {
+        let _ = write!(out, "live: {}", Bytes(block.bytes));
+        let _ = match block.line {
+            0 => writeln!(out, ", made by no line of Python"),
+            line => writeln!(out, ", made at {}:{line}", block.file()),
+        };
+    }
     out.flush();
 }
 
@@ -294,6 +311,19 @@ pub unsafe fn free(pointer: *mut u8) {
 /// The least alignment of array data, in bytes.
 pub fn alignment() -> usize {
     PLAN.get().map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
+}
+
+/// Where an array's data may begin, in bytes from the start of its block, for the blocks that a guard
+/// serves and for the others.
+pub fn leads() -> [usize; 2] {
+    let Some(plan) = PLAN.get() else {
+        return [0; 2];
+    };
+    let pads = if plan.has_pads { pads::lead() } else { 0 };
+    match plan.allocator {
+        ArrayAllocator::Pool => [pads, pads + pool::lead()],
+        _ => [pads; 2],
+    }
 }
 
 /// Whether array data is booked to `numpy` in this process.

@@ -39,7 +39,8 @@ struct Record {
 /// `S` with pads.
 pub struct Padded<S>(PhantomData<S>);
 
-fn lead() -> usize {
+/// Bytes in front of the data.
+pub(super) fn lead() -> usize {
     arrays::alignment().max(LEAD)
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::{self, arrays, pool, region};
+use crate::heap::{self, arrays, placement, pool, region};
 use crate::ledger::Account;
 use crate::native::next;
 use std::ptr::null_mut;
@@ -103,10 +103,14 @@ impl Store for System {
         }
         // SAFETY: a live block of that malloc, which nobody else has.
         unsafe {
-            if !heap::book::<NUMPY>(pointer, next::usable_size(pointer)) {
+            let usable = next::usable_size(pointer);
+            if !heap::book::<NUMPY>(pointer, usable) {
                 next::free::<NUMPY>(pointer);
                 return null_mut();
             }
+            // NumPy's own handler asks for huge pages too: without, a large array takes 512
+            // faults where it could take one.
+            placement::place(pointer, usable);
         }
         pointer
     }
@@ -125,8 +129,11 @@ impl Store for System {
             if moved.is_null() {
                 heap::count_failure(Account::Numpy);
             } else {
-                heap::release::<NUMPY>(pointer, before);
-                heap::book_resized::<NUMPY>(moved, next::usable_size(moved));
+                let after = next::usable_size(moved);
+                if (moved, after) != (pointer, before) {
+                    heap::release::<NUMPY>(pointer, before);
+                    heap::book_resized::<NUMPY>(moved, after);
+                }
             }
             moved
         }

@@ -25,6 +25,27 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * page_size()
 }
 
+/// The largest request that the kernel would grant a plain `malloc`: all memory and swap, by its
+/// default rule (`vm.overcommit_memory` 0). `usize::MAX` under another rule, which the kernel
+/// applies to every request alike.
+pub fn largest_grant() -> usize {
+    let mut buffer = [0u8; 16];
+    let rule = small_file::read_once(c"/proc/sys/vm/overcommit_memory", &mut buffer);
+    if rule.is_some_and(|rule| !rule.starts_with(b"0")) {
+        return usize::MAX;
+    }
+    // SAFETY: the call fills the structure.
+    let (result, system) = unsafe {
+        let mut system: libc::sysinfo = zeroed();
+        (libc::sysinfo(&mut system), system)
+    };
+    let units = system.totalram.saturating_add(system.totalswap) as usize;
+    match result {
+        0 if units > 0 => units.saturating_mul(system.mem_unit.max(1) as usize),
+        _ => usize::MAX,
+    }
+}
+
 /// Bytes that the process may lock in memory, as text: the soft RLIMIT_MEMLOCK.
 pub fn lockable() -> String {
     // SAFETY: the call fills the structure.

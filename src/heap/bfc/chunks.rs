@@ -35,6 +35,29 @@ impl Handle {
 /// The head's allocation, so that it never counts as a free neighbour.
 const HEAD_ALLOCATION: u64 = u64::MAX;
 
+/// What a free chunk's pages hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Whether they may hold memory that could be given back.
+    pub are_dirty: bool,
+    /// Whether they were free at the last look for such memory.
+    pub are_idle: bool,
+}
+
+impl Pages {
+    /// Of a chunk that was used until now.
+    pub const USED: Pages = Pages {
+        are_dirty: true,
+        are_idle: false,
+    };
+
+    /// Of a chunk without memory.
+    pub const EMPTY: Pages = Pages {
+        are_dirty: false,
+        are_idle: false,
+    };
+}
+
 /// A stretch of the region, live or free.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
@@ -52,9 +75,11 @@ pub struct Chunk {
     /// Children in the bin's tree, where free: those before and those after it.
     pub left: Handle,
     pub right: Handle,
+    /// Where free: its pages.
+    pub pages: Pages,
 }
 
-// SAFETY: numbers only.
+// SAFETY: numbers, and truth values, of which false is all zeros.
 unsafe impl FromZeros for Chunk {}
 
 impl Chunk {
@@ -67,6 +92,7 @@ impl Chunk {
         next: Handle::NONE,
         left: Handle::NONE,
         right: Handle::NONE,
+        pages: Pages::EMPTY,
     };
 
     /// Whether no allocation holds it.
@@ -172,16 +198,23 @@ impl Chunks {
         Some(rest)
     }
 
-    /// Adds the next chunk, which is in no bin, to this one.
+    /// Adds the next chunk, which is in no bin, to this one. How long the pages were free is as of
+    /// the longer one: else a small chunk in steady use would keep its neighbour's.
     pub fn join_next(&mut self, handle: Handle) {
         let next = self[handle].next;
         let Chunk {
             start,
             granules,
             next: after,
+            pages,
             ..
         } = self[next];
-        self[handle].granules += granules;
+        let own = &mut self[handle];
+        own.pages.are_dirty |= pages.are_dirty;
+        if granules > own.granules {
+            own.pages.are_idle = pages.are_idle;
+        }
+        own.granules += granules;
         self[handle].next = after;
         self[after].previous = handle;
         // Else a stale pointer to the lost chunk would find the entry's next owner.

@@ -1,5 +1,5 @@
 //! The map of a region as text, after the dump that TensorFlow prints where its allocator runs
-//! out of memory: a line a bin, a line a chunk if asked for, the sums.
+//! out of memory: a line for each bin with chunks, a line a chunk if asked for, the sums.
 //!
 //! Writes straight to what it is given and allocates nothing.
 
@@ -29,7 +29,8 @@ impl Bfc {
 impl Map {
     /// Writes the map, with a line for each of `chunks`. Errors are those of `out`.
     pub fn write(&self, chunks: &[ChunkView], out: &mut impl Write) -> Result {
-        for (index, bin) in self.bins.iter().enumerate() {
+        let bins = self.bins.iter().enumerate();
+        for (index, bin) in bins.filter(|(_, bin)| bin.total_chunks > 0) {
             write_bin(out, index, bin)?;
         }
         for chunk in chunks {

@@ -13,8 +13,9 @@
 //!
 //! A [`Bfc`] is no more than data: one thread at a time, the caller has a lock. It lies beneath
 //! malloc-like hooks: it takes no memory from any heap (see [`reserved`]), does not panic, and
-//! only [`map::Map::write`] formats. Memory is never given back to the system, except that a
-//! large request for zeroed memory takes fresh pages.
+//! only [`map::Map::write`] formats. The memory of free chunks goes back to the system when the
+//! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
+//! pages.
 
 #![allow(unsafe_code)]
 
@@ -28,7 +29,7 @@ mod tests;
 
 use crate::process::page_size;
 use bins::Bins;
-use chunks::{Chunk, Chunks, Handle};
+use chunks::{Chunk, Chunks, Handle, Pages};
 use reserved::Reservation;
 use std::ptr::{NonNull, null_mut};
 
@@ -40,6 +41,13 @@ pub use statistics::{BinStatistics, ChunkView, Statistics};
 /// A remainder of so many granules is split off however large the request is (TensorFlow's
 /// `kMaxInternalFragmentation`, 128 MiB).
 const LARGE_REMAINDER: u32 = (128 << 20) / GRANULE as u32;
+
+/// Free chunks from so many granules on give their memory back: 64 KiB, below which a call of the
+/// system costs more than it brings.
+const LEAST_GIVEN_BACK: u32 = (64 << 10) / GRANULE as u32;
+
+/// Fewer free bytes than this that could be given back are not looked for.
+const WORTH_A_LOOK: u64 = 1 << 20;
 
 /// The region with all that is known of it.
 ///
@@ -55,6 +63,10 @@ pub struct Bfc {
     /// Bytes from the start that were ever part of a live chunk. Those beyond were never written
     /// to, so they are zero.
     touched: usize,
+    /// Bytes of free chunks in the bins that could be given back.
+    dirty_bytes: u64,
+    /// Whether the memory of a chunk goes back the moment that it is freed.
+    gives_back_at_once: bool,
     counts: Counts,
 }
 
@@ -92,6 +104,8 @@ impl Bfc {
             granules: 0,
             maximum: maximum_granules,
             touched: 0,
+            dirty_bytes: 0,
+            gives_back_at_once: false,
             counts: Counts::default(),
         };
         // `initial` is at most `maximum`, so this does not cut it.
@@ -131,8 +145,43 @@ impl Bfc {
         self.counts.live_chunks -= 1;
         chunk.allocation = 0;
         chunk.requested = 0;
-        self.give_back(handle);
+        chunk.pages = Pages::USED;
+        if self.gives_back_at_once {
+            self.give_pages_back(handle);
+        }
+        self.merge(handle);
         Some(bytes)
+    }
+
+    /// Has each chunk's memory given back the moment that it is freed.
+    pub fn give_back_at_once(&mut self) {
+        self.gives_back_at_once = true;
+    }
+
+    /// Gives the memory of those free chunks back that were free at the previous call already, or
+    /// of all with `all`; chunks of 64 KiB and more. Returns their bytes. The usable part stays
+    /// as long as it is.
+    pub fn give_back_idle(&mut self, all: bool) -> u64 {
+        if self.dirty_bytes < WORTH_A_LOOK && !all {
+            return 0;
+        }
+        let before = self.dirty_bytes;
+        let mut at = self.chunks.first();
+        while at.is_some() {
+            let chunk = self.chunks[at];
+            if can_give_back(&chunk) {
+                match all || chunk.pages.are_idle {
+                    true => {
+                        self.give_pages_back(at);
+                        let given = !self.chunks[at].pages.are_dirty;
+                        self.dirty_bytes -= if given { chunk.bytes() as u64 } else { 0 };
+                    }
+                    false => self.chunks[at].pages.are_idle = true,
+                }
+            }
+            at = chunk.next;
+        }
+        before - self.dirty_bytes
     }
 
     /// Resizes a live chunk where it is, to `bytes` or to 1 for 0, and returns its bytes before
@@ -157,10 +206,10 @@ impl Bfc {
             if !next.is_free() || before.granules + next.granules < granules {
                 return None;
             }
-            self.bins.remove(&mut self.chunks, before.next);
+            self.take_out(before.next);
             self.chunks.join_next(handle);
         }
-        self.trim(handle, granules);
+        self.trim(handle, granules, Pages::USED);
         self.chunks[handle].requested = bytes;
         let after = self.chunks[handle];
         self.touched = self.touched.max(after.end());
@@ -202,12 +251,12 @@ impl Bfc {
             None => self.grow(granules)?,
         };
         let pointer = self.region.pointer(self.chunks[handle].offset())?;
-        self.bins.remove(&mut self.chunks, handle);
+        self.take_out(handle);
         self.counts.allocations += 1;
         // Live before it is trimmed: else the remainder would be merged with it at once.
         self.chunks[handle].allocation = self.counts.allocations;
         self.chunks[handle].requested = bytes;
-        self.trim(handle, granules);
+        self.trim(handle, granules, self.chunks[handle].pages);
         let chunk = self.chunks[handle];
         self.counts.add_live(&chunk);
         self.counts.live_chunks += 1;
@@ -215,32 +264,57 @@ impl Bfc {
     }
 
     /// Splits off what a live chunk has beyond `granules`, which it holds, where that is worth a
-    /// chunk.
-    fn trim(&mut self, handle: Handle, granules: u32) {
+    /// chunk, whose pages are as `pages` says.
+    fn trim(&mut self, handle: Handle, granules: u32, pages: Pages) {
         let remainder = self.chunks[handle].granules - granules;
         if (remainder >= granules || remainder >= LARGE_REMAINDER)
             && let Some(rest) = self.chunks.split(handle, granules)
         {
-            self.give_back(rest);
+            self.chunks[rest].pages = pages;
+            self.merge(rest);
         }
     }
 
     /// Merges a free chunk, which is in no bin, with its free neighbours, and puts what results
     /// in its bin.
-    fn give_back(&mut self, handle: Handle) -> Handle {
+    fn merge(&mut self, handle: Handle) -> Handle {
         let mut handle = handle;
         let Chunk { previous, next, .. } = self.chunks[handle];
         if self.chunks[next].is_free() {
-            self.bins.remove(&mut self.chunks, next);
+            self.take_out(next);
             self.chunks.join_next(handle);
         }
         if self.chunks[previous].is_free() {
-            self.bins.remove(&mut self.chunks, previous);
+            self.take_out(previous);
             self.chunks.join_next(previous);
             handle = previous;
         }
         self.bins.insert(&mut self.chunks, handle);
+        if can_give_back(&self.chunks[handle]) {
+            self.dirty_bytes += self.chunks[handle].bytes() as u64;
+        }
         handle
+    }
+
+    /// Takes a free chunk out of its bin.
+    fn take_out(&mut self, handle: Handle) {
+        if can_give_back(&self.chunks[handle]) {
+            self.dirty_bytes -= self.chunks[handle].bytes() as u64;
+        }
+        self.bins.remove(&mut self.chunks, handle);
+    }
+
+    /// Gives the memory of a free chunk back, as far as it was ever used.
+    fn give_pages_back(&mut self, handle: Handle) {
+        let chunk = self.chunks[handle];
+        let to = chunk.end().min(self.touched);
+        if chunk.granules < LEAST_GIVEN_BACK {
+            return;
+        }
+        // SAFETY: within the region; the chunk is free, so nobody may use its memory.
+        if chunk.offset() >= to || unsafe { self.region.give_back(chunk.offset(), to) }.is_some() {
+            self.chunks[handle].pages = Pages::EMPTY;
+        }
     }
 
     /// Doubles the usable part until its last chunk, which is free then, has `granules`. None,
@@ -269,7 +343,7 @@ impl Bfc {
             .chunks
             .add(last, self.granules, length - self.granules)?;
         self.granules = length;
-        Some(self.give_back(new))
+        Some(self.merge(new))
     }
 }
 
@@ -280,6 +354,12 @@ impl Counts {
         self.requested_bytes += chunk.requested as u64;
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
     }
+}
+
+/// Whether a chunk is free and has memory that is worth giving back.
+#[inline]
+fn can_give_back(chunk: &Chunk) -> bool {
+    chunk.is_free() && chunk.pages.are_dirty && chunk.granules >= LEAST_GIVEN_BACK
 }
 
 /// Granules that hold `bytes`; None where there are too many to number.

@@ -69,23 +69,38 @@ impl Reservation {
     /// # Safety
     /// `from <= to <= self.bytes()`, and no one else reads or writes these bytes meanwhile.
     pub unsafe fn clear(&self, from: usize, to: usize) {
-        if to - from >= LAZY_BYTES {
-            // The compiler cannot know that it is not 0, and would add a panic.
-            let page = (page_size() as usize).max(1);
-            let (first, last) = (from.next_multiple_of(page), to - to % page);
-            // SAFETY: `from <= first <= last <= to`, as the run is longer than two pages.
-            unsafe {
-                let start = self.base.add(first).as_ptr().cast();
-                if libc::madvise(start, last - first, libc::MADV_DONTNEED) == 0 {
-                    self.fill(from, first);
-                    self.fill(last, to);
-                    return;
-                }
+        // SAFETY: the caller's duties; the ends lie in the run.
+        unsafe {
+            if to - from >= LAZY_BYTES
+                && let Some((first, last)) = self.give_back(from, to)
+            {
+                self.fill(from, first);
+                self.fill(last, to);
+            } else {
+                self.fill(from, to);
             }
-            // `EINVAL`: pages that someone locked (mlockall(2)) cannot be given back.
         }
-        // SAFETY: the caller's duties.
-        unsafe { self.fill(from, to) };
+    }
+
+    /// Gives the whole pages of `from..to` back to the kernel: they read as zeros then. Their ends;
+    /// None where there is no whole page, or the kernel refuses.
+    ///
+    /// # Safety
+    /// As for [`Reservation::clear`].
+    pub unsafe fn give_back(&self, from: usize, to: usize) -> Option<(usize, usize)> {
+        // The compiler cannot know that it is not 0, and would add a panic.
+        let page = (page_size() as usize).max(1);
+        let (first, last) = (from.checked_next_multiple_of(page)?, to - to % page);
+        if first >= last {
+            return None;
+        }
+        // SAFETY: whole pages of the mapping, which nobody uses.
+        let result = unsafe {
+            let start = self.base.add(first).as_ptr().cast();
+            libc::madvise(start, last - first, libc::MADV_DONTNEED)
+        };
+        // `EINVAL`: pages that someone locked (mlockall(2)) cannot be given back.
+        (result == 0).then_some((first, last))
     }
 
     /// Zeroes by stores.
