@@ -13,6 +13,7 @@ mod cli;
 mod ctl;
 mod debug_hooks;
 mod devices;
+mod documents;
 mod domains;
 mod endings;
 mod exactness;

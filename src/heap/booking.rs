@@ -43,7 +43,8 @@ fn is_beyond(account: Account, size: usize) -> bool {
 /// a cap refuses at once, is counted and told of here, before any memory is touched for it.
 #[inline]
 pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
-    !is_beyond(account, size) && (!counts(account) || caps::admits(slot, account, size))
+    // A cap first: what it refuses leaves its evidence.
+    (!counts(account) || caps::admits(slot, account, size)) && !is_beyond(account, size)
 }
 
 /// What is asked for where `size` bytes are needed and `more` would be welcome: all of it, unless a
@@ -132,15 +133,15 @@ pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
 
 /// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
 pub fn may_book<const A: usize>(size: usize) -> bool {
-    if is_beyond(Account::ALL[A], size) {
-        return false;
+    let account = Account::ALL[A];
+    if LEDGER.is_capped() {
+        let slot = state().slot();
+        let _inside = gate::enter(slot, thread_id());
+        if !caps::admits(slot, account, size) {
+            return false;
+        }
     }
-    if !LEDGER.is_capped() {
-        return true;
-    }
-    let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
-    caps::admits(slot, Account::ALL[A], size)
+    !is_beyond(account, size)
 }
 
 /// Books a block that another allocator has resized, and whose old form is gone: whatever the

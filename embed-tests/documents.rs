@@ -1,0 +1,119 @@
+//! The command blocks of README.md and docs/: `embed-tests/documents/check.py` has the rules.
+
+use crate::environments::newest_numpy;
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, version};
+use std::ffi::OsStr;
+use std::path::Path;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn check(documents: &[&OsStr]) -> Outcome {
+    Run::program("python3")
+        .arg(Path::new(ROOT).join("embed-tests/documents/check.py"))
+        .args(["--pyhost", PYHOST, "--pyhostctl", PYHOSTCTL, "--packages"])
+        .arg(&newest_numpy().site_packages)
+        .args(documents)
+        .timeout(600)
+        .run()
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
+}
+
+#[test]
+fn every_command_block_of_the_documents_runs_and_prints_what_they_say() {
+    let Outcome { stdout, stderr, .. } = check(&[]);
+    println!("{stdout}");
+    let last = stdout.lines().last().unwrap_or_default();
+    assert!(last.contains(" 0 failed, "), "{stdout}\n{stderr}");
+}
+
+#[test]
+fn a_block_whose_command_prints_something_else_fails() {
+    if version() != (3, 11) {
+        eprintln!("skipped: output is compared on CPython 3.11, which the documents show");
+        return;
+    }
+    let file = folder("document").join("sample.md");
+    for (text, last) in [
+        (
+            "```console\n$ echo 640\n640\n```\n",
+            "1 passed, 0 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ echo 640\n64\n```\n",
+            "0 passed, 1 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ echo 640\n64...\n```\n",
+            "1 passed, 0 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ echo 640 0x2a0\n640 0x1b1\n```\n",
+            "1 passed, 0 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ seq 9\n1\n...\n9\n```\n",
+            "1 passed, 0 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ seq 9\n1\n2\n```\n",
+            "0 passed, 1 failed, 0 skipped",
+        ),
+        ("```sh\nexit 3\n```\n", "0 passed, 1 failed, 0 skipped"),
+        (
+            "```python\nassert pyhost.no_such_thing\n```\n",
+            "0 passed, 1 failed, 0 skipped",
+        ),
+        (
+            "```console\n$ pyhost --no-such-option -c ''\n```\n",
+            "0 passed, 1 failed, 0 skipped",
+        ),
+        (
+            "<!-- test: figures -->\n```console\n$ echo 640\n64\n```\n",
+            "1 passed, 0 failed, 0 skipped",
+        ),
+        (
+            "<!-- test: skip, a reason -->\n```sh\nexit 3\n```\n",
+            "0 passed, 0 failed, 1 skipped",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let outcome = check(&[file.as_os_str()]);
+        assert_eq!(outcome.last_line(), last, "{text}{outcome:#?}");
+    }
+}
+
+#[test]
+fn the_cost_section_has_the_figures_of_the_performance_tables() {
+    let readme = document("README.md");
+    let measured = document("docs/performance.md");
+    let (_, cost) = readme.split_once("## Cost").unwrap();
+    let cost = cost.split("\n## ").next().unwrap();
+    let words = cost.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let ratios: Vec<&str> = words
+        .map(|word| word.trim_matches('.'))
+        .filter(|word| word.split('.').count() == 2 && *word != "1.000")
+        .collect();
+    assert!(ratios.len() >= 5, "{ratios:?}");
+    for ratio in ratios {
+        let cell = format!(" {ratio} |");
+        assert!(measured.contains(&cell), "{ratio} is in no table");
+    }
+}
+
+#[test]
+fn the_check_of_a_device_build_is_told_all_that_the_recipe_bakes_in() {
+    let devices = document("docs/devices.md");
+    let recipe = devices
+        .split("```")
+        .find(|block| block.contains("baked.py"));
+    let recipe = recipe.unwrap();
+    let baked = recipe.split("PYHOST_BAKED_").skip(1);
+    for (name, value) in baked.filter_map(|rest| rest.split_whitespace().next()?.split_once('=')) {
+        let option = format!("--{} {value}", name.to_lowercase());
+        let command = recipe.lines().find(|line| line.contains("baked.py"));
+        assert!(command.unwrap().contains(&option), "{option}");
+    }
+}

@@ -1,0 +1,22 @@
+# What the documents' fragments of Python take for granted.
+import unittest.mock
+
+import numpy as np
+import pyhost
+
+pytest = unittest.mock.MagicMock()
+
+
+def work():
+    return [object() for _ in range(1000)]
+
+
+def load():
+    return [str(number) for number in range(1000)]
+
+
+def check_that_nothing_is_broken():
+    pass
+
+
+before = pyhost.snapshot()
