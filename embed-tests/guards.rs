@@ -90,7 +90,7 @@ fn reads_writes_before_the_start_and_uses_after_free_are_told() {
         ),
         (
             "underflow",
-            "pyhost: write 5 bytes before the start of a block of 8192 bytes of the account native",
+            "pyhost: write 5 bytes before the start of a block of 65536 bytes of the account native",
         ),
         (
             "written-after-free",

@@ -32,6 +32,7 @@ mod numpy;
 mod outputs;
 mod ownership;
 mod page;
+mod page_sizes;
 mod peak;
 mod profiles;
 mod prometheus;

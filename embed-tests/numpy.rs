@@ -330,9 +330,9 @@ for line in open('/proc/self/smaps'):
 
 #[test]
 fn zeros_take_no_memory_until_they_are_written() {
-    let code = "import numpy as np
+    let code = "import os, numpy as np
 def resident():
-    return int(open('/proc/self/statm').read().split()[1]) * 4096
+    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGESIZE')
 for _ in range(3):
     array = np.ones(25_000_000)  # 200 MB, written
     del array

@@ -4,9 +4,9 @@ use crate::host::Run;
 
 /// Resident bytes at the peak and after most of it was freed.
 fn peak_and_after(run: Run) -> (u64, u64) {
-    let code = "import gc
+    let code = "import gc, os
 def resident():
-    return int(open('/proc/self/statm').read().split()[1]) * 4096
+    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGESIZE')
 keep = [{'a': [n, n + 1, str(n)], 'b': float(n)} for n in range(200_000)]
 peak = resident()
 del keep
@@ -28,9 +28,9 @@ fn the_small_profile_gives_memory_back_at_once() {
 
 #[test]
 fn a_program_that_goes_on_gives_back_what_it_freed_in_bulk() {
-    let code = "import gc, time
+    let code = "import gc, os, time
 def resident():
-    return int(open('/proc/self/statm').read().split()[1]) * 4096
+    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGESIZE')
 keep = [{'a': [n, n + 1, str(n)], 'b': float(n)} for n in range(200_000)]
 peak = resident()
 del keep

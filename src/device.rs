@@ -3,7 +3,7 @@
 //! The region itself is there already (`options/early.rs`). Once, while the process has one
 //! thread.
 
-use crate::bytes::Exact;
+use crate::bytes::{Bytes, Exact};
 use crate::errno::Errno;
 use crate::error::Error;
 use crate::heap::bound::{self, Refusal};
@@ -49,6 +49,13 @@ fn use_huge_pages() -> Result<(), Error> {
             "--huge-pages: the system grants none; expected 'madvise' or 'always' in \
              /sys/kernel/mm/transparent_hugepage/enabled",
         ));
+    }
+    if let Some(size) = process::huge_page_size().filter(|&size| size != bound::HUGE_PAGE) {
+        return Err(Error::option(format!(
+            "--huge-pages: a huge page of this machine has {}, and a region is counted by 2 MiB; \
+             expected a kernel with pages of 4 KiB",
+            Bytes(size)
+        )));
     }
     bound::use_huge_pages().map_err(|refusal| {
         Error::option(match refusal {

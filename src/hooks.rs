@@ -58,7 +58,8 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     }
 }
 
-/// The alignment that `mmap` would give; pymalloc carves its pools from it.
+/// What pymalloc's pools are aligned to up to CPython 3.9, whatever the kernel's page; later ones have
+/// 16 KiB, and pymalloc leaves out what lies before the first.
 const ARENA_ALIGNMENT: usize = 4096;
 
 /// From this size on it is an arena of pymalloc's; below, a chunk of a thread's data stack (16 KiB

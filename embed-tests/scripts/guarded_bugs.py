@@ -50,7 +50,7 @@ elif bug == "slack":
     ctypes.memset(block, 0x58, 8001 + 3)
     free(block)
 elif bug == "underflow":
-    ctypes.memset(malloc(8192) - 5, 0x58, 5)
+    ctypes.memset(malloc(65536) - 5, 0x58, 5)  # whole pages, whatever their size
 elif bug == "before":
     block = malloc(8000)
     ctypes.memset(block - 5, 0x58, 5)

@@ -4,8 +4,10 @@ Run by stock Python and by the host: both must print the same.
 """
 import ctypes
 import errno
+import mmap
 
 libc = ctypes.CDLL(None, use_errno=True)
+PAGESIZE = mmap.PAGESIZE
 SIZE_MAX = 2 ** (8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 
 
@@ -64,6 +66,6 @@ for alignment in (16, 64, 4096, 65536, 1 << 21):
 out = pointer(7)
 for alignment in (0, 1, 4, 24):
     print("posix_memalign", alignment, posix_memalign(ctypes.byref(out), alignment, 10), out.value)
-print("valloc", valloc(100) % 4096, pvalloc(100) % 4096, usable(pvalloc(100)) >= 4096)
+print("valloc", valloc(100) % PAGESIZE, pvalloc(100) % PAGESIZE, usable(pvalloc(100)) >= PAGESIZE)
 blocks = [calloc(7, size) for size in (1, 10, 100, 1000, 100000, 1000000)]
 print("zeroed", all(ctypes.string_at(block, 7) == bytes(7) for block in blocks))

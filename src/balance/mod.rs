@@ -37,9 +37,6 @@ use std::ops::Range;
 /// Arenas of mimalloc at most (`MI_MAX_ARENAS`).
 const ARENAS: usize = 160;
 
-/// Bytes that libc keeps of a thread above its thread pointer: `struct pthread`, rounded up.
-const ABOVE_THREAD_POINTER: usize = 4096;
-
 /// Whose a run of addresses is.
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -279,12 +276,12 @@ impl Sheet<'_> {
 
     /// Where the stack that a mapping begins with ends; its start where it begins with none.
     ///
-    /// A thread's pointer lies at the upper end of its stack. A thread that mimalloc does not know
+    /// A thread's pointer lies at the upper end of its stack, in its last page. A thread that mimalloc does not know
     /// has never allocated; its stack follows closed memory, and has the default size.
     fn stack_end(&self, mapping: &Mapping<'_>) -> usize {
         let inside = |thread: &&usize| (mapping.start..mapping.end).contains(*thread);
         if let Some(&thread) = self.threads.iter().filter(inside).max() {
-            let end = (thread + ABOVE_THREAD_POINTER) & !(self.page - 1);
+            let end = (thread + self.page) & !(self.page - 1);
             return end.min(mapping.end);
         }
         let (stack, guard) = self.default_stack;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const NUMPY: usize = Account::Numpy as usize;
 
-/// The largest alignment: that of an OS page.
+/// The largest alignment; mimalloc's pages begin on multiples of it.
 pub const MAX_ALIGNMENT: usize = 4096;
 
 /// From this size on, memory that is not known to be zero is given back to the system instead of

@@ -113,6 +113,9 @@ pub const SMALL_SIZE_MAX: usize = 1024;
 pub const HAS_INTERIOR_POINTERS: usize = 2;
 /// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
 pub const SLICE_SHIFT: usize = 16;
+/// Bits of an address that the page map is for (`MI_MAX_VABITS`): all that the kernel gives to a
+/// process that does not ask for more.
+pub const ADDRESS_BITS: usize = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
 /// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).
 pub const SUBMAP_SHIFT: usize = 13;
 

@@ -28,6 +28,11 @@ _Static_assert(MI_SMALL_SIZE_MAX == 1024, "the limit of the direct page table");
 _Static_assert(MI_PAGE_META_IS_SEPARATED == 1, "a page begins with its blocks, see arrays.rs");
 _Static_assert(MI_PAGE_HAS_INTERIOR_POINTERS == 2, "the flag of pages with aligned blocks");
 _Static_assert(MI_ARENA_SLICE_SHIFT == 16, "the page map's granularity");
+#if defined(__x86_64__)
+_Static_assert(MI_MAX_VABITS == 47, "the addresses of the page map");
+#else
+_Static_assert(MI_MAX_VABITS == 48, "the addresses of the page map");
+#endif
 _Static_assert(MI_PAGE_MAP_SUB_SHIFT == 13, "the page map's second level");
 _Static_assert(MI_PAGE_MAP_FLAT == 0, "a page map of two levels");
 _Static_assert(MI_PADDING_SIZE == 0, "no padding behind blocks: block_size is the usable size");

@@ -7,12 +7,12 @@
 #![allow(unsafe_code)]
 
 use super::bound;
+use crate::process::page_size;
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-const OS_PAGE: usize = 4096;
-
-/// From here on moving pages is faster than copying them: 64 entries of the page table.
+/// From here on moving pages is faster than copying them: 64 entries of the page table, where a page
+/// has 4 KiB.
 const LEAST: usize = 256 << 10;
 
 /// Each move may split a mapping in three, and a process has 65,530 of them
@@ -55,8 +55,11 @@ pub(super) unsafe fn move_contents(from: *mut u8, to: *mut u8, bytes: usize) {
 /// As for [`move_contents`].
 #[cold]
 unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
-    let aligned = (from.addr() | to.addr()).is_multiple_of(OS_PAGE);
-    let whole = bytes & !(OS_PAGE - 1);
+    // The kernel's, whatever the processor's usual one: it rounds the length up to its own, and what
+    // lies behind the last whole page would be gone before it is copied.
+    let page = page_size() as usize;
+    let aligned = (from.addr() | to.addr()).is_multiple_of(page);
+    let whole = bytes - bytes % page;
     if !aligned || bound::size().is_some() || MOVES.fetch_add(1, Relaxed) >= MOST_MOVES {
         MOVES.fetch_min(MOST_MOVES, Relaxed);
         return 0;
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn contents_arrive_whether_or_not_the_system_moves_pages() {
         let length = 4 * LEAST + 1234;
-        let room = length.next_multiple_of(OS_PAGE);
+        let room = length.next_multiple_of(page_size() as usize);
         for is_in_two_mappings in [false, true] {
             let (from, to) = (pages(room), pages(room));
             // SAFETY: memory of the test's own, as long as said.

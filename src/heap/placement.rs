@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::process::page_size;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.
@@ -94,10 +95,10 @@ pub fn place_in_region(start: *mut u8, size: usize) {
 }
 
 fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
-    const PAGE: usize = 4096;
-    let first = start.wrapping_add(start.align_offset(PAGE));
+    let page = page_size() as usize;
+    let first = start.wrapping_add(start.align_offset(page));
     let rest = size.saturating_sub(first.addr() - start.addr());
-    (first, rest & !(PAGE - 1))
+    (first, rest - rest % page)
 }
 
 fn advise_on(start: *mut u8, size: usize) {

@@ -6,27 +6,21 @@
 
 #![allow(unsafe_code)]
 
-use crate::card::{CARD, Card};
 use crate::descriptor::quietly;
 use crate::errno::Errno;
-use crate::ledger::{LEDGER, Ledger};
+use pyhost_shared::own;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::ptr::null_mut;
 
-const PARTS: [usize; 2] = [size_of::<Card>(), size_of::<Ledger>()];
-
-/// Where the card and the ledger lie.
-fn addresses() -> [*mut c_void; 2] {
-    [
-        (&raw const CARD).cast_mut().cast(),
-        (&raw const LEDGER).cast_mut().cast(),
-    ]
+/// The pages of the card and the ledger, on this machine.
+fn pages() -> Option<Range<usize>> {
+    own::pages(crate::process::page_size() as usize)
 }
 
-/// Whether the structures fill whole pages of this machine.
+/// Whether the structures can be mapped on pages of this machine's size.
 pub fn is_possible() -> bool {
-    let page = crate::process::page_size() as usize;
-    PARTS.iter().all(|part| part.is_multiple_of(page))
+    pages().is_some()
 }
 
 /// Writes both to a file and maps them onto it.
@@ -34,62 +28,54 @@ pub fn is_possible() -> bool {
 /// # Errors
 /// The system's reason; then both lie in the process's own memory.
 pub fn onto_file(file: c_int) -> Result<(), Errno> {
-    let mapped = quietly(|| write_to(file)).and_then(|()| map_onto(file));
-    mapped.inspect_err(|_| {
-        // The first part may have been mapped.
-        onto_memory(false);
-    })
+    let pages = pages().ok_or(Errno(libc::EINVAL))?;
+    quietly(|| write_to(file, &pages)).and_then(|()| map_onto(file, &pages))
 }
 
-/// Writes both to a file, whole: a page that has no room on the disk would be a SIGBUS later.
-fn write_to(file: c_int) -> Result<(), Errno> {
-    let mut offset = 0;
-    for (address, size) in addresses().into_iter().zip(PARTS) {
-        // SAFETY: structures of atomics alone.
-        match unsafe { libc::pwrite(file, address, size, offset) } {
-            -1 => return Err(Errno::last()),
-            written if written as usize == size => offset += size as libc::off_t,
-            _ => return Err(Errno(libc::ENOSPC)),
-        }
+/// Writes both to a file, whole: a page that has no room on the disk would be a SIGBUS later. The file
+/// ends with the ledger, but not with a page.
+fn write_to(file: c_int, pages: &Range<usize>) -> Result<(), Errno> {
+    let length = own::addresses().end - pages.start;
+    // SAFETY: structures of atomics alone, and what fills the first page in front of them.
+    match unsafe { libc::pwrite(file, pages.start as *const c_void, length, 0) } {
+        -1 => Err(Errno::last()),
+        written if written as usize == length => Ok(()),
+        _ => Err(Errno(libc::ENOSPC)),
     }
-    Ok(())
 }
 
-fn map_onto(file: c_int) -> Result<(), Errno> {
-    let mut offset = 0;
-    for (address, size) in addresses().into_iter().zip(PARTS) {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: structures of atomics alone that lie on pages of their own, which the file holds;
-        // nothing is booked between the copy and the mapping, as this module's callers promise.
-        unsafe {
-            if libc::mmap(address, size, access, flags, file, offset) == libc::MAP_FAILED {
-                return Err(Errno::last());
-            }
-        }
-        offset += size as libc::off_t;
+fn map_onto(file: c_int, pages: &Range<usize>) -> Result<(), Errno> {
+    let start = pages.start as *mut c_void;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: pages of structures of atomics alone and of nothing else, which the file holds; nothing is
+    // booked between the copy and the mapping, as this module's callers promise. Where it fails nothing
+    // was mapped.
+    match unsafe { libc::mmap(start, pages.len(), access, flags, file, 0) } {
+        libc::MAP_FAILED => Err(Errno::last()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Moves both into anonymous memory, shared with later children or not; false where the system
 /// refuses.
 pub fn onto_memory(shared: bool) -> bool {
-    addresses().into_iter().zip(PARTS).all(|(address, size)| {
-        // SAFETY: as in `onto_file`; the copy is mapped over the structure in one step.
-        unsafe {
-            let kind = match shared {
-                true => libc::MAP_SHARED,
-                false => libc::MAP_PRIVATE,
-            };
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let copy = libc::mmap(null_mut(), size, access, kind | libc::MAP_ANONYMOUS, -1, 0);
-            if copy == libc::MAP_FAILED {
-                return false;
-            }
-            std::ptr::copy_nonoverlapping(address.cast::<u8>(), copy.cast(), size);
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            libc::mremap(copy, size, size, flags, address) != libc::MAP_FAILED
+    let Some(pages) = pages() else { return false };
+    let (start, size) = (pages.start as *mut c_void, pages.len());
+    // SAFETY: as in `onto_file`; the copy is mapped over the structures in one step.
+    unsafe {
+        let kind = match shared {
+            true => libc::MAP_SHARED,
+            false => libc::MAP_PRIVATE,
+        };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let copy = libc::mmap(null_mut(), size, access, kind | libc::MAP_ANONYMOUS, -1, 0);
+        if copy == libc::MAP_FAILED {
+            return false;
         }
-    })
+        let used = own::addresses().end - pages.start;
+        std::ptr::copy_nonoverlapping(start.cast::<u8>(), copy.cast(), used);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        libc::mremap(copy, size, size, flags, start) != libc::MAP_FAILED
+    }
 }

@@ -108,7 +108,7 @@ pub fn start(
     }
     let refuse = |what: &str| Err(Error::option(what));
     if !mapping::is_possible() {
-        return refuse("--live: not with pages of more than 4 KiB");
+        return refuse("--live: not with pages of more than 64 KiB");
     }
     fill_card(argv);
     CARD.host_words.store(host_words as u64, Relaxed);

@@ -11,11 +11,11 @@ use super::{Mode, mode};
 use crate::faults;
 use crate::heap::{self, Reallocated};
 use crate::ledger::{Account, LEDGER};
+use crate::process::page_size;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 const NATIVE: usize = Account::Native as usize;
-const PAGE: usize = 4096;
 
 #[inline(always)]
 fn or_no_memory(pointer: *mut u8) -> *mut u8 {
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
         // SAFETY: the next function has this type.
         return unsafe { call!(next::VALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
     }
-    or_no_memory(aligned(size, PAGE))
+    or_no_memory(aligned(size, page_size() as usize))
 }
 
 /// `pvalloc(3)`.
@@ -311,8 +311,9 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
         // SAFETY: the next function has this type.
         return unsafe { call!(next::PVALLOC, fn(usize) -> *mut u8, (size), null_mut()) };
     }
-    match size.checked_next_multiple_of(PAGE) {
-        Some(rounded) => or_no_memory(aligned(rounded, PAGE)),
+    let page = page_size() as usize;
+    match size.checked_next_multiple_of(page) {
+        Some(rounded) => or_no_memory(aligned(rounded, page)),
         None => or_no_memory(null_mut()),
     }
 }

@@ -66,6 +66,13 @@ pub fn huge_pages_are_off() -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.contains("[never]"))
 }
 
+/// Bytes of a transparent huge page, which follow from those of a page; `None` where the kernel does
+/// not say (before Linux 4.20). Allocates.
+pub fn huge_page_size() -> Option<u64> {
+    let path = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// The machine's memory nodes, by number; none where the kernel knows of none. Allocates.
 pub fn numa_nodes() -> Vec<u32> {
     let path = "/sys/devices/system/node/has_memory";

@@ -2,14 +2,16 @@
 //!
 //! pymalloc (`Objects/obmalloc.c`) carves its arenas into aligned pools; each starts with a
 //! header that holds the size class of its blocks. Which addresses lie in arenas is known since
-//! the arena allocator is hooked: a bitmap a 4 KiB page, in two levels, in memory from `mmap`.
+//! the arena allocator is hooked: a bit for each unit of 4 KiB, in two levels, in memory from `mmap`.
 
 #![allow(unsafe_code)]
 
+use crate::heap::ffi::ADDRESS_BITS;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
-/// `POOL_SIZE`: 16 KiB with the radix tree of 3.10 and later, a page before.
+/// `POOL_SIZE`: 16 KiB with the radix tree of 3.10 and later, before it 4 KiB, which CPython takes
+/// for a page whatever the kernel's is.
 #[cfg(not(Py_GIL_DISABLED))]
 const POOL_SIZE: usize = if cfg!(Py_3_10) { 16 * 1024 } else { 4096 };
 /// Offset of `szidx` in `struct pool_header`.
@@ -19,11 +21,12 @@ const SIZE_INDEX_OFFSET: usize = 36;
 #[cfg(not(Py_GIL_DISABLED))]
 const CLASS_STEP: usize = 16;
 
-const PAGE_SHIFT: usize = 12;
-/// A leaf covers 256 MiB of addresses: 64 Ki pages.
+/// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
+const UNIT_SHIFT: usize = 12;
+/// A leaf covers 256 MiB of addresses: 64 Ki units.
 const LEAF_SHIFT: usize = 28;
-const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - PAGE_SHIFT - 6);
-const LEAVES: usize = 1 << (47 - LEAF_SHIFT);
+const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - UNIT_SHIFT - 6);
+const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_SHIFT);
 
 type Leaf = [AtomicU64; LEAF_WORDS];
 
@@ -66,11 +69,11 @@ fn ensure_leaf(address: usize) -> bool {
 }
 
 fn mark(start: usize, size: usize, inside: bool) {
-    for page in (start >> PAGE_SHIFT)..=((start + size - 1) >> PAGE_SHIFT) {
-        let Some(leaf) = leaf_of(page << PAGE_SHIFT) else {
+    for unit in (start >> UNIT_SHIFT)..=((start + size - 1) >> UNIT_SHIFT) {
+        let Some(leaf) = leaf_of(unit << UNIT_SHIFT) else {
             continue;
         };
-        let index = page & ((1 << (LEAF_SHIFT - PAGE_SHIFT)) - 1);
+        let index = unit & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
         let bit = 1 << (index % 64);
         if inside {
             leaf[index / 64].fetch_or(bit, Relaxed);
@@ -103,8 +106,8 @@ pub fn remove_arena(start: usize, size: usize) {
 #[cfg(not(Py_GIL_DISABLED))]
 pub unsafe fn block_size(address: usize) -> Option<usize> {
     let leaf = leaf_of(address)?;
-    let page = (address >> PAGE_SHIFT) & ((1 << (LEAF_SHIFT - PAGE_SHIFT)) - 1);
-    if leaf[page / 64].load(Relaxed) & (1 << (page % 64)) == 0 {
+    let unit = (address >> UNIT_SHIFT) & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
+    if leaf[unit / 64].load(Relaxed) & (1 << (unit % 64)) == 0 {
         return None;
     }
     let pool = address & !(POOL_SIZE - 1);

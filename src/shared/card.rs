@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 use crate::describe::signal_words;
+use crate::record::UNIT;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -19,8 +20,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"pyhcard1");
 /// How many marks are kept: the latest.
 pub const MARKS: usize = 64;
 
-/// The process's card.
-pub static CARD: Card = Card::new();
+pub use crate::own::CARD;
 
 /// How a process stands, by its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ impl Mark {
     }
 }
 
-/// Whose ledger it is. Two pages of fixed layout.
-#[repr(C, align(4096))]
+/// Whose ledger it is. Two units of fixed layout.
+#[repr(C, align(4096))] // `UNIT`
 pub struct Card {
     magic: AtomicU64,
     /// Bytes of the ledger that follows.
@@ -189,8 +189,8 @@ pub struct Card {
 // The stored layout: whoever reads it from outside counts on these.
 const _: () = {
     assert!(size_of::<MarkCell>() == 64);
-    assert!(std::mem::offset_of!(Card, cells) == 4096);
-    assert!(size_of::<Card>() == 2 * 4096);
+    assert!(std::mem::offset_of!(Card, cells) == UNIT);
+    assert!(size_of::<Card>() == 2 * UNIT && align_of::<Card>() == UNIT);
 };
 
 impl Default for Card {

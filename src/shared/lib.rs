@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod moment;
 pub mod output;
+pub mod own;
 pub mod plain;
 pub mod record;
 pub mod template;

@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::card::{Card, Magic, State};
 use crate::describe::signal_words;
 use crate::ledger::{Account, Ledger, Scope, Snapshot};
+use crate::own::LARGEST_PAGE;
 use crate::plain::plain;
 use std::fmt::{self, Write};
 use std::fs::OpenOptions;
@@ -19,8 +20,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const CARD: usize = size_of::<Card>();
 const LEDGER: usize = size_of::<Ledger>();
-/// Bytes of a file: the card, then the ledger.
+/// Bytes of a record: the card, then the ledger.
 pub const SIZE: usize = CARD + LEDGER;
+/// The unit of the stored layout; a page of any machine is a multiple of it.
+pub const UNIT: usize = 4096;
+
+/// Where the record begins in a file of so many bytes: it is the file's end, and in front of it lies
+/// what fills the first page of the machine that wrote it. `None` for a length that no record has.
+pub fn start_in_file(length: u64) -> Option<usize> {
+    let start = usize::try_from(length.checked_sub(SIZE as u64)?).ok()?;
+    (start.is_multiple_of(UNIT) && start < LARGEST_PAGE).then_some(start)
+}
+
+/// Whether the bytes of a file begin as a record does, whole or not.
+pub fn begins(file: &[u8]) -> bool {
+    let start = start_in_file(file.len() as u64).unwrap_or(0);
+    file[start..].starts_with(b"pyhcard")
+}
 
 /// Why a file is no record. Displays as the end of a line that begins with the file's name.
 #[derive(Debug)]
@@ -89,12 +105,11 @@ impl Record {
         if !found.is_file() {
             return Err(Unreadable::NoFile);
         }
-        if found.len() != SIZE as u64 {
+        if start_in_file(found.len()).is_none() {
             return Err(Unreadable::Length(found.len()));
         }
         let mut bytes = Vec::with_capacity(SIZE);
-        let limit = SIZE as u64 + 1;
-        let read = file.take(limit).read_to_end(&mut bytes);
+        let read = file.take(found.len() + 1).read_to_end(&mut bytes);
         read.map_err(Unreadable::System)?;
         Record::of_bytes(&bytes)
     }
@@ -104,9 +119,9 @@ impl Record {
     /// # Errors
     /// They are none of a host's of this version.
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
-        if bytes.len() != SIZE {
-            return Err(Unreadable::Length(bytes.len() as u64));
-        }
+        let length = bytes.len() as u64;
+        let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
+        let bytes = &bytes[start..];
         let mut card = Box::new(Card::new());
         let mut ledger = Box::new(Ledger::new());
         let (of_card, of_ledger) = bytes.split_at(CARD);
@@ -259,6 +274,19 @@ mod tests {
         assert!(text(&bytes).unwrap().contains("is no ledger"));
         bytes[7] = b'9';
         assert!(text(&bytes).unwrap().contains("version 9"));
+    }
+
+    #[test]
+    fn a_record_of_larger_pages_is_the_end_of_its_file() {
+        for lead in [0, UNIT, 3 * UNIT, LARGEST_PAGE - UNIT] {
+            let file = [vec![0; lead], blank()].concat();
+            assert!(Record::of_bytes(&file).is_ok(), "{lead}");
+        }
+        for lead in [1, UNIT + 8, LARGEST_PAGE] {
+            let file = [vec![0; lead], blank()].concat();
+            let found = Record::of_bytes(&file);
+            assert!(matches!(found, Err(Unreadable::Length(_))), "{lead}");
+        }
     }
 
     #[test]

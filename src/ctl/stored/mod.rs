@@ -11,7 +11,7 @@ use crate::report::{identity_of, resident_of_record};
 use pyhost_shared::directory::{Entry, Here};
 use pyhost_shared::ledger::Scope;
 use pyhost_shared::moment::{self, Utc};
-use pyhost_shared::record::{Record, SIZE};
+use pyhost_shared::record::{self, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -87,7 +87,7 @@ impl Document {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
         let bytes = bytes_of(path).map_err(refuse)?;
-        if bytes.starts_with(b"pyhcard") {
+        if record::begins(&bytes) {
             let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
             let alive = is_alive(path, &record);
             return Ok(Document::Record(Box::new(record), alive));

@@ -278,10 +278,11 @@ impl Watched {
 
     fn read(&self) -> Result<Record, Failure> {
         let refuse = |what: String| Failure(format!("'{}' {what}", self.entry.path.display()));
+        let cannot = |error| refuse(format!("cannot be read ({error})"));
+        let length = self.file.metadata().map_err(cannot)?.len();
+        let start = length.saturating_sub(SIZE as u64);
         let mut bytes = vec![0; SIZE];
-        self.file
-            .read_exact_at(&mut bytes, 0)
-            .map_err(|error| refuse(format!("cannot be read ({error})")))?;
+        self.file.read_exact_at(&mut bytes, start).map_err(cannot)?;
         Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))
     }
 

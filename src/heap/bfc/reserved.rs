@@ -14,6 +14,9 @@ use std::ptr::{NonNull, null_mut};
 /// new pages cost more than the stores.
 pub const LAZY_BYTES: usize = 1 << 20;
 
+/// The least page of any machine, and so the least alignment of a reservation.
+const LEAST_PAGE: usize = 4096;
+
 /// A private mapping of zeroed memory, which its owner unmaps when dropped.
 pub struct Reservation {
     base: NonNull<u8>,
@@ -136,7 +139,7 @@ pub struct Table<T> {
 impl<T: FromZeros> Table<T> {
     /// Reserves a table of `length` entries, of at least one.
     pub fn reserve(length: usize) -> Option<Table<T>> {
-        const { assert!(align_of::<T>() <= 4096 && size_of::<T>() > 0) };
+        const { assert!(align_of::<T>() <= LEAST_PAGE && size_of::<T>() > 0) };
         let length = length.max(1);
         let reservation = Reservation::new(length.checked_mul(size_of::<T>())?)?;
         Some(Table {

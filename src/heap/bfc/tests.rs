@@ -11,7 +11,11 @@ use std::sync::Mutex;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-const PAGE: usize = 4096;
+
+/// Bytes of a page of this machine.
+fn page() -> usize {
+    crate::process::page_size() as usize
+}
 
 /// A small generator (xorshift64*), so that a failure can be repeated from its seed.
 struct Random(u64);
@@ -66,7 +70,7 @@ fn bytes_at(pointer: *mut u8, length: usize) -> &'static mut [u8] {
 
 /// How many pages of `length` bytes from a page's start are resident.
 fn resident_pages(pointer: *mut u8, length: usize) -> usize {
-    let mut pages = vec![0u8; length.div_ceil(PAGE)];
+    let mut pages = vec![0u8; length.div_ceil(page())];
     // SAFETY: mapped memory, and a byte a page.
     let result = unsafe { libc::mincore(pointer.cast(), length, pages.as_mut_ptr()) };
     assert_eq!(result, 0);
@@ -551,7 +555,10 @@ fn a_chunk_is_split_where_it_is_twice_the_request_and_not_before() {
 #[test]
 fn a_remainder_of_128_mib_is_split_off_whatever_the_request() {
     // None of this memory is touched.
-    for (size, usable) in [(428 * MIB, 300 * MIB), (428 * MIB - PAGE, 428 * MIB - PAGE)] {
+    for (size, usable) in [
+        (428 * MIB, 300 * MIB),
+        (428 * MIB - page(), 428 * MIB - page()),
+    ] {
         let mut bfc = reserve(size, size);
         let pointer = take(&mut bfc, 300 * MIB);
         assert_eq!(bfc.usable(pointer), Some(usable));
@@ -576,20 +583,20 @@ fn a_freed_chunk_merges_with_both_neighbours() {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        let mut bfc = reserve(PAGE, PAGE);
+        let mut bfc = reserve(page(), page());
         let blocks: Vec<_> = (0..3).map(|_| take(&mut bfc, 512)).collect();
         let end = take(&mut bfc, 256);
         for index in order {
             assert_eq!(bfc.free(blocks[index]), Some(512));
             bfc.check();
         }
-        let rest = PAGE - 1792;
+        let rest = page() - 1792;
         assert_eq!(
             layout(&bfc),
             [(0, 1536, false), (1536, 256, true), (1792, rest, false)]
         );
         bfc.free(end);
-        assert_eq!(layout(&bfc), [(0, PAGE, false)]);
+        assert_eq!(layout(&bfc), [(0, page(), false)]);
         bfc.check();
         bfc.check_map();
     }
@@ -597,7 +604,7 @@ fn a_freed_chunk_merges_with_both_neighbours() {
 
 #[test]
 fn the_region_doubles_until_the_request_fits_and_its_free_end_grows_along() {
-    let mut bfc = reserve(64 * KIB, 1000 * KIB);
+    let mut bfc = reserve(64 * KIB, 960 * KIB);
     let region = |bfc: &Bfc| bfc.statistics().region_bytes as usize / KIB;
     let first = take(&mut bfc, 40 * KIB);
     assert_eq!(region(&bfc), 64);
@@ -613,15 +620,15 @@ fn the_region_doubles_until_the_request_fits_and_its_free_end_grows_along() {
     assert_eq!(region(&bfc), 512);
     bfc.check();
     // The last growth stops at the maximum.
-    let fourth = take(&mut bfc, 480 * KIB);
+    let fourth = take(&mut bfc, 448 * KIB);
     assert_eq!(offset(&bfc, fourth), 512 * KIB);
-    assert_eq!(region(&bfc), 1000);
+    assert_eq!(region(&bfc), 960);
     assert_eq!(bfc.statistics().growths, 3);
     bfc.check();
     for pointer in [first, second, third, fourth] {
         assert!(bfc.free(pointer).is_some());
     }
-    assert_eq!(layout(&bfc), [(0, 1000 * KIB, false)]);
+    assert_eq!(layout(&bfc), [(0, 960 * KIB, false)]);
 }
 
 #[test]
@@ -666,14 +673,14 @@ fn a_request_beyond_the_maximum_fails_and_changes_nothing() {
 #[test]
 fn a_reservation_that_cannot_be_had_is_none() {
     assert!(Bfc::reserve(0, usize::MAX).is_none());
-    assert!(Bfc::reserve(usize::MAX, usize::MAX - PAGE).is_none());
+    assert!(Bfc::reserve(usize::MAX, usize::MAX - page()).is_none());
     assert!(Bfc::reserve(0, 1 << 40).is_none());
     // More than the maximum at the start is the maximum; nothing is a page.
     assert_eq!(reserve(usize::MAX, MIB).statistics().region_bytes, 1 << 20);
-    assert_eq!(reserve(0, 0).statistics().reserved_bytes, PAGE as u64);
-    let sums = reserve(PAGE + 1, 5 * PAGE - 1).statistics();
-    assert_eq!(sums.region_bytes, 2 * PAGE as u64);
-    assert_eq!(sums.reserved_bytes, 5 * PAGE as u64);
+    assert_eq!(reserve(0, 0).statistics().reserved_bytes, page() as u64);
+    let sums = reserve(page() + 1, 5 * page() - 1).statistics();
+    assert_eq!(sums.region_bytes, 2 * page() as u64);
+    assert_eq!(sums.reserved_bytes, 5 * page() as u64);
 }
 
 #[test]
@@ -800,7 +807,7 @@ fn large_zeroed_memory_stays_lazy() {
     let block = bfc.allocate(size, true).unwrap().as_ptr();
     assert_eq!(resident_pages(block, size), 0, "never handed out before");
     bytes_at(block, size).fill(1);
-    assert_eq!(resident_pages(block, size), size / PAGE);
+    assert_eq!(resident_pages(block, size), size / page());
     bfc.free(block);
     let again = bfc.allocate(size, true).unwrap().as_ptr();
     assert_eq!(again, block);
@@ -809,7 +816,7 @@ fn large_zeroed_memory_stays_lazy() {
     let small = bfc.allocate(LAZY_BYTES / 2, true).unwrap().as_ptr();
     assert_eq!(
         resident_pages(small, LAZY_BYTES / 2),
-        LAZY_BYTES / 2 / PAGE,
+        LAZY_BYTES / 2 / page(),
         "zeroed by stores"
     );
 }
@@ -851,12 +858,12 @@ fn locked_pages_are_zeroed_by_stores() {
     let block = take(&mut bfc, size);
     bytes_at(block, size).fill(0xA5);
     // SAFETY: a page of the block, mapped.
-    let locked = unsafe { libc::mlock(block.wrapping_add(MIB).cast(), PAGE) } == 0;
+    let locked = unsafe { libc::mlock(block.wrapping_add(MIB).cast(), page()) } == 0;
     bfc.free(block);
     let clean = bfc.allocate(size, true).unwrap().as_ptr();
     assert!(bytes_at(clean, size).iter().all(|&byte| byte == 0));
     if locked {
-        assert_eq!(resident_pages(clean, size), size / PAGE, "by stores");
+        assert_eq!(resident_pages(clean, size), size / page(), "by stores");
     }
 }
 

@@ -34,6 +34,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// Bytes of a huge page, by which a region with `--huge-pages` is counted.
+pub const HUGE_PAGE: u64 = BLOCK as u64;
+
 /// The least size of a region: no Python starts in less.
 pub const LEAST: u64 = 8 << 20;
 

@@ -34,5 +34,4 @@ pub use shared::Ledger;
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
-/// The process's ledger.
-pub static LEDGER: Ledger = Ledger::new();
+pub use crate::own::LEDGER;

@@ -6,6 +6,7 @@
 use super::account::{ACCOUNTS, Account};
 use super::ceiling::Ceiling;
 use super::slot::Slot;
+use crate::record::UNIT;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -72,7 +73,7 @@ impl Shared {
 }
 
 /// All accounts of a process. One block of fixed layout; see the module's text.
-#[repr(C, align(4096))]
+#[repr(C, align(4096))] // `UNIT`
 pub struct Ledger {
     magic: AtomicU64,
     /// Bound, and peak in this segment, of the sum of all accounts.
@@ -102,7 +103,7 @@ const _: () = {
     assert!(size_of::<Slot>() == 512);
     assert!(std::mem::offset_of!(Ledger, accounts) == 64);
     assert!(std::mem::offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
-    assert!(size_of::<Ledger>() == 17 * 4096);
+    assert!(size_of::<Ledger>() == 17 * UNIT && align_of::<Ledger>() == UNIT);
 };
 
 /// Index of the overflow slot among all slots.

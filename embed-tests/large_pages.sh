@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs the tests of the heaps as on a kernel with larger pages: `large_pages.sh BYTES`, 16384 or 65536. What libc
+# shows of pages is rounded by a preloaded library; see c/large_pages.c.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+cargo test --quiet --no-run
+mkdir -p "$target/tmp"
+cc -O1 -shared -fPIC embed-tests/c/large_pages.c -o "$target/tmp/large_pages.so"
+library=$(realpath "$target/tmp/large_pages.so")
+export LD_PRELOAD=$library PAGE_BYTES=$1
+cargo test --quiet --bin pyhost heap::
+# libc's own part stays on real pages, and the library allocates before the host has read its options.
+cargo test --quiet --test embed -- domains:: exactness:: forks:: guards:: leaks:: live:: native:: numpy:: ownership:: \
+  threads:: timeline:: --skip the_family_answers_as_libcs_does --skip plain_serves_without_counting

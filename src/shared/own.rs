@@ -1,0 +1,82 @@
+//! The process's own card and ledger: one piece of static memory whose pages hold nothing else, so
+//! that a file can be mapped over them, whatever the size of a page.
+//!
+//! In the file the record may have bytes in front of it: those from the start of the card's page to
+//! the card. It is always the end of the file. On pages of 4 KiB there are none.
+
+#![deny(unsafe_code)]
+
+use crate::card::Card;
+use crate::ledger::Ledger;
+use crate::record::UNIT;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+/// The largest page of a machine that a file can be mapped on.
+pub const LARGEST_PAGE: usize = 64 << 10;
+
+/// Bytes that nobody uses: what a page may hold beside a whole number of units.
+struct Unused {
+    _words: [AtomicU64; (LARGEST_PAGE - UNIT) / 8],
+}
+
+impl Unused {
+    const fn new() -> Self {
+        Unused {
+            _words: [const { AtomicU64::new(0) }; (LARGEST_PAGE - UNIT) / 8],
+        }
+    }
+}
+
+/// The card and the ledger, with room for the rest of the first and of the last page.
+#[repr(C)]
+struct Own {
+    _before: Unused,
+    card: Card,
+    ledger: Ledger,
+    _after: Unused,
+}
+
+static OWN: Own = Own {
+    _before: Unused::new(),
+    card: Card::new(),
+    ledger: Ledger::new(),
+    _after: Unused::new(),
+};
+
+/// The process's card.
+pub const CARD: &Card = &OWN.card;
+
+/// The process's ledger.
+pub const LEDGER: &Ledger = &OWN.ledger;
+
+/// The addresses of the card and the ledger.
+pub fn addresses() -> Range<usize> {
+    let start = (&raw const OWN.card).addr();
+    start..start + crate::record::SIZE
+}
+
+/// The addresses of the pages of `page` bytes that hold the card and the ledger, and nothing else;
+/// `None` where a page is larger than [`LARGEST_PAGE`].
+pub fn pages(page: usize) -> Option<Range<usize>> {
+    let own = addresses();
+    let is_possible = page.is_power_of_two() && (UNIT..=LARGEST_PAGE).contains(&page);
+    is_possible.then(|| own.start & !(page - 1)..own.end.next_multiple_of(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_of_the_record_hold_nothing_else_whatever_their_size() {
+        let (first, last) = (&raw const OWN, (&raw const OWN).wrapping_add(1));
+        for page in [4 << 10, 8 << 10, 16 << 10, 64 << 10] {
+            let pages = pages(page).unwrap();
+            assert!(first.addr() <= pages.start && pages.end <= last.addr());
+            assert!(pages.start <= addresses().start && addresses().end <= pages.end);
+            assert!(pages.start.is_multiple_of(page) && pages.end.is_multiple_of(page));
+        }
+        assert!(pages(128 << 10).is_none());
+    }
+}
