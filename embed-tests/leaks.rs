@@ -2,7 +2,7 @@
 //! status.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, Run, compile, script, stock};
+use crate::host::{Outcome, PYHOST, Run, compile, script, stock};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,6 +71,37 @@ fn a_lost_block_of_each_domain_is_caught_with_its_size_class() {
         let line = format!("  {kind:<7} 1 of 112 bytes\n");
         assert!(outcome.stderr.ends_with(&line), "{outcome:#?}");
     }
+}
+
+/// None is kept by what the check itself, or the end of the process, leaves on the stack.
+#[test]
+fn of_any_number_of_lost_blocks_every_one_is_caught() {
+    let outcome = Run::program(stock())
+        .arg(script("planted_leaks.py"))
+        .arg(PYHOST)
+        .ok();
+    assert_eq!(outcome.last_line(), "all caught", "{outcome:#?}");
+}
+
+#[test]
+fn a_block_that_was_freed_twice_is_told_and_the_check_ends() {
+    let code = "import ctypes
+api, void = ctypes.pythonapi, ctypes.c_void_p
+for name in ('PyMem_Malloc', 'PyObject_Malloc'):
+    getattr(api, name).restype = void
+    blocks = [getattr(api, name)(ctypes.c_size_t(3000)) for _ in range(6)]
+    free = getattr(api, name.replace('Malloc', 'Free'))
+    for index in (0, 1, 0):
+        free(void(blocks[index]))";
+    let (outcome, report) = checked(&[], code).timeout(60).reported();
+    assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
+    for account in ["mem", "obj"] {
+        let line = format!("a block of 3072 bytes of the account {account} was freed twice");
+        assert!(outcome.stderr.contains(&line), "{outcome:#?}");
+    }
+    let broken = report["leaks"]["broken_pages"].as_array().unwrap();
+    assert_eq!(broken.len(), 2, "{outcome:#?}");
+    assert_eq!(broken[0]["block_bytes"], 3072, "{outcome:#?}");
 }
 
 #[test]

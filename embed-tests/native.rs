@@ -157,3 +157,45 @@ assert abs(info.uordblks - total['live_bytes']) < 100_000, (info.uordblks, total
 assert info.usmblks >= info.uordblks";
     Run::host().code(code).ok();
 }
+
+#[test]
+fn a_block_of_malloc_that_is_freed_twice_or_inside_ends_the_process_with_its_account_and_size() {
+    for mode in ["count", "plain"] {
+        let run = Run::host().args(["--native", mode]);
+        let outcome = run.arg(script("bad_frees.py")).timeout(300).run();
+        assert_eq!(outcome.last_line(), "all refused", "{mode} {outcome:#?}");
+    }
+}
+
+#[test]
+fn what_is_freed_once_never_counts_as_freed_twice() {
+    // Blocks that are given out again with what they held, among them what a freed block holds.
+    let code = "import ctypes, random
+libc = ctypes.CDLL(None)
+void, size_t = ctypes.c_void_p, ctypes.c_size_t
+for function in (libc.malloc, libc.calloc, libc.realloc, libc.aligned_alloc):
+    function.restype = void
+random.seed(1)
+live, sizes = [], [1, 8, 16, 40, 100, 1000, 1025, 5000, 40000, 200000, 2000000]
+for _ in range(60000):
+    if len(live) > 300 or live and random.random() < 0.45:
+        block = live.pop(random.randrange(len(live)))
+        if random.random() < 0.2:
+            live.append(libc.realloc(void(block), size_t(random.choice(sizes))))
+        else:
+            libc.free(void(block))
+        continue
+    size = random.choice(sizes)
+    block = (libc.malloc(size_t(size)), libc.calloc(size_t(1), size_t(size)))[random.random() < 0.3] \\
+        if random.random() < 0.8 else libc.aligned_alloc(size_t(64), size_t(size))
+    if size >= 16 and random.random() < 0.3:
+        ctypes.memmove(block, live[-1] if live else block, 8)
+    live.append(block)
+for block in live:
+    libc.free(void(block))
+print('ok')";
+    for mode in ["count", "plain"] {
+        let run = Run::host().args(["--native", mode]);
+        assert_eq!(run.code(code).ok().stdout, "ok\n");
+    }
+}

@@ -22,7 +22,7 @@ mod signals;
 use crate::card::CARD;
 use crate::descriptor::{Descriptor, notice};
 use crate::heap::{bound, guards, profile, register};
-use crate::leaks;
+use crate::leaks::{self, StackTop};
 use crate::ledger::LEDGER;
 use crate::live;
 use crate::numpy;
@@ -134,10 +134,20 @@ pub fn python_finalized() {
     FINALIZED.store(true, Relaxed);
 }
 
+/// The first function of the host's at the end, with no more in its frame than the end of the stack that
+/// the leak check searches: what lies above was there before, what comes below is the host's own.
+#[inline(never)]
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    let top = StackTop::new();
+    end_at(status, &top);
+    top.keep();
+}
+
+#[inline(never)]
+fn end_at(status: c_int, top: &StackTop) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     profile::keep_everything();
-    let leaked = leak_status(status);
+    let leaked = leak_status(status, top);
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
     if let Some(leaked) = leaked {
         // glibc goes on with the functions that remain, and ends with this status (exit(3)).
@@ -148,13 +158,13 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 
 /// Tells of leaks, where they are to be looked for and Python was finalised; the exit status that
 /// takes the place of the script's, which is kept where it is not 0.
-fn leak_status(status: c_int) -> Option<c_int> {
+fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     let plan = PLAN.get()?;
     if !FINALIZED.load(Relaxed) || OWNER.load(Relaxed) != process::id() {
         return None;
     }
-    let findings = leaks::check()?;
-    if findings.blocks == 0 {
+    let findings = leaks::check(top)?;
+    if findings.is_nothing() {
         return None;
     }
     let mut out = Descriptor::new(libc::STDERR_FILENO);

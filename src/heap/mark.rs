@@ -5,11 +5,11 @@
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Heap, HeapArea};
+use super::blocks::{self, LiveBlock};
+use super::ffi::{self, Heap};
 use super::thread::{state, thread_id};
 use super::{HEAPS, gate, guards};
 use crate::ledger::{ACCOUNTS, Account, REPORTED};
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
@@ -86,6 +86,11 @@ pub fn heap_before(account: Account) -> *mut Heap {
     }
 }
 
+/// The heap of an account since the mark.
+fn heap_of(account: Account) -> *mut Heap {
+    HEAPS[account as usize].load(Acquire)
+}
+
 /// The account of a heap of before the mark.
 #[cold]
 pub fn account_before(heap: *mut Heap) -> Option<Account> {
@@ -95,41 +100,26 @@ pub fn account_before(heap: *mut Heap) -> Option<Account> {
 
 type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);
 
-unsafe extern "C" fn each(
-    _heap: *const Heap,
-    _area: *const HeapArea,
-    block: *mut c_void,
-    block_size: usize,
-    arg: *mut c_void,
-) -> bool {
-    if !block.is_null() {
-        // SAFETY: `arg` is the visitor that `visit` passed, on its own stack.
-        let visitor = unsafe { &mut *arg.cast::<Visitor<'_>>() };
-        visitor(block.cast(), block_size);
-    }
-    true
-}
-
-/// Tells of each live block of a heap; null is the main heap.
-///
-/// # Safety
-/// No thread allocates or frees in the heap meanwhile, `visitor` neither.
-pub(super) unsafe fn visit(heap: *mut Heap, mut visitor: Visitor<'_>) {
-    // SAFETY: the caller's duties; `each` matches mimalloc's type.
-    unsafe { ffi::mi_heap_visit_blocks(heap, true, each, (&raw mut visitor).cast()) };
-}
+/// Told of each page in which a block was freed twice, or written to after it was freed, so that nobody
+/// can say which of its blocks are live: its account, and the usable bytes of its blocks.
+type Broken<'a> = &'a mut dyn FnMut(Account, usize);
 
 /// Tells of each live block of `account` that was allocated since the mark: its start and its
-/// usable bytes.
+/// usable bytes. Blocks of a broken page are among those of before the mark.
 ///
 /// # Safety
-/// The mark is set; no thread allocates or frees in the account's heap meanwhile, `visitor`
-/// neither.
-pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>) {
+/// The mark is set and the gate closed; no thread allocates or frees in the account's heap meanwhile,
+/// `visitor` neither.
+pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>, broken: Broken<'_>) {
     let heap = HEAPS[account as usize].load(Acquire);
     if !heap.is_null() {
+        let mut sure = |block: LiveBlock| {
+            if block.is_sure {
+                visitor(block.start, block.size);
+            }
+        };
         // SAFETY: the caller's duties.
-        unsafe { visit(heap, visitor) };
+        unsafe { blocks::visit(heap, &mut sure, &mut |size| broken(account, size)) };
     }
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
@@ -139,20 +129,30 @@ pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>) {
     });
 }
 
-/// Tells of each live block that was allocated before the mark, and of those of the heaps without
-/// one: the arenas', and without `native` malloc's.
+/// Tells of each live block that was allocated before the mark, of those of the heaps without one: the
+/// arenas', and without `native` malloc's; and of the blocks of broken pages.
 ///
 /// # Safety
 /// As for [`visit_since`], of any heap.
-pub unsafe fn visit_before(visitor: Visitor<'_>) {
+pub unsafe fn visit_before(visitor: Visitor<'_>, broken: Broken<'_>) {
+    let mut all = |block: LiveBlock| visitor(block.start, block.size);
     // SAFETY: the caller's duties.
     unsafe {
-        let arenas = HEAPS[Account::Arena as usize].load(Acquire);
-        let before = BEFORE.iter().map(|heap| heap.load(Acquire));
-        for heap in before.filter(|heap| !heap.is_null()).chain([arenas]) {
-            visit(heap, visitor);
+        for &account in REPORTED {
+            let (since, before) = (heap_of(account), BEFORE[account as usize].load(Acquire));
+            let is_without_mark = before.is_null() && account != Account::Native;
+            let old = if is_without_mark { since } else { before };
+            blocks::visit(old, &mut all, &mut |size| broken(account, size));
         }
-        visit(null_mut(), visitor);
+    }
+    let mut unsure = |block: LiveBlock| {
+        if !block.is_sure {
+            visitor(block.start, block.size);
+        }
+    };
+    for heap in REPORTED.iter().map(|&account| heap_of(account)) {
+        // SAFETY: the caller's duties. Who asked for these blocks was told of the pages.
+        unsafe { blocks::visit(heap, &mut unsure, &mut |_| {}) };
     }
     let native = !HEAPS[Account::Native as usize].load(Relaxed).is_null();
     let before = GUARDED_BEFORE.load(Relaxed);

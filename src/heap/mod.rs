@@ -27,10 +27,12 @@
 
 pub mod arrays;
 pub mod bfc;
+mod blocks;
 mod booking;
 pub mod bound;
 pub mod classes;
 pub mod ffi;
+pub mod freed;
 pub mod gate;
 pub mod guards;
 pub mod histogram;
@@ -46,7 +48,6 @@ pub mod register;
 mod thread;
 mod walk;
 
-use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account, Gils};
 use crate::peak;
 use booking::{admits, book_new, release_block};
@@ -58,6 +59,8 @@ use thread::{state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
 pub use walk::walk;
+
+const NATIVE: usize = Account::Native as usize;
 
 /// The heap of each account; null is the main heap, and until [`start`] every account's.
 static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
@@ -275,7 +278,7 @@ unsafe fn page_of_block(block: *mut u8) -> *mut Page {
 /// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
 pub fn is_in_page(pointer: *mut u8) -> bool {
     // The map ends with the addresses of user space.
-    pointer.addr() >> 47 == 0 && !page_of(pointer).is_null()
+    pointer.addr() >> ffi::ADDRESS_BITS == 0 && !page_of(pointer).is_null()
 }
 
 /// Whether `pointer` lies in a page of one of the heaps, or among the guarded blocks.
@@ -317,14 +320,19 @@ unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
     size: usize,
     mask: usize,
 ) -> *mut u8 {
-    if size > ffi::SMALL_SIZE_MAX {
-        return null_mut();
-    }
+    // Of `native` no block has less than two words (see `freed`): by steps of 16 from 16 on, as
+    // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
+    let index = match A == NATIVE {
+        true if size.wrapping_sub(1) >= ffi::SMALL_SIZE_MAX => return null_mut(),
+        true => size.div_ceil(16) * 2,
+        false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
+        false => size.div_ceil(8),
+    };
     let state = state();
     // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
     // the calling thread or the empty page, and only this thread pops from it.
     unsafe {
-        let page = (*state.theaps[A].get()).pages_free_direct[size.div_ceil(8)];
+        let page = (*state.theaps[A].get()).pages_free_direct[index];
         let block = (*page).free;
         if block.is_null()
             || block.addr() & mask != 0
@@ -334,6 +342,9 @@ unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
         }
         (*page).free = (*block).next;
         (*page).used += 1;
+        if A == NATIVE {
+            freed::unmark(block.cast());
+        }
         if ZERO {
             if (*page).free_is_zero {
                 (*block).next = null_mut();
@@ -360,6 +371,27 @@ pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size:
     allocate_slow(Account::ALL[A], size, ZERO)
 }
 
+/// A block that mimalloc gave, without the mark that it may have from an earlier life.
+fn given_out(account: Account, block: *mut u8) -> *mut u8 {
+    if account == Account::Native && !block.is_null() {
+        // SAFETY: a live block of two words and more, which nobody else has.
+        unsafe { freed::unmark_if_marked(start_of(page_of(block), block)) };
+    }
+    block
+}
+
+/// The start of the block that `pointer` lies in.
+///
+/// # Safety
+/// It lies in `page`.
+unsafe fn start_of(page: *mut Page, pointer: *mut u8) -> *mut u8 {
+    // SAFETY: the caller's duty; both fields are constant while the page has a live block.
+    unsafe {
+        let offset = pointer.addr().wrapping_sub((*page).page_start.addr());
+        pointer.wrapping_sub(offset % (*page).block_size)
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
@@ -376,14 +408,18 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
     }
     let theap = state.theap(account);
     let mut usable = 0;
+    let given = match account {
+        Account::Native => size.max(freed::LEAST),
+        _ => size,
+    };
     let block = if theap.is_null() {
         null_mut()
     } else {
         profile::give_back_what_is_due(theap);
         // SAFETY: a theap of the calling thread, inside the gate.
-        unsafe { ffi::_mi_theap_malloc_zero(theap, size, zero, &mut usable) }
+        unsafe { ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable) }
     };
-    book_new(account, block.cast(), usable, size)
+    given_out(account, book_new(account, block.cast(), usable, size))
 }
 
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
@@ -405,12 +441,13 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     if theap.is_null() {
         return book_new(account, null_mut(), 0, size);
     }
+    let given = size.max(freed::LEAST);
     // SAFETY: a theap of the calling thread, inside the gate.
-    let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, size, alignment) }.cast();
+    let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, given, alignment) }.cast();
     let page = page_of(block);
     // SAFETY: null, or the page of a live block.
     let usable = unsafe { page.as_ref() }.map_or(0, |page| page.block_size);
-    book_new(account, block, usable, size)
+    given_out(account, book_new(account, block, usable, size))
 }
 
 /// Frees a block of account `A`, or of any other account, off which it then goes. Returns false
@@ -445,9 +482,13 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
     unsafe {
         if (*page).xthread_id.load(Relaxed) != thread_id()
             || (*page).heap != HEAPS[A].load(Relaxed)
+            || (A == NATIVE && (!freed::is_start(page, block) || freed::is_marked(block)))
             || (BOOK && !state().slot.get().release::<A>((*page).block_size))
         {
             return false;
+        }
+        if A == NATIVE {
+            freed::mark(block);
         }
         let block = block.cast::<Block>();
         (*block).next = (*page).free;
@@ -467,7 +508,10 @@ fn retire(page: *mut Page) {
     let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: an empty page of the calling thread that is not retired yet, as in mimalloc's own
     // `mi_free_block_local`.
-    unsafe { ffi::_mi_page_retire(page) };
+    unsafe {
+        freed::keep_in_mind(page);
+        ffi::_mi_page_retire(page);
+    }
 }
 
 #[cold]
@@ -480,12 +524,37 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     }
     let _inside = gate::enter(state().slot(), thread_id());
     let account = account_of(page);
-    if let Some(offset) = offset_in_block(page, pointer) {
-        refuse(pointer, offset, bytes, account);
+    check_live(page, pointer, account);
+    // SAFETY: a live block of mimalloc's, which nobody else uses.
+    unsafe {
+        if account == Account::Native {
+            freed::mark(start_of(page, pointer));
+        }
+        if (*page).used <= 1 {
+            freed::keep_in_mind(page);
+        }
     }
     release_block(account, pointer, bytes, caller);
-    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    // SAFETY: as above, off the ledger, inside the gate.
     unsafe { ffi::mi_free(pointer.cast()) };
+}
+
+/// Ends the process where `pointer` is not the start of a live block, as far as that can be seen: of
+/// `native` always, of other accounts where it lies in the middle of a block.
+fn check_live(page: *mut Page, pointer: *mut u8, account: Account) {
+    // SAFETY: the page that holds the pointer.
+    let bytes = unsafe { (*page).block_size };
+    if let Some(offset) = offset_in_block(page, pointer) {
+        freed::refuse(format_args!(
+            "free(): invalid pointer {pointer:p}: {offset} bytes into a block of {bytes} bytes of the \
+             account {}",
+            account.name()
+        ));
+    }
+    // SAFETY: the start of a block of the page; those of `native` have two words.
+    if account == Account::Native && unsafe { freed::is_marked(start_of(page, pointer)) } {
+        freed::refuse_twice(pointer, bytes, account);
+    }
 }
 
 /// How far into a block `pointer` lies; None for the start of one, and in a page with aligned
@@ -493,23 +562,23 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
 fn offset_in_block(page: *mut Page, pointer: *mut u8) -> Option<usize> {
     // SAFETY: the page of a live block; these fields are constant meanwhile.
     unsafe {
-        let offset = (pointer.addr() - (*page).page_start.addr()) % (*page).block_size;
+        let first = (*page).page_start.addr();
+        let offset = pointer.addr().wrapping_sub(first) % (*page).block_size;
         let anywhere = (*page).xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS != 0;
         (offset != 0 && !anywhere).then_some(offset)
     }
 }
 
-/// Ends the process as libc does for a pointer that nobody allocated, with a line that says what
-/// it points into: mimalloc would take it, and hand out overlapping blocks later.
-#[cold]
-fn refuse(pointer: *mut u8, offset: usize, bytes: usize, account: Account) -> ! {
-    notice(format_args!(
-        "free(): invalid pointer {pointer:p}: {offset} bytes into a block of {bytes} bytes of the \
-         account {}",
-        account.name()
-    ));
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
+/// As [`check_live`], for a block that is to be resized.
+#[inline]
+fn check_native(page: *mut Page, pointer: *mut u8) {
+    // SAFETY: the page that holds the pointer; the start of a block of `native` has two words.
+    unsafe {
+        let is_native = (*page).heap == HEAPS[NATIVE].load(Relaxed);
+        if is_native && (!freed::is_start(page, pointer) || freed::is_marked(pointer)) {
+            check_live(page, pointer, Account::Native);
+        }
+    }
 }
 
 /// The largest size of a block that takes no more than `room` bytes: mimalloc rounds up to a fourth of
@@ -550,6 +619,9 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         return Reallocated::Block(unsafe { allocate::<A, false, BOOK>(size) });
     }
     let page = page_of(pointer);
+    if A == NATIVE && !page.is_null() {
+        check_native(page, pointer);
+    }
     if page.is_null() {
         // SAFETY: the caller's duties.
         return unsafe { reallocate_guarded::<A, BOOK>(pointer, size) };

@@ -22,10 +22,8 @@ pub const SLICE: usize = 1 << ffi::SLICE_SHIFT;
 pub const SUBMAP_SPAN: usize = 1 << (ffi::SLICE_SHIFT + ffi::SUBMAP_SHIFT);
 /// Entries of a part of the map.
 const ENTRIES: usize = 1 << ffi::SUBMAP_SHIFT;
-/// Bits of an address that the map is for (`_mi_page_map_init`).
-const ADDRESS_BITS: usize = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
 /// Parts of the map.
-const SUBMAPS: usize = 1 << (ADDRESS_BITS - ffi::SLICE_SHIFT - ffi::SUBMAP_SHIFT);
+const SUBMAPS: usize = 1 << (ffi::ADDRESS_BITS - ffi::SLICE_SHIFT - ffi::SUBMAP_SHIFT);
 
 /// A page of a heap at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +70,25 @@ pub fn each(mut visit: impl FnMut(&PageView)) {
     });
 }
 
+/// Calls `visit` for each page of every heap, as mimalloc has it. The gate is closed.
+pub(super) fn each_page(mut visit: impl FnMut(*mut Page)) {
+    each_submap(|index, submap| {
+        for entry in 0..ENTRIES {
+            // SAFETY: as in `each`.
+            let page = unsafe { *submap.add(entry) };
+            if begins_in(page, index << ffi::SUBMAP_SHIFT | entry) {
+                visit(page);
+            }
+        }
+    });
+}
+
+/// Whether there is a page, and `slice` is the first that it is entered for.
+fn begins_in(page: *mut Page, slice: usize) -> bool {
+    // SAFETY: a page of the map stays while the gate is closed.
+    !page.is_null() && unsafe { (*page).page_start.addr() } >> ffi::SLICE_SHIFT == slice
+}
+
 /// The page that begins in the slice of `address`. The gate is closed.
 pub fn beginning_at(address: usize) -> Option<PageView> {
     let slice = address >> ffi::SLICE_SHIFT;
@@ -107,11 +124,26 @@ pub fn each_part_of_map(mut visit: impl FnMut(Range<usize>)) {
 }
 
 fn each_submap(mut visit: impl FnMut(usize, *mut *mut Page)) {
-    for index in 0..SUBMAPS {
-        match submap(index) {
-            Some(submap) => visit(index, submap),
-            None if PAGE_MAP.load(Relaxed).is_null() => return,
-            None => {}
+    // Most of the map is empty: so many parts are looked at together.
+    const TOGETHER: usize = 16;
+    let map = PAGE_MAP.load(Acquire);
+    if map.is_null() {
+        return;
+    }
+    // SAFETY: the map has so many entries and is readable as a whole (see `start_mimalloc`).
+    let map = unsafe { std::slice::from_raw_parts(map, SUBMAPS) };
+    for (group, parts) in map.chunks_exact(TOGETHER).enumerate() {
+        let any = parts
+            .iter()
+            .fold(0, |any, part| any | part.load(Relaxed).addr());
+        if any == 0 {
+            continue;
+        }
+        for (index, part) in parts.iter().enumerate() {
+            let part = part.load(Acquire);
+            if !part.is_null() {
+                visit(group * TOGETHER + index, part);
+            }
         }
     }
 }
@@ -128,16 +160,13 @@ fn submap(index: usize) -> Option<*mut *mut Page> {
 
 /// What there is to tell of a page, where `slice` is the first that it is entered for.
 fn view(page: *mut Page, slice: usize) -> Option<PageView> {
-    if page.is_null() {
+    if !begins_in(page, slice) {
         return None;
     }
     // SAFETY: a page of the map stays while the gate is closed. Its owner counts its blocks by plain
     // stores, which a volatile read of a word sees whole.
     unsafe {
         let first = (*page).page_start.addr();
-        if first >> ffi::SLICE_SHIFT != slice {
-            return None;
-        }
         let used = u64::from((&raw const (*page).used).read_volatile());
         let capacity = u64::from((&raw const (*page).capacity).read_volatile());
         let reserved = usize::from((*page).reserved);

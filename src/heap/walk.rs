@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::blocks::{self, LiveBlock};
 use super::thread::{state, thread_id};
 use super::{gate, guards, mark};
 use crate::ledger::Account;
@@ -24,8 +25,7 @@ pub struct WalkedHeap {
 /// while they are visited.
 ///
 /// # Safety
-/// No other thread allocates or frees in this heap meanwhile: mimalloc collects each page that it
-/// visits, whoever owns it.
+/// No other thread allocates or frees in this heap meanwhile.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let heap = super::HEAPS[account as usize].load(Acquire);
     if heap.is_null() || account == Account::Native {
@@ -37,10 +37,11 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     for heap in [Some(heap), before].into_iter().flatten() {
         // SAFETY: the caller's duties.
         unsafe {
-            mark::visit(heap, &mut |_, bytes| {
+            let mut count = |block: LiveBlock| {
                 found.blocks += 1;
-                found.bytes += bytes as u64;
-            });
+                found.bytes += block.size as u64;
+            };
+            blocks::visit(heap, &mut count, &mut |_| {});
         }
     }
     guards::visit(|block| {

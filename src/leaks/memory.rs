@@ -5,6 +5,7 @@
 
 use super::table::Table;
 use crate::heap::{self, region};
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
 /// A piece of memory.
@@ -12,6 +13,42 @@ use std::ffi::{c_int, c_void};
 pub struct Range {
     pub start: usize,
     pub end: usize,
+}
+
+/// Where the stack ends that is searched: a place in the frame of the function that made it.
+///
+/// That must be a function of its own, which holds nothing else and is never inlined. In a frame that is
+/// searched, what the check itself holds would keep every block from being lost, and so would what the
+/// script has left there where a frame has room that nobody has written to since.
+pub struct StackTop(UnsafeCell<usize>);
+
+impl StackTop {
+    /// In the caller's frame, which [`StackTop::keep`] at its end keeps on the stack.
+    #[inline(always)]
+    pub fn new() -> Self {
+        StackTop(UnsafeCell::new(0))
+    }
+
+    /// The last use of it.
+    #[inline(always)]
+    pub fn keep(&self) {
+        std::hint::black_box(self);
+    }
+
+    fn address(&self) -> usize {
+        self.0.get().addr()
+    }
+}
+
+/// Bytes of the stack below the caller that are cleared.
+const CLEARED: usize = 128 << 10;
+
+/// Clears the stack that the script has left behind, so that no address of a block is carried on from
+/// there: what copies a value copies its unused bytes too, and those of a report's figures, taken when the
+/// script has ended, come to lie in static memory, which is searched.
+#[inline(never)]
+pub fn clear_unused_stack() {
+    std::hint::black_box(&mut [0u8; CLEARED]);
 }
 
 /// Libraries have a few pieces each.
@@ -55,7 +92,7 @@ unsafe extern "C" fn add_library(
 }
 
 /// The data of the libraries, their thread-local data, and the stack from `top` on.
-pub fn ranges(top: *const u8) -> Option<Table<Range>> {
+pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
     unsafe extern "C" {
         /// Where the main thread's stack begins (ld.so).
         static __libc_stack_end: *mut c_void;
@@ -66,7 +103,7 @@ pub fn ranges(top: *const u8) -> Option<Table<Range>> {
         libc::dl_iterate_phdr(Some(add_library), (&raw mut ranges).cast());
         __libc_stack_end.addr()
     };
-    let top = top.addr();
+    let top = top.address();
     // On another thread's stack the distance is none of a stack.
     if top < bottom && bottom - top < 64 << 20 {
         ranges.push(Range {
@@ -87,7 +124,7 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
         let Some((range, rights, is_anonymous)) = parse(line) else {
             continue;
         };
-        let slices = (range.start..range.end).step_by(1 << 16);
+        let slices = (range.start..range.end).step_by(heap::pages::SLICE);
         let is_heap = || {
             slices
                 .clone()

@@ -21,8 +21,10 @@ pub use settings::{DEFAULT_STATUS, Scope};
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
 use crate::python::{interpreters, threads};
+pub use memory::StackTop;
 use objects::NAME;
 use reach::Block;
+pub use reach::Broken;
 use sites::Site;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -84,12 +86,25 @@ pub struct Findings {
     pub bytes: u64,
     /// Those of each account with any.
     groups: Table<Group>,
+    /// Pages whose lists of free blocks are not whole.
+    broken: Table<Broken>,
 }
 
 impl Findings {
     /// Whether a lost block is the script's fault, or a library's, beyond doubt.
     pub fn is_sure(&self) -> bool {
         self.threads == 0 && !self.interpreters
+    }
+
+    /// Whether there is nothing to report.
+    pub fn is_nothing(&self) -> bool {
+        self.blocks == 0 && self.broken.is_empty()
+    }
+
+    /// The pages in which a block was freed twice, or written to after it was freed: which of their blocks
+    /// are live cannot be known, so none of them is among the lost.
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
     }
 
     /// The lost blocks by kind, most bytes first.
@@ -148,12 +163,13 @@ pub fn script_ended() {
     if is_armed() {
         THREADS.store(threads::wait_for_ends(), Relaxed);
         sites::keep(accounts(), front());
+        memory::clear_unused_stack();
     }
 }
 
-/// Looks for lost blocks. Once, after finalisation, in the thread that ends the process. None
-/// where the check is not armed, or the system has no memory for it.
-pub fn check() -> Option<&'static Findings> {
+/// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
+/// searched from `top` on. None where the check is not armed, or the system has no memory for it.
+pub fn check(top: &StackTop) -> Option<&'static Findings> {
     if !is_armed() {
         return None;
     }
@@ -163,7 +179,7 @@ pub fn check() -> Option<&'static Findings> {
     threads::wait_for_last_frees();
     pool::give_back_all();
     let arrays = arrays_of_region()?;
-    let found = heap::alone(|| look(&arrays))?;
+    let found = heap::alone(|| look(&arrays, top))?;
     Some(FINDINGS.get_or_init(|| found))
 }
 
@@ -182,15 +198,15 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
     Some(table)
 }
 
-fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
-    let top = 0u8;
-    let mut ranges = memory::ranges(&raw const top)?;
+fn look(arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
+    let mut ranges = memory::ranges(top)?;
     if scope() == Scope::Native {
         memory::add_stacks(&mut ranges, |address| {
             table::is_in_table(address) || heap::guards::owns(address as *mut u8)
         });
     }
-    let blocks = reach::find(accounts(), arrays, &ranges, front())?;
+    let mut broken = Table::new(MOST_GROUPS)?;
+    let blocks = reach::find(accounts(), arrays, &ranges, front(), &mut broken)?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
         threads: THREADS.load(Relaxed),
@@ -198,6 +214,7 @@ fn look(arrays: &[(usize, usize)]) -> Option<Findings> {
         blocks: 0,
         bytes: 0,
         groups: Table::new(MOST_GROUPS)?,
+        broken,
     };
     let is_lost = |block: &&Block| {
         let object = block.object.as_ref();

@@ -26,6 +26,29 @@ pub struct Block {
     pub is_reached: bool,
 }
 
+/// Pages in which a block was freed twice, or written to after it was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Their account.
+    pub account: Account,
+    /// Usable bytes of their blocks.
+    pub size: usize,
+    /// How many pages.
+    pub pages: u64,
+}
+
+fn note(broken: &mut Table<Broken>, account: Account, size: usize) {
+    let mut known = broken.iter_mut();
+    match known.find(|known| (known.account, known.size) == (account, size)) {
+        Some(known) => known.pages += 1,
+        None => drop(broken.push(Broken {
+            account,
+            size,
+            pages: 1,
+        })),
+    }
+}
+
 /// Addresses alone: the table has room for as many blocks as a machine holds.
 const MOST_BLOCKS: usize = 1 << 28;
 
@@ -34,7 +57,11 @@ const MOST_BLOCKS: usize = 1 << 28;
 ///
 /// # Safety
 /// As for [`mark::visit_since`].
-unsafe fn blocks_since(accounts: &[Account], chunks: &[(usize, usize)]) -> Option<Table<Block>> {
+unsafe fn blocks_since(
+    accounts: &[Account],
+    chunks: &[(usize, usize)],
+    broken: &mut Table<Broken>,
+) -> Option<Table<Block>> {
     let mut blocks = Table::new(MOST_BLOCKS)?;
     let mut add = |account, start, size| {
         blocks.push(Block {
@@ -48,7 +75,11 @@ unsafe fn blocks_since(accounts: &[Account], chunks: &[(usize, usize)]) -> Optio
     for &account in accounts {
         // SAFETY: the caller's duties; the table does not allocate from a heap.
         unsafe {
-            mark::visit_since(account, &mut |start, size| add(account, start.addr(), size));
+            mark::visit_since(
+                account,
+                &mut |start, size| add(account, start.addr(), size),
+                &mut |account, size| note(broken, account, size),
+            );
         }
     }
     for &(start, size) in chunks {
@@ -62,16 +93,18 @@ unsafe fn blocks_since(accounts: &[Account], chunks: &[(usize, usize)]) -> Optio
 /// has no memory for it. `front`: bytes of the debug hooks in front of each of CPython's.
 ///
 /// After finalisation, alone (see [`crate::heap::alone`]).
+#[inline(never)]
 pub fn find(
     accounts: &[Account],
     chunks: &[(usize, usize)],
     ranges: &[Range],
     front: usize,
+    broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
     // SAFETY: alone, as the caller promises; the libraries' data and the stack can be read.
     unsafe {
-        let mut blocks = blocks_since(accounts, chunks)?;
-        reach(&mut blocks, ranges, front)?;
+        let mut blocks = blocks_since(accounts, chunks, broken)?;
+        reach(&mut blocks, ranges, front, broken)?;
         Some(blocks)
     }
 }
@@ -121,7 +154,12 @@ impl Search<'_> {
 ///
 /// # Safety
 /// As for [`mark::visit_before`]; the ranges can be read.
-unsafe fn reach(blocks: &mut [Block], ranges: &[Range], front: usize) -> Option<()> {
+unsafe fn reach(
+    blocks: &mut [Block],
+    ranges: &[Range],
+    front: usize,
+    broken: &mut Table<Broken>,
+) -> Option<()> {
     let memory = Readable(ranges);
     for block in blocks.iter_mut() {
         if block.account == Account::Obj && block.size > front {
@@ -146,9 +184,12 @@ unsafe fn reach(blocks: &mut [Block], ranges: &[Range], front: usize) -> Option<
         for range in ranges {
             search.search(range.start, range.end);
         }
-        mark::visit_before(&mut |start, size| {
-            search.search(start.addr().next_multiple_of(8), start.addr() + size);
-        });
+        mark::visit_before(
+            &mut |start, size| {
+                search.search(start.addr().next_multiple_of(8), start.addr() + size);
+            },
+            &mut |account, size| note(broken, account, size),
+        );
         while let Some(index) = search.open.pop() {
             let block = search.blocks[index as usize];
             search.search(block.start.next_multiple_of(8), block.start + block.size);

@@ -119,7 +119,7 @@ fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
                 blocks.push((start.addr(), account));
             };
             // SAFETY: the GIL is held and the gate closed.
-            unsafe { mark::visit_since(account, &mut add) };
+            unsafe { mark::visit_since(account, &mut add, &mut |_, _| {}) };
         }
     });
     // The arrays of `bfc` are in no heap.

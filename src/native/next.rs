@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::guards;
+use crate::heap::{freed, guards};
 use crate::ledger::Account;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -184,6 +184,7 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
     if guards::free(pointer, Account::ALL[A]) {
         return;
     }
+    freed::refuse_if_ours(pointer);
     resolve();
     // SAFETY: the caller's duties; the symbol has this type.
     unsafe { call!(FREE, fn(*mut u8) -> (), (pointer), ()) }
@@ -196,6 +197,7 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 #[cold]
 #[inline(never)]
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
+    freed::refuse_if_ours(pointer);
     resolve();
     // SAFETY: as in `free`.
     unsafe {

@@ -42,6 +42,15 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
         sink.end();
     }
     sink.end();
+    sink.begin_list("broken_pages");
+    for broken in findings.broken() {
+        sink.begin("");
+        sink.text("account", broken.account.name());
+        sink.int("block_bytes", broken.size as i64);
+        sink.int("pages", broken.pages as i64);
+        sink.end();
+    }
+    sink.end();
     sink.end();
 }
 
@@ -54,6 +63,18 @@ fn plural(count: u64) -> &'static str {
 
 /// Writes what was found: a line for all and one for each kind.
 pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    for broken in findings.broken().iter().take(TOLD) {
+        writeln!(
+            out,
+            "pyhost: a block of {} bytes of the account {} was freed twice, or written to after it was \
+             freed: the list of free blocks leads back to itself or away; what is lost there is not known",
+            broken.size,
+            broken.account.name()
+        )?;
+    }
+    if findings.blocks == 0 {
+        return Ok(());
+    }
     let (blocks, bytes) = (findings.blocks, Bytes(findings.bytes));
     writeln!(
         out,

@@ -1,0 +1,234 @@
+//! Blocks of `native` that are freed a second time, or in their middle, are found here. mimalloc would
+//! take them, and give overlapping blocks out later; glibc ends such a process, and so does the host.
+//!
+//! A freed block of `native` carries a mark in its second word (the first is mimalloc's link): the
+//! constant [`KEY`] and the block's own address. Giving a block out takes the mark off, so that a marked
+//! block is free, whoever asks. So every block of `native` has at least two words.
+//!
+//! A page that has become empty is given back, and with it the marks of its blocks: the last of such pages
+//! are kept in mind, with the size of their blocks.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Page};
+use super::{account_of, pages};
+use crate::descriptor::notice;
+use crate::ledger::Account;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The least block of `native`: a link and a mark.
+pub const LEAST: usize = 16;
+
+/// What no program writes by accident, together with the address that it writes it to.
+const KEY: usize = 0xa3c5_9ac2_f1d6_7e4b;
+
+/// A freed block of `native`.
+#[repr(C)]
+struct Freed {
+    _next: usize,
+    mark: usize,
+}
+
+/// Whether a block of `native` is free.
+///
+/// # Safety
+/// `block` is the start of a block of `native`, live or free, in a page of mimalloc's.
+#[inline(always)]
+pub unsafe fn is_marked(block: *mut u8) -> bool {
+    // SAFETY: the caller's duty; the block has two words.
+    unsafe { (*block.cast::<Freed>()).mark == block.addr() ^ KEY }
+}
+
+/// Marks a block of `native` that is being freed.
+///
+/// # Safety
+/// As for [`is_marked`]; the block is the caller's alone.
+#[inline(always)]
+pub unsafe fn mark(block: *mut u8) {
+    // SAFETY: the caller's duty.
+    unsafe { (*block.cast::<Freed>()).mark = block.addr() ^ KEY }
+}
+
+/// Takes the mark off a block of `native` that is being given out.
+///
+/// # Safety
+/// As for [`mark`].
+#[inline(always)]
+pub unsafe fn unmark(block: *mut u8) {
+    // SAFETY: the caller's duty.
+    unsafe { (*block.cast::<Freed>()).mark = 0 }
+}
+
+/// As [`unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
+///
+/// # Safety
+/// As for [`mark`].
+pub unsafe fn unmark_if_marked(block: *mut u8) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        if is_marked(block) {
+            unmark(block);
+        }
+    }
+}
+
+/// Sizes up to which a division is spared: those of the direct table, by steps of 16.
+const STEP_SHIFT: usize = 4;
+const FACTORS: [u64; (ffi::SMALL_SIZE_MAX >> STEP_SHIFT) + 1] = {
+    let mut factors = [0; (ffi::SMALL_SIZE_MAX >> STEP_SHIFT) + 1];
+    let mut index = 1;
+    while index < factors.len() {
+        factors[index] = u64::MAX / ((index as u64) << STEP_SHIFT) + 1;
+        index += 1;
+    }
+    factors
+};
+
+/// Whether `pointer` is the start of a block, by the page's size of blocks. Of pages with aligned blocks
+/// that says nothing.
+///
+/// The product with `2^64 / size`, rounded up, is below that factor for multiples of the size alone, as
+/// long as both have 32 bits (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+///
+/// # Safety
+/// `pointer` lies in `page`, a page of `native`.
+#[inline(always)]
+pub unsafe fn is_start(page: *mut Page, pointer: *mut u8) -> bool {
+    // SAFETY: the caller's duty; both fields are constant while the page has a live block.
+    let (offset, size) = unsafe {
+        let offset = pointer.addr().wrapping_sub((*page).page_start.addr());
+        (offset, (*page).block_size)
+    };
+    match FACTORS.get(size >> STEP_SHIFT) {
+        Some(&factor) => (offset as u64).wrapping_mul(factor) <= factor.wrapping_sub(1),
+        None => offset == 0 || offset % size == 0,
+    }
+}
+
+/// A page that became empty. Its address is kept as a complement: the leak check searches static memory
+/// for pointers, and the page may hold other blocks by then.
+struct Emptied {
+    /// The complement of the first address, whose lowest bits are 0, and in these the account.
+    start: AtomicUsize,
+    /// Bytes of all its blocks together; 0 while the entry is written.
+    length: AtomicUsize,
+    /// Bytes of one.
+    block: AtomicUsize,
+}
+
+const KEPT: usize = 64;
+const ACCOUNT_BITS: usize = 7;
+
+static EMPTIED: [Emptied; KEPT] = [const {
+    Emptied {
+        start: AtomicUsize::new(0),
+        length: AtomicUsize::new(0),
+        block: AtomicUsize::new(0),
+    }
+}; KEPT];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Between these slices all of them lie, those that are no longer kept as well.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+impl Emptied {
+    fn start(&self) -> usize {
+        !(self.start.load(Relaxed) | ACCOUNT_BITS)
+    }
+
+    fn account(&self) -> Account {
+        let index = self.start.load(Relaxed) & ACCOUNT_BITS;
+        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start()) < self.length.load(Relaxed)
+    }
+}
+
+/// Keeps a page in mind whose last live block is being freed.
+///
+/// # Safety
+/// A page of the map, which stays meanwhile.
+pub unsafe fn keep_in_mind(page: *mut Page) {
+    let place = &EMPTIED[NEXT.fetch_add(1, Relaxed) % KEPT];
+    // SAFETY: the caller's duty.
+    unsafe {
+        let (start, size) = ((*page).page_start.addr(), (*page).block_size);
+        let length = size * usize::from((*page).reserved);
+        let account = account_of(page) as usize;
+        place.length.store(0, Relaxed);
+        place.block.store(size, Relaxed);
+        place
+            .start
+            .store(!(start | ACCOUNT_BITS) | account, Relaxed);
+        place.length.store(length, Relaxed);
+        LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
+        HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
+    }
+}
+
+/// Ends the process if `pointer`, which lies in no page now, lay in one: the block is freed twice. What
+/// lies outside mimalloc's arenas may have become another allocator's since, unless nothing is mapped there.
+#[cold]
+pub fn refuse_if_ours(pointer: *mut u8) {
+    let address = pointer.addr();
+    let slices = LOWEST.load(Relaxed)..=HIGHEST.load(Relaxed);
+    if !slices.contains(&(address >> ffi::SLICE_SHIFT)) {
+        return;
+    }
+    let mut is_in_arena = false;
+    pages::each_arena(|arena| is_in_arena |= (arena.start..arena.end).contains(&address));
+    let newest = NEXT.load(Relaxed);
+    let mut newest_first = (1..=KEPT).map(|back| &EMPTIED[newest.wrapping_sub(back) % KEPT]);
+    match newest_first.find(|page| page.holds(address)) {
+        Some(page) if is_in_arena || is_unmapped(address) => {
+            refuse_twice(pointer, page.block.load(Relaxed), page.account())
+        }
+        None if is_in_arena => refuse(format_args!(
+            "free(): invalid pointer {pointer:p}: no block is there; it may have been freed before"
+        )),
+        _ => {}
+    }
+}
+
+/// Whether nothing is mapped at an address.
+fn is_unmapped(address: usize) -> bool {
+    let page = crate::process::page_size() as usize;
+    let mut residency = 0u8;
+    // SAFETY: the call writes a byte for a page, or fails with ENOMEM.
+    unsafe { libc::mincore((address & !(page - 1)) as *mut _, page, &mut residency) != 0 }
+}
+
+/// Ends the process for a block that is freed twice.
+#[cold]
+pub fn refuse_twice(pointer: *mut u8, bytes: usize, account: Account) -> ! {
+    refuse(format_args!(
+        "free(): invalid pointer {pointer:p}: a block of {bytes} bytes of the account {}, freed before",
+        account.name()
+    ))
+}
+
+/// Ends the process as libc does for a pointer that nobody allocated.
+#[cold]
+pub fn refuse(what: std::fmt::Arguments<'_>) -> ! {
+    notice(what);
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_tells_multiples_of_every_small_size() {
+        for size in (16..=ffi::SMALL_SIZE_MAX as u64).step_by(16) {
+            let factor = FACTORS[size as usize >> STEP_SHIFT];
+            for offset in 0..1 << 16 {
+                let is_multiple = u64::wrapping_mul(offset, factor) < factor;
+                assert_eq!(is_multiple, offset % size == 0, "{offset} {size}");
+            }
+        }
+    }
+}
