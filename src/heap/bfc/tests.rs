@@ -824,7 +824,7 @@ fn large_zeroed_memory_stays_lazy() {
 #[test]
 fn memory_that_stays_free_goes_back_and_blocks_keep_theirs() {
     let mut bfc = reserve(64 * MIB, 64 * MIB);
-    let resident = |pointer| resident_pages(pointer, 8 * MIB) * PAGE;
+    let resident = |pointer| resident_pages(pointer, 8 * MIB) * page();
     let (first, kept, second) = (
         take(&mut bfc, 8 * MIB),
         take(&mut bfc, 8 * MIB),
