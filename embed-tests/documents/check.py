@@ -28,6 +28,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,11 +166,9 @@ class Machine:
         self.variables = dict(kept, PATH="%s:%s" % (programs, os.environ["PATH"]), LC_ALL="C.UTF-8")
         if packages:
             self.variables["PYTHONPATH"] = str(Path(packages).resolve())
-        self.count = 0
 
     def folder(self, document):
-        self.count += 1
-        place = self.path / str(self.count)
+        place = Path(tempfile.mkdtemp(dir=self.path))
         for source in (PROGRAMS / "common", PROGRAMS / Path(document).stem):
             if source.is_dir():
                 shutil.copytree(source, place, dirs_exist_ok=True)
@@ -247,29 +246,25 @@ def main():
     version = subprocess.run([arguments.pyhost, "-I", "-c", "import sys; print(*sys.version_info[:2])"],
                              capture_output=True, text=True, check=True).stdout.split()
     compares = tuple(map(int, version)) == SHOWN
+    blocks = [block for name in names for block in blocks_of(name, (ROOT / name).read_text())]
+    skipped = [block for block in blocks if block.skip]
+    run = [block for block in blocks if not block.skip]
     machine = Machine(arguments.pyhost, arguments.pyhostctl, arguments.packages)
-    passed = failed = 0
-    skipped = []
     try:
-        for name in names:
-            for block in blocks_of(name, (ROOT / name).read_text()):
-                if block.skip:
-                    skipped.append("%s: %s" % (block, block.skip))
-                    continue
-                wrong = machine.check(block, compares)
-                if wrong is None:
-                    passed += 1
-                else:
-                    failed += 1
-                    print("FAILED %s: %s\n" % (block, wrong))
+        # Most of them wait most of the time.
+        with ThreadPoolExecutor(4) as threads:
+            outcomes = list(threads.map(lambda block: machine.check(block, compares), run))
     finally:
         machine.close()
-    for line in skipped:
-        print("skipped " + line)
+    wrong = [(block, outcome) for block, outcome in zip(run, outcomes) if outcome is not None]
+    for pair in wrong:
+        print("FAILED %s: %s\n" % pair)
+    for block in skipped:
+        print("skipped %s: %s" % (block, block.skip))
     if not compares:
         print("the output was not compared: the documents show CPython %d.%d" % SHOWN)
-    print("%d passed, %d failed, %d skipped" % (passed, failed, len(skipped)))
-    return 1 if failed else 0
+    print("%d passed, %d failed, %d skipped" % (len(run) - len(wrong), len(wrong), len(skipped)))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
