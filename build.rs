@@ -25,6 +25,35 @@ fn main() {
     link_unwinder();
     link_python();
     export_symbols();
+    place_gdb_commands();
+}
+
+/// Lays what gives gdb CPython's commands beside the executable, where gdb looks for it.
+fn place_gdb_commands() {
+    const SOURCE: &str = "tools/pyhost-gdb.py";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    let python = pyo3_build_config::get();
+    let answer = python.executable().and_then(|executable| {
+        let code = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)";
+        let output = Command::new(executable).args(["-I", "-c", code]).output();
+        String::from_utf8(output.ok()?.stdout).ok()
+    });
+    // target/PROFILE/build/pyhost-HASH/out
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"));
+    let (Some(answer), Some(folder)) = (answer, out.ancestors().nth(3)) else {
+        return;
+    };
+    let Some((version, prefix)) = answer.trim().split_once(' ') else {
+        return;
+    };
+    let text = std::fs::read_to_string(SOURCE).expect("the commands for gdb");
+    let text = text
+        .replace("@VERSION@", version)
+        .replace("@PREFIX@", prefix)
+        .replace("@STATIC@", if python.shared() { "false" } else { "true" });
+    if let Err(error) = std::fs::write(folder.join("pyhost-gdb.py"), text) {
+        println!("cargo::warning=pyhost-gdb.py cannot be written beside the executable: {error}");
+    }
 }
 
 /// The functions by which memory is mapped, beside `mprotect`: what libraries call and what the
