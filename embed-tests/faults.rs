@@ -329,6 +329,44 @@ fn a_sweep_ends_where_the_program_passes() {
 }
 
 #[test]
+fn a_sweep_whose_program_requests_nothing_says_so_and_fails() {
+    for sweep in ["sweep", "sweep=5"] {
+        let rule = format!("--fail=mem=above=300K,{sweep}");
+        let outcome = Run::host().args([&rule, "-I", "-S", "-c", "pass"]).run();
+        assert_eq!(outcome.code(), 25, "{outcome:?}");
+        assert_eq!(
+            outcome.stdout,
+            "pyhost: sweep of mem above 300.0 KiB: nothing was tested: the program, status 0, makes no \
+             such request\n"
+        );
+    }
+}
+
+#[test]
+fn a_long_sweep_says_on_standard_error_how_far_it_is() {
+    let code = "import time
+for _ in range(12): [None] * 50_000
+time.sleep(1)";
+    let outcome = Run::host()
+        .args(["--fail=mem=above=300K,sweep", "-I", "-S", "-c"])
+        .arg(format!(
+            "try:\n  {}\nexcept MemoryError: time.sleep(1)",
+            code.replace('\n', "\n  ")
+        ))
+        .ok();
+    let line = outcome.stderr.lines().next().unwrap_or_default();
+    assert!(
+        line.starts_with("pyhost: sweep of mem above 300.0 KiB: N = ")
+            && line.ends_with(" s so far"),
+        "{outcome:?}"
+    );
+    assert!(
+        outcome.stdout.contains("12 status 0; N = 13 passed"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn a_sweep_has_a_first_an_end_and_a_step_and_tells_what_crashed() {
     // A block that fails is used nevertheless, in the third run of four.
     let code = "import ctypes

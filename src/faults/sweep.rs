@@ -6,6 +6,7 @@
 //! process that never starts Python.
 
 use super::Spec;
+use crate::descriptor::notice;
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,10 +19,14 @@ use std::time::{Duration, Instant};
 
 /// Exit status where a run crashed or hung.
 pub const FOUND: i32 = 24;
+/// Exit status where the program made no request that the rule counts: nothing was tested.
+const NOTHING: i32 = 25;
 /// How long a run may take where `--fail-timeout` is not given.
 const DEFAULT_TIMEOUT: u64 = 60;
 /// How long a run that hangs may take to print where it is.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// Between two lines that tell how far the sweep is.
+const PROGRESS: Duration = Duration::from_secs(5);
 /// Lines of a bad run's standard error that are shown.
 const SHOWN_LINES: usize = 40;
 
@@ -137,14 +142,29 @@ pub fn run(program: &Program) -> Result<i32, Error> {
     let mut out = BufWriter::new(std::io::stdout());
     let mut ends: BTreeMap<End, u64> = BTreeMap::new();
     let (mut number, mut runs) = (range.first, 0);
+    let mut progress = Progress::new(swept.subject());
+    let run_once = |number| {
+        run_once(program, number, &folder.0)
+            .map_err(|_| Error::start("a run of --fail sweep cannot be started"))
+    };
     let passed = loop {
         if range.end.is_some_and(|end| number >= end) {
             break None;
         }
-        let run = run_once(program, number, &folder.0)
-            .map_err(|_| Error::start("a run of --fail sweep cannot be started"))?;
+        let run = run_once(number)?;
         runs += 1;
         if run.injected.is_empty() && !run.end.is_bad() {
+            let requests_nothing = runs == 1 && (number == 1 || run_once(1)?.injected.is_empty());
+            if requests_nothing {
+                let subject = swept.subject();
+                let _ = writeln!(
+                    out,
+                    "pyhost: sweep of {subject}: nothing was tested: the program, {}, makes no such request",
+                    run.end.text()
+                );
+                let _ = out.flush();
+                return Ok(NOTHING);
+            }
             break Some((number, run.end));
         }
         *ends.entry(run.end).or_default() += 1;
@@ -155,13 +175,10 @@ pub fn run(program: &Program) -> Result<i32, Error> {
         if run.injected.is_empty() {
             break None; // so it ends without a failure, too: there is nothing to search on
         }
+        progress.show(number, runs, &ends);
         number = number.saturating_add(range.step);
     };
-    let bad: u64 = ends
-        .iter()
-        .filter(|(end, _)| end.is_bad())
-        .map(|(_, count)| count)
-        .sum();
+    let bad = bad_ends(&ends);
     let listed: Vec<String> = ends
         .iter()
         .map(|(end, count)| format!("{count} {}", end.text()))
@@ -176,6 +193,43 @@ pub fn run(program: &Program) -> Result<i32, Error> {
     };
     let _ = out.flush();
     Ok(if bad > 0 { FOUND } else { 0 })
+}
+
+/// How many runs crashed or hung.
+fn bad_ends(ends: &BTreeMap<End, u64>) -> u64 {
+    let bad = ends.iter().filter(|(end, _)| end.is_bad());
+    bad.map(|(_, count)| count).sum()
+}
+
+/// Says on standard error how far the sweep is, now and then.
+struct Progress {
+    subject: String,
+    start: Instant,
+    shown: Instant,
+}
+
+impl Progress {
+    fn new(subject: impl ToString) -> Self {
+        let now = Instant::now();
+        Progress {
+            subject: subject.to_string(),
+            start: now,
+            shown: now,
+        }
+    }
+
+    fn show(&mut self, number: u64, runs: u64, ends: &BTreeMap<End, u64>) {
+        if self.shown.elapsed() < PROGRESS {
+            return;
+        }
+        self.shown = Instant::now();
+        notice(format_args!(
+            "sweep of {}: N = {number}, {runs} runs, {} of them bad, {} s so far",
+            self.subject,
+            bad_ends(ends),
+            self.start.elapsed().as_secs()
+        ));
+    }
 }
 
 /// Tells about a run that crashed or hung.
