@@ -47,6 +47,36 @@ fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
 }
 
 #[test]
+fn a_venv_of_copies_makes_further_venvs_that_run_by_the_host() {
+    const BASE: &str = "import os, pyhost, sys
+print(os.path.exists(sys._base_executable), sys.prefix, sys.base_prefix)";
+    let path = folder("venv");
+    let base_prefix = Run::stock()
+        .code("import sys; print(sys.base_prefix)")
+        .ok()
+        .stdout;
+    let mut python = PathBuf::from(PYHOST);
+    for (name, option) in [
+        ("first", "--copies"),
+        ("second", "--copies"),
+        ("third", "--symlinks"),
+    ] {
+        let folder = path.join(name);
+        Run::program(&python)
+            .args(["-m", "venv", "--without-pip", option])
+            .arg(&folder)
+            .ok();
+        python = folder.join("bin/python");
+        let outcome = Run::program(&python).code(BASE).ok();
+        assert_eq!(
+            outcome.stdout,
+            format!("True {} {base_prefix}", folder.display()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_symlink_to_the_host_inside_a_venv_of_pythons_runs_in_that_venv() {
     let path = folder("venv").join("v");
     Run::stock()

@@ -76,7 +76,7 @@ impl Page {
         is_told: bool,
         outputs: &mut Outputs,
     ) -> Result<Option<Self>, Error> {
-        let own = std::fs::read_link("/proc/self/exe").ok();
+        let own = process::executable();
         let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
         let path = match process::is_privileged_start() {
             true => None,

@@ -10,7 +10,10 @@ pub mod resident;
 pub mod small_file;
 
 use pyhost_shared::directory::stat_fields;
+use std::ffi::OsStr;
 use std::mem::zeroed;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -114,6 +117,33 @@ pub fn id() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
+/// The file of this program. Where it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
+/// loader's: then the file that this function is mapped from.
+pub fn executable() -> Option<PathBuf> {
+    let started = std::fs::read_link("/proc/self/exe").ok()?;
+    let name = started.file_name().unwrap_or_default().as_bytes();
+    if !name.starts_with(b"ld-") && !name.starts_with(b"ld.") {
+        return Some(started);
+    }
+    let mappings = std::fs::read("/proc/self/maps").ok()?;
+    let mapped = file_at(&mappings, executable as *const () as usize);
+    Some(mapped.unwrap_or(started))
+}
+
+/// The file that is mapped at an address, by the text of `/proc/self/maps`.
+fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
+    let number = |text: &[u8]| usize::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
+    mappings.split(|&byte| byte == b'\n').find_map(|line| {
+        let range = line.split(|&byte| byte == b' ').next()?;
+        let mut ends = range.split(|&byte| byte == b'-').map(number);
+        let range = ends.next()??..ends.next()??;
+        let path = line.iter().position(|&byte| byte == b'/')?;
+        range
+            .contains(&address)
+            .then(|| PathBuf::from(OsStr::from_bytes(&line[path..])))
+    })
+}
+
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     // SAFETY: reads the auxiliary vector.
@@ -153,7 +183,19 @@ pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::node_list;
+    use super::{file_at, node_list};
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_file_is_found_by_an_address_of_its_mappings() {
+        let mappings = b"1000-2000 r--p 00000000 08:01 7     /usr/bin/a b\n\
+                         2000-3000 rw-p 00000000 00:00 0 \n";
+        assert_eq!(
+            file_at(mappings, 0x1fff),
+            Some(PathBuf::from("/usr/bin/a b"))
+        );
+        assert_eq!(file_at(mappings, 0x2000), None);
+    }
 
     #[test]
     fn a_list_of_nodes_has_numbers_and_ranges() {

@@ -1,17 +1,16 @@
 //! CPython's start and run, through `PyPreConfig`, `PyConfig` and `Py_RunMain` (PEP 587).
 //!
-//! The configuration is the one that `python` itself uses; only `executable` is set, and only
-//! where the name by which the host was called leads elsewhere.
+//! The configuration is the one that `python` itself uses; only `executable` and `base_executable` are set,
+//! and only where CPython would find another file or none: see [`executable`].
 
 #![allow(unsafe_code)]
 
+use super::executable;
 use crate::error::Error;
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 /// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
 /// initialisation.
@@ -85,15 +84,17 @@ pub fn initialize(arguments: &Arguments) {
             arguments.pointers.as_ptr().cast_mut().cast(),
         ));
         let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
-        if let Some(executable) = misnamed_executable(name.unwrap_or_default())
-            && let Ok(executable) = CString::new(executable.into_os_string().into_vec())
-        {
-            let field = &raw mut (*config).executable;
-            check(ffi::PyConfig_SetBytesString(
-                config,
-                field,
-                executable.as_ptr(),
-            ));
+        let name = OsStr::from_bytes(name.unwrap_or_default().to_bytes());
+        let misnamed = executable::misnamed(name);
+        let base = executable::base(misnamed.clone(), name);
+        for (field, path) in [
+            (&raw mut (*config).executable, misnamed),
+            (&raw mut (*config).base_executable, base),
+        ] {
+            let path = path.map(|path| CString::new(path.into_os_string().into_vec()));
+            if let Some(Ok(path)) = path {
+                check(ffi::PyConfig_SetBytesString(config, field, path.as_ptr()));
+            }
         }
         check(ffi::Py_InitializeFromConfig(config));
         ffi::PyConfig_Clear(config);
@@ -116,31 +117,4 @@ pub fn at_finalized(function: extern "C" fn()) -> Result<(), Error> {
         0 => Ok(()),
         _ => Err(Error::start("Py_AtExit has no room")),
     }
-}
-
-/// The host's own path, where looking up `argv0` as Python does leads to another file or to
-/// none: then `sys.executable` would name another python.
-fn misnamed_executable(argv0: &CStr) -> Option<PathBuf> {
-    let own = std::fs::read_link("/proc/self/exe").ok()?;
-    let found = look_up(OsStr::from_bytes(argv0.to_bytes()));
-    let same = found.and_then(|path| path.canonicalize().ok()) == own.canonicalize().ok();
-    (!same).then_some(own)
-}
-
-/// The file that a shell would run for `name`.
-fn look_up(name: &OsStr) -> Option<PathBuf> {
-    if name.is_empty() {
-        return None;
-    }
-    if name.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name));
-    }
-    let is_executable = |path: &PathBuf| {
-        let metadata = Path::metadata(path);
-        metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(is_executable)
 }
