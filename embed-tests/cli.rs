@@ -1,7 +1,7 @@
 //! The host's command line and variables.
 
 use crate::host::{Outcome, PYHOST, Run, folder};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 fn refused(run: Run, line: &str) {
     let outcome: Outcome = run.run();
@@ -139,6 +139,33 @@ fn help_and_version_are_the_hosts_only_by_their_long_names() {
             Run::stock().called("python").arg(option).ok(),
         );
         assert_eq!(host.stdout, stock.stdout, "{option}");
+    }
+}
+
+#[test]
+fn a_first_line_with_several_options_is_one_word_and_env_divides_it() {
+    for (options, word) in [
+        ("--stats --cap=1G", "--stats --cap"),
+        ("--cap 1G", "--cap 1G"),
+        ("--stats=json -u", "json -u"),
+    ] {
+        let file = folder("shebang").join("program");
+        std::fs::write(&file, format!("#!{PYHOST} {options}\nprint(1)\n")).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).unwrap();
+        refused(
+            Run::program(&file),
+            &format!(
+                "'{word}': one word with several options, as the kernel passes them from a first line \
+                 #!; expected #!/usr/bin/env -S pyhost OPTIONS"
+            ),
+        );
+        std::fs::write(
+            &file,
+            format!("#!/usr/bin/env -S {PYHOST} {options}\nprint(1)\n"),
+        )
+        .unwrap();
+        assert_eq!(Run::program(&file).ok().stdout, "1\n");
     }
 }
 

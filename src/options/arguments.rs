@@ -74,6 +74,14 @@ fn describe(error: &clap::Error) -> String {
     let option = argument.split([' ', '=', '[']).next().unwrap_or_default();
     let value = text(ContextKind::InvalidValue);
     let expected = text(ContextKind::ValidValue);
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    if is_unknown && argument.contains(' ') || value.contains(" -") {
+        let word = if is_unknown { &argument } else { &value };
+        return format!(
+            "'{word}': one word with several options, as the kernel passes them from a first line \
+             #!; expected #!/usr/bin/env -S pyhost OPTIONS"
+        );
+    }
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let suggestion = text(ContextKind::SuggestedArg);
