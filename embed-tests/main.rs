@@ -42,6 +42,7 @@ mod serve;
 mod stubs;
 mod threads;
 mod timeline;
+mod tools;
 mod top;
 mod track;
 mod true_python;

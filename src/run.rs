@@ -19,7 +19,9 @@ use crate::options::{self, Options, Request};
 use crate::process;
 use crate::process::limits::{self, Limit};
 use crate::python::domains;
+use crate::python::extensions;
 use crate::python::freelists;
+use crate::python::handover;
 use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, module, place, surface, threads};
@@ -120,17 +122,22 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     process::set_variables(&options.exports);
 
     let arguments = Arguments::new(options.python_argv);
+    lookup::clear_error();
     interpreter::preinitialize(&arguments);
 
     let asked = domains::asked();
+    if asked.is_taken {
+        leave_to_preloaded();
+    }
     let allocator = match native {
         Mode::Off => Allocator::System,
+        _ if asked.is_taken => Allocator::System,
         _ => options
             .allocator
             .or(asked.allocator)
             .unwrap_or(Allocator::Mimalloc),
     };
-    let debug_hooks = options.debug_hooks || asked.debug_hooks;
+    let debug_hooks = asked.debug_hooks || options.debug_hooks && !asked.is_taken;
     if allocator == Allocator::System && options.region.size.is_some() {
         return Err(device::refuse_system());
     }
@@ -177,7 +184,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
         module::answer_allocated_blocks();
     }
-    numpy::watch();
+    watch_extensions(options.native, debug_hooks);
     surface::arm();
     endings::watch_peak(surface::peak_watcher());
     let is_capped = !options.caps.hard.0.is_empty();
@@ -249,6 +256,36 @@ extern "C" fn python_finalized() {
     endings::python_finalized();
 }
 
+/// Sees NumPy and memray being loaded. Memory is handed over to memray unless `--native` asks for malloc to be
+/// served by the host.
+fn watch_extensions(native: Option<Mode>, debug_hooks: bool) {
+    if native.is_none_or(|asked| asked == Mode::Off) {
+        handover::arm(debug_hooks);
+    }
+    let watcher = extensions::Watcher {
+        begins: handover::extension_begins,
+        loaded: numpy::extension_loaded,
+    };
+    if !extensions::watch(watcher) {
+        notice(format_args!(
+            "the loading of NumPy and memray cannot be watched in this Python: array data is not \
+             counted, and memray sees few allocations"
+        ));
+    }
+    numpy::look_for_loaded();
+}
+
+/// Says that CPython's allocators are a preloaded library's, unless the tool was named already.
+fn leave_to_preloaded() {
+    if native::left_to().is_none() {
+        native::leave_to("a preloaded library");
+        notice(format_args!(
+            "a preloaded library has put its own allocators in place of CPython's: they are left to it \
+             (--native off)"
+        ));
+    }
+}
+
 /// What holds for array data: as asked, but beneath a tool that must see every block all is left
 /// to it.
 fn numpy_settings(asked: &numpy::Settings, native: Mode) -> numpy::Settings {
@@ -275,6 +312,7 @@ fn choose_native(options: &Options) -> Mode {
             }
         },
         (None, Some(tool)) => {
+            native::leave_to(tool);
             notice(format_args!(
                 "{tool} is at work: malloc and CPython's allocators are left to it \
                  (--native off)"

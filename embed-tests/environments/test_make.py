@@ -25,7 +25,8 @@ class PinTests(unittest.TestCase):
         self.assertEqual(loose, [])
 
     def test_a_python_has_the_names_of_its_own_files(self):
-        self.assertEqual(make.names_for("3.10"), ["development", "numpy-1.22", "numpy-2.2", "openmetrics"])
+        self.assertEqual(make.names_for("3.10"), ["development", "numpy-1.22", "numpy-2.2", "openmetrics",
+                                                  "tools"])
         self.assertEqual(make.names_for("3.1"), [])
 
 

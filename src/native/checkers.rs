@@ -1,29 +1,57 @@
-//! Memory checkers: tools that watch the process's memory from inside it and must see every block: Valgrind and
-//! the sanitizers' run-time libraries.
+//! Memory tools: what watches the process's memory from inside it and must see every block: Valgrind, the
+//! run-time libraries of the sanitizers, and profilers that are preloaded.
 
 #![allow(unsafe_code)]
 
 use super::next;
 use std::ffi::CStr;
 
-/// A function that each run-time library defines, and the library's name.
-const SANITIZERS: [(&CStr, &str); 4] = [
-    (c"__asan_init", "AddressSanitizer"),
-    (c"__tsan_init", "ThreadSanitizer"),
-    (c"__msan_init", "MemorySanitizer"),
-    (c"__hwasan_init", "HWAddressSanitizer"),
+/// A tool that comes as a preloaded library with a malloc of its own.
+struct Tool {
+    name: &'static str,
+    /// A part of the library's name, of gcc's and of clang's.
+    library: &'static [u8],
+    /// Something that only this library defines.
+    symbol: &'static CStr,
+}
+
+const TOOLS: [Tool; 9] = [
+    tool("AddressSanitizer", b"asan", c"__asan_init"),
+    tool("ThreadSanitizer", b"tsan", c"__tsan_init"),
+    tool("MemorySanitizer", b"msan", c"__msan_init"),
+    tool("HWAddressSanitizer", b"hwasan", c"__hwasan_init"),
+    tool("LeakSanitizer", b"lsan", c"__lsan_init"),
+    tool("Scalene", b"libscalene", c"p_whereInPython"),
+    tool("Heaptrack", b"libheaptrack_preload", c"heaptrack_init"),
+    tool("Fil", b"_filpreload", c"fil_initialize_from_python"),
+    tool("Electric Fence", b"libefence", c"EF_PROTECT_BELOW"),
 ];
+
+const fn tool(name: &'static str, library: &'static [u8], symbol: &'static CStr) -> Tool {
+    Tool {
+        name,
+        library,
+        symbol,
+    }
+}
+
+/// Whether a value of `LD_PRELOAD` names a tool's library. Allocates nothing.
+pub fn is_named_in(preloaded: &[u8]) -> bool {
+    let holds = |name: &[u8]| preloaded.windows(name.len()).any(|part| part == name);
+    // clang's libraries: libclang_rt.asan-x86_64.so and more
+    TOOLS.iter().any(|tool| holds(tool.library)) || holds(b"libclang_rt")
+}
 
 /// The name of the tool at work, if there is one.
 pub fn at_work() -> Option<&'static str> {
     if is_under_valgrind() {
         return Some("Valgrind");
     }
-    let loaded = |&&(symbol, _): &&(&CStr, &str)| {
+    let loaded = |tool: &&Tool| {
         // SAFETY: looks up a constant name in the whole process.
-        unsafe { !next::real_dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()).is_null() }
+        unsafe { !next::real_dlsym(libc::RTLD_DEFAULT, tool.symbol.as_ptr()).is_null() }
     };
-    SANITIZERS.iter().find(loaded).map(|&(_, name)| name)
+    TOOLS.iter().find(loaded).map(|tool| tool.name)
 }
 
 /// Whether the process runs under Valgrind: the request RUNNING_ON_VALGRIND of `valgrind.h`,
@@ -54,5 +82,24 @@ fn is_under_valgrind() -> bool {
     {
         let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
         preloaded.to_string_lossy().contains("vgpreload")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named_in;
+
+    #[test]
+    fn tools_are_known_by_the_names_of_their_libraries() {
+        for (value, is_tool) in [
+            ("", false),
+            ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", false),
+            ("/usr/lib/gcc/x86_64-linux-gnu/12/libasan.so", true),
+            ("libx.so:/usr/lib/llvm/libclang_rt.tsan-x86_64.so", true),
+            ("libscalene.so", true),
+            ("/usr/lib/heaptrack/libheaptrack_preload.so other.so", true),
+        ] {
+            assert_eq!(is_named_in(value.as_bytes()), is_tool, "{value}");
+        }
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! A function of the executable's `.preinit_array` runs once the loader has relocated
 //! everything, and before the constructors of preloaded libraries. There the functions behind
-//! the exported ones are found, and the family is left to a preloaded sanitizer: its constructor
-//! allocates while the pthread functions that it intercepts do not work yet.
+//! the exported ones are found, and the family is left to a preloaded memory tool: a sanitizer's
+//! constructor allocates while the pthread functions that it intercepts do not work yet, and every tool
+//! is to see the blocks of the constructors.
 
 #![allow(unsafe_code)]
 
-use super::{Mode, next, set_mode};
+use super::{Mode, checkers, next, set_mode};
 use std::ffi::{CStr, c_char, c_int};
-
-/// Parts of the names of sanitizers' run-time libraries, of gcc and of clang.
-const SANITIZERS: [&[u8]; 5] = [b"asan", b"tsan", b"msan", b"lsan", b"libclang_rt"];
 
 type Strings = *const *const c_char;
 
@@ -24,11 +22,7 @@ unsafe extern "C" fn early(_argc: c_int, _argv: Strings, environment: Strings) {
     next::resolve();
     // SAFETY: the loader passes an array of strings that ends with null.
     let preloaded = unsafe { find(environment, b"LD_PRELOAD=") };
-    let names_one = |list: &[u8]| {
-        let holds = |name: &&&[u8]| list.windows(name.len()).any(|part| part == **name);
-        SANITIZERS.iter().find(holds).is_some()
-    };
-    if preloaded.is_some_and(names_one) {
+    if preloaded.is_some_and(checkers::is_named_in) {
         set_mode(Mode::Off);
     }
 }

@@ -184,18 +184,38 @@ pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
     let frees = size == 0 && !pointer.is_null();
-    if mode() == Mode::Off && !heap::owns(pointer) {
-        // SAFETY: the caller's duties; the next function has this type.
-        return Some(unsafe {
-            call!(
+    if mode() == Mode::Off && !frees {
+        // SAFETY: the caller's duties.
+        return Some(unsafe { realloc_behind(pointer, size) });
+    }
+    (!frees && may_not(size)).then(|| or_no_memory(null_mut()))
+}
+
+/// Resizes with the next malloc. A block of a heap of the host's, which is from before the mode changed, moves
+/// there: what watches the next malloc is to see it.
+///
+/// # Safety
+/// As [`realloc`].
+unsafe fn realloc_behind(pointer: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's duties; the next functions have these types; both blocks live and are at least
+    // that long.
+    unsafe {
+        if !heap::owns(pointer) {
+            return call!(
                 next::REALLOC,
                 fn(*mut u8, usize) -> *mut u8,
                 (pointer, size),
                 null_mut()
-            )
-        });
+            );
+        }
+        let before = heap::usable_size(pointer).unwrap_or_default();
+        let moved = call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut());
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
+            free(pointer);
+        }
+        moved
     }
-    (!frees && may_not(size)).then(|| or_no_memory(null_mut()))
 }
 
 /// `reallocarray(3)`.

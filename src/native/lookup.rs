@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::next;
-use super::{Mode, family, mapped, mode};
+use super::{family, is_off_from_the_start, mapped};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -68,13 +68,20 @@ pub fn learn_libc() {
     }
 }
 
+/// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing, where a
+/// program that asks before its own first `dlopen` expects null. At the end of the host's own lookups.
+pub fn clear_error() {
+    // SAFETY: the text that it returns is not read.
+    unsafe { libc::dlerror() };
+}
+
 /// `dlsym(3)` for every handle but `RTLD_NEXT`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     next::resolve();
     // SAFETY: the caller's duties are those of `dlsym`.
     let found = unsafe { next::real_dlsym(handle, name) };
-    if found.is_null() || mode() == Mode::Off {
+    if found.is_null() || is_off_from_the_start() {
         return found;
     }
     TWINS

@@ -14,4 +14,4 @@ mod mode;
 pub mod next;
 mod own;
 
-pub use mode::{Mode, inject, mode, set_mode};
+pub use mode::{Mode, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode};

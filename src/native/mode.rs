@@ -1,6 +1,7 @@
 //! How the exported family serves: decided once, early, and read on every call.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// What `--native` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,21 @@ impl Mode {
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Count as u8);
 
+/// Whether there are blocks of a mode before the one in force.
+static HANDED_OVER: AtomicBool = AtomicBool::new(false);
+/// The tool that memory is left to.
+static LEFT_TO: OnceLock<&str> = OnceLock::new();
+
+/// Keeps the name of the tool that malloc and CPython's allocators are left to, for the report.
+pub fn leave_to(tool: &'static str) {
+    let _ = LEFT_TO.set(tool);
+}
+
+/// The tool that malloc and CPython's allocators are left to, if there is one.
+pub fn left_to() -> Option<&'static str> {
+    LEFT_TO.get().copied()
+}
+
 /// The mode in force. Before `main` decides it is [`Mode::Count`].
 #[inline(always)]
 pub fn mode() -> Mode {
@@ -47,6 +63,19 @@ pub fn set_mode(mode: Mode) {
     if mode != Mode::Count {
         super::mapped::forget();
     }
+}
+
+/// Leaves requests to the next malloc from here on, in a process that runs. Blocks of before stay booked
+/// until they are freed.
+pub fn hand_over() {
+    HANDED_OVER.store(true, Relaxed);
+    MODE.store(Mode::Off as u8, Relaxed);
+    super::mapped::forget();
+}
+
+/// Whether the process has no blocks of the exported family.
+pub fn is_off_from_the_start() -> bool {
+    mode() == Mode::Off && !HANDED_OVER.load(Relaxed)
 }
 
 /// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in

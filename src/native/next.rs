@@ -125,6 +125,18 @@ fn find(name: &CStr) -> *mut c_void {
     unsafe { real_dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
+/// Where the object that `address` lies in is mapped; null for none.
+pub fn object_of(address: *const c_void) -> *mut c_void {
+    // SAFETY: the call fills the structure, and any address may be asked for.
+    unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        match libc::dladdr(address, &mut found) {
+            0 => null_mut(),
+            _ => found.dli_fbase,
+        }
+    }
+}
+
 /// Finds the functions. Any number of times, before threads exist.
 pub fn resolve() {
     if !MALLOC.address().is_null() {
@@ -139,6 +151,10 @@ pub fn resolve() {
         }
     }
     resolve_all();
+    if object_of(USABLE_SIZE.address()) != object_of(MALLOC.address()) {
+        // Another allocator's: it would read before the block whatever it takes for its own header.
+        USABLE_SIZE.address.store(null_mut(), Relaxed);
+    }
     PYHOST_REAL_VFORK.store(find(c"vfork"), Relaxed);
     PYHOST_REAL_CLONE.store(CLONE.address(), Relaxed);
     PYHOST_REAL_SYSCALL.store(SYSCALL.address(), Relaxed);

@@ -15,6 +15,7 @@ use super::capi::{DataMemHandler, FIRST_FEATURE, HANDLER_CAPSULE, KNOWN_ABIS, Ta
 use pyo3::ffi::{self, PyObject};
 use std::fmt;
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Release};
 
 /// Why a NumPy is left as it is.
@@ -85,9 +86,42 @@ pub unsafe fn install(
         // Each place has a reference of its own. What they held of the old capsule is kept: a
         // thread may be on its way with it.
         ffi::Py_INCREF(capsule);
-        default.store(capsule, Release);
-        (*place.cast::<AtomicPtr<PyObject>>()).store(capsule, Release);
+        let change = Change {
+            places: [default, &*place.cast::<AtomicPtr<PyObject>>()],
+            before,
+        };
+        change
+            .places
+            .iter()
+            .for_each(|place| place.store(capsule, Release));
+        if let Ok(mut changes) = CHANGES.lock() {
+            changes.push(change);
+        }
         Ok(())
+    }
+}
+
+/// The two places of a NumPy that hold its default handler, and what they held before.
+struct Change {
+    places: [&'static AtomicPtr<PyObject>; 2],
+    before: *mut PyObject,
+}
+// SAFETY: the places are statics of NumPy's and a word of a variable that it keeps; the GIL guards them.
+unsafe impl Send for Change {}
+
+/// All that [`install`] did. Locked with the GIL held, and never across a call of Python's.
+static CHANGES: Mutex<Vec<Change>> = Mutex::new(Vec::new());
+
+/// Puts NumPy's own default handler back, wherever [`install`] took its place. With the GIL.
+pub fn undo() {
+    if let Ok(mut changes) = CHANGES.lock() {
+        for change in changes.drain(..) {
+            // The references of before were kept; those of the host's capsule are now.
+            change
+                .places
+                .iter()
+                .for_each(|place| place.store(change.before, Release));
+        }
     }
 }
 

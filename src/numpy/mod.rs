@@ -1,7 +1,7 @@
 //! NumPy's array data: the host's NEP 49 handler, what it allocates from, and its installation.
 //!
-//! [`start`] prepares the chosen store before Python starts; [`watch`] has the handler installed
-//! the moment NumPy has been loaded, and never loads NumPy itself. Whatever is wrong with a NumPy,
+//! [`start`] prepares the chosen store before Python starts; [`extension_loaded`] installs the handler
+//! the moment NumPy has been loaded; nothing here loads NumPy itself. Whatever is wrong with a NumPy,
 //! the program runs on as it would under `python`, with one line on standard error.
 
 #![allow(unsafe_code)]
@@ -11,7 +11,6 @@ mod faulty;
 mod guarded;
 mod handler;
 mod install;
-mod loading;
 mod pads;
 mod settings;
 mod stores;
@@ -30,6 +29,7 @@ use crate::heap::placement::{self, HugePages};
 use crate::heap::{arrays, guards, pool, region, register};
 use crate::ledger::Account;
 use crate::process;
+use crate::python::extensions;
 use crate::python::place;
 use crate::python::text::with_text;
 use capi::DataMemHandler;
@@ -37,7 +37,7 @@ use faulty::Faulty;
 use guarded::Guarded;
 use pads::Padded;
 use pyo3::ffi::{self, PyObject};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
@@ -58,6 +58,8 @@ static HANDLER: AtomicPtr<DataMemHandler> = AtomicPtr::new(std::ptr::null_mut())
 /// Whether it is installed in a NumPy of this process.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static VERSION: OnceLock<String> = OnceLock::new();
+/// Array data is left to NumPy: see [`hand_over`].
+static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 
 /// What array data is made from, and what that has to tell.
 #[derive(Clone, Copy, Debug)]
@@ -225,18 +227,42 @@ fn check_node(node: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the handler installed in each NumPy that is loaded from here on, and in one that is loaded
-/// already. Once, after initialisation, with the GIL.
-pub fn watch() {
-    if !loading::watch(loaded) {
-        notice(format_args!(
-            "NumPy's loading cannot be watched in this Python: array data is not counted"
-        ));
+/// How the full name of NumPy's extension module ends, also where another package carries a copy.
+const EXTENSION: &[u8] = b"._multiarray_umath";
+
+/// Where the module is found once it is loaded: 2.x, then 1.x.
+const NAMES: [&CStr; 2] = [
+    c"numpy._core._multiarray_umath",
+    c"numpy.core._multiarray_umath",
+];
+
+/// Installs the handler in a NumPy that is loaded already. Once, after initialisation, with the GIL.
+pub fn look_for_loaded() {
+    if let Some(module) = NAMES.into_iter().find_map(extensions::loaded_already) {
+        loaded(module);
     }
+}
+
+/// Installs the handler where the extension module that has been loaded is NumPy's. With the GIL and no
+/// exception set.
+pub fn extension_loaded(name: &[u8], module: *mut PyObject) {
+    if name.ends_with(EXTENSION) {
+        loaded(module);
+    }
+}
+
+/// Leaves array data to NumPy's own handler from here on, in each NumPy that is loaded or will be. Arrays
+/// keep the handler that they were made by. With the GIL.
+pub fn hand_over() {
+    HANDED_OVER.store(true, Relaxed);
+    install::undo();
 }
 
 /// A NumPy has been loaded. With the GIL and no exception set.
 fn loaded(extension: *mut PyObject) {
+    if HANDED_OVER.load(Relaxed) {
+        return;
+    }
     // SAFETY: the extension has been executed; the handler is never freed.
     match unsafe { install::install(extension, HANDLER.load(Relaxed)) } {
         Ok(()) => {
@@ -258,7 +284,7 @@ fn loaded(extension: *mut PyObject) {
 /// The version of the NumPy that is being loaded. With the GIL and no exception set.
 fn numpy_version() -> Option<String> {
     // Which of the modules is there at this moment differs by NumPy's version.
-    const PLACES: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
+    const PLACES: [(&CStr, &CStr); 3] = [
         (c"numpy.version", c"version"),
         (c"numpy._version", c"version_version"),
         (c"numpy", c"__version__"),

@@ -11,9 +11,32 @@ use crate::allocator::Allocator;
 use crate::faults;
 use crate::hooks;
 use crate::ledger::Account;
+use crate::native::next::object_of;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::mem::zeroed;
+use std::sync::OnceLock;
+
+const DOMAINS: [PyMemAllocatorDomain; 3] = [
+    PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_MEM,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
+];
+
+/// Tables of a moment.
+struct Tables {
+    domains: [PyMemAllocatorEx; 3],
+    arenas: PyObjectArenaAllocator,
+}
+// SAFETY: the tables hold function pointers and contexts that CPython shares between threads.
+unsafe impl Send for Tables {}
+// SAFETY: as above; they are only read.
+unsafe impl Sync for Tables {}
+
+/// CPython's own tables, without debug hooks, from before [`install`].
+static OWN: OnceLock<Tables> = OnceLock::new();
+/// What [`install`] left, with debug hooks.
+static INSTALLED: OnceLock<Tables> = OnceLock::new();
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
@@ -26,6 +49,9 @@ pub struct Asked {
     pub allocator: Option<Allocator>,
     /// `-X dev`, `PYTHONDEVMODE`, `PYTHONMALLOC=debug` and the like, or a debug build.
     pub debug_hooks: bool,
+    /// A preloaded library has put its own allocator in place of CPython's: it counts on being asked for
+    /// every block, and its blocks are its own.
+    pub is_taken: bool,
 }
 
 fn get(domain: PyMemAllocatorDomain) -> PyMemAllocatorEx {
@@ -40,26 +66,38 @@ fn get(domain: PyMemAllocatorDomain) -> PyMemAllocatorEx {
 /// The table under CPython's debug hooks, or the table itself where it is none of theirs.
 ///
 /// A debug hook's context is `debug_alloc_api_t` of `obmalloc.c`: a letter, then the table
-/// underneath. CPython's other tables of that moment have no context.
+/// underneath. CPython's other tables of that moment have no context; those of a preloaded library have
+/// whatever they need.
 fn without_debug_hooks(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
     #[repr(C)]
     struct DebugContext {
         _api: c_char,
         table: PyMemAllocatorEx,
     }
-    if table.ctx.is_null() {
+    if table.ctx.is_null() || !is_pythons(&table) {
         return table;
     }
     // SAFETY: see above; the structure is the same from 3.6 on.
     unsafe { std::ptr::read(&raw const (*table.ctx.cast::<DebugContext>()).table) }
 }
 
+/// Whether the functions of a table are libpython's. Before the host's own are installed: a static libpython
+/// lies in the executable.
+fn is_pythons(table: &PyMemAllocatorEx) -> bool {
+    let function = table
+        .malloc
+        .map_or(std::ptr::null(), |malloc| malloc as *const c_void);
+    object_of(function) == object_of(ffi::PyMem_GetAllocator as *const c_void)
+}
+
 /// Reads what was asked for, after pre-initialisation.
 pub fn asked() -> Asked {
     let raw = get(PyMemAllocatorDomain::PYMEM_DOMAIN_RAW);
+    let is_taken = |domain| !is_pythons(&without_debug_hooks(get(domain)));
     Asked {
         allocator: allocator_of_environment(),
-        debug_hooks: !raw.ctx.is_null(),
+        debug_hooks: !raw.ctx.is_null() && is_pythons(&raw),
+        is_taken: DOMAINS.into_iter().any(is_taken),
     }
 }
 
@@ -88,17 +126,19 @@ fn allocator_of_environment() -> Option<Allocator> {
 /// Once, between pre-initialisation and initialisation, while the process has one thread.
 pub fn install(allocator: Allocator, debug_hooks: bool) {
     use PyMemAllocatorDomain::{PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ, PYMEM_DOMAIN_RAW};
-    let own = |domain| without_debug_hooks(get(domain));
+    // All are read before any is changed: debug hooks share their context.
+    let own = OWN.get_or_init(|| Tables {
+        domains: DOMAINS.map(|domain| without_debug_hooks(get(domain))),
+        arenas: get_arenas(),
+    });
+    let [_, _, obj] = own.domains;
     match allocator {
         Allocator::Mimalloc => {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
             if cfg!(Py_GIL_DISABLED) {
                 // The collector finds its objects in the pages of CPython's own mimalloc.
-                set(
-                    PYMEM_DOMAIN_OBJ,
-                    over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)),
-                );
+                set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
             } else {
                 set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>());
             }
@@ -107,29 +147,64 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         Allocator::Pymalloc => {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
-            set(
-                PYMEM_DOMAIN_OBJ,
-                over_pymalloc::<OBJ, true>(own(PYMEM_DOMAIN_OBJ)),
-            );
+            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
             set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
         }
-        Allocator::System => {
-            // All three are read before any is changed: debug hooks share their context.
-            let (raw, mem, obj) = (
-                own(PYMEM_DOMAIN_RAW),
-                own(PYMEM_DOMAIN_MEM),
-                own(PYMEM_DOMAIN_OBJ),
-            );
-            set(PYMEM_DOMAIN_RAW, wrapped::over_raw(raw));
-            set(PYMEM_DOMAIN_MEM, over_pymalloc::<MEM, false>(mem));
-            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, false>(obj));
-            set_arenas(wrapped::over_arenas::<true>(get_arenas()));
-        }
+        Allocator::System => count_over(own),
     }
     if debug_hooks {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
     }
+    let _ = INSTALLED.set(Tables {
+        domains: DOMAINS.map(get),
+        arenas: get_arenas(),
+    });
+}
+
+/// Counts over CPython's own tables. What a preloaded library has put there stays as it is: it takes a block
+/// that it did not make for one of its own.
+fn count_over(own: &Tables) {
+    let [raw, mem, obj] = own.domains;
+    let counting = [
+        wrapped::over_raw(raw),
+        over_pymalloc::<MEM, false>(mem),
+        over_pymalloc::<OBJ, false>(obj),
+    ];
+    for ((domain, own), counting) in DOMAINS.into_iter().zip(&own.domains).zip(counting) {
+        if is_pythons(own) {
+            set(domain, counting);
+        }
+    }
+    set_arenas(wrapped::over_arenas::<true>(own.arenas));
+}
+
+/// Hands the domains back to CPython's own allocators, which are counted as by [`Allocator::System`]; blocks
+/// of before stay where they are until they are freed. After initialisation, with the GIL: a thread that
+/// asks for raw memory meanwhile uses one table or the other, and no function reads its context.
+///
+/// False, having done nothing, where another hook lies over the host's tables (tracemalloc, `--fail`).
+pub fn hand_over(debug_hooks: bool) -> bool {
+    let (Some(own), Some(installed)) = (OWN.get(), INSTALLED.get()) else {
+        return false;
+    };
+    let same = |left: &PyMemAllocatorEx, right: &PyMemAllocatorEx| {
+        left.ctx == right.ctx && wrapped::is_same(left.malloc, right.malloc)
+    };
+    let is_installed = |(domain, table)| same(&get(domain), table);
+    let is_ours = DOMAINS
+        .into_iter()
+        .zip(&installed.domains)
+        .all(is_installed);
+    if !is_ours || faults::is_on() || cfg!(Py_GIL_DISABLED) {
+        return false;
+    }
+    count_over(own);
+    if debug_hooks {
+        // SAFETY: with the GIL, over tables without debug hooks.
+        unsafe { ffi::PyMem_SetupDebugHooks() };
+    }
+    true
 }
 
 fn set(domain: PyMemAllocatorDomain, mut table: PyMemAllocatorEx) {

@@ -2,8 +2,11 @@
 
 pub mod domains;
 pub mod dump;
+mod executable;
+pub mod extensions;
 pub mod freelists;
 mod gil;
+pub mod handover;
 pub mod imports;
 pub mod interpreter;
 pub mod interpreters;

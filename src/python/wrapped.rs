@@ -6,7 +6,8 @@
 //! the hook takes them itself, from RAW's own allocator or from the account's heap, and books
 //! them to the domain that asked. What lies in a pool is also booked to `pooled`, since its
 //! arena is booked too. Where `PYTHONMALLOC=malloc` made libc the allocator of all domains there
-//! are no pools, and every size is libc's.
+//! are no pools, and every size is libc's. Where CPython's allocators take the place of the host's late
+//! (`domains::hand_over`), blocks of before are freed to the heap that they came from.
 //!
 //! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
 //! which exports no way to sizes: there the hooks book blocks without bytes.
@@ -40,6 +41,14 @@ unsafe impl<T> Sync for Original<T> {}
 
 static DOMAINS: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3];
 static ARENAS: Original<PyObjectArenaAllocator> = Original(OnceLock::new());
+/// CPython's own, where they took the place of [`ARENAS`] late.
+static LATE_ARENAS: Original<PyObjectArenaAllocator> = Original(OnceLock::new());
+
+/// The arena allocator underneath.
+fn arenas() -> &'static PyObjectArenaAllocator {
+    let table = LATE_ARENAS.0.get().or_else(|| ARENAS.0.get());
+    table.expect("wrapped before it is called")
+}
 
 fn original<const A: usize>() -> &'static PyMemAllocatorEx {
     DOMAINS[A].0.get().expect("wrapped before it is called")
@@ -59,6 +68,24 @@ unsafe fn usable(pointer: *mut c_void) -> usize {
     unsafe {
         heap::usable_size(pointer.cast()).unwrap_or_else(|| next::usable_size(pointer.cast()))
     }
+}
+
+/// Frees a block of a heap of the host's, which is from before CPython's allocators were handed over. False,
+/// having done nothing, for any other.
+///
+/// # Safety
+/// Null or a live block; with the GIL where `A` is an account of the GIL.
+unsafe fn free_own<const A: usize>(pointer: *mut c_void) -> bool {
+    if !heap::owns(pointer.cast()) {
+        return false;
+    }
+    // SAFETY: the caller's duties.
+    unsafe {
+        if !heap::free::<A, true>(pointer.cast()) {
+            next::free::<A>(pointer.cast()); // a guarded block
+        }
+    }
+    true
 }
 
 /// RAW over the table that CPython had.
@@ -105,6 +132,18 @@ mod plain {
         }
         // SAFETY: CPython passes a live block, or null.
         let before = (!pointer.is_null()).then(|| unsafe { usable(pointer) });
+        if heap::owns(pointer.cast()) {
+            let moved = booked::<A>(table, original!(table, malloc(size)));
+            if !moved.is_null() {
+                let kept = before.unwrap_or_default().min(size);
+                // SAFETY: two live blocks, each at least that long.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), moved.cast(), kept);
+                    free_own::<A>(pointer);
+                }
+            }
+            return moved;
+        }
         let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
             heap::count_failure(Account::ALL[A]);
@@ -119,6 +158,10 @@ mod plain {
     }
 
     pub extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
+        // SAFETY: CPython passes a live block, or null.
+        if unsafe { free_own::<A>(pointer) } {
+            return;
+        }
         if !pointer.is_null() {
             // SAFETY: CPython passes a live block.
             heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
@@ -283,14 +326,19 @@ mod pymalloc {
             heap::release::<A>(pointer.cast(), bytes);
             heap::release::<POOLED>(null_mut(), bytes);
             original!(original::<A>(), free(pointer));
-        } else if HEAP {
+            return;
+        }
+        if HEAP {
             // SAFETY: a live block, with the GIL.
             unsafe {
                 if !heap::free::<A, true>(pointer.cast()) {
                     next::free::<A>(pointer.cast());
                 }
             }
-        } else {
+            return;
+        }
+        // SAFETY: a live block, with the GIL.
+        if !unsafe { free_own::<A>(pointer) } {
             // SAFETY: a live block of RAW's own allocator.
             heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
             original!(original::<RAW>(), free(pointer));
@@ -358,7 +406,7 @@ mod blocks_only {
 
 /// `BOOK`: the table underneath does not book by itself.
 extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    let arena = original!(ARENAS.0.get().expect("wrapped"), alloc(size));
+    let arena = original!(arenas(), alloc(size));
     if !arena.is_null() {
         pools::add_arena(arena.addr(), size);
     }
@@ -366,7 +414,7 @@ extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *
         heap::count_failure(Account::Arena);
     } else if BOOK && !heap::book::<ARENA>(arena.cast(), size) {
         pools::remove_arena(arena.addr(), size);
-        original!(ARENAS.0.get().expect("wrapped"), free(arena, size));
+        original!(arenas(), free(arena, size));
         return null_mut();
     }
     arena
@@ -378,10 +426,14 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_vo
         return;
     }
     pools::remove_arena(pointer.addr(), size);
+    // SAFETY: a live arena; the account needs no GIL.
+    if BOOK && unsafe { free_own::<ARENA>(pointer) } {
+        return;
+    }
     if BOOK {
         heap::release::<ARENA>(pointer.cast(), size);
     }
-    original!(ARENAS.0.get().expect("wrapped"), free(pointer, size));
+    original!(arenas(), free(pointer, size));
 }
 
 /// Remembers `table` as RAW's own and gives the counting table over it.
@@ -402,7 +454,8 @@ fn plain_table<const A: usize>() -> PyMemAllocatorEx {
 
 type Malloc = extern "C" fn(*mut c_void, usize) -> *mut c_void;
 
-fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
+/// Whether two tables have one function.
+pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
     left.map(|function| function as usize) == right.map(|function| function as usize)
 }
 
@@ -430,7 +483,9 @@ pub fn over_pymalloc<const A: usize, const HEAP: bool>(
 /// The arena allocator over `table` that knows which addresses are arenas, and counts them
 /// where `BOOK`.
 pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
-    let _ = ARENAS.0.set(table);
+    if ARENAS.0.set(table).is_err() {
+        let _ = LATE_ARENAS.0.set(table);
+    }
     PyObjectArenaAllocator {
         ctx: null_mut(),
         alloc: Some(arena_alloc::<BOOK>),

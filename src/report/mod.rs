@@ -36,6 +36,7 @@ use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bfc, bound};
 use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::native;
 use crate::numpy;
 use crate::process::resident::{LargestChild, Resident};
 use pyhost_shared::describe::{describe_accounts, describe_cap, describe_last_refusal};
@@ -131,7 +132,7 @@ impl Report<'_> {
         sink.begin("host");
         sink.text("version", env!("CARGO_PKG_VERSION"));
         sink.text("mimalloc", facts.mimalloc.as_str());
-        sink.text("native", facts.native);
+        sink.text("native", native::mode().name());
         sink.text("profile", facts.profile);
         sink.end();
         sink.begin("python");
@@ -149,6 +150,10 @@ impl Report<'_> {
         );
         sink.end();
         sink.text("allocator", facts.allocator);
+        match native::left_to() {
+            Some(tool) => sink.text("left_to", tool),
+            None => sink.null("left_to"),
+        }
         sink.flag("debug_hooks", facts.debug_hooks);
         match &self.numpy {
             Some(figures) => describe_numpy(figures, sink),

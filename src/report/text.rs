@@ -3,6 +3,7 @@
 use super::{Ending, Report, guards, signal_name};
 use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
+use crate::native;
 use crate::numpy;
 use crate::process::resident::{Resident, Source};
 use std::fmt::{self, Display, Write};
@@ -38,6 +39,16 @@ impl Display for OrUnknown {
             Some(bytes) => write!(out, "{}", Bytes(bytes)),
             None => out.write_str("unknown"),
         }
+    }
+}
+
+/// The tool that memory is left to, as an addition to the allocator's name.
+struct LeftTo(Option<&'static str>);
+
+impl Display for LeftTo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .map_or(Ok(()), |tool| write!(out, ", left to {tool}"))
     }
 }
 
@@ -106,7 +117,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     }
     writeln!(
         out,
-        "resident {}, peak {}; allocator {}{}",
+        "resident {}, peak {}; allocator {}{}{}",
         OrUnknown(report.resident.now),
         Peak(&report.resident),
         report.facts.allocator,
@@ -115,6 +126,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         } else {
             ""
         },
+        LeftTo(native::left_to()),
     )?;
     if let Some(balance) = report.balance {
         let when = match report.ending {

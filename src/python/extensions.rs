@@ -1,32 +1,34 @@
-//! Sees NumPy being loaded, by whatever route: `import`, C, a lazy loader, another finder.
+//! Sees extension modules being loaded, by whatever route: `import`, C, a lazy loader, another finder.
 //!
-//! All loaders of extension modules end in `_imp.exec_dynamic` (`_imp.exec_builtin` where NumPy is
+//! All loaders of extension modules end in `_imp.exec_dynamic` (`_imp.exec_builtin` where a module is
 //! linked in). The entry of the method in `_imp`'s own table is changed, so that the function's
 //! name, text and identity stay, in every interpreter. The cost is one look at the module's name
 //! for each extension module.
 
 #![allow(unsafe_code)]
 
-use crate::python::interpreters;
-use crate::python::text::with_text;
+use super::interpreters;
+use super::text::with_text;
 use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
 use std::ffi::CStr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 type Function = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// How the full name of NumPy's extension module ends, also where another package carries a copy.
-const EXTENSION: &[u8] = b"._multiarray_umath";
+/// What is called with the full name of each extension module, with the GIL and no exception set, in every
+/// interpreter.
+#[derive(Clone, Copy)]
+pub struct Watcher {
+    /// It is about to be executed.
+    pub begins: fn(&[u8]),
+    /// It has been executed, and is here.
+    pub loaded: fn(&[u8], *mut PyObject),
+}
 
-/// Where the module is found once it is loaded: 2.x, then 1.x.
-const NAMES: [&CStr; 2] = [
-    c"numpy._core._multiarray_umath",
-    c"numpy.core._multiarray_umath",
-];
-
+static WATCHER: OnceLock<Watcher> = OnceLock::new();
 static DYNAMIC: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BUILTIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-static LOADED: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" fn exec_dynamic(imp: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
     // SAFETY: called by Python.
@@ -47,58 +49,59 @@ unsafe fn exec(
     unsafe {
         interpreters::note();
         let original: Function = std::mem::transmute(original.load(Relaxed));
+        let watcher = WATCHER.get();
+        if let Some(watcher) = watcher {
+            with_name(module, watcher.begins);
+        }
         let result = original(imp, module);
-        if !result.is_null() && is_numpys_extension(module) {
-            loaded(module);
+        if let Some(watcher) = watcher.filter(|_| !result.is_null()) {
+            with_name(module, |name| (watcher.loaded)(name, module));
         }
         result
     }
 }
 
-/// With the GIL and no exception set, which it leaves so.
-unsafe fn is_numpys_extension(module: *mut PyObject) -> bool {
-    // SAFETY: a live object; the new reference is released.
+/// Gives the full name of a module to `take`. With the GIL and no exception set, which it leaves so.
+///
+/// # Safety
+/// A live object.
+unsafe fn with_name(module: *mut PyObject, take: impl FnOnce(&[u8])) {
+    // SAFETY: the caller's duty; the new reference is released.
     unsafe {
         if ffi::PyModule_Check(module) == 0 {
-            return false;
+            return;
         }
         let name = ffi::PyModule_GetNameObject(module);
-        let is_numpys = with_text(name, |name| name.ends_with(EXTENSION));
+        with_text(name, take);
         ffi::PyErr_Clear();
         ffi::Py_XDECREF(name);
-        is_numpys == Some(true)
     }
 }
 
-unsafe fn loaded(module: *mut PyObject) {
-    let call = LOADED.load(Relaxed);
-    // SAFETY: `watch` stored a function of this type before anything could call it.
-    unsafe { std::mem::transmute::<*mut (), fn(*mut PyObject)>(call)(module) };
-}
-
-/// Has `then` called, with the GIL and no exception set, with each NumPy extension module that has
-/// been loaded, in every interpreter; at once with one that is loaded already (by a `.pth` file).
-///
-/// Once, after initialisation, with the GIL. False where `_imp` is not as expected.
-pub fn watch(then: fn(*mut PyObject)) -> bool {
-    LOADED.store(then as *mut (), Relaxed);
-    // SAFETY: the GIL is held; new references are released, and exceptions cleared.
+/// Has `watcher` called for each extension module that is loaded from here on. Once, after
+/// initialisation, with the GIL. False where `_imp` is not as expected.
+pub fn watch(watcher: Watcher) -> bool {
+    let _ = WATCHER.set(watcher);
+    // SAFETY: the GIL is held; the new reference is released, and exceptions cleared.
     unsafe {
         let imp = ffi::PyImport_ImportModule(c"_imp".as_ptr());
         let watched = !imp.is_null()
             && replace(imp, c"exec_dynamic", exec_dynamic, &DYNAMIC)
             && replace(imp, c"exec_builtin", exec_builtin, &BUILTIN);
         ffi::Py_XDECREF(imp);
-        let modules = ffi::PyImport_GetModuleDict();
-        for name in NAMES {
-            let module = ffi::PyDict_GetItemString(modules, name.as_ptr());
-            if !module.is_null() && is_numpys_extension(module) {
-                loaded(module);
-                break;
-            }
-        }
         ffi::PyErr_Clear();
         watched
+    }
+}
+
+/// The module of this name, where it has been loaded already, such as by a `.pth` file. With the GIL; a
+/// borrowed reference.
+pub fn loaded_already(name: &CStr) -> Option<*mut PyObject> {
+    // SAFETY: the GIL is held; an exception is cleared.
+    unsafe {
+        let module = ffi::PyDict_GetItemString(ffi::PyImport_GetModuleDict(), name.as_ptr());
+        ffi::PyErr_Clear();
+        (!module.is_null()).then_some(module)
     }
 }
 

@@ -1,0 +1,69 @@
+//! Hands memory over to memray when it is loaded.
+//!
+//! memray puts its own functions in place of `malloc` and `mmap` in the tables by which libraries call them. The
+//! heaps of the host do not call through these tables: memray would see the blocks of libraries alone, and none
+//! of CPython's or NumPy's. So malloc, CPython's domains and NumPy's array data go back to libc, CPython and
+//! NumPy, which memray then sees as under `python`. That is the moment for `memray run`, `memray attach`,
+//! `memray.Tracker` and pytest-memray: all of them load the module first.
+
+use super::domains;
+use crate::descriptor::notice;
+use crate::heap::bound;
+use crate::leaks;
+use crate::native::{self, Mode};
+use crate::numpy;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// memray's extension module.
+const MEMRAY: &[u8] = b"memray._memray";
+
+/// Whether there is something to hand over.
+static ARMED: AtomicBool = AtomicBool::new(false);
+/// Whether CPython's debug hooks lie over the domains.
+static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
+
+/// Hands memory over when memray is loaded. Once, after initialisation.
+pub fn arm(debug_hooks: bool) {
+    DEBUG_HOOKS.store(debug_hooks, Relaxed);
+    ARMED.store(true, Relaxed);
+}
+
+/// An extension module is about to be executed. With the GIL and no exception set.
+pub fn extension_begins(name: &[u8]) {
+    if name == MEMRAY && ARMED.swap(false, Relaxed) {
+        hand_over();
+    }
+}
+
+#[cold]
+fn hand_over() {
+    if native::mode() == Mode::Off {
+        numpy::hand_over(); // the rest is libc's and CPython's already
+        return;
+    }
+    let bounded = bound::size().is_some();
+    if bounded || !domains::hand_over(DEBUG_HOOKS.load(Relaxed)) {
+        let reason = match bounded {
+            true => "--region keeps them in its heaps",
+            false => "another hook lies over them (tracemalloc, --fail, a free-threaded Python)",
+        };
+        notice(format_args!(
+            "memray is loaded, but sees few of CPython's allocations: {reason}; expected a start \
+             without it, or memray run --trace-python-allocators"
+        ));
+        return;
+    }
+    native::hand_over();
+    numpy::hand_over();
+    native::leave_to("memray");
+    notice(format_args!(
+        "memray is loaded: malloc and CPython's allocators are left to it from here on \
+         (--native off)"
+    ));
+    if leaks::is_armed() {
+        leaks::disarm();
+        notice(format_args!(
+            "--leak-check: memory is left to memray; nothing is checked"
+        ));
+    }
+}
