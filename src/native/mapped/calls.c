@@ -23,9 +23,8 @@ void *mmap(void *start, size_t size, int access, int flags, int file, long offse
     return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
 }
 
-void *mmap64(void *start, size_t size, int access, int flags, int file, long offset) {
-    return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
-}
+/* One address, as in libc: memray compares what it was linked to with what it finds. */
+extern __typeof__(mmap) mmap64 __attribute__((alias("mmap")));
 
 int munmap(void *start, size_t size) { return pyhost_munmap(start, size); }
 
@@ -41,7 +40,7 @@ int madvise(void *start, size_t size, int advice) { return pyhost_madvise(start,
 /* The exported functions by names that are not renamed. */
 #define EXPORTED(name) extern __typeof__(name) pyhost_exported_##name __attribute__((alias(#name)))
 EXPORTED(mmap);
-EXPORTED(mmap64);
+extern __typeof__(mmap) pyhost_exported_mmap64 __attribute__((alias("mmap")));
 EXPORTED(munmap);
 EXPORTED(mremap);
 EXPORTED(mprotect);
