@@ -15,13 +15,13 @@ const OUTPUTS: [&[&str]; 5] = [
     &["--stats-brief"],
     &["--timeline"],
     &["--ledger-file"],
-    &["--fail=obj=500", "--fail-log"],
+    &["--fail=obj=1,above=3M", "--fail-log"],
 ];
 
-/// Fails one request for memory, which the script catches, so that a log has a line.
+/// The one request for memory that fails, which the script catches, so that a log has a line.
 const CODE: &str = "
 try:
-    data = [[n] for n in range(100000)]
+    data = bytes(4 << 20)
 except MemoryError:
     pass
 print('ran')";
