@@ -105,7 +105,7 @@ def run(check, pyhost, folder, site_packages):
 
 def version_of(site_packages, name):
     found = sorted(site_packages.glob(name.replace("-", "_").lower() + "-*.dist-info"))
-    return found[0].name.split("-")[1] if found else "the Python's own"
+    return found[0].name.split("-")[1][: -len(".dist")] if found else "the Python's own"
 
 
 def main(arguments):
