@@ -68,7 +68,10 @@ def run_one(group, options, kind, step, folder):
         process.kill()
         process.communicate()
         end = "timed out"
-    return end, json.loads(told.read_text(encoding="ascii")) if told.exists() else None
+    try:
+        return end, json.loads(told.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return end, None  # the script did not come to tell, or not to the end
 
 
 def share(kind, told):

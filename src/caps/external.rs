@@ -68,7 +68,7 @@ pub(super) fn admits(bytes: usize) -> bool {
     if bytes <= zone(limit) {
         ASKED.store(bytes as usize, Relaxed);
         if !fits || left - bytes < zone(limit) && is_at_work(limit) {
-            tell(left);
+            tell(limit, left);
         }
     }
     fits
@@ -81,15 +81,16 @@ pub(super) fn look(limit: u64, left: i64) {
         TOLD_AT.store(0, Relaxed);
         POSTED.store(false, Relaxed);
     } else if left < zone && is_at_work(limit) {
-        tell(left);
+        tell(limit, left);
     }
 }
 
 /// Has the main thread told, unless it has been and little has been charged since.
-fn tell(left: i64) {
+fn tell(limit: u64, left: i64) {
     let told_at = TOLD_AT.load(Relaxed);
-    let grown = watch::external().unwrap_or(0) - told_at;
-    if told_at != 0 && grown < PATIENCE.load(Relaxed) {
+    let external = watch::external().unwrap_or(0);
+    // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
+    if external < zone(limit) || told_at != 0 && external - told_at < PATIENCE.load(Relaxed) {
         return;
     }
     let Some(python) = python() else { return };

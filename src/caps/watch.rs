@@ -153,9 +153,11 @@ pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
     Some((charges.limit, left))
 }
 
-/// What was charged beside the ledger's live bytes when the files were read last, in bytes.
+/// By how much what is charged beside the ledger's live bytes had grown since the start when the files
+/// were read last, in bytes.
 pub(super) fn external() -> Option<i64> {
-    CHARGES.get().map(|_| EXTERNAL.load(Relaxed))
+    let charges = CHARGES.get()?;
+    Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
 }
 
 /// The limit and what was charged of it when the files were read last.
