@@ -479,3 +479,79 @@ fn a_service_stays_within_the_bounds() {
     );
     assert_eq!(outcome.stdout.matches(" holds\n").count(), 4);
 }
+
+#[test]
+fn a_full_region_leaves_a_dossier_as_a_cap_does() {
+    let code = "import pyhost
+kept = []
+try:
+    while True: kept.append(bytearray(300_000))
+except MemoryError: pass
+refusal = pyhost.last_refusal()
+del kept
+print(refusal['scope'], refusal['account'], refusal['size_bytes'], refusal['cap_bytes'])";
+    let (outcome, report) = Run::host().args(["--region", "24M"]).code(code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(
+        outcome.stdout,
+        format!("region obj 300001 {}\n", 24 * MIB),
+        "{outcome:#?}"
+    );
+    let line = "pyhost: region of 24.0 MiB is full: obj asked for 300001 bytes with ";
+    assert!(outcome.stderr.starts_with(line), "{outcome:#?}");
+    assert_eq!(outcome.stderr.matches("is full").count(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains("<string>:4 in <module>"));
+    let dossier = &report["caps"]["dossier"];
+    assert_eq!(dossier["scope"], "region", "{report}");
+    assert_eq!(dossier["how"], "null");
+}
+
+#[test]
+fn a_server_that_fills_the_region_does_not_hang() {
+    for (arguments, size) in [
+        (&["--region", "24M"][..], "500"),
+        (&["--region", "24M"], "5000"),
+        (&["--region", "24M", "--cap", "16M"], "500"),
+    ] {
+        let outcome = Run::host()
+            .args(arguments)
+            .arg(script("server_in_a_region.py"))
+            .arg(size)
+            .timeout(180)
+            .run();
+        // 53 is the documented end of what cannot go on.
+        assert!(matches!(outcome.code(), 0 | 53), "{outcome:#?}");
+        let said = ["is full: ", "reached: "].map(|text| outcome.stderr.contains(text));
+        assert!(said.contains(&true), "{outcome:#?}");
+        if outcome.code() == 0 {
+            assert_eq!(outcome.stdout, "True True True finished\n", "{outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn no_thread_is_made_that_would_have_no_memory_for_its_first_steps() {
+    let code = "import threading
+release, threads, kept, error = threading.Event(), [], [], None
+try:
+    while True:
+        thread = threading.Thread(target=release.wait)
+        thread.start()
+        threads.append(thread)
+        kept.append([bytes(700) for _ in range(100)])
+except (RuntimeError, MemoryError) as caught: error = caught
+count = len(threads)
+kept.clear()
+release.set()
+for thread in threads: thread.join()
+print(type(error).__name__, count > 3)";
+    for arguments in [
+        &["--region", "24M"][..],
+        &["--region", "32M", "--cap", "24M"],
+        &["--cap", "16M"],
+    ] {
+        let outcome = Run::host().args(arguments).code(code).timeout(120).run();
+        assert_eq!(outcome.code(), 0, "{arguments:?} {outcome:#?}");
+        assert!(outcome.stdout.ends_with(" True\n"), "{outcome:#?}");
+    }
+}

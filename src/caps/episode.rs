@@ -105,6 +105,8 @@ struct Part {
     /// Whether the thread was ever told, and whether in this episode by an error that the host raised.
     given: Cell<bool>,
     raised: Cell<bool>,
+    /// Whether the thread was made beneath a cap, and has not been told since.
+    is_new: Cell<bool>,
     /// What it was that the thread is to be told of.
     asked: Cell<(Account, usize)>,
 }
@@ -151,6 +153,7 @@ thread_local! {
             errors_at_refusal: Cell::new(0),
             given: Cell::new(false),
             raised: Cell::new(false),
+            is_new: Cell::new(false),
             asked: Cell::new((Account::Raw, 0)),
         }
     };
@@ -175,6 +178,10 @@ const IDLE: u64 = 64;
 
 /// What a thread that was told may take at least before it is told again.
 const LEAST_PATIENCE: i64 = 8 << 10;
+
+/// What a new thread may take of the reserve: its thread state, a chunk of data stack, and what tells
+/// the one that made it that it runs.
+const FIRST_STEPS: i64 = 48 << 10;
 
 /// Bounds of what counts as a small request of a thread that has not been told.
 const SMALL: (u64, u64) = (4 << 10, 64 << 10);
@@ -397,6 +404,7 @@ impl Case<'_> {
         match part.state.get() {
             // A thread that took little has nothing to do with it.
             State::New if taken <= self.slice() => false,
+            State::New if part.is_new.get() && taken <= FIRST_STEPS => false,
             State::Told if taken <= part.patience.get() => false,
             State::New | State::Told => match (python.place)() {
                 Place::Nowhere if part.state.get() == State::New => false,
@@ -502,6 +510,7 @@ impl Case<'_> {
             return;
         }
         part.given.set(true);
+        part.is_new.set(false);
         part.errors_when_told.set(part.errors.get());
         part.base.set(self.slot.live());
         let share = self.left() / 2 / told.load(Relaxed).max(1);
@@ -600,4 +609,25 @@ pub fn told(slot: &Slot) -> Told {
 /// printed. With the GIL.
 pub fn error_ended() {
     PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
+}
+
+/// Whether a thread that is made now would have what it needs for its first steps; else that is a
+/// refusal. Not inside the allocator.
+pub fn may_start_thread() -> bool {
+    let need = FIRST_STEPS as usize;
+    let scope = LEDGER.lacks_room(Account::Obj, need, Reach::High);
+    let (Some(scope), Some(python)) = (scope, python()) else {
+        return true;
+    };
+    LEDGER.count_refusal(Account::Obj);
+    let refusal = refusal::record(scope, Account::Obj, need, How::NoThread, python);
+    if !TOLD_OF[scope.index()].swap(true, Relaxed) {
+        refusal::leave_dossier(&refusal, python);
+    }
+    false
+}
+
+/// The calling thread was just made.
+pub fn thread_begins() {
+    PART.with(|part| part.is_new.set(true));
 }

@@ -20,7 +20,7 @@ mod settings;
 mod start;
 mod watch;
 
-pub use episode::{Place, Request, Role, Told, error_ended, told};
+pub use episode::{Place, Request, Role, Told, error_ended, may_start_thread, thread_begins, told};
 pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
@@ -64,6 +64,9 @@ const QUIET: u8 = 0;
 /// The script runs.
 const ARMED: u8 = 1;
 static PHASE: AtomicU8 = AtomicU8::new(QUIET);
+
+/// Whether a thread that the region had no room for has left its dossier: the first of a process.
+static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the slow path has anything to look at after a booking: an episode or a soft cap.
 static ATTENTION: AtomicBool = AtomicBool::new(false);
@@ -148,6 +151,31 @@ pub fn admits_map(bytes: usize) -> bool {
 /// Looks at the next chance what the kernel charges: memory was given back.
 pub fn look_at_charges() {
     watch::look_soon();
+}
+
+/// Records a request that the region of `size` bytes has no room for; `is_first` where it had room
+/// before. Inside the heap's gate.
+#[cold]
+pub fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
+    if let Some(python) = python() {
+        let refusal = refusal::record_region(size, account, asked, How::Null, python);
+        if is_first {
+            refusal::leave_dossier(&refusal, python);
+        }
+    }
+}
+
+/// Records a thread that was not made, since the region of `size` bytes has no room for its first
+/// steps.
+#[cold]
+pub fn no_thread_in_region(size: u64, need: u64) {
+    if let Some(python) = python() {
+        let bytes = need as usize;
+        let refusal = refusal::record_region(size, Account::Native, bytes, How::NoThread, python);
+        if !TOLD_OF_THREADS.swap(true, Relaxed) {
+            refusal::leave_dossier(&refusal, python);
+        }
+    }
 }
 
 /// Looks whether live bytes have fallen or risen enough to matter, where somebody asked for that.

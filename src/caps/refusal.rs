@@ -29,6 +29,8 @@ pub enum How {
     Fatal,
     /// The process ends: the thread was refused time and again and does not stop.
     Vain,
+    /// A thread was not made: it would have had no memory for its first steps.
+    NoThread,
 }
 
 impl How {
@@ -38,6 +40,7 @@ impl How {
             How::Null => "null",
             How::Raised => "raised",
             How::Fatal | How::Vain => "fatal",
+            How::NoThread => "no thread",
         }
     }
 }
@@ -61,11 +64,21 @@ pub struct Refusal {
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::Limit>,
+    /// Whether it was the region of `--region` that is full: `cap` is its size then.
+    pub is_region: bool,
     trace: [u8; TRACE],
     trace_length: usize,
 }
 
 impl Refusal {
+    /// The name of what was full, in reports.
+    pub fn scope_name(&self) -> &'static str {
+        match self.is_region {
+            true => "region",
+            false => self.scope.name(),
+        }
+    }
+
     /// The Python traceback of the thread that asked, innermost line first.
     pub fn trace(&self) -> &str {
         std::str::from_utf8(&self.trace[..self.trace_length]).unwrap_or_default()
@@ -75,7 +88,15 @@ impl Refusal {
 /// Says what was refused, without a full stop.
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = format_args!("{} asked for {} bytes", self.account.name(), self.bytes);
+        let who = match self.how {
+            How::NoThread => "a new thread",
+            _ => self.account.name(),
+        };
+        let asked = format_args!("{who} asked for {} bytes", self.bytes);
+        if self.is_region {
+            let (size, live) = (Bytes(self.cap), Bytes(self.live));
+            return write!(out, "region of {size} is full: {asked} with {live} live");
+        }
         let scope = self.scope.name();
         match &self.limit {
             Some(limit) => {
@@ -165,11 +186,11 @@ pub(super) fn record(
         live,
         how,
         limit,
+        is_region: false,
         trace: [0; TRACE],
         trace_length: 0,
     };
-    refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
-    LAST.set(&refusal);
+    keep(&mut refusal, python);
     refusal
 }
 
@@ -183,6 +204,36 @@ pub(super) fn record_external(bytes: usize, limit: u64, charged: u64, python: &P
     };
     LAST.set(&refusal);
     refusal
+}
+
+/// Keeps as the last refusal a request that the region of `size` bytes has no room for.
+pub(super) fn record_region(
+    size: u64,
+    account: Account,
+    bytes: usize,
+    how: How,
+    python: &Python,
+) -> Refusal {
+    let mut refusal = Refusal {
+        number: COUNT.fetch_add(1, AcqRel) + 1,
+        scope: Scope::Total,
+        account,
+        bytes: bytes as u64,
+        cap: size,
+        live: LEDGER.snapshot().total_live_bytes,
+        how,
+        limit: None,
+        is_region: true,
+        trace: [0; TRACE],
+        trace_length: 0,
+    };
+    keep(&mut refusal, python);
+    refusal
+}
+
+fn keep(refusal: &mut Refusal, python: &Python) {
+    refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
+    LAST.set(refusal);
 }
 
 /// Keeps and tells what surrounded the first refusal of an episode.

@@ -10,12 +10,12 @@
 
 #![allow(unsafe_code)]
 
-use super::booking::{admits, book_new, release_block};
+use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
 use super::register;
 use super::thread::{state, thread_id};
 use super::{gate, moving, page_of, page_of_block, placement, pop, push};
-use crate::ledger::{Account, LEDGER};
+use crate::ledger::Account;
 use crate::peak;
 use crate::process::page_size;
 use std::ptr::null_mut;
@@ -73,7 +73,7 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
     let block = aligned_block(state.theap(Account::Numpy), size, zero && !lazy);
     if block.is_null() {
         if book {
-            LEDGER.count_failure(Account::Numpy);
+            failed(Account::Numpy, size);
         }
         return null_mut();
     }

@@ -63,8 +63,7 @@ pub(super) fn within_reach(account: Account, size: usize, more: usize) -> usize 
 #[inline]
 pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: usize) -> *mut u8 {
     if block.is_null() {
-        LEDGER.count_failure(account);
-        bound::request_failed();
+        failed(account, asked);
         return block;
     }
     let request = Request {
@@ -78,6 +77,16 @@ pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: u
         return block;
     }
     null_mut()
+}
+
+/// Counts a request that the heap could not meet, and records it where the region is full.
+#[cold]
+pub(super) fn failed(account: Account, asked: usize) {
+    LEDGER.count_failure(account);
+    bound::request_failed();
+    if let Some(size) = bound::size() {
+        caps::region_is_full(size, account, asked, bound::is_newly_full());
+    }
 }
 
 /// Books a block, big ones to the register too; false where a cap refuses it, after which it was

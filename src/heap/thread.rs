@@ -133,6 +133,7 @@ unsafe extern "C" fn end_theaps(theap: *mut c_void) {
 /// Gives the thread's slot back; the destructor of the slot key.
 unsafe extern "C" fn end_slot(_slot: *mut c_void) {
     let state = state();
+    super::bound::thread_ends();
     state.ending.set(true);
     let slot = state.slot.replace(LEDGER.overflow());
     if !std::ptr::eq(slot, &UNCLAIMED) {

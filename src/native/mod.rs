@@ -13,5 +13,6 @@ pub mod mapped;
 mod mode;
 pub mod next;
 mod own;
+mod threads;
 
 pub use mode::{Mode, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode};

@@ -65,6 +65,7 @@ symbols! {
     MREMAP = c"mremap",
     MPROTECT = c"mprotect",
     MADVISE = c"madvise",
+    PTHREAD_CREATE = c"pthread_create",
     KILL = c"kill",
     SIGACTION = c"sigaction",
     SIGNAL = c"signal",

@@ -76,7 +76,7 @@ pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Resu
 /// Says a refusal to `sink`, without the braces around it.
 pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
     sink.int("number", refusal.number as i64);
-    sink.text("scope", refusal.scope.name());
+    sink.text("scope", refusal.scope_name());
     sink.text("account", refusal.account.name());
     sink.int("size_bytes", refusal.bytes as i64);
     sink.int("cap_bytes", refusal.cap as i64);

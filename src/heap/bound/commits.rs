@@ -19,6 +19,7 @@ pub struct Commits {
     blocks: &'static mut [u32],
     limit: u64,
     committed: u64,
+    kept: u64,
     whole_blocks: bool,
 }
 
@@ -49,6 +50,7 @@ impl Commits {
             blocks,
             limit,
             committed: 0,
+            kept: 0,
             whole_blocks: false,
         }
     }
@@ -56,6 +58,16 @@ impl Commits {
     /// Bytes that are committed.
     pub fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// Keeps so many bytes below the limit from the commits that follow.
+    pub fn keep(&mut self, bytes: u64) {
+        self.kept = bytes;
+    }
+
+    /// Whether so many bytes may be committed more.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.committed.saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
     }
 
     /// Whether whole blocks are counted.
@@ -95,7 +107,7 @@ impl Commits {
             all_new &= before & bits == 0;
         }
         let after = self.committed.checked_add(bytes)?;
-        if after > self.limit || !grant(self.granted(slices.clone())) {
+        if (bytes > 0 && !self.has_room(bytes)) || !grant(self.granted(slices.clone())) {
             return None;
         }
         for (block, bits) in parts(slices) {

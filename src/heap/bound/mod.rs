@@ -19,15 +19,19 @@
 
 mod backing;
 mod commits;
+mod promises;
 mod size;
 
-pub use backing::{Refusal, forked, lock, use_huge_pages};
+pub use backing::{Refusal, lock, use_huge_pages};
+pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
-use super::ffi;
+use super::thread::{state, thread_id};
+use super::{ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
 use commits::{BLOCK, Commits, SLICE};
+use promises::Promises;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -59,6 +63,10 @@ static RANGE: AtomicUsize = AtomicUsize::new(0);
 static SIZE: AtomicU64 = AtomicU64::new(0);
 
 static COMMITS: Mutex<Option<Commits>> = Mutex::new(None);
+/// Taken after [`COMMITS`], and only with it.
+static PROMISES: Mutex<Promises> = Mutex::new(Promises::none());
+/// The region was full, and has not had room since.
+static WAS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Copies of the sum for reports, which may not wait for the lock.
 static COMMITTED: AtomicU64 = AtomicU64::new(0);
@@ -251,6 +259,70 @@ pub(super) fn request_failed() {
     }
 }
 
+/// Whether the region is full for the first time since it had room.
+pub(super) fn is_newly_full() -> bool {
+    !WAS_FULL.swap(true, Relaxed)
+}
+
+/// Room that was kept for a thread.
+pub type Promise = (usize, u64);
+
+fn promises() -> MutexGuard<'static, Promises> {
+    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps room for a thread that the calling one is about to make; None where there is none. With
+/// huge pages, which are counted whole, for two of them.
+pub fn promise() -> Option<Promise> {
+    keep_room().or_else(|| {
+        super::collect();
+        keep_room()
+    })
+}
+
+fn keep_room() -> Option<Promise> {
+    // A forked child finds the locks free, since the gate is closed while the process forks.
+    let _inside = gate::enter(state().slot(), thread_id());
+    let guard = locked();
+    let commits = guard.as_ref()?;
+    let mut promises = promises();
+    promises.settle();
+    let need = match commits.counts_blocks() {
+        true => 2 * BLOCK as u64,
+        false => THREAD_NEED,
+    };
+    let room = SIZE.load(Relaxed).saturating_sub(commits.committed());
+    (room >= need + promises.of_others()).then(|| promises.keep())
+}
+
+/// Takes back what was kept for a thread that the calling one could not make.
+pub fn withdraw_promise() {
+    let _inside = gate::enter(state().slot(), thread_id());
+    let _guard = locked();
+    promises().withdraw();
+}
+
+/// Takes back what was kept for the calling thread, which ends.
+pub fn thread_ends() {
+    if size().is_some() {
+        let _inside = gate::enter(state().slot(), thread_id());
+        let _guard = locked();
+        promises().end();
+    }
+}
+
+/// The calling thread is the one that room was kept for.
+pub fn take_promise(promise: Promise) {
+    promises::take(promise);
+}
+
+/// In a forked child, which has no other threads: nobody waits for room, and the region is not locked
+/// in memory.
+pub fn forked() {
+    promises().forget();
+    backing::forked();
+}
+
 /// Whether a thread may get its part of a heap: mimalloc would take it from the system where the
 /// region is full.
 pub(super) fn has_room_for_a_thread() -> bool {
@@ -310,7 +382,11 @@ fn forget(slices: Range<usize>) -> bool {
 fn commit(slices: Range<usize>) -> Option<bool> {
     let mut guard = locked();
     let commits = guard.as_mut()?;
+    let mut promises = promises();
+    commits.keep(promises.of_others());
     let added = commits.commit(slices, grant);
+    promises.use_up(added.map_or(0, |added| added.bytes));
+    drop(promises);
     let (committed, whole) = (commits.committed(), commits.counts_blocks());
     COMMITTED.store(committed, Relaxed);
     PEAK.fetch_max(committed, Relaxed);
@@ -330,6 +406,11 @@ fn release(slices: Range<usize>) -> bool {
     };
     let gone = commits.release(slices, forget);
     COMMITTED.store(commits.committed(), Relaxed);
+    let size = SIZE.load(Relaxed);
+    let kept = promises().of_others();
+    if commits.committed() + kept + (size / 16).max(1 << 20) < size {
+        WAS_FULL.store(false, Relaxed);
+    }
     gone
 }
 

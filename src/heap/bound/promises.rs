@@ -1,0 +1,171 @@
+//! Room of the region for threads that start: kept from the moment that a thread is made until it has
+//! committed its first pages.
+//!
+//! A thread of Python's takes some half a mebibyte for its first steps, a slice for each size of its
+//! blocks. Where it gets none, CPython cannot say so: `threading.Thread.start()` waits for ever for a thread
+//! that has ended. So a thread is not made where the room is not there (`EAGAIN`, of which CPython makes a
+//! RuntimeError), and other threads do not get what was kept for it.
+//!
+//! What a thread did not need is given back when it has taken what first steps take, when it ends, or
+//! when the thread that made it makes the next one and this one has taken most of that. All functions
+//! are called with the lock of the commits held.
+
+use super::commits::SLICE;
+use std::cell::Cell;
+
+/// What is kept for a thread: 9 slices were taken by one that does nothing, on 3.9 to 3.13.
+pub const NEED: u64 = 16 * SLICE as u64;
+
+/// What first steps take, and what shows that a thread is beyond most of them.
+const STEPS: u64 = 9 * SLICE as u64;
+const MOST_STEPS: u64 = 6 * SLICE as u64;
+
+/// How many promises are open at a time. Further threads are made where there is plenty of room.
+const COUNT: usize = 256;
+
+/// A promise by its place and its number, which no later one at that place has.
+type Name = super::Promise;
+
+thread_local! {
+    /// What was kept for the calling thread.
+    static OWN: Cell<Option<Name>> = const { Cell::new(None) };
+    /// What the calling thread had kept for the last one that it made.
+    static GIVEN: Cell<Option<Name>> = const { Cell::new(None) };
+}
+
+/// The promises that are open.
+pub struct Promises {
+    /// Number of the promise at each place, and the bytes that are left of it.
+    all: [(u64, u64); COUNT],
+    /// Bytes of all of them.
+    sum: u64,
+    latest: u64,
+}
+
+impl Promises {
+    pub const fn none() -> Self {
+        Promises {
+            all: [(0, 0); COUNT],
+            sum: 0,
+            latest: 0,
+        }
+    }
+
+    /// Bytes that are kept for others than the calling thread.
+    pub fn of_others(&self) -> u64 {
+        self.sum - self.left(OWN.get())
+    }
+
+    fn left(&self, name: Option<Name>) -> u64 {
+        match name {
+            Some((place, number)) if self.all[place].0 == number => self.all[place].1,
+            _ => 0,
+        }
+    }
+
+    fn set(&mut self, name: Option<Name>, left: u64) {
+        if let Some((place, number)) = name
+            && self.all[place].0 == number
+        {
+            self.sum = self.sum - self.all[place].1 + left;
+            self.all[place].1 = left;
+        }
+    }
+
+    /// Takes what the calling thread has committed off its promise.
+    pub fn use_up(&mut self, bytes: u64) {
+        let own = OWN.get();
+        let left = self.left(own).saturating_sub(bytes);
+        let is_through = left + STEPS <= NEED;
+        self.set(own, if is_through { 0 } else { left });
+    }
+
+    /// Takes back what was kept for the calling thread, which ends.
+    pub fn end(&mut self) {
+        self.set(OWN.take(), 0);
+    }
+
+    /// Takes back what was kept for the last thread that the calling one made.
+    /// That one may not have begun yet, then it stays.
+    pub fn settle(&mut self) {
+        let given = GIVEN.take();
+        if self.left(given) + MOST_STEPS <= NEED {
+            self.set(given, 0);
+        }
+    }
+
+    /// Takes back what was kept for a thread that could not be made.
+    pub fn withdraw(&mut self) {
+        self.set(GIVEN.take(), 0);
+    }
+
+    /// Keeps room for a thread that the calling one makes; a name of nothing where too many are made at
+    /// once.
+    pub fn keep(&mut self) -> Name {
+        self.latest += 1;
+        let name = match self.all.iter().position(|(_, left)| *left == 0) {
+            Some(place) => {
+                self.all[place] = (self.latest, NEED);
+                self.sum += NEED;
+                (place, self.latest)
+            }
+            None => (0, self.latest),
+        };
+        GIVEN.set(Some(name));
+        name
+    }
+
+    /// Nobody waits for any of them: in a forked child, which has no other threads.
+    pub fn forget(&mut self) {
+        self.all = [(0, 0); COUNT];
+        self.sum = 0;
+    }
+}
+
+/// The calling thread is the one that room was kept for.
+pub fn take(name: Name) {
+    OWN.set(Some(name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_did_not_need_comes_back_when_the_next_is_made() {
+        let mut promises = Promises::none();
+        let name = promises.keep();
+        assert_eq!(promises.of_others(), NEED);
+        take(name);
+        assert_eq!(promises.of_others(), 0);
+        promises.use_up(SLICE as u64);
+        OWN.set(None);
+        promises.settle();
+        assert_eq!(promises.of_others(), NEED - SLICE as u64);
+        GIVEN.set(Some(name));
+        take(name);
+        promises.use_up(MOST_STEPS);
+        OWN.set(None);
+        promises.settle();
+        assert_eq!(promises.of_others(), 0);
+        // A name of before does not reach what is at its place now.
+        let next = promises.keep();
+        take(name);
+        promises.use_up(NEED);
+        assert_eq!(promises.of_others(), NEED);
+        take(next);
+        promises.use_up(STEPS);
+        OWN.set(None);
+        assert_eq!(promises.of_others(), 0);
+        promises.keep();
+        promises.withdraw();
+        assert_eq!(promises.of_others(), 0);
+        let last = promises.keep();
+        take(last);
+        promises.end();
+        assert_eq!(promises.of_others(), 0);
+        promises.forget();
+        assert_eq!(promises.of_others(), 0);
+        OWN.set(None);
+    }
+}
