@@ -126,18 +126,22 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
 /// booked: the caller gives it back.
 #[inline]
 pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
-    let state = state();
-    state.slot.get().book::<A>(bytes) || {
-        let slot = state.slot();
-        let _inside = gate::enter(slot, thread_id());
-        let request = Request {
-            account: Account::ALL[A],
-            bytes,
-            asked: bytes,
-            undo: &|| (),
-        };
-        settle(slot, block, &request)
-    }
+    state().slot.get().book::<A>(bytes) || book_slow(Account::ALL[A], block, bytes)
+}
+
+/// [`book`] beyond the slot's window. Out of line, so that the callers keep no registers for it.
+#[cold]
+#[inline(never)]
+fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    let request = Request {
+        account,
+        bytes,
+        asked: bytes,
+        undo: &|| (),
+    };
+    settle(slot, block, &request)
 }
 
 /// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
@@ -166,19 +170,25 @@ pub fn book_resized<const A: usize>(block: *mut u8, bytes: usize) {
 /// Takes a block off that [`book`] booked.
 #[inline]
 pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
-    let state = state();
-    if !state.slot.get().release::<A>(bytes) {
-        let slot = state.slot();
-        if bytes >= register::BIG {
-            peak::falls();
-        }
-        let _inside = gate::enter(slot, thread_id());
-        if bytes >= register::BIG {
-            register::remove(block.addr());
-        }
-        LEDGER.release_slow(slot, Account::ALL[A], bytes, &GILS);
-        caps::look_where_asked();
+    if !state().slot.get().release::<A>(bytes) {
+        release_slow(Account::ALL[A], block, bytes);
     }
+}
+
+/// [`release`] beyond the slot's window, out of line as [`book_slow`] is.
+#[cold]
+#[inline(never)]
+fn release_slow(account: Account, block: *mut u8, bytes: usize) {
+    let slot = state().slot();
+    if bytes >= register::BIG {
+        peak::falls();
+    }
+    let _inside = gate::enter(slot, thread_id());
+    if bytes >= register::BIG {
+        register::remove(block.addr());
+    }
+    LEDGER.release_slow(slot, account, bytes, &GILS);
+    caps::look_where_asked();
 }
 
 /// Counts a request of `account` that another allocator could not meet.
