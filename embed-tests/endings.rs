@@ -377,6 +377,21 @@ fn faulthandler_asked_for_on_the_command_line_still_dumps() {
 }
 
 #[test]
+fn a_fault_is_reported_into_a_file_on_the_small_signal_stack_that_a_script_has_set() {
+    let path = folder("endings").join("small-stack.json");
+    let code = "import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)";
+    let outcome = Run::host().arg("--stats-file").arg(&path).code(code).run();
+    assert_eq!(outcome.code(), 139, "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains("Fatal Python error"),
+        "{outcome:#?}"
+    );
+    let report = std::fs::read_to_string(&path).expect("a report");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["process"]["ended_by"], "SIGSEGV");
+}
+
+#[test]
 fn an_exec_is_reported_and_a_failed_one_is_reported_anew() {
     let (status, report) = ended("import os; os.execv('/bin/true', ['true'])");
     assert_eq!(

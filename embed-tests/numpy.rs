@@ -486,7 +486,7 @@ fn options_of_array_data_are_checked_and_inherited() {
         ),
         (
             &["--numpy-allocator", "bfc", "--numpy-region", "1000T"],
-            "--numpy-region: the system gives no address space of 1099511627776000 bytes; expected a size that it can reserve",
+            "--numpy-region: the system gives no address space of 1000 TiB; expected a size that it can reserve",
         ),
         (
             &["--numpy-huge-pages", "yes"],

@@ -67,7 +67,7 @@ fn check(found: &Value) {
             _ => &found["without_scripts"]["figures"],
         };
         let accounts = report["accounts"].as_object().unwrap();
-        assert_eq!(accounts.len(), 6);
+        assert_eq!(accounts.len(), 7);
         for (name, account) in accounts {
             for field in [
                 "live_bytes",

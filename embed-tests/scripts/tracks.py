@@ -44,7 +44,7 @@ def figures_of_a_block():
     account = max(t.accounts.values(), key=lambda account: account.growth_bytes)
     near(account.peak_growth_bytes, 8, "account")
     assert account.peak_bytes - account.peak_growth_bytes >= 0 and account.growth_blocks >= 16
-    assert set(t.accounts) == {"raw", "mem", "obj", "arena", "numpy", "native"}
+    assert set(t.accounts) == {"raw", "mem", "obj", "arena", "numpy", "native", "mapped"}
     assert "above the begin" in str(t) and "pyhost.track of total" in repr(t), str(t)
     # One that only frees.
     data = bytes(4 * MIB)
@@ -267,7 +267,7 @@ def snapshots():
     diff = before.diff(after)
     near(diff.total.growth_bytes, 4, "diff")
     near(after.total_live_bytes - before.total_live_bytes, 4, "live")
-    assert diff.total.allocations >= 4 and diff.seconds >= 0 and len(diff) == 6
+    assert diff.total.allocations >= 4 and diff.seconds >= 0 and len(diff) == 7
     assert diff["obj"].growth_bytes == after.accounts["obj"].live_bytes - before.accounts["obj"].live_bytes
     assert diff["total"] is diff.total and [row.account for row in diff] == list(before.accounts)
     assert after.diff(before).total.growth_bytes == -diff.total.growth_bytes

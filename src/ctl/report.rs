@@ -103,6 +103,7 @@ pub fn to_json(record: &Record, alive: bool) -> String {
     }
     sink.end();
     sink.text("allocator", &card.allocator.get());
+    sink.null("left_to");
     sink.flag("debug_hooks", card.debug_hooks.load(Relaxed) == 1);
     for unknown in ["numpy", "region", "faults", "guards", "leaks"] {
         sink.null(unknown);

@@ -18,6 +18,7 @@ mod left;
 mod page;
 mod place;
 mod signals;
+mod stack;
 
 use crate::card::CARD;
 use crate::descriptor::{Descriptor, notice};

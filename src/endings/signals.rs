@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::{self, FIRST};
-use super::finish;
+use super::{finish, stack};
 use crate::descriptor::notice;
 use crate::heap::guards;
 use crate::native::next;
@@ -58,7 +58,7 @@ const OF_FAULTHANDLER: [c_int; 5] = [
 ];
 
 /// Enough for the handler, whose largest frames are two paths.
-const STACK: usize = 96 * 1024;
+pub(super) const STACK: usize = 96 * 1024;
 
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {
@@ -72,11 +72,18 @@ pub extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mu
         let errno = *libc::__errno_location();
         let is_ignored = process::id() == FIRST && dispositions::was_sent(info);
         let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
-        if !(is_ignored || is_request && super::dump_from_handler()) {
+        if !(is_ignored || is_request && dump()) {
             end_by(signal, info, context);
         }
         *libc::__errno_location() = errno;
     }
+}
+
+/// Writes the report of this moment; false where none was asked for.
+fn dump() -> bool {
+    let mut is_done = false;
+    stack::with_room(|| is_done = super::dump_from_handler());
+    is_done
 }
 
 /// Writes the report, then has the signal take its course.
@@ -89,7 +96,7 @@ unsafe fn end_by(signal: c_int, info: *const libc::siginfo_t, context: *const c_
         if signal == libc::SIGSEGV && guards::are_on() {
             tell_guard(info, context.cast());
         }
-        finish(Ending::Signal(signal), true);
+        stack::with_room(|| finish(Ending::Signal(signal), true));
         // Blocked until the handler returns; then what the script sees takes its course. A
         // fault comes again by itself.
         dispositions::step_aside(signal);
