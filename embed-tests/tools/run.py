@@ -79,7 +79,7 @@ CHECKS = [
     ("distributed", ["dask_two.py"], "hosted"),
     ("py-spy", None, "hosted True"),
     ("filprofiler", ["-m", "filprofiler", "--no-browser", "-o", "fil", "run", "hosted.py"], "hosted True"),
-    ("pex", ["-m", "pex", "--python", "PYHOST", "--no-index", "-D", ".", "-o", "one.pex", "--", "hosted.py"], "hosted"),
+    ("pex", ["-m", "pex", "--python", "PYHOST", "--no-index", "-D", ".", "--", "hosted.py"], "hosted True"),
 ]
 
 

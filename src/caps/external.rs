@@ -29,6 +29,9 @@ static ATTEMPTED: AtomicU8 = AtomicU8::new(0);
 /// What was charged beside the ledger when the script was told last (0 where it has not been told in
 /// this episode), and by how much that may grow before it is told again.
 static TOLD_AT: AtomicI64 = AtomicI64::new(0);
+/// What was charged in all then: what the heaps give back and keep resident moves to the charges beside
+/// the ledger, and is no growth.
+static CHARGED_AT: AtomicI64 = AtomicI64::new(0);
 static PATIENCE: AtomicI64 = AtomicI64::new(0);
 /// The map that was asked for last.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -90,7 +93,12 @@ fn tell(limit: u64, left: i64) {
     let told_at = TOLD_AT.load(Relaxed);
     let external = watch::external().unwrap_or(0);
     // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
-    if external < zone(limit) || told_at != 0 && external - told_at < PATIENCE.load(Relaxed) {
+    if external < zone(limit) {
+        return;
+    }
+    let charged = watch::charged().map_or(0, |(_, charged)| charged);
+    let grown = (external - told_at).min(charged - CHARGED_AT.load(Relaxed));
+    if told_at != 0 && grown < PATIENCE.load(Relaxed) {
         return;
     }
     let Some(python) = python() else { return };
@@ -122,6 +130,7 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     ATTEMPTED.store(0, Relaxed);
     let (limit, charged) = watch::charged()?;
     TOLD_AT.store(watch::external()?.max(1), Relaxed);
+    CHARGED_AT.store(charged, Relaxed);
     MISSED.store(false, Relaxed);
     POSTED.store(false, Relaxed);
     LEDGER.count_refusal(Account::Mapped);
