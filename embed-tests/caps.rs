@@ -466,7 +466,7 @@ fn a_dossier_has_the_size_that_was_asked_for_and_not_the_block_that_was_refused(
         ("x = bytes(58000000)", 58_000_033),
         ("x = bytearray(55555555)", 55_555_556),
     ] {
-        let (outcome, report) = Run::host().args(["--cap", "64M"]).code(code).reported();
+        let (outcome, report) = Run::host().args(["--cap", "56M"]).code(code).reported();
         assert_eq!(outcome.code(), 1, "{outcome:#?}");
         let dossier = &report["caps"]["dossier"];
         assert_eq!(dossier["size_bytes"], asked, "{code}: {dossier}");

@@ -266,6 +266,7 @@ if child == 0:
         while True:
             keep.append(bytes(1000))
     except MemoryError:
+        keep.clear()
         os._exit(region()['peak_committed_bytes'] > 24 << 20)
 print(os.waitpid(child, 0)[1], region()['committed_bytes'] - before < 1 << 20)";
     let outcome = Run::host().args(["--region", "24M", "-c", code]).ok();
