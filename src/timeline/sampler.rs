@@ -7,7 +7,7 @@
 
 use super::brief;
 use super::file::TimelineFile;
-use crate::card::{CARD, State};
+use crate::card::{CARD, MARKS, State};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, resident, small_file};
@@ -69,7 +69,7 @@ pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: l
             false => host.resident(),
         };
         if let Some(timeline) = &mut timeline {
-            write_events(timeline, &mut told, seconds, started, &snapshot);
+            write_events(timeline, &mut told, seconds, started, &snapshot, has_ended);
             timeline.sample(seconds, &snapshot, resident);
         }
         let is_exec = CARD.state().0 == State::Exec;
@@ -90,6 +90,7 @@ fn write_events(
     seconds: f64,
     started: u64,
     snapshot: &Snapshot,
+    has_ended: bool,
 ) {
     let caps = caps();
     if caps != told.caps {
@@ -98,11 +99,16 @@ fn write_events(
     }
     let marks = CARD.marks();
     while told.marks < marks {
-        told.marks += 1;
-        if let Some(mark) = CARD.mark_of(told.marks) {
-            let at = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
-            timeline.mark(at, mark.name());
+        match CARD.mark_of(told.marks + 1) {
+            Some(mark) => {
+                let at = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
+                timeline.mark(at, mark.name());
+            }
+            // Counted, and still being written: it comes with the next sample.
+            None if marks - told.marks < MARKS as u64 && !has_ended => break,
+            None => {}
         }
+        told.marks += 1;
     }
     let refused = snapshot.refused();
     if refused != told.refused {
