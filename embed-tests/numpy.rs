@@ -390,7 +390,8 @@ assert sum(c['bytes'] for c in world['chunks']) == world['region']['region_bytes
 assert pyhost.memory_stats()['accounts']['numpy']['failed'] == 3
 assert all((array == 2 * n + 1).all() for n, array in enumerate(keep))
 text = pyhost.numpy_memory_map(text=True)
-print(text.splitlines()[0])
+# NumPy may keep smaller arrays of its own.
+print(next(line for line in text.splitlines() if line.startswith('bin  2')))
 bins = sum(b['total_chunks'] > 0 for b in world['bins'])
 print(len(text.splitlines()) - len(world['chunks']) - bins)";
     let outcome = hosted(newest_numpy(), "bfc")
