@@ -11,6 +11,6 @@ cc -O1 -shared -fPIC embed-tests/c/large_pages.c -o "$target/tmp/large_pages.so"
 library=$(realpath "$target/tmp/large_pages.so")
 export LD_PRELOAD=$library PAGE_BYTES=$1
 cargo test --quiet --bin pyhost heap::
-# libc's own part stays on real pages, and the library allocates before the host has read its options.
+# libc's own part stays on real pages.
 cargo test --quiet --test embed -- domains:: exactness:: forks:: guards:: leaks:: live:: native:: numpy:: ownership:: \
-  threads:: timeline:: --skip the_family_answers_as_libcs_does --skip plain_serves_without_counting
+  threads:: timeline:: --skip the_family_answers_as_libcs_does

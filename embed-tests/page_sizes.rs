@@ -35,8 +35,7 @@ for length in range(300_000, 2_000_000, 44_000):
         assert data.count(0xa5) == len(data), ('grown', length, more)
 print('whole')";
     for bytes in SIZES {
-        // Not with --region: the library allocates before it can be reserved.
-        for options in [&[][..], &["--guard=all"]] {
+        for options in [&[][..], &["--region", "64M"], &["--guard=all"]] {
             let run = on_pages(PYHOST, bytes).args(options).code(code);
             let outcome = run.arg(bytes.to_string()).ok();
             assert_eq!(outcome.stdout, "whole\n", "{bytes} {options:?}");

@@ -123,28 +123,25 @@ int madvise(void *address, size_t length, int advice) {
 
 int getpagesize(void) { return (int)page(); }
 
-/* libc's own function, not by `dlsym`, which a program may define itself. */
-static void *of_libc(const char *name) {
-  static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.16", "GLIBC_2.17"};
-  void *found = NULL;
-  for (int i = 0; i < 3 && !found; i++) found = dlvsym(RTLD_NEXT, name, versions[i]);
-  return found;
+/* libc's own function, not by `dlsym`, which a program may define itself. A version that libc lacks must not be
+   asked for: dlvsym makes a message of it, and that would be the program's first allocation. */
+static void *of_libc(const char *name, const char *version) {
+#if defined(__aarch64__)
+  version = "GLIBC_2.17";
+#endif
+  return dlvsym(RTLD_NEXT, name, version);
 }
 
 long sysconf(int name) {
   static long (*next)(int);
   if (name == _SC_PAGESIZE) return (long)page();
-  if (!next) {
-    next = (long (*)(int))of_libc("sysconf");
-  }
+  if (!next) next = (long (*)(int))of_libc("sysconf", "GLIBC_2.2.5");
   return next(name);
 }
 
 unsigned long getauxval(unsigned long type) {
   static unsigned long (*next)(unsigned long);
   if (type == AT_PAGESZ) return page();
-  if (!next) {
-    next = (unsigned long (*)(unsigned long))of_libc("getauxval");
-  }
+  if (!next) next = (unsigned long (*)(unsigned long))of_libc("getauxval", "GLIBC_2.16");
   return next(type);
 }
