@@ -38,6 +38,10 @@ def main(hosts):
         for kind, size, usable in KINDS:
             for count in (1, 2, 20):
                 number, errors = caught(host, kind, count, size, usable)
+                if number < count:
+                    # Numbers can look like an address, as pairs in the data of libbz2 do where a block lies around
+                    # a multiple of 4 GiB. The next run has other addresses.
+                    number, errors = caught(host, kind, count, size, usable)
                 if number != count:
                     missed = True
                     print("%s: %s: %d of %d of %d bytes\n%s" % (host, kind, number, count, size, errors))
