@@ -1,7 +1,7 @@
 //! Where output may go: nothing that exists is destroyed.
 //!
 //! Output creates a file, or takes the place of a regular file that pyhost wrote itself
-//! ([`format`]) or that is empty. It is written *into* a character device, a FIFO or an open
+//! ([`mod@format`]) or that is empty. It is written *into* a character device, a FIFO or an open
 //! descriptor (`/dev/fd/N`, `/dev/stdout`, `/proc/PID/fd/N`), and a symbolic link is followed: the
 //! same holds for its target. Anything else is refused ([`Refusal`]).
 //!
