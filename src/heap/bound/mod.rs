@@ -12,7 +12,7 @@
 //! from the system; what it takes all the same is its map from addresses to pages, and, should
 //! the range of addresses be used up, the few KiB that it keeps for a new thread.
 //!
-//! The lock is held by slow paths only, inside the [`gate`](super::gate), so that a forked child
+//! The lock is held by slow paths only, inside the [`gate`], so that a forked child
 //! finds it free. Nothing here allocates or panics.
 
 #![allow(unsafe_code)]
