@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::card::CARD;
 use crate::descriptor::format_into;
 use crate::heap::classes::{self, Class};
-use crate::heap::register::{self, BigBlock};
+use crate::heap::register::{self, BigBlocks};
 use crate::ledger::{Account, LEDGER, Scope, Snapshot};
 use crate::timeline::brief;
 use std::fmt;
@@ -132,17 +132,13 @@ pub struct Dossier {
     pub refusal: Refusal,
     /// All accounts at that moment.
     pub snapshot: Snapshot,
-    /// The largest live blocks of a mebibyte and more, largest first.
-    pub blocks: [Option<BigBlock>; BLOCKS],
-    /// How many such blocks there were, and their bytes.
-    pub all_blocks: (u64, u64),
+    /// The live blocks of a mebibyte and more.
+    pub big_blocks: BigBlocks,
     /// The size classes with the most live bytes, largest first.
     pub classes: [Option<Class>; CLASSES],
 }
 
-/// How many big blocks a dossier names.
-pub const BLOCKS: usize = 8;
-/// How many size classes.
+/// How many size classes a dossier names.
 pub const CLASSES: usize = 6;
 
 static LAST: Kept<Refusal> = Kept::empty();
@@ -239,32 +235,16 @@ fn keep(refusal: &mut Refusal, python: &Python) {
 /// Keeps and tells what surrounded the first refusal of an episode.
 #[cold]
 pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
-    let mut dossier = Dossier {
+    let dossier = Dossier {
         refusal: *refusal,
         snapshot: LEDGER.snapshot(),
-        blocks: [None; BLOCKS],
-        all_blocks: (0, 0),
+        big_blocks: register::big_blocks(),
         classes: classes::largest(),
     };
-    register::each(|block| {
-        dossier.all_blocks.0 += 1;
-        dossier.all_blocks.1 += block.bytes;
-        insert(&mut dossier.blocks, block);
-    });
     DOSSIER.set(&dossier);
     let mut room = [0; 512];
     let text = format_into(&mut room, format_args!("{refusal}"));
     CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
     brief::tell_refusal();
     (python.report)(&dossier);
-}
-
-/// Puts a block where its size belongs, the smallest falls out.
-fn insert(blocks: &mut [Option<BigBlock>; BLOCKS], block: BigBlock) {
-    let size = |block: &Option<BigBlock>| block.map_or(0, |block| block.bytes);
-    let place = blocks.iter().position(|known| size(known) < block.bytes);
-    if let Some(place) = place {
-        blocks[place..].rotate_right(1);
-        blocks[place] = Some(block);
-    }
 }

@@ -49,12 +49,12 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
         separator = ",";
     }
     writeln!(out)?;
-    let (blocks, bytes) = dossier.all_blocks;
+    let BigBlocks { blocks, bytes, .. } = dossier.big_blocks;
     if blocks > 0 {
         let (all, noun) = (Bytes(bytes), if blocks == 1 { "block" } else { "blocks" });
         writeln!(out, "  {blocks} big {noun}, {all}; the largest:")?;
     }
-    for block in dossier.blocks.iter().flatten() {
+    for block in dossier.big_blocks.largest.iter().flatten() {
         block_line(block, block.age(), out)?;
     }
     match region {
@@ -157,10 +157,10 @@ pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
         sink.end();
     }
     sink.end();
-    sink.int("big_blocks", dossier.all_blocks.0 as i64);
-    sink.int("big_bytes", dossier.all_blocks.1 as i64);
+    sink.int("big_blocks", dossier.big_blocks.blocks as i64);
+    sink.int("big_bytes", dossier.big_blocks.bytes as i64);
     sink.begin_list("largest");
-    for block in dossier.blocks.iter().flatten() {
+    for block in dossier.big_blocks.largest.iter().flatten() {
         describe_block(block, sink);
     }
     sink.end();
