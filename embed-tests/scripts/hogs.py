@@ -122,6 +122,7 @@ def threads():
 def new_threads():
     """Threads that start while there is no memory; threading's own start() would wait for ever."""
     import _thread
+    import errno
     import os
     import time
     keep = []
@@ -146,6 +147,9 @@ def new_threads():
             waits = len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline
         except MemoryError:
             pass
+        except OSError as error:  # opendir(3) has no memory for its buffer
+            if error.errno != errno.ENOMEM:
+                raise
     # CPython may keep the function of a thread that was refused memory, and what it refers to.
     keep.clear()
     raise MemoryError
