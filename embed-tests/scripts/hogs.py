@@ -43,7 +43,20 @@ def recursion():
     try:
         down(0)
     except SystemError:  # 3.11 forgets to set the MemoryError
-        raise MemoryError from None
+        pass
+    except MemoryError as error:
+        unlink(error)
+    raise MemoryError
+
+
+def unlink(error):
+    """Lets go of the frames that an error and the errors before it hold. CPython 3.12 and later have one
+    MemoryError of last resort, which they never free: it may keep all frames of a recursion, so that
+    there is no memory after it was caught (see docs/devices.md)."""
+    while error is not None:
+        before = error.__context__
+        error.__context__ = error.__traceback__ = None
+        error = before
 
 
 def mixed():
