@@ -2,41 +2,98 @@
 //!
 //! Nobody can refuse a page that is touched, so the script is told early: where less than a *zone* is
 //! left of the limit and libraries have mapped at least as much, the main thread gets a `MemoryError` at its
-//! next safe point, which may be the end of the call that grew. It is told again only where the charges
-//! have grown on by a good part of what was left. A map that is larger than what is left is refused.
+//! next safe point that is a place for it, which may be the end of the call that grew; where half of
+//! what was left has gone without one, at any. It gets another only where the charges have grown on by a
+//! good part of what was left. A map that is larger than what is left is refused.
 //!
-//! All process-wide, without a lock: two threads that decide at once tell twice at worst.
+//! All process-wide, without a lock: two threads that decide at once post twice at worst.
 
 use super::watch;
 use super::{Place, Python, Told, python, refusal};
 use crate::ledger::{Account, LEDGER, Scope};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize};
 
 /// The zone: a part of the limit, between these bounds.
 const ZONE: i64 = 16;
 const ZONE_BOUNDS: (i64, i64) = (4 << 20, 32 << 20);
-/// Growth after which a script that was told is told again, at least.
+/// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
-/// Safe points that are passed by because an error does not belong there.
-const ATTEMPTS: u8 = 16;
 
-/// The main thread is to be told.
-static POSTED: AtomicBool = AtomicBool::new(false);
-/// A safe point was no place for it: it is asked for another.
-static MISSED: AtomicBool = AtomicBool::new(false);
-static ATTEMPTED: AtomicU8 = AtomicU8::new(0);
-/// What was charged beside the ledger when the script was told last (0 where it has not been told in
-/// this episode), and by how much that may grow before it is told again.
-static TOLD_AT: AtomicI64 = AtomicI64::new(0);
-/// What was charged in all then: what the heaps give back and keep resident moves to the charges beside
-/// the ledger, and is no growth.
-static CHARGED_AT: AtomicI64 = AtomicI64::new(0);
-static PATIENCE: AtomicI64 = AtomicI64::new(0);
-/// The map that was asked for last.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
+/// No error is under way.
+const QUIET: u8 = 0;
+/// The main thread has a pending call, which raises the error.
+const POSTED: u8 = 1;
+/// The call came where the error does not belong: the next allocation posts another.
+const MISSED: u8 = 2;
 
-/// How much of `limit` is left when the script is told.
+/// The error on its way to the main thread, and the last that it had.
+struct Error {
+    state: AtomicU8,
+    /// What was left of the limit when the error was posted first.
+    left: AtomicI64,
+    /// The map that was asked for last.
+    asked: AtomicUsize,
+    last: Last,
+}
+
+/// The last error that was raised since much of the limit was left; `external` is 0 where none was.
+struct Last {
+    /// What was charged beside the ledger then.
+    external: AtomicI64,
+    /// What was charged in all: what the heaps give back and keep resident moves to the charges beside
+    /// the ledger, and is no growth.
+    charged: AtomicI64,
+    /// By how much both may grow before there is another.
+    patience: AtomicI64,
+}
+
+static ERROR: Error = Error {
+    state: AtomicU8::new(QUIET),
+    left: AtomicI64::new(0),
+    asked: AtomicUsize::new(0),
+    last: Last {
+        external: AtomicI64::new(0),
+        charged: AtomicI64::new(0),
+        patience: AtomicI64::new(0),
+    },
+};
+
+impl Error {
+    fn is(&self, state: u8) -> bool {
+        self.state.load(Relaxed) == state
+    }
+
+    /// Has the main thread call for the error, where `state` is what it is in.
+    fn post(&self, state: u8, python: &Python) {
+        let posted = self.state.compare_exchange(state, POSTED, Relaxed, Relaxed);
+        if posted.is_ok() && !(python.post)() {
+            self.state.store(MISSED, Relaxed);
+        }
+    }
+}
+
+impl Last {
+    fn forget(&self) {
+        self.external.store(0, Relaxed);
+    }
+
+    fn set(&self, external: i64, charged: i64, left: i64) {
+        self.external.store(external.max(1), Relaxed);
+        self.charged.store(charged, Relaxed);
+        let patience = (left / 4).max(LEAST_PATIENCE);
+        self.patience.store(patience, Relaxed);
+    }
+
+    /// Whether there was none, or the charges have grown on since.
+    fn allows(&self, external: i64, charged: i64) -> bool {
+        let before = self.external.load(Relaxed);
+        let grown = (external - before).min(charged - self.charged.load(Relaxed));
+        before == 0 || grown >= self.patience.load(Relaxed)
+    }
+}
+
+/// How much of `limit` is left when the script gets its error.
 pub(super) fn zone(limit: u64) -> i64 {
     (i64::try_from(limit).unwrap_or(i64::MAX) / ZONE).clamp(ZONE_BOUNDS.0, ZONE_BOUNDS.1)
 }
@@ -69,9 +126,9 @@ pub(super) fn admits(bytes: usize) -> bool {
     let fits = bytes <= left;
     // One that is far too large is an allocator's reserve, which makes do with less.
     if bytes <= zone(limit) {
-        ASKED.store(bytes as usize, Relaxed);
+        ERROR.asked.store(bytes as usize, Relaxed);
         if !fits || left - bytes < zone(limit) && is_at_work(limit) {
-            tell(limit, left);
+            call_for(limit, left);
         }
     }
     fits
@@ -81,60 +138,60 @@ pub(super) fn admits(bytes: usize) -> bool {
 pub(super) fn look(limit: u64, left: i64) {
     let zone = zone(limit);
     if left > zone + zone / 4 {
-        TOLD_AT.store(0, Relaxed);
-        POSTED.store(false, Relaxed);
+        ERROR.state.store(QUIET, Relaxed);
+        ERROR.last.forget();
     } else if left < zone && is_at_work(limit) {
-        tell(limit, left);
+        call_for(limit, left);
     }
 }
 
-/// Has the main thread told, unless it has been and little has been charged since.
-fn tell(limit: u64, left: i64) {
-    let told_at = TOLD_AT.load(Relaxed);
+/// Posts an error that was missed once more. Inside the allocator, at any booking.
+pub(super) fn try_again() {
+    if ERROR.is(MISSED)
+        && let Some(python) = python()
+    {
+        ERROR.post(MISSED, python);
+    }
+}
+
+/// Has the main thread get its error, unless it had one and little was charged since.
+fn call_for(limit: u64, left: i64) {
     let external = watch::external().unwrap_or(0);
-    // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
-    if external < zone(limit) {
-        return;
-    }
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
-    let grown = (external - told_at).min(charged - CHARGED_AT.load(Relaxed));
-    if told_at != 0 && grown < PATIENCE.load(Relaxed) {
+    // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
+    if external < zone(limit) || !ERROR.last.allows(external, charged) {
         return;
     }
-    let Some(python) = python() else { return };
-    if POSTED.swap(true, Relaxed) && !MISSED.swap(false, Relaxed) {
-        return;
-    }
-    PATIENCE.store((left / 4).max(LEAST_PATIENCE), Relaxed);
-    if !(python.post)() {
-        POSTED.store(false, Relaxed);
+    if ERROR.is(QUIET)
+        && let Some(python) = python()
+    {
+        ERROR.left.store(left, Relaxed);
+        ERROR.post(QUIET, python);
     }
 }
 
 /// What becomes of the error that was posted for the main thread, at a safe point; None where none was.
 /// The caller holds the GIL and raises it.
 pub(super) fn told(python: &Python) -> Option<Told> {
-    if !POSTED.load(Relaxed) || !(python.is_main)() {
+    if !ERROR.is(POSTED) || !(python.is_main)() {
         return None;
-    }
-    watch::read(true);
-    if !POSTED.load(Relaxed) {
-        return None; // given back meanwhile
     }
     let place = (python.place)();
     let is_place = !place.is_fragile() && place != Place::Jump;
-    if !is_place && ATTEMPTED.fetch_add(1, Relaxed) < ATTEMPTS {
-        MISSED.store(true, Relaxed);
+    let can_wait = watch::left() > ERROR.left.load(Relaxed) / 2;
+    if !is_place && can_wait {
+        ERROR.state.store(MISSED, Relaxed);
         return Some(Told::Elsewhere);
     }
-    ATTEMPTED.store(0, Relaxed);
+    watch::read(true);
+    if !ERROR.is(POSTED) {
+        return None; // given back meanwhile
+    }
     let (limit, charged) = watch::charged()?;
-    TOLD_AT.store(watch::external()?.max(1), Relaxed);
-    CHARGED_AT.store(charged, Relaxed);
-    MISSED.store(false, Relaxed);
-    POSTED.store(false, Relaxed);
+    ERROR.last.set(watch::external()?, charged, watch::left());
+    ERROR.state.store(QUIET, Relaxed);
     LEDGER.count_refusal(Account::Mapped);
-    let asked = ASKED.load(Relaxed);
+    let asked = ERROR.asked.load(Relaxed);
     let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python);
     refusal::leave_dossier(&refusal, python);
     Some(Told::Now)

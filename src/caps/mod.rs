@@ -190,6 +190,7 @@ pub fn look_where_asked() {
 #[cold]
 fn look() {
     watch::read(false);
+    external::try_again();
     let mut attention = watch::is_on();
     for scope in Scope::all() {
         attention |= episode::look(scope);

@@ -160,11 +160,16 @@ pub(super) fn external() -> Option<i64> {
     Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
 }
 
+/// What was left of the limit when the files were read last, in bytes.
+pub(super) fn left() -> i64 {
+    LEFT.load(Relaxed)
+}
+
 /// The limit and what was charged of it when the files were read last.
 pub(super) fn charged() -> Option<(u64, i64)> {
     let charges = CHARGES.get()?;
     let allowed = charges.limit.saturating_sub(MARGIN) as i64;
-    Some((charges.limit, allowed - LEFT.load(Relaxed)))
+    Some((charges.limit, allowed - left()))
 }
 
 impl Charges {
