@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 
-from groups import MIB, Group, Unavailable
-from run import end_of, table
+from groups import MIB, Group
+from run import end_of, tell
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "libraries" / "growing.py"
 # A kind, and what the name of the file begins with that maps for it; none for malloc.
@@ -110,20 +110,8 @@ def rows_of(version, options, folder):
 
 def main(arguments):
     options = parse(arguments)
-    rows, reasons = [], []
     with tempfile.TemporaryDirectory(prefix="cgroup-libraries-") as folder:
-        for version in (1, 2):
-            try:
-                rows += rows_of(version, options, folder)
-            except Unavailable as error:
-                reasons.append(str(error))
-    if not rows:
-        print("skipped: " + "; ".join(reasons))
-        return 0
-    print(table([COLUMNS, *rows]))
-    wrong = sum(row[-1] != "" for row in rows)
-    print(f"\n{len(rows) - wrong} passed, {wrong} failed")
-    return 1 if wrong else 0
+        return tell(COLUMNS, lambda version: rows_of(version, options, folder))
 
 
 if __name__ == "__main__":

@@ -102,24 +102,29 @@ def table(rows):
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in rows)
 
 
-def main(arguments):
-    options = parse(arguments)
+def tell(columns, rows_of):
+    """Makes the rows of each version by `rows_of(version)` and prints them; returns the exit status."""
     rows, reasons = [], []
-    with tempfile.TemporaryDirectory(prefix="cgroup-limit-", dir="/var/tmp") as files:
-        for version in (1, 2):
-            try:
-                rows += rows_of(version, options, files)
-            except Unavailable as error:
-                reasons.append(str(error))
+    for version in (1, 2):
+        try:
+            rows += rows_of(version)
+        except Unavailable as error:
+            reasons.append(str(error))
     if not rows:
         print("skipped: " + "; ".join(reasons))
         return 0
-    print(table([COLUMNS, *rows]))
+    print(table([columns, *rows]))
     for reason in reasons:
         print("not tried: " + reason)
     wrong = sum(row[-1] != "" for row in rows)
     print(f"\n{len(rows) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
+
+
+def main(arguments):
+    options = parse(arguments)
+    with tempfile.TemporaryDirectory(prefix="cgroup-limit-", dir="/var/tmp") as files:
+        return tell(COLUMNS, lambda version: rows_of(version, options, files))
 
 
 if __name__ == "__main__":
