@@ -15,6 +15,8 @@ import outcomes
 WINDOW = 60
 # The debug hooks are fewer or more requests away: pymalloc's own do not pass them.
 DEBUG_WINDOW = 12
+# What the debug hooks add to a request of CPython's domains: its size, the domain's letter and guard bytes.
+DEBUG_BYTES = {"raw": 24, "mem": 24, "obj": 24}
 # Valgrind is slow.
 DAMAGE_WINDOW = 2
 # A run takes a second; what is not done after this many waits for ever.
@@ -29,6 +31,8 @@ _PLUMBING = re.compile(
     r"|pop<.*|push<.*|heap::.*|allocate\w*|free_slow|\?\?)$")
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
 
+# A line of the failures' log without its process: number, account, size, Python calls.
+_REQUEST = re.compile(r"\d+ (\w+) (\d+) (.*)")
 _STACK_LINE = re.compile(r"==    (at|by) ")
 
 
@@ -116,16 +120,29 @@ def search_near(runner, place, record):
 
 def same_under_debug_hooks(runner, place, record):
     """Searches again under the debug hooks, which fill new and freed memory: a block that is used uninitialised or after
-    its end crashes at once, whatever the heap left in it. Returns None where the host crashes nowhere near with the same
-    Python stack, or stock Python not at the same place."""
+    its end crashes at once, whatever the heap left in it. Returns None if the host does not crash there when the same
+    request fails, or if stock Python does not crash at the same place.
+
+    The request is compared, not the crash: at once is at other lines than later.
+    """
     checked = runner.with_debug_hooks()
     phase, accounts, number = place
     for near in neighbours(number, DEBUG_WINDOW):
         near_record = checked.run("pyhost", (phase, accounts, near))
-        if outcomes.is_crash(near_record["outcome"]) and same_python_place(near_record["stack"], record["stack"]):
+        if outcomes.is_crash(near_record["outcome"]) and same_request(near_record, record):
             found = search_near(checked, (phase, accounts, near), near_record)
             return found | {"status": "same damage"} if found["status"] == "same place" else None
     return None
+
+
+def same_request(hooked, plain):
+    """Says whether the same request failed in a run under the debug hooks and in one without: of the same account, from
+    the same Python calls, and larger by what the hooks add."""
+    requests = [_REQUEST.match(record.get("injected", "")) for record in (hooked, plain)]
+    if None in requests:
+        return False
+    (account, size, calls), (plain_account, plain_size, plain_calls) = (found.groups() for found in requests)
+    return (account, int(size), calls) == (plain_account, int(plain_size) + DEBUG_BYTES.get(account, 0), plain_calls)
 
 
 def crash_functions(runner, side, place, tries=3):

@@ -39,6 +39,8 @@ import table  # noqa: E402
 PROGRAM = HERE / "program.py"
 FACTS = "import sys; print('%d.%d' % sys.version_info[:2], '%d.%d.%d' % sys.version_info[:3], sys.base_prefix)"
 INTERRUPTED = 130
+# In the folder of a run.
+FAIL_LOG = "log"
 # Stands in the place of a place, for what was found out before.
 MEASURED = "measured"
 
@@ -112,8 +114,8 @@ class Runner:
     def start(self, side, place, timeout=None):
         """Runs one place to its end, or for a time; (status or None, output, errors, lines of the failures' log)."""
         with tempfile.TemporaryDirectory(prefix="fault-place-") as folder:
-            log = pathlib.Path(folder, "log")
-            environment = self.surroundings(side, place) | {"PYHOST_FAIL_LOG": str(log)}
+            log = pathlib.Path(folder, FAIL_LOG)
+            environment = self.surroundings(side, place, folder)
             with open(pathlib.Path(folder, "out"), "w+") as out, open(pathlib.Path(folder, "err"), "w+") as err:
                 child = subprocess.Popen(self.command(side, place), env=environment, stdin=subprocess.DEVNULL,
                                          stdout=out, stderr=err, cwd=folder, start_new_session=True)
@@ -164,20 +166,21 @@ class Runner:
     def valgrind(self, side, place):
         """Runs one place under Valgrind with libc's malloc in all domains; the C stack of the first wrong access."""
         with tempfile.TemporaryDirectory(prefix="fault-place-") as folder:
-            log = pathlib.Path(folder, "log")
+            log = pathlib.Path(folder, "valgrind")
             command = ["valgrind", "-q", f"--log-file={log}", "--undef-value-errors=no", *self.command(side, place)]
-            environment = self.surroundings(side, place) | {"PYTHONMALLOC": "malloc"}
+            environment = self.surroundings(side, place, folder) | {"PYTHONMALLOC": "malloc"}
             try:
                 subprocess.run(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
                                timeout=300)
             except subprocess.TimeoutExpired:
-                return ""
+                pass  # What damaged memory makes of the run later: it may loop for ever.
             text = log.read_text(errors="replace") if log.exists() else ""
         return evidence.first_wrong_access(text)
 
-    def surroundings(self, side, place):
-        """Returns the environment of a run."""
-        environment = dict(self.environment)
+    def surroundings(self, side, place, folder):
+        """Returns the environment of a run in `folder`. Runs under gdb and Valgrind have the log's variable, too: one more
+        variable is one more request, and another one fails."""
+        environment = self.environment | {"PYHOST_FAIL_LOG": str(pathlib.Path(folder, FAIL_LOG))}
         if side == "stock" and place[1] == "native":
             environment["LD_PRELOAD"] = str(self.fail_malloc())
         if side in self.malloc:
@@ -201,8 +204,8 @@ class Runner:
         gdb = ["gdb", "-nx", "-batch", *(word for command in before for word in ("-ex", command)), "--args"]
         with tempfile.TemporaryDirectory(prefix="fault-place-") as folder:
             try:
-                answer = subprocess.run([*gdb, *self.command(side, place)], env=self.surroundings(side, place), cwd=folder,
-                                        stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+                answer = subprocess.run([*gdb, *self.command(side, place)], env=self.surroundings(side, place, folder),
+                                        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
             except subprocess.TimeoutExpired:
                 return ""
         return answer.stdout.decode(errors="replace")

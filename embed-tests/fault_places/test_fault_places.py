@@ -96,6 +96,39 @@ class Evidence(unittest.TestCase):
         self.assertEqual(evidence.first_wrong_access(f"{loader}==7==  Address 0x5 is inside\n{own}==7==  Address"), first)
         self.assertEqual(evidence.first_wrong_access(loader), "")
 
+    def test_the_debug_hooks_are_asked_about_the_same_failed_request_wherever_it_ends(self):
+        plain = {"injected": "9 obj 160 importlib:445 in lock < importlib:417 in enter", "stack": [["importlib", 780, "load"]]}
+        crash = {"outcome": "SIGSEGV", "stack": [["importlib", 445, "lock"]]}
+        hooked = {
+            10: crash | {"injected": "10 obj 184 importlib:446 in lock"},
+            8: crash | {"injected": "8 mem 184 importlib:445 in lock < importlib:417 in enter"},
+            11: crash | {"injected": "11 obj 160 importlib:445 in lock < importlib:417 in enter"},
+            7: crash | {"injected": "7 obj 184 importlib:445 in lock < importlib:417 in enter"},
+        }
+        stock = {12: crash}
+
+        class Runner:
+            def with_debug_hooks(self):
+                return self
+
+            def run(self, side, place, timeout=None):
+                runs = hooked if side == "pyhost" else stock
+                return runs.get(place[2], {"outcome": "MemoryError", "stack": []})
+
+            def backtrace(self, side, place):
+                return "#0  0x1 in new_function (code=0x1) at f.c:3"
+
+        found = evidence.same_under_debug_hooks(Runner(), ("imports", "raw+mem+obj", 9), plain)
+        self.assertEqual((found["status"], found["start"]), ("same damage", 12))
+        del hooked[7]
+        self.assertIsNone(evidence.same_under_debug_hooks(Runner(), ("imports", "raw+mem+obj", 9), plain))
+
+    def test_the_debug_hooks_do_not_make_a_native_request_larger(self):
+        native, line = {"injected": "9 native 64 -"}, {"injected": "10 native 88 -"}
+        self.assertTrue(evidence.same_request(native, native))
+        self.assertFalse(evidence.same_request(line, native))
+        self.assertFalse(evidence.same_request({}, native))
+
     def test_what_was_shown_once_holds_for_the_same_functions(self):
         shown = {"place": ["json", "raw+mem+obj", 3], "status": "same damage", "host_c": ["a", "b", "c"]}
         self.assertEqual(evidence.kin({"status": "not found", "host_c": ["a", "b", "c", "d"]}, [shown]), shown["place"])
