@@ -25,6 +25,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod apart;
 pub mod arrays;
 pub mod bfc;
 mod blocks;

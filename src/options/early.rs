@@ -1,5 +1,5 @@
-//! The options that must be known before anything is allocated: `--region`, and `--native`, since what
-//! is booked before it is known stays booked.
+//! The options that must be known before anything is allocated: `--region`; `--native`, since what
+//! is booked before it is known stays booked; and `--leak-check`, since heaps never move.
 //!
 //! A function of the executable's `.preinit_array`, so before the constructors of all libraries,
 //! looks for them in the arguments and the environment as [`super::read`] will, and has the region
@@ -55,20 +55,19 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
         unsafe { forget_mimalloc(environment.cast_mut()) };
     }
     // SAFETY: the loader passes arrays of strings that end with null.
+    let value = |option: &[u8], variable: &[u8]| unsafe {
+        given(option, variable, strings(arguments), strings(environment))
+    };
+    let check = value(b"--leak-check", b"PYHOST_LEAK_CHECK=");
+    if check.is_some_and(|scope| scope != b"off") {
+        heap::apart::start();
+    }
+    // SAFETY: as above.
     let size = unsafe { asked(strings(arguments), strings(environment)) };
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
-    // SAFETY: as above.
-    let mode = unsafe {
-        given(
-            b"--native",
-            b"PYHOST_NATIVE=",
-            strings(arguments),
-            strings(environment),
-        )
-    };
-    match mode {
+    match value(b"--native", b"PYHOST_NATIVE=") {
         Some(b"plain") => native::set_mode(Mode::Plain),
         Some(b"off") => native::set_mode(Mode::Off),
         _ => {} // the default, or a value that will be refused
@@ -134,7 +133,7 @@ fn asked<'a>(
     }
 }
 
-/// The value that the arguments, else the environment, give an option.
+/// The value that the arguments, else the environment, give an option; empty where the option has none.
 fn given<'a>(
     option: &[u8],
     variable: &[u8],
@@ -177,7 +176,7 @@ fn in_arguments<'a>(
             rest.next();
         }
         if name == option {
-            found = value.or(next);
+            found = value.or(next).or(Some(b""));
         }
     }
     found
@@ -259,8 +258,8 @@ mod tests {
         assert_eq!(value(&["s.py", "--region=1M"]), None);
         assert_eq!(value(&["--", "--region=1M"]), None);
         assert_eq!(value(&["--version", "--region=1M"]), None);
-        assert_eq!(value(&["--region"]), None);
-        assert_eq!(value(&["--region", "--lock"]), None);
+        assert_eq!(value(&["--region"]), Some(""));
+        assert_eq!(value(&["--region", "--lock"]), Some(""));
         assert_eq!(value(&[]), None);
     }
 

@@ -1,0 +1,84 @@
+//! Where heaps lie under `--leak-check`: at addresses that data seldom looks like.
+//!
+//! The check takes a word that leads into a block for a pointer. mimalloc asks for addresses from 2 to 6 TiB, so
+//! the upper half of a pointer is a number from 512 to 1535, and the lower half is small too if the block lies
+//! just above a multiple of 4 GiB. Two such numbers stand side by side in tables of libraries (libbz2 has one of
+//! 512), and a lost block that they lead to counted as reached. The addresses here have a larger upper half and
+//! keep off the multiples of 4 GiB, and no character of a text can be their highest byte.
+//!
+//! The addresses are wishes: where the kernel has no such (39 bits on ARM64) or they are used up, heaps lie
+//! where they would without the check. The region of `--region` stays where the kernel puts it.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The addresses that share an upper half.
+const SPAN: usize = 4 << 30;
+/// What is left out at both ends of each span: lower halves that are small, as signed numbers too.
+const EDGE: usize = 512 << 20;
+/// The upper halves, which are below mimalloc's own limit of 30 TiB.
+const UPPER: std::ops::Range<usize> = 0x1100..0x1e00;
+/// The addresses that mimalloc asks for (`MI_HINT_BASE`, `MI_HINT_MAX`).
+const WISHES: std::ops::Range<usize> = 2 << 40..31 << 40;
+/// What mimalloc's wishes are multiples of, and the gap between two (`MI_HINT_ALIGN`).
+const ALIGNMENT: usize = 4 << 20;
+
+/// The next address; 0 where heaps lie where mimalloc wants them.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Places the heaps from here on. Before mimalloc's first request; allocates nothing.
+pub fn start() {
+    let mut random = [0u8; 2];
+    // SAFETY: fills an array of ours. Where it fails the first addresses do.
+    unsafe { libc::syscall(libc::SYS_getrandom, random.as_mut_ptr(), random.len(), 1) };
+    // The last spans are for those that follow.
+    let upper = UPPER.start + usize::from(u16::from_ne_bytes(random)) % (UPPER.len() / 2);
+    NEXT.store(upper * SPAN + EDGE, Relaxed);
+}
+
+/// The first address from `next` on for `size` bytes.
+fn fit(next: usize, size: usize) -> Option<usize> {
+    let low = next % SPAN;
+    let start = match low + size <= SPAN - EDGE {
+        true => next,
+        false => next - low + SPAN + EDGE,
+    };
+    (size <= SPAN - 2 * EDGE && start / SPAN < UPPER.end).then_some(start)
+}
+
+/// The address to ask the kernel for where an object of the executable asks for `start`.
+#[unsafe(no_mangle)]
+extern "C" fn pyhost_place(start: usize, size: usize, flags: c_int) -> usize {
+    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    if is_fixed || !WISHES.contains(&start) || size > SPAN {
+        return start;
+    }
+    let taken = NEXT.fetch_update(Relaxed, Relaxed, |next| {
+        let placed = fit(Some(next).filter(|&next| next != 0)?, size)?;
+        Some(placed + size.next_multiple_of(ALIGNMENT) + ALIGNMENT)
+    });
+    match taken {
+        Ok(next) => fit(next, size).unwrap_or(start),
+        Err(_) => start,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heaps_keep_off_the_multiples_of_4_gib() {
+        let mut next = UPPER.start * SPAN + EDGE;
+        for size in [64 << 20, 1 << 30, 2 << 30, 3 << 30, 4096, 64 << 20] {
+            let start = fit(next, size).unwrap();
+            assert!(start >= next && start.is_multiple_of(ALIGNMENT));
+            assert!(start % SPAN >= EDGE && start % SPAN + size <= SPAN - EDGE);
+            next = start + size.next_multiple_of(ALIGNMENT) + ALIGNMENT;
+        }
+        assert_eq!(fit(next, (3 << 30) + 1), None);
+        assert_eq!(fit(UPPER.end * SPAN, 4096), None);
+    }
+}
