@@ -1,6 +1,6 @@
 //! The report is written however the script ends.
 
-use crate::host::{Outcome, PYHOST, Run, folder};
+use crate::host::{Outcome, PYHOST, Run, compile, folder};
 use serde_json::Value;
 use std::path::Path;
 
@@ -354,6 +354,15 @@ fn a_timeline_has_its_end_when_the_process_has_gone() {
         run.env("PYHOST_TIMELINE_INTERVAL", "10s").code(code).run();
         assert_eq!(last_line_of(&timeline)["ended_by"], ended_by, "{code}");
     }
+}
+
+#[test]
+fn a_timeline_has_its_end_where_the_sampler_runs_later_than_the_script() {
+    let late = compile("late_child.c", "late_child.so", &["-shared", "-fPIC"]);
+    let timeline = folder("end").join("timeline");
+    let run = Run::host().env("PYHOST_TIMELINE", &timeline);
+    run.env("LD_PRELOAD", &late).code("pass").ok();
+    assert_eq!(last_line_of(&timeline)["ended_by"], "exit");
 }
 
 #[test]

@@ -62,7 +62,17 @@ pub fn start(settings: &Settings) {
     // SAFETY: no flags: a copy of this process, whose only thread returns here twice. The copy runs
     // `sampler::run` alone, which does not return.
     unsafe {
-        match make_process() {
+        // The sampler is born with all signals blocked. A short script may end, and call the sampler,
+        // before the sampler has run at all: the call would end it without its last lines.
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut signals);
+        libc::sigprocmask(libc::SIG_BLOCK, &signals, &mut before);
+        let made = make_process();
+        if made != 0 {
+            libc::sigprocmask(libc::SIG_SETMASK, &before, null_mut());
+        }
+        match made {
             -1 => notice(format_args!(
                 "--timeline, --stats-brief: no process to sample from ({}); the script runs \
                  without one",

@@ -207,9 +207,6 @@ impl Host {
 unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
     // SAFETY: calls of the system with memory of ours; the descriptors are this process's copies.
     unsafe {
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut signals);
-        libc::sigprocmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
@@ -226,6 +223,8 @@ unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
         format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
         let statm = small_file::open(path).unwrap_or(-1);
+        // All signals are blocked since the process was made; one that came before is read, too.
+        let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut signals);
         libc::sigaddset(&mut signals, WAKE);
         Host {
