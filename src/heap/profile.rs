@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
-use super::region;
+use super::{apart, region};
 use crate::process::limits;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -141,10 +141,11 @@ fn reserve_huge_pages() {
     /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of
     /// 2 MiB.
     const ALIGNMENT: usize = 1 << 21;
+    let wish = apart::wish(SIZE + ALIGNMENT).unwrap_or(0);
     // SAFETY: fresh anonymous memory, which mimalloc then owns for good.
     unsafe {
         let start = libc::mmap(
-            std::ptr::null_mut(),
+            std::ptr::without_provenance_mut(wish),
             SIZE + ALIGNMENT,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,

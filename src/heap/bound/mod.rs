@@ -27,7 +27,7 @@ pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
 use super::thread::{state, thread_id};
-use super::{ffi, gate};
+use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
 use commits::{BLOCK, Commits, SLICE};
@@ -130,11 +130,12 @@ pub(super) fn reserve(size: u64) -> bool {
     let Some(total) = range.checked_add(table_bytes + BLOCK) else {
         return false;
     };
-    // SAFETY: a new mapping at an address of the kernel's choice; its last part becomes a table
-    // of zeroes that nobody else has, the rest belongs to mimalloc for good.
+    let wish = apart::wish(total).unwrap_or(0);
+    // SAFETY: a new mapping, which replaces none; its last part becomes a table of zeroes that nobody
+    // else has, the rest belongs to mimalloc for good.
     unsafe {
         let start = libc::mmap(
-            null_mut(),
+            std::ptr::without_provenance_mut(wish),
             total,
             libc::PROT_NONE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
