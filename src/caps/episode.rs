@@ -493,6 +493,9 @@ impl Case<'_> {
         if self.asks_in_vain(part) {
             self.end(How::Vain, python);
         }
+        if surfaces(self.account) && is_large(self.bytes, self.reserve, false) {
+            super::external::has_error(python);
+        }
         let refusal = self.record(How::Null, python);
         self.tell_of_first(&refusal, python);
         false

@@ -170,6 +170,23 @@ fn call_for(limit: u64, left: i64) {
     }
 }
 
+/// The calling thread gets an error since the heaps were refused a large request. The main thread gets no
+/// other for the same charges: it would be raised in the handler of this one, where nothing catches it.
+pub(super) fn has_error(python: &Python) {
+    let Some((limit, charged)) = watch::charged() else {
+        return;
+    };
+    let (zone, left) = (zone(limit), watch::left());
+    if left <= zone + zone / 4
+        && is_at_work(limit)
+        && (python.is_main)()
+        && let Some(external) = watch::external()
+    {
+        ERROR.last.set(external, charged, left);
+        ERROR.state.store(QUIET, Relaxed);
+    }
+}
+
 /// What becomes of the error that was posted for the main thread, at a safe point; None where none was.
 /// The caller holds the GIL and raises it.
 pub(super) fn told(python: &Python) -> Option<Told> {
