@@ -99,7 +99,7 @@ print(all(0x7b00 <= address >> 32 < 0x7d00 and 1 << 29 <= address % (1 << 32) < 
         (["--leak-check=native", "--profile=small"], None),
         (["--leak-check", "--region=64M"], Some("small")),
     ] {
-        // Numbers keep no blocks, so that `native` tells of leaks.
+        // The check reports these blocks: no number in memory looks like their addresses.
         let run = Run::host().args(options).code(code).args(argument);
         let outcome = run.run();
         assert_eq!(outcome.stdout, "True\n", "{outcome:?}");
