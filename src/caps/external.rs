@@ -71,6 +71,14 @@ impl Error {
             self.state.store(MISSED, Relaxed);
         }
     }
+
+    /// Notes that the main thread has it now; the limit and what is charged of it.
+    fn had(&self) -> Option<(u64, i64)> {
+        let (limit, charged) = watch::charged()?;
+        self.last.set(watch::external()?, charged, watch::left());
+        self.state.store(QUIET, Relaxed);
+        Some((limit, charged))
+    }
 }
 
 impl Last {
@@ -96,6 +104,12 @@ impl Last {
 /// How much of `limit` is left when the script gets its error.
 pub(super) fn zone(limit: u64) -> i64 {
     (i64::try_from(limit).unwrap_or(i64::MAX) / ZONE).clamp(ZONE_BOUNDS.0, ZONE_BOUNDS.1)
+}
+
+/// Whether so much is left of `limit` that an error before is forgotten: more than the zone, so that it is not
+/// raised again at its edge.
+fn has_room(limit: u64, left: i64) -> bool {
+    left > zone(limit) + zone(limit) / 4
 }
 
 /// Whether libraries have mapped so much that they may be what grows.
@@ -136,11 +150,10 @@ pub(super) fn admits(bytes: usize) -> bool {
 
 /// Looks at charges that were just read. Inside the allocator too.
 pub(super) fn look(limit: u64, left: i64) {
-    let zone = zone(limit);
-    if left > zone + zone / 4 {
+    if has_room(limit, left) {
         ERROR.state.store(QUIET, Relaxed);
         ERROR.last.forget();
-    } else if left < zone && is_at_work(limit) {
+    } else if left < zone(limit) && is_at_work(limit) {
         call_for(limit, left);
     }
 }
@@ -173,17 +186,11 @@ fn call_for(limit: u64, left: i64) {
 /// The calling thread gets an error since the heaps were refused a large request. The main thread gets no
 /// other for the same charges: it would be raised in the handler of this one, where nothing catches it.
 pub(super) fn has_error(python: &Python) {
-    let Some((limit, charged)) = watch::charged() else {
+    let Some((limit, _)) = watch::charged() else {
         return;
     };
-    let (zone, left) = (zone(limit), watch::left());
-    if left <= zone + zone / 4
-        && is_at_work(limit)
-        && (python.is_main)()
-        && let Some(external) = watch::external()
-    {
-        ERROR.last.set(external, charged, left);
-        ERROR.state.store(QUIET, Relaxed);
+    if !has_room(limit, watch::left()) && is_at_work(limit) && (python.is_main)() {
+        ERROR.had();
     }
 }
 
@@ -204,9 +211,7 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     if !ERROR.is(POSTED) {
         return None; // given back meanwhile
     }
-    let (limit, charged) = watch::charged()?;
-    ERROR.last.set(watch::external()?, charged, watch::left());
-    ERROR.state.store(QUIET, Relaxed);
+    let (limit, charged) = ERROR.had()?;
     LEDGER.count_refusal(Account::Mapped);
     let asked = ERROR.asked.load(Relaxed);
     let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python);
