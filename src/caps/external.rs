@@ -3,8 +3,8 @@
 //! Nobody can refuse a page that is touched, so the script is told early: where less than a *zone* is
 //! left of the limit and libraries have mapped at least as much, the main thread gets a `MemoryError` at its
 //! next safe point that is a place for it, which may be the end of the call that grew; where half of
-//! what was left has gone without one, at any. It gets another only where the charges have grown on by a
-//! good part of what was left. A map that is larger than what is left is refused.
+//! what was left has gone without one, at any but a loop's jump. It gets another only where the charges
+//! have grown on by a good part of what was left. A map that is larger than what is left is refused.
 //!
 //! All process-wide, without a lock: two threads that decide at once post twice at worst.
 
@@ -202,7 +202,12 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     }
     let place = (python.place)();
     let is_place = !place.is_fragile() && place != Place::Jump;
-    let can_wait = watch::left() > ERROR.left.load(Relaxed) / 2;
+    // At a jump nothing of the script's loop would catch it.
+    let least = match place {
+        Place::Jump => 0,
+        _ => ERROR.left.load(Relaxed) / 2,
+    };
+    let can_wait = watch::left() > least;
     if !is_place && can_wait {
         ERROR.state.store(MISSED, Relaxed);
         return Some(Told::Elsewhere);

@@ -21,6 +21,7 @@
 #include <internal/pycore_interpframe.h>
 #include <internal/pycore_debug_offsets.h>
 #undef Py_BUILD_CORE
+#include <opcode.h>
 #elif PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
@@ -189,19 +190,25 @@ static intptr_t handler_of(frame_t *frame)
     return -1;
 }
 
-/* Whether the frame is at a backward jump from which an error leaves as if it came from before the
-   loop: up to 3.12 the check for pending calls follows the jump, and the handler is looked for
-   one instruction before its target. */
+/* Whether the frame is at a backward jump where an error leaves past the handlers of the loop's body.
+   Up to 3.12 the check for pending calls follows the jump, and the handler is looked for one
+   instruction before its target. From 3.13 on it comes first: the jump of a `for` has the handler
+   around the loop, that of a `while` has none. */
 static int leaves_by_jump(frame_t *frame)
 {
-#if PY_VERSION_HEX >= 0x030D0000
-    (void)frame;
-    return 0;
-#else
     int unit = unit_of(frame);
     if (unit < 0)
         return 0;
     switch (_Py_OPCODE(_PyCode_CODE(code_of(frame))[unit])) {
+#if PY_VERSION_HEX >= 0x030D0000
+    case JUMP_BACKWARD:
+    case INSTRUMENTED_JUMP_BACKWARD:
+#ifdef JUMP_BACKWARD_JIT
+    case JUMP_BACKWARD_JIT:
+    case JUMP_BACKWARD_NO_JIT:
+#endif
+        return handler_of(frame) < 0;
+#else
     case JUMP_BACKWARD:
 #ifdef JUMP_BACKWARD_QUICK
     case JUMP_BACKWARD_QUICK:
@@ -216,10 +223,10 @@ static int leaves_by_jump(frame_t *frame)
     case POP_JUMP_BACKWARD_IF_NOT_NONE:
 #endif
         return 1;
+#endif
     default:
         return 0;
     }
-#endif
 }
 
 #else
