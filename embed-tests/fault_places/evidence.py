@@ -27,7 +27,7 @@ HANGS = 4
 _PLUMBING = re.compile(
     r"^(raise|abort|__GI_\w+|__pthread_kill\w*|kill|gsignal|malloc|calloc|realloc|free|memcpy|memset|__mem\w+"
     r"|_?Py(Mem|Object)_(Raw)?(Malloc|Calloc|Realloc|Free)|_PyObject_(Malloc|Free)\w*|_PyMem_\w+|hook_f\w+"
-    r"|pymalloc_\w+|pyhost::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|Py_TYPE|_Py_FatalError\w*|Py_FatalError"
+    r"|pymalloc_\w+|pyhost\w*::.*|core::.*|std::.*|arena_\w+|.*<[0-9].*|fatal_error\w*|Py_TYPE|_Py_FatalError\w*|Py_FatalError"
     r"|pop<.*|push<.*|heap::.*|allocate\w*|free_slow|\?\?)$")
 _C_FRAME = re.compile(r"^(?:#\d+\s+(?:0x[0-9a-f]+ in )?|==\d+==    (?:at|by) 0x[0-9A-F]+: )(.+?) \(")
 

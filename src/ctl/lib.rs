@@ -25,7 +25,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// What went wrong, as one line without a full stop.
-pub struct Failure(pub String);
+struct Failure(String);
 
 /// Writes to standard output.
 ///
@@ -41,7 +41,8 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn main() -> ExitCode {
+/// Runs the command line of the process; its exit status.
+pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Ps => ps::run(&cli.directory()),

@@ -65,7 +65,7 @@ pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {
 }
 
 /// The host's name.
-const NAME: &str = env!("CARGO_PKG_NAME");
+const NAME: &str = "pyhost";
 
 fn is_hosts(name: &OsStr) -> bool {
     name.as_bytes().starts_with(NAME.as_bytes())

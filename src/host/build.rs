@@ -1,0 +1,295 @@
+//! Links libpython so that it is found again at run time, exports the symbols that other
+//! objects of the process must find in the executable, and proves the layout of the mimalloc
+//! structures that `heap/ffi.rs` declares.
+
+#[path = "../shared/bytes.rs"]
+#[allow(dead_code)]
+mod bytes;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Symbols that the executable offers to every library of the process.
+const EXPORTS: &str = "exports.txt";
+
+/// Arguments for the linker: of this package's unit tests, and of the executable.
+struct Link(Vec<String>);
+
+impl Link {
+    fn with(&mut self, argument: impl std::fmt::Display) {
+        println!("cargo::rustc-link-arg={argument}");
+        self.0.push(argument.to_string());
+    }
+
+    /// Hands all to the executable's build script, one after the other with a tab between.
+    fn hand_over(&self) {
+        println!("cargo::metadata=LINK_ARGUMENTS={}", self.0.join("\t"));
+    }
+}
+
+fn main() {
+    let mut link = Link(Vec::new());
+    println!("cargo:rerun-if-changed=heap/layout.c");
+    println!("cargo:rerun-if-changed=heap/arenas.c");
+    println!("cargo:rerun-if-changed={EXPORTS}");
+    // The region sees mimalloc's calls of it: `heap/bound/mod.rs`.
+    link.with("-Wl,--wrap=mprotect");
+    wrap_mappings(&mut link);
+    bake();
+    check_mimalloc_layout();
+    compile_frame_reader();
+    link_unwinder();
+    link_python(&mut link);
+    export_symbols(&mut link);
+    link.hand_over();
+    place_gdb_commands();
+}
+
+/// Lays what gives gdb CPython's commands beside the executable, where gdb looks for it.
+fn place_gdb_commands() {
+    const SOURCE: &str = "../../tools/pyhost-gdb.py";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    let python = pyo3_build_config::get();
+    let answer = python.executable().and_then(|executable| {
+        let code = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)";
+        let output = Command::new(executable).args(["-I", "-c", code]).output();
+        String::from_utf8(output.ok()?.stdout).ok()
+    });
+    // target/PROFILE/build/pyhost-HASH/out
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"));
+    let (Some(answer), Some(folder)) = (answer, out.ancestors().nth(3)) else {
+        return;
+    };
+    let Some((version, prefix)) = answer.trim().split_once(' ') else {
+        return;
+    };
+    let text = std::fs::read_to_string(SOURCE).expect("the commands for gdb");
+    let text = text
+        .replace("@VERSION@", version)
+        .replace("@PREFIX@", prefix)
+        .replace("@STATIC@", if python.shared() { "false" } else { "true" });
+    if let Err(error) = std::fs::write(folder.join("pyhost-gdb.py"), text) {
+        println!("cargo::warning=pyhost-gdb.py cannot be written beside the executable: {error}");
+    }
+}
+
+/// The functions by which memory is mapped, beside `mprotect`: what libraries call and what the
+/// executable's own objects call are two, see `native/mapped/calls.c`.
+const MAPPINGS: [&str; 5] = ["mmap", "mmap64", "munmap", "mremap", "madvise"];
+
+/// Links the exported functions into the host alone; `pyhostctl` keeps libc's.
+fn wrap_mappings(link: &mut Link) {
+    const SOURCE: &str = "native/mapped/calls.c";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    for name in MAPPINGS {
+        link.with(format_args!("-Wl,--wrap={name}"));
+    }
+    let objects = cc::Build::new()
+        .file(SOURCE)
+        .flag("-fno-builtin")
+        .cargo_metadata(false)
+        .compile_intermediates();
+    for object in objects {
+        link.with(object.display());
+    }
+}
+
+/// Links GCC's unwinder in, where the compiler has it as an archive: the standard library needs it for
+/// the backtrace of a panic alone, and `libgcc_s.so` would be mapped at every start. Without
+/// link-time optimisation the linker may still take the shared one.
+fn link_unwinder() {
+    let compiler = cc::Build::new().get_compiler();
+    let answer = Command::new(compiler.path())
+        .arg("-print-file-name=libgcc_eh.a")
+        .output();
+    let Ok(answer) = answer else { return };
+    let archive = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim());
+    if let (true, Some(folder)) = (archive.is_file(), archive.parent()) {
+        println!("cargo:rustc-link-search=native={}", folder.display());
+        println!("cargo:rustc-link-lib=static:-bundle=gcc_eh");
+    }
+}
+
+/// The least size of a region, of `heap/bound/mod.rs`.
+const LEAST_REGION: u64 = 8 << 20;
+
+/// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain
+/// numbers.
+fn bake() {
+    for (variable, least, expected) in [
+        ("PYHOST_BAKED_CAP", 1, "a size such as 64M"),
+        (
+            "PYHOST_BAKED_REGION",
+            LEAST_REGION,
+            "a size of at least 8M, such as 24M",
+        ),
+    ] {
+        if let Some(value) = baked(variable) {
+            match bytes::parse(&value).filter(|&bytes| bytes >= least) {
+                Some(bytes) => println!("cargo::rustc-env={variable}_BYTES={bytes}"),
+                None => refuse(variable, &value, expected),
+            }
+        }
+    }
+    let profiles = ["balanced", "speed", "small"];
+    if let Some(value) = baked("PYHOST_BAKED_PROFILE") {
+        match profiles.contains(&value.as_str()) {
+            true => println!("cargo::rustc-env=PYHOST_BAKED_PROFILE_NAME={value}"),
+            false => refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "one of balanced, speed, small",
+            ),
+        }
+        let region = baked("PYHOST_BAKED_REGION").is_some();
+        if region && value == "speed" {
+            refuse(
+                "PYHOST_BAKED_PROFILE",
+                &value,
+                "balanced or small beside a region",
+            );
+        }
+    }
+}
+
+/// A variable of the build that is set and not empty.
+fn baked(variable: &str) -> Option<String> {
+    println!("cargo::rerun-if-env-changed={variable}");
+    let value = std::env::var_os(variable)?;
+    let value = value.to_string_lossy().into_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Ends the build with one line.
+fn refuse(variable: &str, value: &str, expected: &str) -> ! {
+    println!("cargo::error={variable}: bad value '{value}'; expected {expected}");
+    std::process::exit(1)
+}
+
+/// Compiles, against mimalloc's own headers, a C file that holds nothing but static assertions, and one
+/// that reads what mimalloc tells nobody.
+fn check_mimalloc_layout() {
+    let include = std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR")
+        .map(PathBuf::from)
+        .expect("libmimalloc-sys hands over its include directory");
+    cc::Build::new()
+        .file("heap/layout.c")
+        .file("heap/arenas.c")
+        .include(include)
+        .define("MI_DEBUG", "0")
+        .warnings(false)
+        .compile("pyhost_layout");
+}
+
+/// Compiles what reads CPython's frames, against the headers of the Python that is linked.
+fn compile_frame_reader() {
+    const SOURCE: &str = "python/place.c";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    let python = pyo3_build_config::get();
+    let executable = python.executable().expect("pyo3 knows the interpreter");
+    let output = Command::new(executable)
+        .args([
+            "-I",
+            "-c",
+            "import sysconfig; print(sysconfig.get_path('include'))",
+        ])
+        .output()
+        .expect("the interpreter runs");
+    let include = String::from_utf8(output.stdout).expect("a path");
+    let include = Path::new(include.trim());
+    assert!(
+        include.join("Python.h").exists(),
+        "no Python.h in {}: CPython's headers are needed (Debian: python3-dev)",
+        include.display()
+    );
+    cc::Build::new()
+        .file(SOURCE)
+        .include(include)
+        .flag("-std=gnu11")
+        .define("NDEBUG", None)
+        .warnings(false)
+        .compile("pyhost_place");
+}
+
+/// Adds the run path of a shared libpython, or all of a static one.
+fn link_python(link: &mut Link) {
+    pyo3_build_config::use_pyo3_cfgs();
+    let config = pyo3_build_config::get();
+    if config.shared() {
+        if let Some(folder) = config.lib_dir() {
+            link.with(format_args!("-Wl,-rpath,{folder}"));
+        }
+        return;
+    }
+    // pyo3 would put the archive into a crate that the linker reads first, and the executable
+    // would hold some of its members twice.
+    assert!(
+        config.suppress_build_script_link_lines(),
+        "a static libpython: build with tools/build-static, or write \
+         suppress_build_script_link_lines=true into the file of PYO3_CONFIG_FILE"
+    );
+    let object = static_python(config.lib_dir(), config.lib_name());
+    link.with(object.display());
+    // Extension modules find libpython's symbols in the executable, also those that the host
+    // does not use itself.
+    link.with("-rdynamic");
+    // cargo keeps the link arguments of pyo3's own build script from this executable.
+    let lines = config.extra_build_script_lines().iter();
+    for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
+        link.with(argument);
+    }
+    for library in ["dl", "util", "pthread", "m"] {
+        link.with(format_args!("-l{library}"));
+    }
+}
+
+/// Makes one object file of every member of a static libpython, in which the hidden symbols are
+/// local, as they are in a shared one.
+///
+/// From CPython 3.13 on the archive holds a mimalloc of its own, of another version and with many
+/// names that the host's has, too.
+fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
+    let folder = folder.expect("lib_dir in the file of PYO3_CONFIG_FILE");
+    let name = name.expect("lib_name in the file of PYO3_CONFIG_FILE");
+    let archive = Path::new(folder).join(format!("lib{name}.a"));
+    println!("cargo:rerun-if-changed={}", archive.display());
+    let output = std::env::var_os("OUT_DIR").expect("cargo gives OUT_DIR");
+    let object = Path::new(&output).join("libpython.o");
+    let mut link = tool("LD", "ld");
+    link.args(["-r", "-o"])
+        .arg(&object)
+        .arg("--whole-archive")
+        .arg(&archive);
+    run(link);
+    let mut localize = tool("OBJCOPY", "objcopy");
+    localize.arg("--localize-hidden").arg(&object);
+    // It is a library still: what it maps is to be seen.
+    for name in MAPPINGS.iter().chain(&["mprotect"]) {
+        localize.arg(format!("--redefine-sym={name}=pyhost_exported_{name}"));
+    }
+    run(localize);
+    object
+}
+
+/// A tool of binutils, by its variable or its usual name.
+fn tool(variable: &str, name: &str) -> Command {
+    println!("cargo:rerun-if-env-changed={variable}");
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| name.into()))
+}
+
+fn run(mut command: Command) {
+    let status = command.status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{command:?} failed"
+    );
+}
+
+/// Puts the exported family into the executable's dynamic symbol table.
+fn export_symbols(link: &mut Link) {
+    let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
+    let names = list.lines().map(str::trim);
+    for name in names.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        link.with(format_args!("-Wl,--export-dynamic-symbol={name}"));
+    }
+}
