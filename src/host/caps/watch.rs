@@ -1,0 +1,194 @@
+//! `--cap auto`: the total's cap follows what the kernel charges.
+//!
+//! A control group's limit is held against more than the ledger knows of: what the heaps keep,
+//! stacks, shared memory, maps that libraries make themselves, other processes. So the cap moves:
+//! it is what is live now and what the group has left. What is live and was never touched is not
+//! charged yet and soon may be, so the cap is also no more than the limit less what this process
+//! had beside the ledger at its start.
+//!
+//! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
+//! microseconds), as often as growth or time demands.
+
+#![allow(unsafe_code)]
+
+use super::{external, limits};
+use crate::ledger::{LEDGER, Scope};
+use crate::process::cgroup::{Limit, Watch, own};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+/// Left free below the limit: what the kernel's own counting lags by.
+const MARGIN: u64 = 1 << 20;
+/// Growth after which the files are read again, at least and as a part of what is left.
+const LEAST_STEP: i64 = 256 << 10;
+const STEP: i64 = 16;
+/// Bytes a microsecond that a process may come to have without the ledger, as it touches pages:
+/// what is left, divided by it, is when the files are read again.
+const SPEED: i64 = 16 << 10;
+/// The least and the most of that time, in microseconds.
+const INTERVAL: (i64, i64) = (500, 100_000);
+/// What is left when every growth is looked at.
+const NEAR: i64 = 16 << 20;
+
+struct Charges {
+    /// What this process, or its share of the group, may be charged.
+    limit: u64,
+    /// The group; None where only this process counts.
+    group: Option<Watch>,
+    /// What this process was charged beside the ledger's live bytes at its start.
+    beside: u64,
+}
+
+/// What the files say, in bytes.
+struct Reading {
+    /// What the total may be now.
+    cap: u64,
+    /// What is charged of the limit.
+    charged: u64,
+    /// What this process alone is charged.
+    own: u64,
+}
+
+static CHARGES: OnceLock<Charges> = OnceLock::new();
+/// A thread is reading.
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// When to read again: total bytes published, and microseconds of the clock.
+static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
+static NEXT_TIME: AtomicI64 = AtomicI64::new(0);
+static IS_NEAR: AtomicBool = AtomicBool::new(false);
+/// What was left of the limit when the files were read last, and what libraries have mapped since.
+static LEFT: AtomicI64 = AtomicI64::new(0);
+static MAPPED_SINCE: AtomicI64 = AtomicI64::new(0);
+/// What was charged then beside the ledger's live bytes.
+static EXTERNAL: AtomicI64 = AtomicI64::new(0);
+
+/// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
+/// one does and is this process's alone.
+pub(super) fn start(bytes: u64, group: Option<&Limit>) {
+    let charged = own().map_or(0, |charged| charged.total());
+    let live = LEDGER.bound(Scope::Total).max(0) as u64;
+    let _ = CHARGES.set(Charges {
+        limit: bytes,
+        group: group.and_then(Watch::open),
+        beside: charged.saturating_sub(live),
+    });
+    super::attend();
+    read(true);
+}
+
+/// Whether the cap follows the charges.
+pub(super) fn is_on() -> bool {
+    CHARGES.get().is_some()
+}
+
+/// Whether so little is left that no thread should have a window.
+pub(super) fn is_near() -> bool {
+    IS_NEAR.load(Relaxed)
+}
+
+/// Has the files read at the next chance.
+pub(super) fn look_soon() {
+    NEXT_TIME.store(0, Relaxed);
+}
+
+/// Microseconds of the monotonic clock.
+fn microseconds() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills a structure of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+}
+
+/// Reads the charges anew where growth or time demands it, or `force`.
+pub(super) fn read(force: bool) {
+    let Some(charges) = CHARGES.get() else { return };
+    let time = microseconds();
+    let live = LEDGER.bound(Scope::Total);
+    let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
+    if !due || BUSY.swap(true, Acquire) {
+        return;
+    }
+    if let Some(Reading { cap, charged, own }) = charges.look() {
+        limits::follow(cap);
+        let left = cap as i64 - live;
+        NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
+        let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
+        NEXT_TIME.store(time + wait, Relaxed);
+        let by_charge = charges.limit.saturating_sub(MARGIN) as i64 - charged as i64;
+        MAPPED_SINCE.store(0, Relaxed);
+        LEFT.store(by_charge, Relaxed);
+        // What is mapped and was never touched may be touched without a word.
+        let (untouched, near) = match external::is_at_work(charges.limit) {
+            true => (
+                external::untouched(own, live),
+                external::near(charges.limit),
+            ),
+            false => (0, NEAR),
+        };
+        IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
+        EXTERNAL.store(charged as i64 - live, Relaxed);
+        external::look(charges.limit, by_charge);
+    }
+    BUSY.store(false, Release);
+}
+
+/// The limit, and what is left of it for a map of `bytes`; None where nothing is followed. The files are
+/// read where the map, with those since the last reading, is a good part of what was left.
+pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
+    let charges = CHARGES.get()?;
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let since = MAPPED_SINCE.load(Relaxed);
+    let known = LEFT.load(Relaxed);
+    read(since.saturating_add(bytes) > known / STEP);
+    // What was mapped before the last reading is touched by now, or is a reserve.
+    let since = MAPPED_SINCE.load(Relaxed);
+    let left = LEFT.load(Relaxed) - since;
+    if bytes <= left {
+        MAPPED_SINCE.fetch_add(bytes, Relaxed);
+    }
+    Some((charges.limit, left))
+}
+
+/// By how much what is charged beside the ledger's live bytes had grown since the start when the files
+/// were read last, in bytes.
+pub(super) fn external() -> Option<i64> {
+    let charges = CHARGES.get()?;
+    Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
+}
+
+/// What was left of the limit when the files were read last, in bytes.
+pub(super) fn left() -> i64 {
+    LEFT.load(Relaxed)
+}
+
+/// The limit and what was charged of it when the files were read last.
+pub(super) fn charged() -> Option<(u64, i64)> {
+    let charges = CHARGES.get()?;
+    let allowed = charges.limit.saturating_sub(MARGIN) as i64;
+    Some((charges.limit, allowed - left()))
+}
+
+impl Charges {
+    /// Reads the files; None where the kernel does not tell.
+    fn look(&self) -> Option<Reading> {
+        let own = own()?.total();
+        let charged = match &self.group {
+            Some(group) => group.charged()?.total().max(own),
+            None => own,
+        };
+        let live = LEDGER.bound(Scope::Total).max(0) as u64;
+        let allowed = self.limit.saturating_sub(MARGIN);
+        let by_charge = (live + allowed).saturating_sub(charged);
+        let others = charged - own;
+        let by_live = allowed.saturating_sub(others + self.beside);
+        Some(Reading {
+            cap: by_charge.min(by_live),
+            charged,
+            own,
+        })
+    }
+}
