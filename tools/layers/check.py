@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Checks that the modules of a crate import only what lies below them.
+
+    tools/layers/check.py [--edges]
+
+`order.txt` lists the modules of src/host from the lowest layer to the highest. A module may import modules of
+lower layers only, so no cycle can arise. Each import that breaks the rule is printed as
+
+    src/host/a.rs:7: module a (layer 3) imports b (layer 5)
+
+and the exit status is 1. `--edges` prints all imports between modules instead, with their number.
+
+An import is a path in the code: `use crate::{a, b::c}`, `crate::a::f()`, `super::super::a`. Comments, doc links and
+strings are no imports. Items with `#[cfg(test)]` are left out: they are not part of the program. The crate's
+root (lib.rs) wires the modules together and may use all of them; a module that imports a name from the root imports
+what the root's `use` takes it from.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+from typing import NamedTuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+HOST = "src/host"
+
+# In this order: what is found first at a place is taken.
+LEXEMES = re.compile(
+    r"""
+      (?P<comment>//[^\n]*)
+    | (?P<block>/\*)
+    | (?P<raw>\b(?:br|cr|r)(?P<hashes>\#*)")
+    | (?P<string>\b[bc]?"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*")
+    | (?P<char>\bb?'(?:[^'\\\n]|\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.))'|'(?:[^'\\\n]|\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.))')
+    | (?P<lifetime>'\w+)
+    | (?P<word>(?:r\#)?[A-Za-z_]\w*)
+    | (?P<number>\d\w*)
+    | (?P<path>::)
+    | (?P<space>\s+)
+    | (?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+CODE = ("word", "path", "sign")
+
+
+class Token(NamedTuple):
+    text: str
+    line: int
+
+
+class Import(NamedTuple):
+    """One import: `line` of `file` of `module` names `target`, another module of the crate's root."""
+
+    file: str
+    line: int
+    module: str
+    target: str
+
+
+class Mistake(Exception):
+    """Something that makes the check impossible: an order that does not fit, code that cannot be followed."""
+
+
+def tokens(text):
+    """The words, `::` and signs of Rust code, without comments, strings and character literals."""
+    found, at, line = [], 0, 1
+    while at < len(text):
+        match = LEXEMES.match(text, at)
+        kind, end = match.lastgroup, match.end()
+        if match["raw"] is not None:
+            kind, close = "raw", '"' + match["hashes"]
+            end = text.find(close, end)
+            end = len(text) if end < 0 else end + len(close)
+        elif kind == "block":
+            end = end_of_block_comment(text, end)
+        if kind in CODE:
+            found.append(Token(match.group(), line))
+        line += text.count("\n", at, end)
+        at = end
+    return found
+
+
+def end_of_block_comment(text, at):
+    """The end of a block comment whose `/*` ends at `at`; such comments nest."""
+    depth = 1
+    for mark in re.compile(r"/\*|\*/").finditer(text, at):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(text)
+
+
+class Source:
+    """One file of the crate, read token by token."""
+
+    def __init__(self, text, module):
+        self.tokens = tokens(text)
+        self.module = module
+        self.paths = []  # (line, module it is written in, names of the path); the names start at the root
+        self.test_modules = set()  # files' modules that are declared with #[cfg(test)]
+        self.aliases = {}  # names that a `use` of this file brings in, and the path each stands for
+        self.read(0, len(self.tokens), module)
+
+    def text(self, at):
+        return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
+
+    def read(self, at, end, module):
+        while at < end:
+            text = self.text(at)
+            if text == "#" and self.is_test_attribute(at):
+                at = self.skip_test_item(at, module)
+            elif text == "mod" and self.text(at + 2) == "{":
+                close = self.closing(at + 2)
+                self.read(at + 3, close, (*module, self.text(at + 1)))
+                at = close + 1
+            elif text == "use" and self.text(at + 1) != "<":  # `impl Trait + use<'a>` is no import
+                at = self.read_use(at + 1, module)
+            elif text in ("crate", "super", "self") and self.text(at - 1) not in ("in", "::"):
+                at = self.read_path(at, module)
+            else:
+                at += 1
+
+    def closing(self, at):
+        """The bracket that closes the one at `at`."""
+        depth = 0
+        for place in range(at, len(self.tokens)):
+            text = self.text(place)
+            depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
+            if depth == 0:
+                return place
+        raise Mistake(f"line {self.tokens[at].line}: a bracket is not closed")
+
+    def is_test_attribute(self, at):
+        return [self.text(at + i) for i in range(1, 7)] == ["[", "cfg", "(", "test", ")", "]"]
+
+    def skip_test_item(self, at, module):
+        """The first token after the item that the attribute at `at` belongs to."""
+        while self.text(at) == "#":
+            at = self.closing(at + 1) + 1
+        start = at
+        while at < len(self.tokens) and self.text(at) != ";":
+            if self.text(at) in ("(", "["):
+                at = self.closing(at)
+            elif self.text(at) == "{":
+                at = self.closing(at)
+                # The braces of `use a::{b, c};` do not end the item.
+                if self.text(at + 1) != ";":
+                    break
+            at += 1
+        words = [self.text(i) for i in range(start, at)]
+        if "mod" in words[-2:]:
+            self.test_modules.add((*module, words[-1]))
+        return at + 1
+
+    def read_path(self, at, module):
+        """A path in code that starts with `crate`, `super` or `self`."""
+        names, line = [self.text(at)], self.tokens[at].line
+        while self.text(at + 1) == "::" and re.match(r"\w", self.text(at + 2)):
+            names.append(self.text(at + 2))
+            at += 2
+        if len(names) > 1:
+            self.add(line, module, names)
+        return at + 1
+
+    def read_use(self, at, module):
+        """The tree of a `use`, which may be nested; the token after its `;`."""
+        end = at
+        while self.text(end) not in (";", ""):
+            end += 1
+        self.read_tree(at, [], module)
+        return end + 1
+
+    def read_tree(self, at, prefix, module):
+        """One branch of a `use`; the token after it, which is a comma or closes the tree."""
+        names, line = list(prefix), self.tokens[at].line
+        while True:
+            text = self.text(at)
+            if text == "{":
+                close, at = self.closing(at), at + 1
+                while at < close:
+                    at = self.read_tree(at, names, module)
+                    at += self.text(at) == ","
+                return close + 1
+            if text == "::":
+                at += 1
+                continue
+            if text == "as":
+                self.aliases[self.text(at + 1)] = names
+                at += 2
+                break
+            if text in (",", "}", ";", ""):
+                self.aliases[[name for name in names if name != "self"][-1]] = names
+                break
+            names.append(text)
+            line = self.tokens[at].line if names[:-1] == prefix else line
+            at += 1
+        if names[0] in ("crate", "super", "self"):
+            self.add(line, module, names)
+        return at
+
+    def add(self, line, module, names):
+        path, at = (list(module), 0) if names[0] != "crate" else ([], 1)
+        while at < len(names) and names[at] in ("super", "self"):
+            if names[at] == "super" and path:
+                path.pop()
+            at += 1
+        # What lies in the module itself, or in one of its own.
+        if path[:1] != list(module[:1]) or not path:
+            self.paths.append((line, module, path + names[at:]))
+
+
+def module_of(file):
+    """The module that a file of the crate holds: ("python", "module") for python/module/mod.rs, () for lib.rs."""
+    names = file.removesuffix(".rs").split("/")
+    return tuple(names[:-1] if names[-1] in ("mod", "lib") else names)
+
+
+def imports(files):
+    """All imports between the modules of the crate's root, and the names of these modules.
+
+    `files` holds the text of each file by its path in the crate.
+    """
+    sources = {file: read_source(file, text) for file, text in files.items()}
+    root = sources.pop("lib.rs")
+    tests = root.test_modules.union(*(source.test_modules for source in sources.values()))
+    sources = {
+        file: source
+        for file, source in sources.items()
+        if not any(source.module[:depth] in tests for depth in range(1, len(source.module) + 1))
+    }
+    modules = {source.module[0] for source in sources.values()}
+    found = []
+    for file, source in sources.items():
+        for line, module, names in source.paths:
+            target = module_named(names, root, modules)
+            if target is not None and target != module[0]:
+                found.append(Import(file, line, module[0], target))
+    return found, modules
+
+
+def read_source(file, text):
+    if re.search(r"^\s*#\[path\b|^\s*extern crate self\b", text, re.MULTILINE):
+        raise Mistake(f"{file}: `#[path]` and `extern crate self` cannot be followed")
+    try:
+        return Source(text, module_of(file))
+    except Mistake as mistake:
+        raise Mistake(f"{file}: {mistake}") from None
+
+
+def module_named(names, root, modules):
+    """The module of the crate's root that a path from the root leads to; None if it leads out of the crate."""
+    if names and names[0] in modules:
+        return names[0]
+    origin = root.aliases.get(names[0]) if names else None
+    if origin is None:
+        return "lib"
+    origin = [name for name in origin if name not in ("crate", "self")]
+    return origin[0] if origin[0] in modules else None
+
+
+def read_order(text):
+    """The layer of each module, from 1, and the imports upwards that are known: pairs of modules."""
+    layers, known, layer = {}, set(), 0
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["known"]:
+            _, module, target = words
+            known.add((module, target))
+        elif words:
+            layer += 1
+            for module in words:
+                if module in layers:
+                    raise Mistake(f"order.txt lists {module} twice")
+                layers[module] = layer
+    return layers, known
+
+
+def check(found, modules, layers, known):
+    """The lines to print: one for each import that breaks the rule, and for each entry that is out of date."""
+    layers = {**layers, "lib": max(layers.values()) + 1}
+    lines = [f"order.txt does not list module {module}" for module in sorted(modules - layers.keys())]
+    lines += [f"order.txt lists {module}, which is no module" for module in sorted(layers.keys() - modules - {"lib"})]
+    if lines:
+        return lines
+    seen = set()
+    for file, line, module, target in found:
+        if layers[target] < layers[module]:
+            continue
+        seen.add((module, target))
+        if (module, target) not in known:
+            lines.append(
+                f"{HOST}/{file}:{line}: module {module} (layer {layers[module]})"
+                f" imports {target} (layer {layers[target]})"
+            )
+    lines += [f"order.txt: `known {module} {target}` has gone; take it out" for module, target in sorted(known - seen)]
+    return lines
+
+
+def host():
+    """The files of src/host."""
+    crate = ROOT / HOST
+    paths = sorted(path for path in crate.rglob("*.rs") if path != crate / "build.rs")
+    return {path.relative_to(crate).as_posix(): path.read_text() for path in paths}
+
+
+def main(arguments):
+    found, modules = imports(host())
+    layers, known = read_order((HERE / "order.txt").read_text())
+    if arguments == ["--edges"]:
+        for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):
+            print(f"{number:4} {module} -> {target}")
+        return 0
+    lines = check(found, modules, layers, known)
+    for line in lines:
+        print(line)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Mistake as mistake:
+        sys.exit(f"tools/layers: {mistake}")
