@@ -8,7 +8,7 @@ use crate::cli::BaselineOptions;
 use crate::report::to_json;
 use crate::stored::Document;
 use crate::{Failure, find, print};
-use pyhost_shared::directory::{self, BASELINES, Identity};
+use pyhost_record::directory::{self, BASELINES, Identity};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

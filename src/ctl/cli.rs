@@ -4,7 +4,7 @@ use crate::find::Name;
 use crate::serve::Address;
 use crate::top::Interval;
 use clap::{Args, Parser, Subcommand};
-use pyhost_shared::directory::Setting;
+use pyhost_record::directory::Setting;
 use std::path::PathBuf;
 
 /// Looks at hosts from outside: those that run, and what the killed have left.

@@ -4,10 +4,10 @@ use crate::cli::DiffOptions;
 use crate::show::path_of;
 use crate::stored::{Document, Row, Stored};
 use crate::{Failure, baseline, print};
-use pyhost_shared::bytes::Bytes;
-use pyhost_shared::describe::Sink;
-use pyhost_shared::json::Json;
-use pyhost_shared::plain::plain;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
+use pyhost_record::describe::Sink;
+use pyhost_record::json::Json;
 use std::fmt::Write;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
 use crate::Failure;
-use pyhost_shared::directory::{self, Entry, Here, Identity};
-use pyhost_shared::record::Record;
+use pyhost_record::Record;
+use pyhost_record::directory::{self, Entry, Here, Identity};
 use std::collections::HashSet;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};

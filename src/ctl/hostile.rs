@@ -6,8 +6,8 @@ use crate::report::to_json;
 use crate::show::to_text;
 use crate::stored::{Document, Stored, json};
 use crate::{diff, top};
-use pyhost_shared::card::Card;
-use pyhost_shared::record::{Record, SIZE, blank};
+use pyhost_ledger::card::Card;
+use pyhost_record::{Record, SIZE, blank};
 use std::path::PathBuf;
 
 /// Numbers by chance, the same each time.

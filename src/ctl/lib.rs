@@ -20,7 +20,7 @@ mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use pyhost_shared::plain::plain;
+use pyhost_os::plain::plain;
 use std::io::Write;
 use std::process::ExitCode;
 

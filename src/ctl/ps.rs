@@ -2,9 +2,9 @@
 
 use crate::report::resident_of;
 use crate::{Failure, find, print};
-use pyhost_shared::bytes::Bytes;
-use pyhost_shared::ledger::Scope;
-use pyhost_shared::moment;
+use pyhost_ledger::Scope;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::moment;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,14 +5,15 @@ use crate::cli::ReportOptions;
 use crate::show::to_text;
 use crate::stored::Document;
 use crate::{Failure, find, print};
-use pyhost_shared::card::{Card, State};
-use pyhost_shared::describe::{
-    SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal, signal_name,
+use pyhost_ledger::card::{Card, State};
+use pyhost_os::moment::Utc;
+use pyhost_os::signals::signal_name;
+use pyhost_record::Record;
+use pyhost_record::describe::{
+    SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal,
 };
-use pyhost_shared::directory::{Here, Identity};
-use pyhost_shared::json::Json;
-use pyhost_shared::moment::Utc;
-use pyhost_shared::record::Record;
+use pyhost_record::directory::{Here, Identity};
+use pyhost_record::json::Json;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -151,7 +152,7 @@ fn describe_process(card: &Card, alive: bool, sink: &mut impl Sink) {
         false => sink.null("inherited_live_bytes"),
     }
     let until = match card.ended() {
-        0 if alive => pyhost_shared::moment::now(),
+        0 if alive => pyhost_os::moment::now(),
         ended => ended,
     };
     match until {

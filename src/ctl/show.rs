@@ -4,8 +4,8 @@ use crate::cli::ShowOptions;
 use crate::report::to_json;
 use crate::stored::{Document, Stored};
 use crate::{Failure, find, print};
-use pyhost_shared::bytes::Bytes;
-use pyhost_shared::plain::plain;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

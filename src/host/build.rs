@@ -2,7 +2,7 @@
 //! objects of the process must find in the executable, and proves the layout of the mimalloc
 //! structures that `heap/ffi.rs` declares.
 
-#[path = "../shared/bytes.rs"]
+#[path = "../os/bytes.rs"]
 #[allow(dead_code)]
 mod bytes;
 

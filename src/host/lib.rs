@@ -10,7 +10,6 @@ mod allocator;
 mod balance;
 mod caps;
 mod cli;
-mod descriptor;
 mod device;
 mod endings;
 mod error;
@@ -23,13 +22,14 @@ mod native;
 mod numpy;
 mod options;
 mod peak;
-mod process;
 mod python;
 mod report;
 mod run;
 mod timeline;
 
-use pyhost_shared::{bytes, card, errno, ledger, output, template};
+use pyhost_ledger::{self as ledger, card, resident};
+use pyhost_os::{bytes, descriptor, errno, process, template};
+use pyhost_record::output;
 
 use std::ffi::OsString;
 

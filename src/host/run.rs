@@ -36,7 +36,7 @@ use std::io::Write;
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
     heap::bound::main_begins();
-    process::resident::start();
+    crate::resident::start();
     match options::read(argv)? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(

@@ -1,6 +1,6 @@
 //! Figures and words as people read them, before they are escaped.
 
-use pyhost_shared::bytes::Bytes;
+use pyhost_os::bytes::Bytes;
 
 /// Bytes as `23.4 MiB`, which no line's end parts; a sign before what is below zero.
 pub fn bytes(number: i64) -> String {

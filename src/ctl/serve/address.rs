@@ -1,7 +1,7 @@
 //! Where to listen: a host and a port, of which either may be left out.
 
 use crate::Failure;
-use pyhost_shared::bytes::Expected;
+use pyhost_os::bytes::Expected;
 use std::fmt;
 use std::net::TcpListener;
 use std::str::FromStr;

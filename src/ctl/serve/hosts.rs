@@ -5,11 +5,11 @@
 
 use crate::Failure;
 use crate::report::resident;
-use pyhost_shared::card::Card;
-use pyhost_shared::directory::{self, Entry, Here, SUFFIX};
-use pyhost_shared::ledger::{REPORTED, Scope};
-use pyhost_shared::metrics::{About, Machine, Pid, Process};
-use pyhost_shared::record::{Record, Unreadable};
+use pyhost_ledger::card::Card;
+use pyhost_ledger::{REPORTED, Scope};
+use pyhost_record::directory::{self, Entry, Here, SUFFIX};
+use pyhost_record::metrics::{About, Machine, Pid, Process};
+use pyhost_record::{Record, Unreadable};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -17,7 +17,7 @@ use crate::cli::ServeOptions;
 use crate::{Failure, print};
 use connections::Server;
 use names::Names;
-use pyhost_shared::metrics::{self, Form};
+use pyhost_record::metrics::{self, Form};
 use request::{Request, Response};
 use std::path::Path;
 

@@ -4,10 +4,10 @@
 //! serde_json bounds how deeply the text may nest.
 
 use super::{Row, Stored};
-use pyhost_shared::bytes::Bytes;
-use pyhost_shared::describe::SCHEMA;
-use pyhost_shared::ledger::REPORTED;
-use pyhost_shared::plain::plain;
+use pyhost_ledger::REPORTED;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
+use pyhost_record::describe::SCHEMA;
 use serde_json::{Map, Value};
 
 /// How much of a text of the file's is said in an error, in characters.

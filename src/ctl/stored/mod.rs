@@ -8,10 +8,10 @@ pub mod json;
 
 use crate::Failure;
 use crate::report::{identity_of, resident_of_record};
-use pyhost_shared::directory::{Entry, Here};
-use pyhost_shared::ledger::Scope;
-use pyhost_shared::moment::{self, Utc};
-use pyhost_shared::record::{self, Record, SIZE};
+use pyhost_ledger::Scope;
+use pyhost_os::moment::{self, Utc};
+use pyhost_record::directory::{Entry, Here};
+use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;

@@ -7,7 +7,7 @@
 use super::columns::{Line, Tone};
 use super::state::State;
 use super::tables;
-use pyhost_shared::plain::plain;
+use pyhost_os::plain::plain;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};

@@ -6,11 +6,11 @@
 use crate::find::Name;
 use crate::report::resident_of;
 use crate::{Failure, find};
-use pyhost_shared::card::State;
-use pyhost_shared::directory::{self, Entry, Here, Identity};
-use pyhost_shared::ledger::{Account, Scope, Snapshot};
-use pyhost_shared::moment;
-use pyhost_shared::record::{Record, SIZE};
+use pyhost_ledger::card::State;
+use pyhost_ledger::{Account, Scope, Snapshot};
+use pyhost_os::moment;
+use pyhost_record::directory::{self, Entry, Here, Identity};
+use pyhost_record::{Record, SIZE};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::keys::Key;
 use super::sample::{Host, Moment};
-use pyhost_shared::directory::Identity;
+use pyhost_record::directory::Identity;
 use std::cmp::Ordering;
 
 /// A column that the hosts can be sorted by.

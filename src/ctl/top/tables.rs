@@ -6,9 +6,9 @@
 use super::columns::{Column, Line, Part, Tone, cells, fitting, titles};
 use super::sample::{Host, Rates, Use};
 use super::state::State;
-use pyhost_shared::bytes::Bytes;
-use pyhost_shared::ledger::{Account, Scope};
-use pyhost_shared::plain::plain;
+use pyhost_ledger::{Account, Scope};
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How many of the last marks are shown.

@@ -5,8 +5,8 @@ use super::keys::Key;
 use super::sample::{Host, Moment};
 use super::state::{State, Step};
 use super::{columns, tables};
-use pyhost_shared::directory::Identity;
-use pyhost_shared::record::{Record, blank};
+use pyhost_record::directory::Identity;
+use pyhost_record::{Record, blank};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 

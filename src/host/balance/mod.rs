@@ -125,7 +125,7 @@ fn look(
     let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
     limit_accounts(&mut sheet.balance);
-    process::resident::note(sheet.balance.resident);
+    crate::resident::note(sheet.balance.resident);
     sheet.is_whole.then_some(sheet.balance)
 }
 

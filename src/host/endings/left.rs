@@ -12,7 +12,7 @@ use crate::heap::{bound, guards};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::peak;
-use crate::process::resident::resident;
+use crate::resident::resident;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8};

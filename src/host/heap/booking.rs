@@ -10,7 +10,7 @@ use super::{GILS, bound, counts_native, ffi, gate, register};
 use crate::caps::{self, Request};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::peak;
-use crate::process::resident;
+use crate::resident;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -8,7 +8,7 @@
 
 use crate::descriptor::quietly;
 use crate::errno::Errno;
-use pyhost_shared::own;
+use pyhost_ledger::own;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;

@@ -21,17 +21,14 @@ use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::output::{self, Draft, Refusal, Target};
-use crate::process::{
-    self,
-    resident::{keep_noting, resident},
-    small_file::read_once,
-};
+use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
+use crate::resident::{keep_noting, resident};
 use crate::template::PathBuffer;
 use crate::timeline::{self, brief, trouble};
-use pyhost_shared::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
-use pyhost_shared::moment;
-use pyhost_shared::record::{self, Record};
+use pyhost_os::moment;
+use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
+use pyhost_record::{self as record, Record};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

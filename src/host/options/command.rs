@@ -2,7 +2,7 @@
 //! Code of `-c` has no name of its own: it is named by the script of the host that started it, which
 //! hosts hand on in a variable.
 
-use pyhost_shared::metrics::COMMAND_BYTES;
+use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

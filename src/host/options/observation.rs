@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::live::Place;
 use crate::template::names_process;
 use crate::timeline::{Interval, Settings};
-use pyhost_shared::directory::Setting;
+use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;

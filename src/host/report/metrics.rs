@@ -2,8 +2,9 @@
 
 use super::{Ending, Report};
 use crate::ledger::{LEDGER, REPORTED, Scope, Snapshot};
-use crate::process::{self, resident::Source};
-use pyhost_shared::metrics::{self, About, Form, Pid, Process};
+use crate::process;
+use crate::resident::Source;
+use pyhost_record::metrics::{self, About, Form, Pid, Process};
 use std::fmt::{self, Write};
 
 /// Writes the metrics, in the form that Prometheus's parsers and those of OpenMetrics read alike. The

@@ -21,8 +21,9 @@ pub use facts::{Facts, mimalloc_version};
 pub use leaks::tell as tell_leaks;
 pub use metrics::metrics;
 pub use peak::AtPeak;
-pub use pyhost_shared::describe::{SCHEMA, Sink, signal_name};
-pub use pyhost_shared::json::Json;
+pub use pyhost_os::signals::signal_name;
+pub use pyhost_record::describe::{SCHEMA, Sink};
+pub use pyhost_record::json::Json;
 pub use sizes::{describe_classes, describe_members as describe_histogram};
 pub use text::{closing_line, table};
 
@@ -38,9 +39,9 @@ use crate::leaks::Findings;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::native;
 use crate::numpy;
-use crate::process::resident::{LargestChild, Resident};
-use pyhost_shared::describe::{describe_accounts, describe_cap, describe_last_refusal};
-use pyhost_shared::moment::Utc;
+use crate::resident::{LargestChild, Resident};
+use pyhost_os::moment::Utc;
+use pyhost_record::describe::{describe_accounts, describe_cap, describe_last_refusal};
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

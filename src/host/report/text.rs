@@ -5,7 +5,7 @@ use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
 use crate::native;
 use crate::numpy;
-use crate::process::resident::{Resident, Source};
+use crate::resident::{Resident, Source};
 use std::fmt::{self, Display, Write};
 
 /// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the

@@ -26,7 +26,7 @@ use crate::output::{self, Refusal};
 use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
-use pyhost_shared::moment;
+use pyhost_os::moment;
 use std::ffi::c_long;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicI32;

@@ -29,7 +29,7 @@ use crate::ledger::{Account, LEDGER};
 use crate::python::text::with_text;
 use crate::report::{self, Sink};
 use dictionary::{Dictionary, none, string};
-use pyhost_shared::moment;
+use pyhost_os::moment;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;

@@ -6,10 +6,8 @@
 pub mod cgroup;
 pub mod limits;
 pub mod maps;
-pub mod resident;
 pub mod small_file;
 
-use pyhost_shared::directory::stat_fields;
 use std::ffi::OsStr;
 use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
@@ -92,6 +90,14 @@ fn node_list(text: &str) -> Vec<u32> {
         }
     }
     nodes
+}
+
+/// The fields of the text of `/proc/PID/stat` (proc(5)) from the third, the state, on: behind the name,
+/// which stands in parentheses and may hold some itself.
+pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')');
+    let behind = stat.get(name_end.map_or(stat.len(), |end| end + 2)..);
+    behind.unwrap_or_default().split(|&byte| byte == b' ')
 }
 
 /// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D

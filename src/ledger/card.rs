@@ -9,8 +9,8 @@
 
 #![deny(unsafe_code)]
 
-use crate::describe::signal_words;
-use crate::record::UNIT;
+use crate::own::UNIT;
+use pyhost_os::signals::signal_words;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -204,7 +204,7 @@ impl Card {
     pub const fn new() -> Self {
         Card {
             magic: AtomicU64::new(MAGIC),
-            ledger_bytes: AtomicU64::new(size_of::<crate::ledger::Ledger>() as u64),
+            ledger_bytes: AtomicU64::new(size_of::<crate::Ledger>() as u64),
             pid: AtomicI32::new(0),
             parent: AtomicI32::new(0),
             user: AtomicU32::new(0),
@@ -304,7 +304,7 @@ impl Card {
             words.truncate(1);
             words.push(script);
         }
-        let text = crate::plain::plain(&words.join(" "));
+        let text = pyhost_os::plain::plain(&words.join(" "));
         match text.char_indices().nth(80) {
             Some((end, _)) => format!("{}...", &text[..end]),
             None => text,

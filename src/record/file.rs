@@ -5,12 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use crate::bytes::Bytes;
-use crate::card::{Card, Magic, State};
-use crate::describe::signal_words;
-use crate::ledger::{Account, Ledger, Scope, Snapshot};
-use crate::own::LARGEST_PAGE;
-use crate::plain::plain;
+use pyhost_ledger::card::{Card, Magic, State};
+pub use pyhost_ledger::own::SIZE;
+use pyhost_ledger::own::{LARGEST_PAGE, UNIT};
+use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
+use pyhost_os::signals::signal_words;
 use std::fmt::{self, Write};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -20,10 +21,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const CARD: usize = size_of::<Card>();
 const LEDGER: usize = size_of::<Ledger>();
-/// Bytes of a record: the card, then the ledger.
-pub const SIZE: usize = CARD + LEDGER;
-/// The unit of the stored layout; a page of any machine is a multiple of it.
-pub const UNIT: usize = 4096;
 
 /// Where the record begins in a file of so many bytes: it is the file's end, and in front of it lies
 /// what fills the first page of the machine that wrote it. `None` for a length that no record has.

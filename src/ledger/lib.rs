@@ -17,8 +17,11 @@
 
 mod account;
 mod booking;
+pub mod card;
 mod ceiling;
 mod mapped;
+pub mod own;
+pub mod resident;
 mod segment;
 mod shared;
 mod slot;
@@ -34,4 +37,4 @@ pub use shared::Ledger;
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
-pub use crate::own::LEDGER;
+pub use own::LEDGER;

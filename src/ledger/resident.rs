@@ -7,8 +7,8 @@
 
 #![allow(unsafe_code)]
 
-use super::small_file;
 use crate::card::CARD;
+use pyhost_os::process::small_file;
 use std::mem::zeroed;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::{Target, open};
-use crate::errno::Errno;
-use crate::template::{PathBuffer, format_into};
+use pyhost_os::errno::Errno;
+use pyhost_os::template::{PathBuffer, format_into};
 use std::ffi::c_int;
 
 /// A file in the making.

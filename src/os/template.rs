@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
-use crate::output::Refusal;
 use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write};
 
@@ -109,12 +108,15 @@ impl PathBuffer {
     }
 
     /// Puts the target of the symbolic link at this path in its place.
+    ///
+    /// # Errors
+    /// The system's reason; `ENAMETOOLONG` if the target is too long for this buffer.
     #[inline(never)] // for the caller's stack
-    pub(crate) fn follow(&mut self) -> Result<(), Refusal> {
+    pub fn follow(&mut self) -> Result<(), Errno> {
         let mut link = [0u8; libc::PATH_MAX as usize];
         // SAFETY: a path that ends with a zero byte, and a buffer and its length.
         let length = unsafe { libc::readlink(self.as_ptr(), link.as_mut_ptr().cast(), link.len()) };
-        let length = usize::try_from(length).map_err(|_| Refusal::System(Errno::last()))?;
+        let length = usize::try_from(length).map_err(|_| Errno::last())?;
         let link = &link[..length];
         let base = match link.starts_with(b"/") {
             true => 0,
@@ -125,7 +127,7 @@ impl PathBuffer {
             }
         };
         if base + link.len() >= self.bytes.len() {
-            return Err(Refusal::TooLong);
+            return Err(Errno(libc::ENAMETOOLONG));
         }
         self.bytes[base..].fill(0);
         self.bytes[base..base + link.len()].copy_from_slice(link);

@@ -15,8 +15,8 @@ pub mod format;
 
 pub use draft::Draft;
 
-use crate::errno::Errno;
-use crate::template::PathBuffer;
+use pyhost_os::errno::Errno;
+use pyhost_os::template::PathBuffer;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
 
@@ -126,7 +126,10 @@ pub fn look(path: &mut PathBuffer) -> Result<Target, Refusal> {
             Err(error) => return Err(Refusal::System(error)),
         };
         match found.st_mode & libc::S_IFMT {
-            libc::S_IFLNK => path.follow()?,
+            libc::S_IFLNK => path.follow().map_err(|error| match error {
+                Errno(libc::ENAMETOOLONG) => Refusal::TooLong,
+                error => Refusal::System(error),
+            })?,
             libc::S_IFREG => return look_into(path.as_c_str()),
             libc::S_IFCHR | libc::S_IFIFO => return Ok(Target::Stream),
             libc::S_IFDIR => return Err(Refusal::Directory),

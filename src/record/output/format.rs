@@ -1,7 +1,7 @@
 //! Whether a file holds what pyhost writes, by its first bytes.
 
 use crate::describe::SCHEMA;
-use crate::ledger::Account;
+use pyhost_ledger::Account;
 
 /// Bytes of a file that are enough to know.
 pub const ENOUGH: usize = 2048;

@@ -9,7 +9,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::record::{Record, Unreadable};
+use crate::{Record, Unreadable};
+use pyhost_os::process::stat_fields;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -89,14 +90,6 @@ pub fn pid_namespace() -> u64 {
 /// Whether a process of this namespace holds a lock on its file.
 pub fn locks(pid_namespace: u64) -> bool {
     pid_namespace != FIRST_NAMESPACE
-}
-
-/// The fields of the text of `/proc/PID/stat` (proc(5)) from the third, the state, on: behind the name,
-/// which stands in parentheses and may hold some itself.
-pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let name_end = stat.iter().rposition(|&byte| byte == b')');
-    let behind = stat.get(name_end.map_or(stat.len(), |end| end + 2)..);
-    behind.unwrap_or_default().split(|&byte| byte == b' ')
 }
 
 /// Field 22 of the text of `/proc/PID/stat`: clock ticks from the boot to the start.

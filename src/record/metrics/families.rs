@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use super::{Machine, Process};
-use crate::ledger::{Account, Scope};
+use pyhost_ledger::{Account, Scope};
 use std::fmt::{self, Display};
 
 /// A sample's value.

@@ -6,11 +6,16 @@
 
 #![deny(unsafe_code)]
 
+use crate::Ledger;
 use crate::card::Card;
-use crate::ledger::Ledger;
-use crate::record::UNIT;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
+
+/// The unit of the stored layout; a page of any machine is a multiple of it.
+pub const UNIT: usize = 4096;
+
+/// Bytes of a record: the card, then the ledger.
+pub const SIZE: usize = size_of::<Card>() + size_of::<Ledger>();
 
 /// The largest page of a machine that a file can be mapped on.
 pub const LARGEST_PAGE: usize = 64 << 10;
@@ -53,7 +58,7 @@ pub const LEDGER: &Ledger = &OWN.ledger;
 /// The addresses of the card and the ledger.
 pub fn addresses() -> Range<usize> {
     let start = (&raw const OWN.card).addr();
-    start..start + crate::record::SIZE
+    start..start + SIZE
 }
 
 /// The addresses of the pages of `page` bytes that hold the card and the ledger, and nothing else;

@@ -15,8 +15,8 @@ mod families;
 #[cfg(test)]
 mod tests;
 
-use crate::ledger::{Account, REPORTED, Scope, Snapshot};
 use families::{FAMILIES, Family, Kind, Source, Value};
+use pyhost_ledger::{Account, REPORTED, Scope, Snapshot};
 use std::fmt::{self, Display, Write};
 
 /// Which format the text is in.

@@ -1,0 +1,14 @@
+//! What the host and `pyhostctl` ask of the system, and how they write text: nothing here knows of
+//! accounts, Python, mimalloc or options.
+//!
+//! Where a function allocates, its comment says so; every other one may be called from inside an
+//! allocation or a signal handler.
+
+pub mod bytes;
+pub mod descriptor;
+pub mod errno;
+pub mod moment;
+pub mod plain;
+pub mod process;
+pub mod signals;
+pub mod template;
