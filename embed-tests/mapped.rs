@@ -46,7 +46,7 @@ fn maps_are_in_the_report_beside_the_total() {
 #[test]
 fn a_private_or_shared_file_and_shared_memory_do_not_count() {
     let code = format!(
-        "{CALLS}import sys, ctypes
+        "{CALLS}import sys
 shared = mmap.mmap(-1, 1 << 20)
 with open(sys.executable, 'rb') as file: text = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 assert mapped() == 0
