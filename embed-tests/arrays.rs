@@ -3,6 +3,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::Run;
+use crate::skipping::skipped;
 
 fn hosted(allocator: &str) -> Run {
     newest_numpy()
@@ -143,8 +144,7 @@ except MemoryError:
 fn memory_that_no_machine_has_is_refused_as_without_the_host() {
     let rule = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
     if rule.trim() != "0" {
-        eprintln!("skipped: vm.overcommit_memory is not 0, the kernel grants or refuses otherwise");
-        return;
+        return skipped("vm.overcommit_memory is not 0, the kernel grants or refuses otherwise");
     }
     let code = "import numpy as np, pyhost
 def refused(ask):

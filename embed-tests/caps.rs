@@ -1,6 +1,7 @@
 //! Caps: what is refused, how the script learns of it, what is left behind.
 
 use crate::host::{PYHOST, Run, figure, folder, script, version};
+use crate::skipping::skipped;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -371,8 +372,7 @@ fn a_script_is_never_ended_before_it_had_an_error_to_catch() {
 #[test]
 fn a_refusal_that_python_swallows_time_and_again_does_not_end_the_process() {
     if breaks_its_interned_strings() {
-        println!("skipped: 3.13 breaks its own table where that cannot grow");
-        return;
+        return skipped("3.13 breaks its own table where that cannot grow");
     }
     // The table doubles at some count between these two: in one of them it is full at the end.
     for count in ["349520", "349525"] {
@@ -390,10 +390,7 @@ fn a_refusal_that_python_swallows_time_and_again_does_not_end_the_process() {
 #[test]
 fn a_deep_recursion_that_is_refused_memory_ends_in_a_memory_error() {
     if version() < (3, 11) {
-        println!(
-            "skipped: before 3.11 each call of Python's is one of C's, whose stack ends first"
-        );
-        return;
+        return skipped("before 3.11 each call of Python's is one of C's, whose stack ends first");
     }
     let code = "import sys, threading
 sys.setrecursionlimit(10**6)

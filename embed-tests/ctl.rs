@@ -2,6 +2,7 @@
 //! killed, and what it says to files that are none of theirs.
 
 use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until_seen};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::ffi::{CString, OsStr};
 use std::io::{BufRead, BufReader, Write};
@@ -288,8 +289,7 @@ fn an_id_that_several_processes_have_is_not_chosen_silently() {
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let unshare = Run::program("unshare").args(namespace).arg("true").run();
     if unshare.code() != 0 {
-        println!("skipped: no pid namespaces here");
-        return;
+        return skipped("no pid namespaces here");
     }
     let start = |name: &str| {
         let mut child = Command::new("unshare")
@@ -577,7 +577,7 @@ fn another_users_files_are_refused() {
     #[allow(unsafe_code)]
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        return;
+        return skipped("only root can become another user");
     }
     // As nobody, who may not read what this user made; below /tmp, which everybody may enter.
     let directory = std::env::temp_dir().join(format!("pyhostctl-user-{}", std::process::id()));

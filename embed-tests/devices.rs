@@ -4,6 +4,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, Run, figure, folder, script, stock, version};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
@@ -298,7 +299,7 @@ print(os.waitpid(child, 0)[1])";
         .args(["--region", "24M", "--lock", "-c", code])
         .run();
     if outcome.code() == 2 && outcome.stderr.contains("RLIMIT_MEMLOCK") {
-        return; // this machine lets no test lock so much: see the next test
+        return skipped("RLIMIT_MEMLOCK is too low here; the next test has that case");
     }
     assert_eq!(
         outcome.stdout, "True True True\nTrue\nTrue\nTrue\n0\n",
@@ -355,7 +356,7 @@ print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, 
     let outcome = run.run();
     if outcome.stderr.contains("the system grants none") {
         assert_eq!(outcome.code(), 2);
-        return;
+        return skipped("the kernel grants no transparent huge pages");
     }
     // Whether the kernel had one to give is not the host's to say.
     let told = outcome.stdout.trim_end();

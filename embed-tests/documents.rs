@@ -2,6 +2,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, version};
+use crate::skipping::skipped;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -32,8 +33,7 @@ fn every_command_block_of_the_documents_runs_and_prints_what_they_say() {
 #[test]
 fn a_block_whose_command_prints_something_else_fails() {
     if version() != (3, 11) {
-        eprintln!("skipped: output is compared on CPython 3.11, which the documents show");
-        return;
+        return skipped("output is compared on CPython 3.11, which the documents show");
     }
     let file = folder("document").join("sample.md");
     for (text, last) in [
@@ -88,7 +88,7 @@ fn a_block_whose_command_prints_something_else_fails() {
 #[test]
 fn the_cost_section_has_the_figures_of_the_performance_tables() {
     let readme = document("README.md");
-    let measured = document("docs/performance.md");
+    let measured = document("docs/results/performance.md");
     let (_, cost) = readme.split_once("## Cost").unwrap();
     let cost = cost.split("\n## ").next().unwrap();
     let words = cost.split(|letter: char| !letter.is_ascii_digit() && letter != '.');

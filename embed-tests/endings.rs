@@ -1,6 +1,7 @@
 //! The report is written however the script ends.
 
 use crate::host::{Outcome, PYHOST, Run, compile, folder};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::Path;
 
@@ -269,7 +270,7 @@ fn first_process(report: &Path, timeline: &Path, code: &str) -> Option<Outcome> 
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let unshare = || Run::program("unshare").args(namespace);
     if unshare().arg("true").run().code() != 0 {
-        println!("skipped: no pid namespaces here");
+        skipped("no pid namespaces here");
         return None;
     }
     let run = unshare().env("PYHOST_STATS_FILE", report);

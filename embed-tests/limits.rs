@@ -1,6 +1,7 @@
 //! Under limits that the caller set (`ulimit`), and with more rights than the caller has.
 
 use crate::host::{Outcome, PYHOST, Run, folder};
+use crate::skipping::skipped;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -39,8 +40,7 @@ fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
     let stock = crate::host::stock();
     let python = Run::program("sh").args(["-c", script]).arg(stock).run();
     if python.code() != 0 {
-        println!("skipped: this Python needs more: {python:?}");
-        return;
+        return skipped(format!("this Python needs more: {python:?}"));
     }
     let outcome = limited("-d 20000", "-c \"print('ran')\"");
     runs_with_a_line(&outcome, "ulimit -d leaves 19.5 MiB");
@@ -131,8 +131,7 @@ fn mimallocs_variables_are_not_obeyed_with_more_rights_than_the_caller_has() {
     let is_root = unsafe { libc::geteuid() } == 0;
     let open = Path::new("/tmp").join(format!("pyhost-rights-{}", std::process::id()));
     if !is_root || fs::create_dir(&open).is_err() {
-        println!("skipped: only root makes a program with more rights than its caller");
-        return;
+        return skipped("only root makes a program with more rights than its caller");
     }
     let privileged = open.join("pyhost");
     fs::copy(&host, &privileged).unwrap();
@@ -148,8 +147,7 @@ fn mimallocs_variables_are_not_obeyed_with_more_rights_than_the_caller_has() {
         .run();
     fs::remove_dir_all(&open).unwrap();
     if outcome.code() != 0 || outcome.stdout.starts_with("65534") {
-        println!("skipped: no such start here: {outcome:?}");
-        return;
+        return skipped(format!("no such start here: {outcome:?}"));
     }
     assert_eq!(outcome.stdout, "0 []\n");
     assert!(!outcome.stderr.contains("mimalloc"), "{outcome:#?}");

@@ -1,6 +1,7 @@
 //! `--live` and `--ledger-file`: the counters of a process, seen from outside and after its end.
 
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, until};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -463,14 +464,13 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else {
-        println!("no unshare here");
-        return;
+        return skipped("there is no unshare");
     };
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     if out.read_line(&mut line).unwrap() == 0 {
-        println!("no namespaces here: {:?}", child.wait_with_output());
-        return;
+        let outcome = child.wait_with_output();
+        return skipped(format!("no pid namespaces here: {outcome:?}"));
     }
     let listed = || {
         let outcome = Run::program(PYHOSTCTL)
@@ -690,7 +690,7 @@ fn with_shared_memory(options: &str, script: &str) -> Option<Outcome> {
         .env("XDG_RUNTIME_DIR", "")
         .run();
     if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
-        println!("skipped: no mount namespaces here: {outcome:?}");
+        skipped(format!("no mount namespaces here: {outcome:?}"));
         return None;
     }
     Some(outcome)

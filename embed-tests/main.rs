@@ -4,6 +4,7 @@
 mod daemon;
 mod environments;
 mod host;
+mod skipping;
 
 mod arrays;
 mod balance;

@@ -1,6 +1,7 @@
 //! Where output goes: nothing that exists is destroyed, and no place of it stops the script.
 
 use crate::host::{Outcome, PYHOST, Run, folder, timeline_at, until};
+use crate::skipping::skipped;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
@@ -279,7 +280,7 @@ fn in_mounts(options: &str, dir: &Path, script: &str) -> Option<Outcome> {
         .env("CODE", CODE)
         .run();
     if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
-        println!("skipped: no mount namespaces here: {outcome:?}");
+        skipped(format!("no mount namespaces here: {outcome:?}"));
         return None;
     }
     Some(outcome)

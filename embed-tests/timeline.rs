@@ -1,6 +1,7 @@
 //! `--timeline` and `--stats-brief`: what the sampler writes, and that the script does not see it.
 
 use crate::host::{PYHOST, Run, folder, timeline_at, until_seen, version};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -261,7 +262,7 @@ for number in range(40):
 #[test]
 fn os_fork_does_not_warn_of_a_thread() {
     if version() < (3, 12) {
-        return;
+        return skipped("before 3.12 CPython does not warn of threads at a fork");
     }
     let path = folder("timeline").join("t");
     let code = "import os

@@ -2,6 +2,7 @@
 
 use crate::environments::{Environment, named};
 use crate::host::{PYHOST, Run, compile, folder, script, stock, version};
+use crate::skipping::skipped;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ fn tools() -> Option<Environment> {
         .join("embed-tests/environments/pins")
         .join(pins);
     if !pins.exists() {
-        println!("skipped: no tools are pinned for this Python");
+        skipped("no tools are pinned for this Python");
         return None;
     }
     Some(named("tools"))
@@ -25,7 +26,7 @@ fn tools() -> Option<Environment> {
 fn has_gdb() -> bool {
     let found = Command::new("gdb").arg("--version").output().is_ok();
     if !found {
-        println!("skipped: there is no gdb");
+        skipped("there is no gdb");
     }
     found
 }
@@ -75,9 +76,9 @@ fn gdb(process: &Running, options: &[&str], commands: &[&str]) -> String {
 
 #[test]
 fn gdb_calls_malloc_as_c_declares_it() {
-    if !has_gdb() {
+    let true = has_gdb() else {
         return;
-    }
+    };
     let process = Running::start(Path::new(PYHOST), None);
     // gdb takes room for a string from malloc in the process.
     let text = gdb(
@@ -93,13 +94,12 @@ fn gdb_calls_malloc_as_c_declares_it() {
 
 #[test]
 fn gdb_loads_the_commands_of_cpython_for_the_host() {
-    if !has_gdb() {
+    let true = has_gdb() else {
         return;
-    }
+    };
     let commands = stock().with_file_name(format!("python{}.{}-gdb.py", version().0, version().1));
     if !commands.exists() {
-        println!("skipped: this Python has no commands for gdb");
-        return;
+        return skipped("this Python has no commands for gdb");
     }
     let process = Running::start(Path::new(PYHOST), None);
     let trusted = format!(
@@ -328,8 +328,7 @@ fn a_program_finds_no_error_of_the_hosts_in_dlerror() {
 fn started_by_naming_the_loader_the_host_is_still_its_own_executable() {
     let loader = PathBuf::from("/lib64/ld-linux-x86-64.so.2");
     if !loader.exists() {
-        println!("skipped: the loader is elsewhere");
-        return;
+        return skipped("the loader is elsewhere");
     }
     let code = "import sys; print(sys.executable)";
     let outcome = Run::program(&loader).arg(PYHOST).code(code).ok();
