@@ -1,6 +1,6 @@
 """Measures the host beside stock Python of the same libpython and linkage, and tells the ratios.
 
-    python3 benches/run.py --python PYTHON --pyhost PYHOST [--short | --full] [--report docs/performance.md]
+    python3 benches/run.py --python PYTHON --pyhost PYHOST [--short | --full] [--report docs/results/performance.md]
 
 All contenders take turns, so that noise falls on them alike; a ratio is formed of neighbours. Sections: instructions
 by callgrind, start-up, resident size, NumPy arrays, threads, peers, being looked at, pyperformance. Short takes a few minutes, full

@@ -233,7 +233,7 @@ class ReportTests(unittest.TestCase):
             self.assertTrue(section.TITLE and callable(section.measure))
 
     def test_the_document_has_the_block(self):
-        document = (HERE.parent / "docs" / "performance.md").read_text(encoding="utf-8")
+        document = (HERE.parent / "docs" / "results" / "performance.md").read_text(encoding="utf-8")
         self.assertIn(report.BEGIN, document)
         self.assertIn(report.END, document)
 

@@ -4,7 +4,7 @@ use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, version};
 use crate::skipping::skipped;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -83,6 +83,64 @@ fn a_block_whose_command_prints_something_else_fails() {
         let outcome = check(&[file.as_os_str()]);
         assert_eq!(outcome.last_line(), last, "{text}{outcome:#?}");
     }
+}
+
+/// All documents: those of the top folder, and those below docs.
+fn documents() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut folders = vec![
+        Path::new(ROOT).join("docs"),
+        Path::new(ROOT).join("docs/results"),
+    ];
+    folders.push(PathBuf::from(ROOT));
+    for folder in folders {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            found.push(entry.unwrap().path());
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    found
+}
+
+/// The names by which a document's headings are linked to, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.collect::<String>().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_between_the_documents_leads_somewhere() {
+    let mut links = 0;
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for part in text.split("](").skip(1) {
+            let target = part.split(')').next().unwrap();
+            if target.contains("://") || target.contains(char::is_whitespace) {
+                continue;
+            }
+            links += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let place = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            assert!(place.exists(), "{}: {target}", document.display());
+            if !anchor.is_empty() {
+                let text = std::fs::read_to_string(place).unwrap();
+                let found = anchors(&text).iter().any(|name| name == anchor);
+                assert!(found, "{}: {target}", document.display());
+            }
+        }
+    }
+    assert!(links > 50, "{links}");
 }
 
 #[test]

@@ -242,7 +242,7 @@ def main():
     parser.add_argument("documents", nargs="*", help="all, without any")
     arguments = parser.parse_args()
     names = arguments.documents or ["README.md"] + sorted(
-        str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
+        str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
     version = subprocess.run([arguments.pyhost, "-I", "-c", "import sys; print(*sys.version_info[:2])"],
                              capture_output=True, text=True, check=True).stdout.split()
     compares = tuple(map(int, version)) == SHOWN

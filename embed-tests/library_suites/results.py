@@ -18,7 +18,7 @@ Run by
 
 ```sh
 python3 embed-tests/library_suites/compare.py --python PYTHON --pyhost PYHOST --numpy X.Y \\
-    --report docs/library-suites.md
+    --report docs/results/library-suites.md
 ```
 
 which installs the libraries, pinned; all of NumPy's tests that allocate arrays, and of pandas, SciPy

@@ -1,7 +1,7 @@
 //! What the heaps keep and what they give back: `--profile`.
 //!
 //! Each profile sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
-//! choices are in `docs/performance.md`. A `MIMALLOC_*` variable wins over a profile.
+//! choices are in `docs/results/performance.md`. A `MIMALLOC_*` variable wins over a profile.
 
 #![allow(unsafe_code)]
 
