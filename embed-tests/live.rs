@@ -571,19 +571,24 @@ fn what_is_no_ledger_is_told_in_a_line() {
     let garbage = folder.join("garbage");
     fs::write(&garbage, vec![7; 77_824]).unwrap();
     let short = folder.join("short");
-    fs::write(&short, "pyhost1").unwrap();
-    for (arguments, part) in [
-        (["--read-ledger", garbage.to_str().unwrap()], "is no ledger"),
-        (["--read-ledger", short.to_str().unwrap()], "has 7 bytes"),
-        (["--read-ledger", "/nonexistent"], "cannot be read"),
-        (["--ledger-file", "/nonexistent/ledger"], "no directory"),
-    ] {
-        let outcome = Run::host().args(arguments).args(["-c", "print(1)"]).run();
-        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+    fs::write(&short, "pyhcard").unwrap();
+    let is_told = |outcome: &Outcome, status: i32, part: &str| {
+        assert_eq!(outcome.code(), status, "{outcome:#?}");
         assert_eq!(outcome.stdout, "");
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
         assert!(outcome.stderr.contains(part), "{outcome:#?}");
+    };
+    for (file, part) in [
+        (garbage.to_str().unwrap(), "neither a file of --live nor"),
+        (short.to_str().unwrap(), "has 7 bytes"),
+        ("/nonexistent", "cannot be read"),
+    ] {
+        let outcome = Run::program(PYHOSTCTL).args(["show", file]).run();
+        is_told(&outcome, 1, part);
     }
+    let file = ["--ledger-file", "/nonexistent/ledger"];
+    let outcome = Run::host().args(file).args(["-c", "print(1)"]).run();
+    is_told(&outcome, 2, "no directory");
 }
 
 #[test]
@@ -600,7 +605,7 @@ subprocess.run([sys.executable, '-c', 'pass'], check=True)";
     let mut found = fs::read_dir(&folder).unwrap();
     let first = found.next().unwrap().unwrap().path();
     assert_eq!(found.count(), 1);
-    let table = Run::host().arg("--read-ledger").arg(first).ok().stdout;
+    let table = Run::program(PYHOSTCTL).arg("show").arg(first).ok().stdout;
     assert!(
         table.lines().any(|line| line.starts_with("obj ")),
         "{table}"

@@ -46,7 +46,6 @@ pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
             report::mimalloc_version(),
             options::baked::summary()
         )),
-        Request::Ledger(path) => show(&live::show(&path)?),
         // A live file that stayed would be taken for that of a process that was killed.
         Request::Run(options) => run_python(*options)
             .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),

@@ -210,35 +210,6 @@ impl Record {
         }
         text
     }
-
-    /// The counters as a table for people.
-    pub fn table(&self) -> String {
-        let mut text = format!(
-            "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}\n",
-            "account", "live", "peak", "live blocks", "allocations", "refused", "failed"
-        );
-        for (account, figures) in self.snapshot.accounts() {
-            let _ = writeln!(
-                text,
-                "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
-                account.name(),
-                Bytes(figures.live_bytes).to_string(),
-                Bytes(figures.peak_bytes).to_string(),
-                figures.live_blocks,
-                figures.total_blocks,
-                figures.refused,
-                figures.failed
-            );
-        }
-        let _ = writeln!(
-            text,
-            "{:<8}{:>12}{:>12}",
-            "total",
-            Bytes(self.snapshot.total_live_bytes).to_string(),
-            Bytes(self.snapshot.total_peak_bytes).to_string()
-        );
-        text
-    }
 }
 
 /// The bytes of a record that nothing was booked to: what tests of readers begin with.
@@ -307,7 +278,7 @@ mod tests {
                 }
             }
             let record = Record::of_bytes(&bytes).unwrap();
-            assert!(!record.table().is_empty());
+            assert!(!record.last_words().is_empty());
             let card = record.card();
             let _ = (card.argv(), card.state(), card.refusal(), card.boot.get());
             for number in [0, 1, 64, u64::MAX] {

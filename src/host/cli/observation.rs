@@ -32,15 +32,6 @@ id. Forked children keep theirs to themselves"
     )]
     pub ledger_file: Option<OsString>,
 
-    /// Show such a file
-    #[arg(
-        long,
-        value_name = "PATH",
-        help = "\
-Show the last counters in a file of --ledger-file or --live"
-    )]
-    pub read_ledger: Option<OsString>,
-
     /// Sample the accounts over time
     #[arg(
         long,

@@ -30,7 +30,7 @@ use pyhost_os::moment;
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, OsStr, OsString, c_int, c_void};
+use std::ffi::{CStr, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -449,18 +449,4 @@ pub fn note_exhausted() {
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.
 pub fn is_shared() -> bool {
     IS_SHARED.load(Relaxed)
-}
-
-/// Shows the counters of a file as a table.
-///
-/// # Errors
-/// It is no file of a host's, or one of another version.
-pub fn show(path: &OsStr) -> Result<String, Error> {
-    let record = Record::read(Path::new(path)).map_err(|error| {
-        Error::option(format!(
-            "--read-ledger: '{}' {error}",
-            Path::new(path).display()
-        ))
-    })?;
-    Ok(record.table())
 }

@@ -16,7 +16,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 /// The host's options whose value may be the next argument. A test compares them with clap's.
-const WITH_VALUE: [&[u8]; 23] = [
+const WITH_VALUE: [&[u8]; 22] = [
     b"--allocator",
     b"--native",
     b"--profile",
@@ -29,7 +29,6 @@ const WITH_VALUE: [&[u8]; 23] = [
     b"--fail-timeout",
     b"--leak-exit-status",
     b"--ledger-file",
-    b"--read-ledger",
     b"--numpy-allocator",
     b"--numpy-align",
     b"--numpy-huge-pages",

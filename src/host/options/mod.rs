@@ -112,8 +112,6 @@ pub enum Request {
     Help(String),
     /// Print the host's version on stdout and end with status 0.
     Version,
-    /// Show the counters in a file of `--ledger-file` on stdout and end with status 0.
-    Ledger(OsString),
 }
 
 /// Reads `argv` and the environment.
@@ -132,9 +130,6 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     }
     if cli.host_version {
         return Ok(Request::Version);
-    }
-    if let Some(path) = cli.observation.read_ledger {
-        return Ok(Request::Ledger(path));
     }
     let variables = Variables::read(!process::is_privileged_start())?;
     let mut exports = exports(&cli)?;
