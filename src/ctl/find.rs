@@ -1,49 +1,114 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
 use crate::Failure;
-use pyhost_record::Record;
-use pyhost_record::directory::{self, Entry, Here, Identity};
+use crate::process::Usage;
+use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX};
+use pyhost_record::{Record, Unreadable};
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
+
+/// How long a host may take to fill the file that it has just created.
+const FILLING: Duration = Duration::from_millis(2);
 
 /// A host that runs.
 pub struct Host {
-    /// Its file.
-    pub entry: Entry,
-    /// What the file said.
+    /// The process, by the name of its file.
+    pub identity: Identity,
+    /// The contents of its file.
     pub record: Record,
+    /// Its memory and processor time.
+    pub usage: Usage,
 }
 
-/// The hosts of a directory that run, by process id. A file that is torn or another's is left out;
-/// a directory that is not there has none.
+/// The hosts of a directory.
+pub struct Found {
+    /// The hosts that run, by process id.
+    pub hosts: Vec<Host>,
+    /// Files that are named like a host's but hold no ledger.
+    pub unreadable_files: u64,
+}
+
+/// Finds the hosts of a directory that run. A directory that does not exist has none.
+///
+/// The directory is its user's, but its files may be torn, of another version, or forged: no file
+/// stops the search, and no process is found twice.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn running(directory: &Path) -> Result<Vec<Host>, Failure> {
-    let here = Here::find();
-    let entries = match directory::entries(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
+pub fn running(directory: &Path) -> Result<Found, Failure> {
+    let paths = match files(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Failure(format!(
                 "'{}' cannot be read ({error})",
                 directory.display()
             )));
         }
+        found => found.unwrap_or_default(),
     };
-    let mut hosts: Vec<Host> = entries
-        .into_iter()
-        .filter(|entry| entry.is_alive(&here))
-        .filter_map(|entry| {
-            let record = entry.read().ok()?;
-            // It has said good-bye and is about to go.
-            record.is_running().then_some(Host { entry, record })
-        })
-        .collect();
-    hosts.sort_by_key(|host| host.entry.identity.pid);
-    Ok(hosts)
+    let here = Here::find();
+    let mut hosts = Vec::new();
+    let unreadable = read(paths, &here, &mut hosts);
+    if !unreadable.is_empty() {
+        std::thread::sleep(FILLING);
+    }
+    let unreadable_files = read(unreadable, &here, &mut hosts).len() as u64;
+    let key = |host: &Host| (host.identity.pid, host.identity.pid_namespace);
+    hosts.sort_by_key(key);
+    hosts.dedup_by_key(|host| key(host));
+    Ok(Found {
+        hosts,
+        unreadable_files,
+    })
+}
+
+/// The files of a directory that are named like ledgers.
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for found in std::fs::read_dir(directory)? {
+        let path = found?.path();
+        if path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes()) {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// Adds the hosts of these files that run; returns the files that exist and hold no ledger.
+fn read(paths: Vec<PathBuf>, here: &Here, hosts: &mut Vec<Host>) -> Vec<PathBuf> {
+    let is_gone = |error: &Unreadable| matches!(error, Unreadable::System(error) if error.kind() == io::ErrorKind::NotFound);
+    let mut unreadable = Vec::new();
+    for path in paths {
+        match Record::read(&path) {
+            Ok(record) => hosts.extend(host(path, record, here)),
+            Err(error) if is_gone(&error) => {}
+            Err(_) => unreadable.push(path),
+        }
+    }
+    unreadable
+}
+
+/// The host of a record, if its process runs. That is checked last, so that what was read of `/proc`
+/// before is the same process's.
+fn host(path: PathBuf, record: Record, here: &Here) -> Option<Host> {
+    let name = path.file_name().and_then(OsStr::to_str)?;
+    let identity = Identity::of_file_name(name)?;
+    // A host whose card says that it has ended is about to remove its file.
+    if !record.is_running() {
+        return None;
+    }
+    let usage = Usage::of(&identity, here);
+    let entry = Entry { path, identity };
+    entry.is_alive(here).then_some(Host {
+        identity: entry.identity,
+        record,
+        usage,
+    })
 }
 
 /// How a word names a process: `PID`, or `NAMESPACE:PID` for one of several pid namespaces, as the

@@ -1,7 +1,7 @@
 //! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
 //!
 //! It links no libpython, and runs anywhere. One module a command; what several need: [`find`], the
-//! files of hosts; [`report`], a host's report in its JSON form; [`stored`], what was stored of a
+//! files of hosts; [`process`], `/proc`; [`report`], a host's report in its JSON form; [`stored`], what was stored of a
 //! process, read.
 
 mod baseline;
@@ -11,6 +11,7 @@ mod find;
 #[cfg(test)]
 mod hostile;
 mod html;
+mod process;
 mod ps;
 mod report;
 mod serve;

@@ -1,6 +1,6 @@
 //! `pyhostctl ps`: the hosts that run, a line each.
 
-use crate::report::resident_of;
+use crate::top::clock;
 use crate::{Failure, find, print};
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
@@ -17,7 +17,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  COMMAND\n",
         "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP", "REFUSED"
     );
-    for host in find::running(directory)? {
+    for host in find::running(directory)?.hosts {
         let record = &host.record;
         let seconds =
             moment::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
@@ -27,16 +27,11 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let refused = record.snapshot.refused();
         text += &format!(
             "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}\n",
-            host.entry.identity.pid,
-            format!(
-                "{}:{:02}:{:02}",
-                seconds / 3600,
-                seconds / 60 % 60,
-                seconds % 60
-            ),
+            host.identity.pid,
+            clock(seconds),
             shown(Some(record.snapshot.total_live_bytes)),
             shown(Some(record.snapshot.total_peak_bytes)),
-            shown(resident_of(&host.entry.identity).map(|(now, _)| now)),
+            shown(host.usage.resident),
             shown(cap.map(|cap| cap.bytes)),
             refused,
             record.card().command()

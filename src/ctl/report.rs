@@ -2,6 +2,7 @@
 //! knows is null.
 
 use crate::cli::ReportOptions;
+use crate::process::{Usage, identity_of};
 use crate::show::to_text;
 use crate::stored::Document;
 use crate::{Failure, find, print};
@@ -12,7 +13,7 @@ use pyhost_record::Record;
 use pyhost_record::describe::{
     SCHEMA, Sink, describe_accounts, describe_cap, describe_last_refusal,
 };
-use pyhost_record::directory::{Here, Identity};
+use pyhost_record::directory::Here;
 use pyhost_record::json::Json;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,38 +40,14 @@ pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Resident bytes of a process that runs, now and at most; None where `/proc` does not tell.
-pub fn resident(pid: i32) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let kilobytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some((kilobytes("VmRSS:")? * 1024, kilobytes("VmHWM:")? * 1024))
-}
-
-/// Whose ledger it is, by its card: the file may have any name.
-pub fn identity_of(card: &Card) -> Identity {
-    Identity {
-        boot: card.boot.get(),
-        pid_namespace: card.pid_namespace.load(Relaxed),
-        pid: card.pid.load(Relaxed),
-        start_ticks: card.start_ticks.load(Relaxed),
-    }
-}
-
-/// As [`resident`]; None too where the process is of another pid namespace, in which its process id
-/// is somebody else's.
-pub fn resident_of(identity: &Identity) -> Option<(u64, u64)> {
-    let is_seen = Here::find().sees(identity);
-    resident(identity.pid).filter(|_| is_seen)
-}
-
 /// Resident bytes of a process, now and at most: from `/proc` where it runs, else what its host had noted
 /// when it ended. None for what is not known.
 pub fn resident_of_record(card: &Card, alive: bool) -> (Option<u64>, Option<u64>) {
     match alive {
-        true => resident_of(&identity_of(card)).unzip(),
+        true => {
+            let usage = Usage::of(&identity_of(card), &Here::find());
+            (usage.resident, usage.peak_resident)
+        }
         false => card.last_resident(),
     }
 }

@@ -14,10 +14,10 @@ mod system;
 pub use address::Address;
 
 use crate::cli::ServeOptions;
-use crate::{Failure, print};
+use crate::{Failure, find, print};
 use connections::Server;
 use names::Names;
-use pyhost_record::metrics::{self, Form};
+use pyhost_record::metrics::Form;
 use request::{Request, Response};
 use std::path::Path;
 
@@ -26,7 +26,7 @@ use std::path::Path;
 /// # Errors
 /// The address cannot be had, or the directory cannot be read.
 pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
-    hosts::look(directory)?;
+    find::running(directory)?;
     let listener = options.listen.listen()?;
     let own = listener
         .local_addr()
@@ -59,15 +59,13 @@ fn answer(request: &Request, directory: &Path, names: &Names) -> Response {
     match request.path.as_str() {
         "/" | "/metrics" if !request.reads() => Response::not_allowed(),
         "/" => Response::ok("text/html; charset=utf-8", PAGE.to_owned()),
-        "/metrics" => match hosts::look(directory) {
+        "/metrics" => match find::running(directory) {
             Ok(found) => {
                 let form = match request.prefers_openmetrics {
                     true => Form::OpenMetrics,
                     false => Form::Prometheus,
                 };
-                let mut text = String::new();
-                let _ = metrics::write(form, &found.processes(), Some(&found.machine()), &mut text);
-                Response::ok(form.content_type(), text)
+                Response::ok(form.content_type(), hosts::metrics_of(&found, form))
             }
             Err(Failure(text)) => Response::failed(&text),
         },

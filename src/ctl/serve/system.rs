@@ -62,9 +62,3 @@ pub fn end_on_signals() {
         unsafe { libc::signal(signal, handler) };
     }
 }
-
-/// The unit of processor time in `/proc`.
-pub fn ticks_per_second() -> f64 {
-    // SAFETY: asks for a constant.
-    unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
-}

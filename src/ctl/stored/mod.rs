@@ -7,7 +7,8 @@
 pub mod json;
 
 use crate::Failure;
-use crate::report::{identity_of, resident_of_record};
+use crate::process::identity_of;
+use crate::report::resident_of_record;
 use pyhost_ledger::Scope;
 use pyhost_os::moment::{self, Utc};
 use pyhost_record::directory::{Entry, Here};

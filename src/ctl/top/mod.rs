@@ -16,6 +16,7 @@ mod tables;
 pub mod tests;
 
 pub use interval::Interval;
+pub use tables::clock;
 
 use crate::cli::TopOptions;
 use crate::{Failure, print};

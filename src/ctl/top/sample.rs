@@ -4,7 +4,7 @@
 //! comes again begins anew; so does a program that takes another's place by `exec`.
 
 use crate::find::Name;
-use crate::report::resident_of;
+use crate::process::Usage;
 use crate::{Failure, find};
 use pyhost_ledger::card::State;
 use pyhost_ledger::{Account, Scope, Snapshot};
@@ -70,14 +70,19 @@ impl Use {
 
 impl Host {
     /// A host of which nothing earlier is known.
-    pub fn at_once(identity: Identity, record: Record) -> Self {
+    pub fn at_once(found: find::Host) -> Self {
+        let find::Host {
+            identity,
+            record,
+            usage,
+        } = found;
         let until = match record.card().ended() {
             0 => moment::now(),
             ended => ended,
         };
         let started = record.card().started.load(Relaxed);
         Host {
-            resident: resident_of(&identity).map(|(now, _)| now),
+            resident: usage.resident,
             seconds: until.saturating_sub(started) / 1_000_000_000,
             identity,
             record,
@@ -204,21 +209,24 @@ impl Sampler {
     pub fn look(&mut self) -> Result<Moment, Failure> {
         let mut ended = None;
         let found = match &mut self.watched {
-            None => find::running(&self.directory)?,
+            None => find::running(&self.directory)?.hosts,
             Some(watched) => {
                 let (record, end) = watched.look(&self.directory)?;
                 ended = end;
-                let entry = watched.entry.clone();
-                vec![find::Host { entry, record }]
+                let identity = watched.entry.identity.clone();
+                vec![find::Host {
+                    usage: Usage::of(&identity, &Here::find()),
+                    identity,
+                    record,
+                }]
             }
         };
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.before);
         let mut hosts = Vec::with_capacity(found.len());
-        for find::Host { entry, record } in found {
-            let identity = entry.identity;
-            let started = record.card().started.load(Relaxed);
-            let name = identity.file_name();
+        for host in found {
+            let started = host.record.card().started.load(Relaxed);
+            let name = host.identity.file_name();
             let earlier = before
                 .remove(&name)
                 .filter(|earlier| earlier.started == started);
@@ -226,17 +234,13 @@ impl Sampler {
                 snapshot: earlier.snapshot,
                 seconds: now.duration_since(earlier.at).as_secs_f64().max(0.001),
             });
-            let snapshot = record.snapshot;
-            let at = now;
-            self.before.insert(
-                name,
-                Before {
-                    at,
-                    started,
-                    snapshot,
-                },
-            );
-            let mut host = Host::at_once(identity, record);
+            let before = Before {
+                at: now,
+                started,
+                snapshot: host.record.snapshot,
+            };
+            self.before.insert(name, before);
+            let mut host = Host::at_once(host);
             host.since = since;
             hosts.push(host);
         }

@@ -155,7 +155,7 @@ fn number(count: f64) -> String {
 }
 
 /// Hours, minutes, seconds.
-fn clock(seconds: u64) -> String {
+pub fn clock(seconds: u64) -> String {
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     format!("{hours}:{minutes:02}:{:02}", seconds % 60)
 }

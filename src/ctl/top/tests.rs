@@ -5,6 +5,8 @@ use super::keys::Key;
 use super::sample::{Host, Moment};
 use super::state::{State, Step};
 use super::{columns, tables};
+use crate::find;
+use crate::process::Usage;
 use pyhost_record::directory::Identity;
 use pyhost_record::{Record, blank};
 use ratatui::Terminal;
@@ -18,7 +20,11 @@ fn host(record: Record, pid: i32) -> Host {
         pid,
         start_ticks: 2,
     };
-    Host::at_once(identity, record)
+    Host::at_once(find::Host {
+        identity,
+        record,
+        usage: Usage::default(),
+    })
 }
 
 /// The lines of a terminal of that size, with the state drawn.

@@ -1,0 +1,65 @@
+//! What `/proc` says of a process that runs.
+
+#![allow(unsafe_code)]
+
+use pyhost_ledger::card::Card;
+use pyhost_record::directory::{Here, Identity};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The memory and processor time of a process. None for what `/proc` does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// The most bytes that were resident.
+    pub peak_resident: Option<u64>,
+    /// Seconds of processor time, user and system.
+    pub cpu_seconds: Option<f64>,
+}
+
+impl Usage {
+    /// Reads the usage of a process. Nothing is known of a process of another pid namespace: its
+    /// process id belongs to a different process here.
+    pub fn of(identity: &Identity, here: &Here) -> Self {
+        if !here.sees(identity) {
+            return Usage::default();
+        }
+        let (resident, peak_resident) = resident(identity.pid).unzip();
+        Usage {
+            resident,
+            peak_resident,
+            cpu_seconds: cpu_seconds(identity.pid),
+        }
+    }
+}
+
+/// The process of a card: its file may have any name.
+pub fn identity_of(card: &Card) -> Identity {
+    Identity {
+        boot: card.boot.get(),
+        pid_namespace: card.pid_namespace.load(Relaxed),
+        pid: card.pid.load(Relaxed),
+        start_ticks: card.start_ticks.load(Relaxed),
+    }
+}
+
+/// Resident bytes of a process, now and at most.
+fn resident(pid: i32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kilobytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kilobytes("VmRSS:")? * 1024, kilobytes("VmHWM:")? * 1024))
+}
+
+/// Seconds of processor time that a process has taken: fields 14 and 15 of `/proc/PID/stat`.
+fn cpu_seconds(pid: i32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    // SAFETY: `sysconf` with a name that every Linux knows; it only returns a number.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    Some((ticks()? + ticks()?) as f64 / ticks_per_second)
+}
