@@ -296,7 +296,7 @@ if child == 0:
     os._exit(pyhost.memory_stats()['region']['locked'])
 print(os.waitpid(child, 0)[1])";
     let outcome = Run::host()
-        .args(["--region", "24M", "--lock", "-c", code])
+        .args(["--region", "24M", "--region-lock", "-c", code])
         .run();
     if outcome.code() == 2 && outcome.stderr.contains("RLIMIT_MEMLOCK") {
         return skipped("RLIMIT_MEMLOCK is too low here; the next test has that case");
@@ -311,7 +311,7 @@ print(os.waitpid(child, 0)[1])";
 fn a_lock_that_the_system_refuses_is_told_in_a_line() {
     const CAP_IPC_LOCK: libc::c_ulong = 14;
     let mut command = Command::new(PYHOST);
-    command.args(["--region", "24M", "--lock", "-c", "print(1)"]);
+    command.args(["--region", "24M", "--region-lock", "-c", "print(1)"]);
     // SAFETY: system calls that touch the child alone.
     unsafe {
         command.pre_exec(|| {
@@ -330,7 +330,7 @@ fn a_lock_that_the_system_refuses_is_told_in_a_line() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "pyhost: --lock: the system does not let 24 MiB be locked (Cannot allocate memory; the limit \
+        "pyhost: --region-lock: the system does not let 24 MiB be locked (Cannot allocate memory; the limit \
          is 1048576 bytes); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region\n"
     );
     assert!(output.stdout.is_empty());
@@ -352,7 +352,7 @@ for line in open('/proc/self/smaps'):
     elif words[0] == 'VmFlags:' and inside:
         advised += 'hg' in words
 print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, huge > 0)";
-    let run = Run::host().args(["--region", "96M", "--huge-pages", "-c", code]);
+    let run = Run::host().args(["--region", "96M", "--region-huge-pages", "-c", code]);
     let outcome = run.run();
     if outcome.stderr.contains("the system grants none") {
         assert_eq!(outcome.code(), 2);
@@ -370,12 +370,12 @@ print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, 
 fn what_does_not_go_with_a_region_is_refused_in_a_line() {
     for (arguments, line) in [
         (
-            "--lock",
-            "--lock: there is no region to lock; expected --region SIZE",
+            "--region-lock",
+            "--region-lock: there is no region to lock; expected --region SIZE",
         ),
         (
-            "--huge-pages",
-            "--huge-pages: there is no region to back; expected --region SIZE",
+            "--region-huge-pages",
+            "--region-huge-pages: there is no region to back; expected --region SIZE",
         ),
         (
             "--region 7M",
@@ -424,7 +424,7 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
     let run = Run::host().env("PYTHONMALLOC", "malloc");
     let outcome = run.args(["--region", "24M", "-c", "print(1)"]).run();
     assert_eq!((outcome.code(), outcome.stderr.lines().count()), (2, 1));
-    for variable in ["PYHOST_LOCK", "PYHOST_HUGE_PAGES"] {
+    for variable in ["PYHOST_REGION_LOCK", "PYHOST_REGION_HUGE_PAGES"] {
         let outcome = Run::host().env(variable, "yes").code("").run();
         let line = format!("pyhost: {variable}: bad value 'yes'; expected one of 1, 0\n");
         assert_eq!((outcome.code(), outcome.stderr), (2, line));

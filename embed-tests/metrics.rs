@@ -57,7 +57,7 @@ os._exit(5)";
     let report: Value = serde_json::from_str(&shown.stdout).unwrap();
 
     for account in ["raw", "mem", "obj", "arena", "native"] {
-        let domain = [("domain", account)];
+        let label = [("account", account)];
         for (metric, field) in [
             ("pyhost_memory_bytes", "live_bytes"),
             ("pyhost_memory_peak_bytes", "peak_bytes"),
@@ -65,33 +65,33 @@ os._exit(5)";
             ("pyhost_allocations_total", "total_blocks"),
         ] {
             assert_eq!(
-                value(&text, metric, &domain),
+                value(&text, metric, &label),
                 figure(&report, account, field) as f64,
                 "{metric} of {account}"
             );
         }
         for reason in ["refused", "failed", "injected"] {
-            let labels = [("domain", account), ("reason", reason)];
+            let labels = [("account", account), ("reason", reason)];
             let failures = value(&text, "pyhost_allocation_failures_total", &labels);
             assert_eq!(failures, figure(&report, account, reason) as f64);
         }
     }
-    let refused = [("domain", "obj"), ("reason", "refused")];
+    let refused = [("account", "obj"), ("reason", "refused")];
     assert!(value(&text, "pyhost_allocation_failures_total", &refused) >= 1.0);
     for (metric, field) in [
         ("pyhost_memory_bytes", "live_bytes"),
         ("pyhost_memory_peak_bytes", "peak_bytes"),
     ] {
-        let total = value(&text, metric, &[("domain", "total")]);
+        let total = value(&text, metric, &[("account", "total")]);
         assert_eq!(Some(total), report["total"][field].as_f64());
     }
-    for (domain, bytes) in [("total", 200 << 20), ("mem", 150 << 20)] {
-        let cap = value(&text, "pyhost_memory_cap_bytes", &[("domain", domain)]);
+    for (account, bytes) in [("total", 200 << 20), ("mem", 150 << 20)] {
+        let cap = value(&text, "pyhost_memory_cap_bytes", &[("account", account)]);
         assert_eq!(cap, f64::from(bytes));
-        assert_eq!(report["caps"][domain]["cap_bytes"].as_f64(), Some(cap));
+        assert_eq!(report["caps"][account]["cap_bytes"].as_f64(), Some(cap));
     }
     assert_eq!(values(&text, "pyhost_memory_cap_bytes", &[]).len(), 2);
-    assert!(values(&text, "pyhost_memory_bytes", &[("domain", "numpy")]).is_empty());
+    assert!(values(&text, "pyhost_memory_bytes", &[("account", "numpy")]).is_empty());
     assert_eq!(value(&text, "pyhost_exit_status", &[]), 5.0);
     let python = report["python"]["version"].as_str().unwrap();
     assert_eq!(value(&text, "pyhost_info", &[("python", python)]), 1.0);
@@ -220,13 +220,13 @@ os.wait()";
         0.0,
         "{text}"
     );
-    let code = [("command", "-c"), ("domain", "obj")];
+    let code = [("command", "-c"), ("account", "obj")];
     assert_eq!(
         values(&text, "pyhost_memory_bytes", &code).len(),
         2,
         "parent and child, told apart by their ids: {text}"
     );
-    let job = [("command", "this"), ("domain", "obj")];
+    let job = [("command", "this"), ("account", "obj")];
     assert!(value(&text, "pyhost_memory_bytes", &job) > 0.0);
     // Beside its own sample of that name.
     assert_eq!(values(&text, "process_resident_memory_bytes", &[]).len(), 4);

@@ -103,7 +103,7 @@ while pyhost.memory_stats()['total']['live_bytes'] < 59 << 20: keep.append(bytes
     let tight = host(&live, &["--cap", "64M"], near_the_cap);
     let prometheus = Prometheus::start(address);
 
-    let query = "pyhost_memory_bytes{domain=\"obj\"}";
+    let query = "pyhost_memory_bytes{account=\"obj\"}";
     let found = until("samples of two hosts", || {
         let found = prometheus.query(query);
         (found.len() == 2).then_some(found)

@@ -146,7 +146,7 @@ for ending in (lambda: os._exit(0), lambda: os.execv('/bin/true', ['true'])):
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.rsplit(' ').next()?.parse().ok()
     };
-    let live = |text: &str| value(text, "pyhost_memory_bytes{domain=\"total\"").unwrap();
+    let live = |text: &str| value(text, "pyhost_memory_bytes{account=\"total\"").unwrap();
     let inherited = |text: &str| value(text, "pyhost_memory_inherited_bytes");
     assert!(live(&parent) > 20 << 20 && inherited(&parent).is_none());
     assert!(live(&exits) - inherited(&exits).unwrap() < 2 << 20);
@@ -357,7 +357,7 @@ fn the_headline_figures_are_those_that_the_script_left() {
             let line = metrics.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().parse().unwrap()
         };
-        let live = sample("pyhost_memory_bytes{domain=\"total\",command=\"-c\"}");
+        let live = sample("pyhost_memory_bytes{account=\"total\",command=\"-c\"}");
         let resident = sample("process_resident_memory_bytes{command=\"-c\"}");
         assert!(live > 100_000_000 && resident > live, "{shown}\n{metrics}");
 

@@ -72,10 +72,10 @@ fn a_scrape_has_every_host_that_runs_and_none_that_has_ended() {
     check_metrics(&text);
     for host in &hosts {
         let pid = host.pid().to_string();
-        let of_obj = [("pid", pid.as_str()), ("domain", "obj"), ("command", "-c")];
+        let of_obj = [("pid", pid.as_str()), ("account", "obj"), ("command", "-c")];
         let scraped = value(&text, "pyhost_memory_bytes", &of_obj);
         assert_close(scraped, shown(&live, host.pid()));
-        let total = [("pid", pid.as_str()), ("domain", "total")];
+        let total = [("pid", pid.as_str()), ("account", "total")];
         let cap = value(&text, "pyhost_memory_cap_bytes", &total);
         assert_eq!(cap, f64::from(300 << 20));
         let resident = value(&text, "process_resident_memory_bytes", &total[..1]);

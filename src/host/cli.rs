@@ -147,7 +147,7 @@ impl ValueEnum for Format {
     override_usage = "pyhost [host options] [python options] [script.py | -c code | -m module | -] [args]",
     after_help = "\
 Each option has a variable, PYHOST_ALLOCATOR and so on, which child processes inherit; an option
-wins over its variable. PYHOST_DEBUG_HOOKS, PYHOST_LOCK and PYHOST_HUGE_PAGES take 1 or 0. Called by a name that starts with
+wins over its variable. PYHOST_DEBUG_HOOKS, PYHOST_REGION_LOCK and PYHOST_REGION_HUGE_PAGES take 1 or 0. Called by a name that starts with
 `python`, the host reads the variables alone. PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their
 meaning.
 

@@ -28,7 +28,7 @@ mod run;
 mod timeline;
 
 use pyhost_ledger::{self as ledger, card, resident};
-use pyhost_os::{bytes, descriptor, errno, process, template};
+use pyhost_os::{bytes, descriptor, errno, list, process, template};
 use pyhost_record::output;
 
 use std::ffi::OsString;

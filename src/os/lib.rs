@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod descriptor;
 pub mod errno;
+pub mod list;
 pub mod moment;
 pub mod plain;
 pub mod process;

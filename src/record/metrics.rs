@@ -171,7 +171,7 @@ impl<W: Write> Samples<'_, W> {
             Source::Accounts(read) => {
                 for account in accounts {
                     let value = Value::Whole(read(process, account));
-                    self.write(&[("domain", account.name())], Some(process), &value)?;
+                    self.write(&[("account", account.name())], Some(process), &value)?;
                 }
             }
             Source::Scopes(read) => {
@@ -182,7 +182,7 @@ impl<W: Write> Samples<'_, W> {
                         continue;
                     }
                     if let Some(value) = read(process, scope) {
-                        let labels = [("domain", scope.name())];
+                        let labels = [("account", scope.name())];
                         self.write(&labels, Some(process), &Value::Whole(value))?;
                     }
                 }
@@ -195,7 +195,7 @@ impl<W: Write> Samples<'_, W> {
                         ("failed", figures.failed),
                         ("injected", figures.injected),
                     ] {
-                        let labels = [("domain", account.name()), ("reason", reason)];
+                        let labels = [("account", account.name()), ("reason", reason)];
                         self.write(&labels, Some(process), &Value::Whole(count))?;
                     }
                 }

@@ -2,6 +2,7 @@
 
 use crate::bytes::{self, Expected};
 use crate::ledger::Scope;
+use crate::list;
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,7 +26,7 @@ pub struct Rule {
     pub size: CapSize,
 }
 
-/// Several caps, separated by commas.
+/// Several caps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
 
@@ -118,18 +119,13 @@ impl FromStr for Rules {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
-        let rules: Result<Vec<Rule>, Expected> = text.split(',').map(str::parse).collect();
-        rules.map(Rules)
+        list::parse(text).map(Rules)
     }
 }
 
 impl fmt::Display for Rules {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, rule) in self.0.iter().enumerate() {
-            let separator = if index > 0 { "," } else { "" };
-            write!(out, "{separator}{rule}")?;
-        }
-        Ok(())
+        out.write_str(&list::show(&self.0))
     }
 }
 
@@ -164,7 +160,7 @@ mod tests {
 
     #[test]
     fn rules_name_an_account_or_the_total() {
-        let rules: Rules = "64M,numpy=25%,total=auto".parse().unwrap();
+        let rules: Rules = "64M;numpy=25%;total=auto".parse().unwrap();
         assert_eq!(rules.of(Scope::Total).unwrap().size, CapSize::Auto);
         assert_eq!(
             rules.of(Scope::Account(Account::Numpy)).unwrap().size,
@@ -181,7 +177,8 @@ mod tests {
             "101%",
             "-5%",
             "numpy=auto",
-            "64M,",
+            "64M;",
+            "64M,numpy=25%",
             "nan%",
             "inf%",
             "1e1%",

@@ -23,7 +23,7 @@ is committed, such as 24M; a request that does not fit fails. Makes
         help = "\
 Lock what is committed of the region in memory, as soon as it is touched"
     )]
-    pub lock: bool,
+    pub region_lock: bool,
 
     /// Ask for huge pages beneath the region
     #[arg(
@@ -32,5 +32,5 @@ Lock what is committed of the region in memory, as soon as it is touched"
 Ask for transparent huge pages beneath the region, which then counts by
 2 MiB"
     )]
-    pub huge_pages: bool,
+    pub region_huge_pages: bool,
 }

@@ -2,6 +2,7 @@
 
 use crate::bytes::{self, Bytes, Expected};
 use crate::ledger::{Account, REPORTED};
+use crate::list;
 use std::fmt;
 use std::str::FromStr;
 
@@ -264,7 +265,7 @@ impl Spec {
     }
 }
 
-/// Several rules in one text, with semicolons between them: a variable's value.
+/// Several rules in one text: a variable's value.
 #[derive(Clone, Debug)]
 pub struct Specs(pub Vec<Spec>);
 
@@ -272,10 +273,7 @@ impl FromStr for Specs {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
-        text.split(';')
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .map(Specs)
+        list::parse(text).map(Specs)
     }
 }
 

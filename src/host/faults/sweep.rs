@@ -8,6 +8,7 @@
 use super::Spec;
 use crate::descriptor::notice;
 use crate::error::Error;
+use crate::list;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -257,12 +258,12 @@ fn run_once(program: &Program, number: u64, folder: &Path) -> std::io::Result<Ru
         .read(true)
         .write(true)
         .open(folder.join("stderr"))?;
-    let rules: Vec<String> = program
+    let rules: Vec<Spec> = program
         .rules
         .iter()
         .map(|rule| match rule.sweep() {
-            Some(_) => rule.with_nth(number).to_string(),
-            None => rule.to_string(),
+            Some(_) => rule.with_nth(number),
+            None => *rule,
         })
         .collect();
     let mut command = Command::new("/proc/self/exe");
@@ -271,7 +272,7 @@ fn run_once(program: &Program, number: u64, folder: &Path) -> std::io::Result<Ru
     }
     let mut child = command
         .envs(program.variables.iter().map(|(name, value)| (name, value)))
-        .env("PYHOST_FAIL", rules.join(";"))
+        .env("PYHOST_FAIL", list::show(&rules))
         .env("PYHOST_FAIL_LOG", &log)
         .args(["-X", "faulthandler"])
         .args(program.argv.iter().skip(1))

@@ -247,10 +247,10 @@ mod tests {
     fn the_region_is_found_where_the_hosts_options_are() {
         assert_eq!(value(&["--region", "24M", "s.py"]), Some("24M"));
         assert_eq!(value(&["--region=24M", "s.py"]), Some("24M"));
-        assert_eq!(value(&["--lock", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--region-lock", "--region=1M"]), Some("1M"));
         assert_eq!(value(&["--profile", "small", "--region=1M"]), Some("1M"));
         assert_eq!(value(&["--stats=json", "--region", "2M"]), Some("2M"));
-        assert_eq!(value(&["--lock", "s.py", "--region=1M"]), None);
+        assert_eq!(value(&["--region-lock", "s.py", "--region=1M"]), None);
         assert_eq!(value(&["--stats", "s.py", "--region=1M"]), None);
         assert_eq!(value(&["--timeline=T", "--region=1M"]), Some("1M"));
         assert_eq!(value(&["--timeline", "T", "--region=1M"]), None);
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(value(&["--", "--region=1M"]), None);
         assert_eq!(value(&["--version", "--region=1M"]), None);
         assert_eq!(value(&["--region"]), Some(""));
-        assert_eq!(value(&["--region", "--lock"]), Some(""));
+        assert_eq!(value(&["--region", "--region-lock"]), Some(""));
         assert_eq!(value(&[]), None);
     }
 

@@ -9,6 +9,7 @@ use crate::error::Error;
 pub use crate::faults::Settings;
 use crate::faults::{MAX_RULES, Specs};
 use crate::ledger::Account;
+use crate::list;
 use crate::native::Mode;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -118,8 +119,7 @@ pub fn check(options: &Options) -> Result<(), Error> {
 pub fn exports(cli: &FaultOptions) -> Result<Vec<(&'static str, OsString)>, Error> {
     let mut exports = Vec::new();
     if !cli.fail.is_empty() {
-        let rules: Vec<String> = cli.fail.iter().map(ToString::to_string).collect();
-        exports.push(("PYHOST_FAIL", rules.join(";").into()));
+        exports.push(("PYHOST_FAIL", list::show(&cli.fail).into()));
     }
     if let Some(path) = &cli.fail_log {
         let path = absolute(FAIL_LOG.option, path)?;

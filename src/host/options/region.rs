@@ -9,7 +9,7 @@ use crate::heap::profile::Profile;
 use crate::native::Mode;
 use crate::numpy::ArrayAllocator;
 
-/// `--region`, `--lock` and `--huge-pages`.
+/// `--region`, `--region-lock` and `--region-huge-pages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {
     /// The region's size in bytes.
@@ -31,8 +31,8 @@ pub fn settings(cli: &Cli, variables: &RegionSettings) -> Result<RegionSettings,
     };
     Ok(RegionSettings {
         size: baked::lower(name, asked, baked::region())?,
-        lock: cli.device.lock || variables.lock,
-        huge_pages: cli.device.huge_pages || variables.huge_pages,
+        lock: cli.device.region_lock || variables.lock,
+        huge_pages: cli.device.region_huge_pages || variables.huge_pages,
     })
 }
 
@@ -60,8 +60,12 @@ pub fn check(options: &Options) -> Result<(), Error> {
     let refuse = |text: &str| Err(Error::option(text));
     if options.region.size.is_none() {
         return match (options.region.lock, options.region.huge_pages) {
-            (true, _) => refuse("--lock: there is no region to lock; expected --region SIZE"),
-            (_, true) => refuse("--huge-pages: there is no region to back; expected --region SIZE"),
+            (true, _) => {
+                refuse("--region-lock: there is no region to lock; expected --region SIZE")
+            }
+            (_, true) => {
+                refuse("--region-huge-pages: there is no region to back; expected --region SIZE")
+            }
             _ => Ok(()),
         };
     }

@@ -131,8 +131,8 @@ impl Variables {
             },
             region: RegionSettings {
                 size: checked("PYHOST_REGION")?.map(|Size(size)| size),
-                lock: flag("PYHOST_LOCK")?,
-                huge_pages: flag("PYHOST_HUGE_PAGES")?,
+                lock: flag("PYHOST_REGION_LOCK")?,
+                huge_pages: flag("PYHOST_REGION_HUGE_PAGES")?,
             },
             numpy: Settings {
                 allocator: choice("PYHOST_NUMPY_ALLOCATOR")?,
@@ -184,10 +184,13 @@ pub fn exports(cli: &Cli) -> Result<Vec<(String, OsString)>, Error> {
     export("PYHOST_SOFT_CAP", rules(&cli.caps.soft_cap));
     export("PYHOST_CAP_SHARE", cli.caps.cap_share.map(shown));
     export("PYHOST_REGION", cli.device.region.map(shown));
-    export("PYHOST_LOCK", cli.device.lock.then(|| "1".into()));
     export(
-        "PYHOST_HUGE_PAGES",
-        cli.device.huge_pages.then(|| "1".into()),
+        "PYHOST_REGION_LOCK",
+        cli.device.region_lock.then(|| "1".into()),
+    );
+    export(
+        "PYHOST_REGION_HUGE_PAGES",
+        cli.device.region_huge_pages.then(|| "1".into()),
     );
     let numpy = &cli.numpy;
     export(

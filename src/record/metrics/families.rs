@@ -70,7 +70,7 @@ pub const FAMILIES: &[Family] = &[
         name: "pyhost_memory_bytes",
         kind: Kind::Gauge,
         unit: "bytes",
-        help: "Live bytes by domain; the domain total is all of them, counted once.",
+        help: "Live bytes by account; the account total is all of them, counted once.",
         source: Source::Scopes(|process, scope| match scope {
             Scope::Account(account) => Some(process.live.account(account).live_bytes),
             Scope::Total => Some(process.live.total_live_bytes),
@@ -80,7 +80,7 @@ pub const FAMILIES: &[Family] = &[
         name: "pyhost_memory_peak_bytes",
         kind: Kind::Gauge,
         unit: "bytes",
-        help: "The most live bytes so far, by domain.",
+        help: "The most live bytes so far, by account.",
         source: Source::Scopes(|process, scope| match scope {
             Scope::Account(account) => Some(process.now.account(account).peak_bytes),
             Scope::Total => Some(process.now.total_peak_bytes),
@@ -97,21 +97,21 @@ pub const FAMILIES: &[Family] = &[
         name: "pyhost_memory_cap_bytes",
         kind: Kind::Gauge,
         unit: "bytes",
-        help: "The cap on live bytes, for domains that have one.",
+        help: "The cap on live bytes, for accounts that have one.",
         source: Source::Scopes(|process, scope| process.caps[scope.index()]),
     },
     Family {
         name: "pyhost_memory_blocks",
         kind: Kind::Gauge,
         unit: "",
-        help: "Live blocks by domain.",
+        help: "Live blocks by account.",
         source: Source::Accounts(|process, account| process.live.account(account).live_blocks),
     },
     Family {
         name: "pyhost_allocations_total",
         kind: Kind::Counter,
         unit: "",
-        help: "Blocks allocated so far, by domain.",
+        help: "Blocks allocated so far, by account.",
         source: Source::Accounts(|process, account| process.now.account(account).total_blocks),
     },
     Family {

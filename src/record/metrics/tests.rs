@@ -57,7 +57,7 @@ fn each_form_declares_counters_its_own_way() {
         let text = text(form, &processes, None);
         assert!(text.contains(declared), "{text}");
         assert!(!text.contains(missing), "{text}");
-        assert!(text.contains("pyhost_allocations_total{domain=\"obj\",command=\"a.py\"} 0"));
+        assert!(text.contains("pyhost_allocations_total{account=\"obj\",command=\"a.py\"} 0"));
         assert_eq!(text.ends_with("\n# EOF\n"), form != Form::Prometheus);
     }
 }
@@ -125,5 +125,5 @@ fn an_account_that_nothing_is_booked_to_has_no_samples() {
     plain.caps[Scope::Total.index()] = Some(7);
     let text = text(Form::Either, &[plain], None);
     assert!(!text.contains("numpy"), "{text}");
-    assert!(text.contains("pyhost_memory_cap_bytes{domain=\"total\",command=\"a.py\"} 7\n"));
+    assert!(text.contains("pyhost_memory_cap_bytes{account=\"total\",command=\"a.py\"} 7\n"));
 }

@@ -1,4 +1,4 @@
-//! What backs the region: `--lock` and `--huge-pages`. At the start of `main`, while the process has
+//! What backs the region: `--region-lock` and `--region-huge-pages`. At the start of `main`, while the process has
 //! one thread; what is committed later follows in [`grant`].
 
 use super::commits::SLICE;
