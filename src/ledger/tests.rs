@@ -18,6 +18,15 @@ static ONE_GIL: Gils = Gils {
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
 
+/// How often a test repeats what it tries: `wanted` times, and 500 times less under Miri, which is slower
+/// by about as much.
+const fn rounds(wanted: u64) -> u64 {
+    match cfg!(miri) {
+        true => wanted.div_ceil(500),
+        false => wanted,
+    }
+}
+
 /// A small generator (xorshift64*), so that a failure can be repeated from its seed.
 struct Random(u64);
 
@@ -72,7 +81,7 @@ fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
     let mut random = Random(seed);
     let mut blocks: Vec<usize> = Vec::new();
     let (mut live, mut peak, mut total) = (0i64, 0i64, 0u64);
-    for step in 0..50_000 {
+    for step in 0..rounds(50_000) {
         // Long phases of growth and of shrinking, so that bounds are crossed both ways.
         let grows = random.below(10) < if step / 5000 % 2 == 0 { 7 } else { 3 };
         if grows || blocks.is_empty() {
@@ -135,7 +144,7 @@ fn many_threads_lose_nothing_and_the_peak_is_within_its_bound() {
                 let slot = ledger.claim();
                 let mut random = Random(seed + 11);
                 let mut blocks = Vec::new();
-                for _ in 0..100_000 {
+                for _ in 0..rounds(100_000) {
                     if random.below(2) == 0 || blocks.is_empty() {
                         let bytes = random.size();
                         // The oracle hears of a block after the ledger, of its end before, so
@@ -213,7 +222,7 @@ fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
             scope.spawn(move || {
                 let slot = ledger.claim();
                 let mut random = Random(seed + 3);
-                for _ in 0..400 {
+                for _ in 0..rounds(400) {
                     let mut state = gil.lock().unwrap();
                     state.take_turn(ledger, slot, &mut random);
                     let snapshot = ledger.snapshot();
@@ -277,7 +286,7 @@ fn a_second_gil_in_the_middle_of_a_run_loses_nothing() {
                     let mut random = Random(seed * 7 + round + 1);
                     let mut own = Vec::new();
                     let mut sum = 0;
-                    for _ in 0..20_000 {
+                    for _ in 0..rounds(20_000) {
                         if random.below(100) < 55 || own.is_empty() {
                             let bytes = random.size();
                             book::<OBJ>(ledger, slot, bytes, &GILS);
@@ -306,7 +315,7 @@ fn the_total_counts_a_pooled_block_once() {
     let ledger = ledger();
     let slot = ledger.claim();
     book::<ARENA>(ledger, slot, 1 << 20, &ONE_GIL);
-    for _ in 0..1000 {
+    for _ in 0..rounds(1000) {
         book::<OBJ>(ledger, slot, 512, &ONE_GIL);
         book::<POOLED>(ledger, slot, 512, &ONE_GIL);
     }
@@ -327,7 +336,7 @@ fn threads_beyond_the_slots_share_one_and_lose_nothing() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let slot = ledger.claim();
-                for _ in 0..10_000 {
+                for _ in 0..rounds(10_000) {
                     book::<NATIVE>(ledger, slot, 64, &ONE_GIL);
                     book::<NATIVE>(ledger, slot, 32, &ONE_GIL);
                     release::<NATIVE>(ledger, slot, 64, &ONE_GIL);
@@ -399,7 +408,7 @@ fn one_thread_fills_a_ceiling_to_the_byte_and_never_passes_it() {
         let mut random = Random(7);
         let mut blocks = Vec::new();
         let mut live = 0;
-        for _ in 0..20_000 {
+        for _ in 0..rounds(20_000) {
             let bytes = 8 * (1 + random.below(200)) as usize;
             let booked = try_book::<OBJ>(ledger, slot, bytes, reach);
             assert_eq!(booked, live + bytes <= height, "{live} + {bytes}");
@@ -434,7 +443,7 @@ fn many_threads_never_pass_a_ceiling_together() {
                     let slot = ledger.claim();
                     let mut random = Random(seed + 5);
                     let mut blocks: Vec<usize> = Vec::new();
-                    for _ in 0..50_000 {
+                    for _ in 0..rounds(50_000) {
                         let bytes = 8 * (1 + random.below(2000)) as usize;
                         let native = seed % 2 == 0;
                         let booked = if native {
@@ -496,8 +505,6 @@ fn a_ceiling_below_what_is_live_stops_growth_at_once_where_windows_are_closed() 
     assert!(try_book::<OBJ>(ledger, slot, 1 << 30, Reach::Cap));
 }
 
-/// Random bookings by one thread, with spans that open and close at random and overlap; the peak of
-/// each against the highest sum that the script of bookings had in it.
 /// Fills the ceiling of the total to the byte in one slot, then frees in another one whose first
 /// booking that is, and in the first one after its windows were closed.
 fn releases_at_the_ceiling<const A: usize>(bytes: usize) {
@@ -523,13 +530,20 @@ fn releases_at_the_ceiling<const A: usize>(bytes: usize) {
 
 #[test]
 fn a_release_at_the_ceiling_raises_no_peak_above_it() {
-    for bytes in [16, 128, 4096] {
+    let sizes: &[usize] = if cfg!(miri) {
+        &[4096]
+    } else {
+        &[16, 128, 4096]
+    };
+    for &bytes in sizes {
         releases_at_the_ceiling::<RAW>(bytes);
         releases_at_the_ceiling::<OBJ>(bytes);
         releases_at_the_ceiling::<NATIVE>(bytes);
     }
 }
 
+/// Random bookings by one thread, with spans that open and close at random and overlap; the peak of
+/// each against the highest sum that the script of bookings had in it.
 fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
     let ledger = ledger();
     let slot = ledger.claim();
@@ -539,7 +553,7 @@ fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
     // Of each open span: what the ledger gave for it, and the oracle's peak.
     let mut spans: Vec<(Peaks, i64)> = Vec::new();
     let mut closed = 0;
-    for step in 0..60_000 {
+    for step in 0..rounds(60_000) {
         let grows = random.below(10) < if step / 4000 % 2 == 0 { 7 } else { 3 };
         if grows || blocks.is_empty() {
             let bytes = random.size();
@@ -602,7 +616,7 @@ fn segments_that_threads_end_in_turn_are_exact_under_a_gil() {
             scope.spawn(move || {
                 let slot = ledger.claim();
                 let mut random = Random(seed + 23);
-                for _ in 0..400 {
+                for _ in 0..rounds(400) {
                     let mut state = gil.lock().unwrap();
                     state.take_turn(ledger, slot, &mut random);
                     if random.below(3) == 0 {
@@ -657,7 +671,7 @@ fn segments_that_end_while_threads_book_are_never_low() {
                     let slot = ledger.claim();
                     let mut random = Random(seed as u64 + 77);
                     let mut blocks = Vec::new();
-                    for _ in 0..100_000 {
+                    for _ in 0..rounds(100_000) {
                         if random.below(100) < 51 || blocks.is_empty() {
                             let bytes = random.size();
                             book::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
