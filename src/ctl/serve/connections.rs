@@ -1,205 +1,137 @@
-//! The connections: one thread, sockets that never block, and a deadline for each step.
+//! The connections: one thread for each, and a time limit for each step.
 //!
-//! Whoever connects can do no more than lose the connection: a request has [`REQUEST_TIME`] to come
-//! whole, however slowly its bytes drip, a response has [`RESPONSE_TIME`] to be taken, and of
-//! [`MOST`] connections the oldest gives way to a new one. Each connection serves one request, so
-//! nothing is left over between two.
+//! A client can do no harm but to its own connection: a request must arrive within [`REQUEST_TIME`],
+//! however slowly its bytes drip, and a response must be taken within [`RESPONSE_TIME`]. If
+//! [`MOST`] connections are open, a new one replaces the oldest. Each connection serves one request,
+//! so nothing is left over between two.
 
 use super::request::{Request, Response};
-use super::system::{Wait, poll, wait_for};
-use crate::Failure;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::sync::{Arc, Weak};
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
-/// How long a request may take to come.
+/// The time within which a request must arrive.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// How long a response may take to be sent.
+/// The time within which a client must take a response.
 const RESPONSE_TIME: Duration = Duration::from_secs(10);
-/// How long the other side may take to close what is answered.
+/// The time that a client has to close the connection after its response.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
-/// How long new connections wait where the system has no descriptor left.
+/// The time until the next attempt if the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections at a time.
+/// The most connections that are open at a time.
 const MOST: usize = 64;
-/// Reads of one connection before the others have their turn.
-const TURN: usize = 16;
 
-enum State {
-    /// What has come of the request.
-    Reading(Vec<u8>),
-    /// The response, and how much of it is sent.
-    Writing(Vec<u8>, usize),
-    /// All is sent. What still comes is thrown away: a socket that is closed over unread bytes takes
-    /// the response back with it (RFC 9112, 9.6).
-    Closing,
-    /// Over.
-    Done,
+/// Makes the response to a request.
+type Answer<'a> = &'a (dyn Fn(&Request) -> Response + Sync);
+
+/// A connection that has a thread.
+struct Connection<'scope> {
+    /// Gone when the thread is done with it.
+    stream: Weak<TcpStream>,
+    thread: ScopedJoinHandle<'scope, ()>,
 }
 
-struct Connection {
-    stream: TcpStream,
-    state: State,
-    deadline: Instant,
-}
-
-type Answer<'a> = &'a dyn Fn(&Request) -> Response;
-
-impl Connection {
-    fn new(stream: TcpStream) -> Self {
-        Connection {
-            stream,
-            state: State::Reading(Vec::new()),
-            deadline: Instant::now() + REQUEST_TIME,
+impl Connection<'_> {
+    /// Ends the connection. Its descriptor is free when this returns.
+    fn close(self) {
+        if let Some(stream) = self.stream.upgrade() {
+            // The thread's next read or write returns at once.
+            let _ = stream.shutdown(Shutdown::Both);
         }
-    }
-
-    fn wait(&self) -> Wait {
-        let writes = matches!(self.state, State::Writing(..));
-        wait_for(self.stream.as_raw_fd(), writes)
-    }
-
-    /// Goes as far as it can without waiting.
-    fn advance(&mut self, answer: Answer<'_>) {
-        for _ in 0..TURN {
-            match self.step(answer) {
-                Ok(()) if matches!(self.state, State::Done) => return,
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.state = State::Done,
-            }
-        }
-    }
-
-    fn step(&mut self, answer: Answer<'_>) -> std::io::Result<()> {
-        let mut bytes = [0; 4096];
-        match &mut self.state {
-            State::Reading(request) => {
-                let count = self.stream.read(&mut bytes)?;
-                request.extend_from_slice(&bytes[..count]);
-                let response = match Request::parse(request) {
-                    Ok(None) if count == 0 => {
-                        self.state = State::Done;
-                        return Ok(());
-                    }
-                    Ok(None) => return Ok(()),
-                    Ok(Some(request)) => answer(&request).into_bytes(request.is_head()),
-                    Err(refusal) => refusal.into_bytes(false),
-                };
-                self.state = State::Writing(response, 0);
-                self.deadline = Instant::now() + RESPONSE_TIME;
-            }
-            State::Writing(response, sent) => {
-                *sent += self.stream.write(&response[*sent..])?;
-                if *sent == response.len() {
-                    self.stream.shutdown(Shutdown::Write)?;
-                    self.state = State::Closing;
-                    self.deadline = Instant::now() + CLOSING_TIME;
-                }
-            }
-            State::Closing => {
-                if self.stream.read(&mut bytes)? == 0 {
-                    self.state = State::Done;
-                }
-            }
-            State::Done => {}
-        }
-        Ok(())
+        let _ = self.thread.join();
     }
 }
 
-/// The listener and its connections, the oldest first.
-pub struct Server {
-    listener: TcpListener,
-    connections: Vec<Connection>,
-    /// Until when nothing new is accepted.
-    paused: Option<Instant>,
-}
-
-impl Server {
-    /// A server without connections.
-    ///
-    /// # Errors
-    /// The system does not let the listener be asked without waiting.
-    pub fn new(listener: TcpListener) -> Result<Self, Failure> {
-        listener
-            .set_nonblocking(true)
-            .map_err(|error| Failure(format!("the socket cannot be used ({error})")))?;
-        Ok(Server {
-            listener,
-            connections: Vec::with_capacity(MOST),
-            paused: None,
-        })
-    }
-
-    /// Serves for ever.
-    ///
-    /// # Errors
-    /// The system cannot wait for sockets.
-    pub fn run(mut self, answer: Answer<'_>) -> Result<(), Failure> {
+/// Serves for ever.
+pub fn serve(listener: &TcpListener, answer: Answer<'_>) -> ! {
+    scope(|scope| {
+        // The oldest first.
+        let mut connections: Vec<Connection<'_>> = Vec::with_capacity(MOST);
         loop {
-            self.turn(answer)
-                .map_err(|error| Failure(format!("cannot wait for connections ({error})")))?;
-        }
-    }
-
-    /// Waits once, and serves whatever is ready.
-    fn turn(&mut self, answer: Answer<'_>) -> std::io::Result<()> {
-        let mut waits: Vec<Wait> = self.connections.iter().map(Connection::wait).collect();
-        if self.paused.is_none() {
-            waits.push(wait_for(self.listener.as_raw_fd(), false));
-        }
-        let deadlines = self.connections.iter().map(|open| open.deadline);
-        let next = deadlines.chain(self.paused).min();
-        let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
-        poll(&mut waits, timeout)?;
-
-        for (open, wait) in self.connections.iter_mut().zip(&waits) {
-            if wait.revents != 0 {
-                open.advance(answer);
-            }
-        }
-        let now = Instant::now();
-        self.connections
-            .retain(|open| !matches!(open.state, State::Done) && open.deadline > now);
-        if self.paused.is_some_and(|until| until <= now) {
-            self.paused = None;
-        }
-        if self.paused.is_none() {
-            self.accept();
-        }
-        Ok(())
-    }
-
-    /// Takes the connections that wait. Where there is no room the oldest has had its time.
-    fn accept(&mut self) {
-        for _ in 0..MOST / 2 {
-            match self.listener.accept() {
+            let accepted = listener.accept();
+            connections.retain(|open| !open.thread.is_finished());
+            match accepted {
                 Ok((stream, _)) => {
-                    if stream.set_nonblocking(true).is_err() {
-                        continue;
+                    if connections.len() == MOST {
+                        connections.remove(0).close();
                     }
-                    if self.connections.len() == MOST {
-                        self.connections.remove(0);
-                    }
-                    self.connections.push(Connection::new(stream));
+                    connections.extend(start(scope, stream, answer));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // It has gone already; the next may not.
+                // The client has gone already; the next one may not have.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // No descriptor or no memory is left.
-                Err(_) => {
-                    if self.connections.is_empty() {
-                        self.paused = Some(Instant::now() + PAUSE);
-                    } else {
-                        self.connections.remove(0);
-                    }
-                    return;
-                }
+                Err(_) if connections.is_empty() => sleep(PAUSE),
+                Err(_) => connections.remove(0).close(),
             }
         }
+    })
+}
+
+/// Starts the thread of a connection. Returns `None`, and drops the connection, if the system has no
+/// thread left.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    stream: TcpStream,
+    answer: Answer<'scope>,
+) -> Option<Connection<'scope>> {
+    let stream = Arc::new(stream);
+    let weak = Arc::downgrade(&stream);
+    // An error is the client's: it sees that the connection ends.
+    let serve = move || drop(serve_one(&stream, answer));
+    let thread = Builder::new().spawn_scoped(scope, serve).ok()?;
+    Some(Connection {
+        stream: weak,
+        thread,
+    })
+}
+
+/// Reads a request, sends its response and waits for the client to close the connection.
+fn serve_one(mut stream: &TcpStream, answer: Answer<'_>) -> io::Result<()> {
+    let deadline = Instant::now() + REQUEST_TIME;
+    let mut received = Vec::new();
+    let response = loop {
+        let mut bytes = [0; 4096];
+        stream.set_read_timeout(Some(left_until(deadline)?))?;
+        let count = stream.read(&mut bytes)?;
+        received.extend_from_slice(&bytes[..count]);
+        match Request::parse(&received) {
+            Ok(None) if count == 0 => return Ok(()),
+            Ok(None) => {}
+            Ok(Some(request)) => break answer(&request).into_bytes(request.is_head()),
+            Err(refusal) => break refusal.into_bytes(false),
+        }
+    };
+
+    let deadline = Instant::now() + RESPONSE_TIME;
+    let mut rest = response.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left_until(deadline)?))?;
+        let count = stream.write(rest)?;
+        rest = &rest[count..];
+    }
+
+    // What still arrives is thrown away: a socket that is closed over unread bytes takes the response
+    // back with it (RFC 9112, 9.6).
+    stream.shutdown(Shutdown::Write)?;
+    let deadline = Instant::now() + CLOSING_TIME;
+    loop {
+        stream.set_read_timeout(Some(left_until(deadline)?))?;
+        if stream.read(&mut [0; 4096])? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The time until a deadline.
+///
+/// # Errors
+/// It has passed.
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+        left => Ok(left),
     }
 }

@@ -1,25 +1,28 @@
 //! `pyhostctl serve`: the metrics of all hosts that run, over HTTP, for Prometheus.
 //!
-//! One thread, which waits for the listener and all connections at once ([`connections`]), parses
-//! what came ([`request`]), and looks at the hosts' files anew for each scrape ([`hosts`]). Nothing
-//! is kept from one scrape to the next: a process that has ended is gone from the next one.
+//! Each connection has a thread ([`connections`]), which parses the request ([`request`]), and reads the
+//! hosts' files anew for each scrape ([`hosts`]). Nothing is kept from one scrape to the next: a
+//! process that has ended is missing from the next one.
 
 mod address;
 mod connections;
 mod hosts;
 mod names;
 mod request;
-mod system;
 
 pub use address::Address;
 
 use crate::cli::ServeOptions;
 use crate::{Failure, find, print};
-use connections::Server;
 use names::Names;
 use pyhost_record::metrics::Form;
 use request::{Request, Response};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Serves until a signal ends the process.
 ///
@@ -38,9 +41,17 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
         );
     }
     let names = Names::new(options.listen.host(), own.ip(), &options.allow_host);
-    system::end_on_signals();
+    end_on_signals().map_err(|error| Failure(format!("signals cannot be handled ({error})")))?;
     print(&format!("serving http://{own}/metrics\n"))?;
-    Server::new(listener)?.run(&|request| answer(request, directory, &names))
+    connections::serve(&listener, &|request| answer(request, directory, &names))
+}
+
+/// Lets SIGTERM and SIGINT end the process at once, with status 0: no state has to be saved.
+fn end_on_signals() -> io::Result<()> {
+    for signal in [SIGTERM, SIGINT] {
+        register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
+    }
+    Ok(())
 }
 
 /// The page at `/`.
