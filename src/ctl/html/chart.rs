@@ -1,66 +1,14 @@
-//! The picture of a timeline, drawn by plotters: accounts stacked, the resident size as a line, caps
-//! dashed, marks and refusals as labelled vertical lines.
+//! The picture of a timeline, as SVG: accounts stacked, the resident size as a line, caps dashed, marks
+//! and refusals as labelled vertical lines.
 //!
-//! Plotters writes colours; a page has themes. So each role is drawn in a colour that stands for it
-//! ([`Ink`]), which then gives way to a class of the style sheet. Coordinates are whole numbers, so
-//! that a canvas counts two units a pixel.
+//! Each part has a class; the style sheet gives it the colours of the page's theme. Coordinates are
+//! whole numbers, so that a canvas counts two units a pixel.
 
 use super::bands::{CapLine, Stack, cap_lines, stack};
 use super::text::{bytes, short};
-use super::timeline::{Event, Kind, Timeline};
-use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-type Failed = Box<dyn std::error::Error>;
-type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// A role of the picture. The colour that stands for it is never seen.
-#[derive(Clone, Copy)]
-enum Ink {
-    /// The band of an account.
-    Band(usize),
-    /// The cap of an account.
-    BandCap(usize),
-    Resident,
-    TotalCap,
-    Grid,
-    Axis,
-    Text,
-    Mark,
-    Refusal,
-}
-
-impl Ink {
-    fn color(self) -> RGBColor {
-        match self {
-            Ink::Band(index) => RGBColor(0xA0, 0, index as u8),
-            Ink::BandCap(index) => RGBColor(0xB0, 0, index as u8),
-            Ink::Resident => RGBColor(0xC0, 0, 1),
-            Ink::TotalCap => RGBColor(0xC0, 0, 2),
-            Ink::Grid => RGBColor(0xC0, 0, 3),
-            Ink::Axis => RGBColor(0xC0, 0, 4),
-            Ink::Text => RGBColor(0xC0, 0, 5),
-            Ink::Mark => RGBColor(0xC0, 0, 6),
-            Ink::Refusal => RGBColor(0xC0, 0, 7),
-        }
-    }
-
-    fn class(self, names: &[String]) -> String {
-        match self {
-            Ink::Band(index) => format!("band {}", account_class(&names[index])),
-            Ink::BandCap(index) => format!("cap {}", account_class(&names[index])),
-            Ink::Resident => "resident".to_owned(),
-            Ink::TotalCap => "cap total".to_owned(),
-            Ink::Grid => "grid".to_owned(),
-            Ink::Axis => "axis".to_owned(),
-            Ink::Text => "ink".to_owned(),
-            Ink::Mark => "mark".to_owned(),
-            Ink::Refusal => "refusal".to_owned(),
-        }
-    }
-}
+use super::timeline::{Event, Kind, Sample, Timeline};
+use maud::{Markup, html};
+use std::fmt::Write;
 
 /// The class of the style sheet that colours an account; one that is not known there has one for
 /// all such.
@@ -80,17 +28,33 @@ pub fn account_class(name: &str) -> &'static str {
 /// What a picture is drawn on, in units of which two make a pixel at its natural size.
 pub struct Canvas {
     class: &'static str,
-    width: u32,
-    height: u32,
+    width: i32,
+    height: i32,
     /// Room for the labels of the vertical axis.
-    left: u32,
-    font: u32,
+    left: i32,
+    font: i32,
     /// Characters of an event's label.
     label: usize,
-    /// Labels of the horizontal axis.
-    ticks: usize,
+    /// The most steps of the horizontal axis.
+    moments: usize,
+    /// The most steps of the vertical axis.
+    heights: usize,
     /// Stretches of time that are told apart.
     stretches: usize,
+}
+
+impl Canvas {
+    /// The height of a line of labels.
+    fn lane(&self) -> i32 {
+        self.font * 5 / 4
+    }
+
+    /// About how long a text is. Wide letters are about as wide as the font is high.
+    fn length(&self, text: &str) -> i32 {
+        let wide = text.chars().filter(|letter| !letter.is_ascii()).count();
+        let letters = text.chars().count() as f64 * 0.56 + wide as f64 * 0.5;
+        (letters * f64::from(self.font)) as i32
+    }
 }
 
 /// Parts of the time of which the page tells up to three samples each.
@@ -103,7 +67,8 @@ pub const WIDE: Canvas = Canvas {
     left: 132,
     font: 25,
     label: 20,
-    ticks: 9,
+    moments: 9,
+    heights: 6,
     stretches: STRETCHES,
 };
 
@@ -115,7 +80,8 @@ pub const NARROW: Canvas = Canvas {
     left: 124,
     font: 24,
     label: 12,
-    ticks: 6,
+    moments: 6,
+    heights: 6,
     stretches: 120,
 };
 
@@ -125,28 +91,22 @@ const LANES: usize = 3;
 const MOST_EVENTS: usize = 200;
 /// A cap above this many times the highest figure is told and not drawn.
 const CAP_IN_SIGHT: f64 = 2.5;
-const RIGHT: u32 = 28;
+const RIGHT: i32 = 28;
+/// The length of the mark of a tick.
+const TICK: i32 = 8;
 
 /// A picture, and what it leaves out.
 pub struct Picture {
     /// The `svg` element.
-    pub svg: String,
+    pub svg: Markup,
     /// Scopes whose caps are too high to be drawn.
     pub out_of_sight: Vec<String>,
     /// The caps that are drawn, by scope.
     pub caps: Vec<String>,
 }
 
-/// Draws a timeline; `label` is what a reader who does not see the picture is told of it.
-///
-/// # Errors
-/// Plotters cannot draw it.
-pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Result<Picture, String> {
-    try_draw(timeline, canvas, label)
-        .map_err(|error| format!("the timeline cannot be drawn ({error})"))
-}
-
-fn try_draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Result<Picture, Failed> {
+/// Draws a timeline; `label` describes the picture to a reader who does not see it.
+pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let names = &timeline.accounts;
     let samples = timeline.thinned(canvas.stretches);
     let stacks: Vec<Stack> = samples.iter().map(|sample| stack(sample, names)).collect();
@@ -158,191 +118,196 @@ fn try_draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Result<Picture
         .into_iter()
         .partition(|line| line.highest <= data * CAP_IN_SIGHT);
     let most = drawn.iter().map(|line| line.highest).fold(data, f64::max);
-    let (unit, unit_name) = unit_of_bytes(most);
-    let (first, last) = timeline.span();
-    let (tick, tick_name) = unit_of_seconds(last);
-
-    let mut svg = String::new();
-    let frame: String;
-    {
-        let root = SVGBackend::with_string(&mut svg, (canvas.width, canvas.height));
-        let root = root.into_drawing_area();
-        let lane = canvas.font * 5 / 4;
-        let mut builder = ChartBuilder::on(&root);
-        builder
-            .margin_top(lane * LANES as u32 + 10)
-            .margin_right(RIGHT)
-            .y_label_area_size(canvas.left)
-            .x_label_area_size(canvas.font * 2);
-        let mut plane =
-            builder.build_cartesian_2d(first * tick..last * tick, 0.0..most / unit * 1.04)?;
-        draw_mesh(&mut plane, canvas, (unit_name, tick_name))?;
-        for index in (0..names.len()).rev() {
-            let edge = stacks
-                .iter()
-                .map(|stack| (stack.time * tick, stack.edges[index] / unit));
-            plane.draw_series(AreaSeries::new(
-                edge,
-                0.0,
-                Ink::Band(index).color().filled(),
-            ))?;
-        }
-        let resident = samples.iter().filter_map(|sample| {
-            let resident = sample.resident? as f64;
-            Some((sample.time * tick, resident / unit))
-        });
-        plane.draw_series(LineSeries::new(
-            resident,
-            Ink::Resident.color().stroke_width(4),
-        ))?;
-        for line in &drawn {
-            let ink = line.account.map_or(Ink::TotalCap, Ink::BandCap);
-            for piece in &line.pieces {
-                let points = piece.iter().map(|&(time, bytes)| {
-                    // A foot that was thinned away may lift it a little.
-                    (time * tick, (bytes / unit).min(most / unit * 1.04))
-                });
-                plane.draw_series(LineSeries::new(points, ink.color().stroke_width(3)))?;
+    let plane = Plane::new(timeline.span(), most * 1.04, canvas);
+    let svg = html! {
+        svg class={ "plot " (canvas.class) } role="img" aria-label=(label)
+            viewBox={ "0 0 " (canvas.width) " " (canvas.height) }
+            data-left=(plane.left) data-right=(plane.right) data-top=(plane.top) data-bottom=(plane.bottom)
+            data-first=(plane.first) data-last=(plane.last) {
+            (axes(&plane, canvas))
+            (bands(&plane, &stacks, names))
+            (line(&plane, "resident", 4, resident(&samples)))
+            @for cap in &drawn {
+                @let scope = cap.account.map_or("total", |index| account_class(&names[index]));
+                @for piece in &cap.pieces {
+                    (line(&plane, &format!("cap {scope}"), 3, piece.iter().copied()))
+                }
             }
+            (events(&plane, timeline, canvas))
         }
-        draw_events(&root, &plane, timeline, canvas, tick)?;
-        let (x, y) = plane.plotting_area().get_pixel_range();
-        frame = format!(
-            "data-left=\"{}\" data-right=\"{}\" data-top=\"{}\" data-bottom=\"{}\" \
-             data-first=\"{first}\" data-last=\"{last}\"",
-            x.start, x.end, y.start, y.end
-        );
-        root.present()?;
-    }
-    let inner = svg.split_once('>').map_or("", |(_, inner)| inner);
-    let svg = format!(
-        "<svg class=\"plot {}\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" {frame}>{}",
-        canvas.class,
-        escape(label),
-        canvas.width,
-        canvas.height,
-        with_classes(inner, names)
-    );
+    };
     let scopes = |lines: Vec<CapLine>| lines.into_iter().map(|line| line.scope).collect();
-    Ok(Picture {
+    Picture {
         svg,
         out_of_sight: scopes(hidden),
         caps: scopes(drawn),
-    })
+    }
 }
 
-fn escape(text: &str) -> String {
-    maud::html! { (text) }.into_string()
+/// The rectangle that the data is drawn in, and its scales.
+struct Plane {
+    left: i32,
+    right: i32,
+    top: i32,
+    bottom: i32,
+    /// Seconds at the left and the right edge.
+    first: f64,
+    last: f64,
+    /// Bytes at the upper edge; the lower one is 0.
+    most: f64,
 }
 
-fn text_style<'a>(canvas: &Canvas, h_pos: HPos) -> TextStyle<'a> {
-    let font = ("sans-serif", f64::from(canvas.font) * 1.24).into_font();
-    let mut style = TextStyle::from(font);
-    style.color = Ink::Text.color().to_backend_color();
-    style.pos = Pos::new(h_pos, VPos::Center);
-    style
+impl Plane {
+    fn new((first, last): (f64, f64), most: f64, canvas: &Canvas) -> Self {
+        Plane {
+            left: canvas.left,
+            right: canvas.width - RIGHT,
+            top: canvas.lane() * LANES as i32 + 10,
+            bottom: canvas.height - canvas.font * 2,
+            first,
+            last,
+            most,
+        }
+    }
+
+    fn x(&self, time: f64) -> i32 {
+        let part = (time - self.first) / (self.last - self.first);
+        self.left + (part * f64::from(self.right - self.left)).round() as i32
+    }
+
+    /// A point above the plane is moved to its edge: where samples were left out, the foot of a cap
+    /// may be too high.
+    fn y(&self, bytes: f64) -> i32 {
+        let part = (bytes / self.most).min(1.0);
+        self.bottom - (part * f64::from(self.bottom - self.top)).round() as i32
+    }
+
+    /// The attribute `points` of these moments and bytes.
+    fn points(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let mut text = String::new();
+        for (time, bytes) in points {
+            let _ = write!(text, "{},{} ", self.x(time), self.y(bytes));
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
 }
 
-fn draw_mesh(
-    plane: &mut Plane<'_, '_>,
-    canvas: &Canvas,
-    (unit, tick): (&str, &str),
-) -> Result<(), Failed> {
-    let number = |value: f64| match (value * 10.0).round() / 10.0 {
-        whole if (whole - value).abs() > 1e-6 => format!("{value:.2}"),
-        tenths if (tenths - tenths.round()).abs() < 1e-6 => format!("{tenths:.0}"),
-        tenths => format!("{tenths:.1}"),
+/// The distance of ticks on an axis of this length: 1, 2 or 5 times a power of ten, so that there are
+/// at most `most` of them. Returns the digits behind the decimal point that a tick needs too.
+fn step(length: f64, most: usize) -> (f64, usize) {
+    let least = length / most as f64;
+    let power = least.log10().floor();
+    let of_ten = |factor: f64| factor * 10_f64.powf(power);
+    let found = [1.0, 2.0, 5.0].map(of_ten);
+    let fits = |step: &f64| *step >= least;
+    let digits = (-power).max(0.0) as usize;
+    match found.into_iter().find(fits) {
+        Some(step) => (step, digits),
+        None => (of_ten(10.0), digits.saturating_sub(1)),
+    }
+}
+
+/// The ticks of an axis from 0 to `end`, with their labels in units of which `scale` make one of the
+/// axis's.
+fn ticks(end: f64, scale: f64, unit: &str, most: usize) -> Vec<(f64, String)> {
+    let (step, digits) = step(end * scale, most);
+    let count = (end * scale / step + 1e-9) as usize;
+    let tick = |index: usize| {
+        let value = index as f64 * step;
+        (value / scale, format!("{value:.digits$} {unit}"))
     };
-    let style = text_style(canvas, HPos::Center);
-    plane
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(Ink::Grid.color().stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(Ink::Axis.color().stroke_width(2))
-        .set_all_tick_mark_size(8)
-        .label_style(style)
-        .x_labels(canvas.ticks)
-        .y_labels(6)
-        .x_label_formatter(&|value| format!("{} {tick}", number(*value)))
-        .y_label_formatter(&|value| format!("{} {unit}", number(*value)))
-        .draw()?;
-    Ok(())
+    (0..=count).map(tick).collect()
+}
+
+/// The axes with their ticks and labels, and a horizontal line at each tick of the vertical axis.
+fn axes(plane: &Plane, canvas: &Canvas) -> Markup {
+    let (left, bottom) = (plane.left, plane.bottom);
+    let (unit, name) = unit_of_bytes(plane.most);
+    let heights = ticks(plane.most, 1.0 / unit, name, canvas.heights);
+    let (scale, name) = unit_of_seconds(plane.last);
+    let moments = ticks(plane.last, scale, name, canvas.moments);
+    html! {
+        @for (bytes, label) in &heights {
+            @let y = plane.y(*bytes);
+            line.grid x1=(left) y1=(y) x2=(plane.right) y2=(y) stroke-width="2" {}
+            line.axis x1=(left - TICK) y1=(y) x2=(left) y2=(y) stroke-width="2" {}
+            (text(label, (left - 2 * TICK, y), "end", canvas))
+        }
+        @for (time, label) in &moments {
+            @let x = plane.x(*time);
+            @let middle = x.min(canvas.width - canvas.length(label) / 2);
+            line.axis x1=(x) y1=(bottom) x2=(x) y2=(bottom + TICK) stroke-width="2" {}
+            (text(label, (middle, bottom + TICK + canvas.font * 4 / 5), "middle", canvas))
+        }
+        polyline.axis points={ (left) "," (plane.top) " " (left) "," (bottom) " " (plane.right) "," (bottom) }
+            fill="none" stroke-width="2" {}
+    }
+}
+
+fn text(text: &str, (x, y): (i32, i32), anchor: &str, canvas: &Canvas) -> Markup {
+    html! { text.ink x=(x) y=(y) dy="0.35em" text-anchor=(anchor) font-size=(canvas.font) { (text) } }
+}
+
+/// The accounts' bands. Each reaches down to 0, and the ones below it are drawn over it.
+fn bands(plane: &Plane, stacks: &[Stack], names: &[String]) -> Markup {
+    let (Some(first), Some(last)) = (stacks.first(), stacks.last()) else {
+        return html! {};
+    };
+    let band = |index: usize| {
+        let edge = stacks.iter().map(|stack| (stack.time, stack.edges[index]));
+        plane.points(edge.chain([(last.time, 0.0), (first.time, 0.0)]))
+    };
+    html! {
+        @for (index, name) in names.iter().enumerate().rev() {
+            polygon class={ "band " (account_class(name)) } points=(band(index)) {}
+        }
+    }
+}
+
+fn resident(samples: &[&Sample]) -> impl Iterator<Item = (f64, f64)> {
+    let known = |sample: &&Sample| Some((sample.time, sample.resident? as f64));
+    samples.iter().filter_map(known)
+}
+
+fn line(
+    plane: &Plane,
+    class: &str,
+    width: u32,
+    points: impl Iterator<Item = (f64, f64)>,
+) -> Markup {
+    html! { polyline class=(class) points=(plane.points(points)) fill="none" stroke-width=(width) {} }
 }
 
 /// A vertical line for each mark and each refusal; a label above it where there is room.
-fn draw_events<'b>(
-    root: &DrawingArea<SVGBackend<'b>, Shift>,
-    plane: &Plane<'_, 'b>,
-    timeline: &Timeline,
-    canvas: &Canvas,
-    tick: f64,
-) -> Result<(), Failed> {
+fn events(plane: &Plane, timeline: &Timeline, canvas: &Canvas) -> Markup {
     let shown = |event: &&Event| event.kind != Kind::End;
-    let lane = (canvas.font * 5 / 4) as i32;
-    let (_, y) = plane.plotting_area().get_pixel_range();
+    let lane = canvas.lane();
     // Where the last label of each lane ends; the lowest first.
     let mut ends = [i32::MIN; LANES];
-    // Drawn last, over the lines of others.
-    let mut labels = Vec::new();
+    let (mut lines, mut labels) = (Vec::new(), Vec::new());
     for event in timeline.events.iter().filter(shown).take(MOST_EVENTS) {
-        let (x, _) = plane.backend_coord(&(event.time * tick, 0.0));
-        let (ink, text) = match event.kind {
-            Kind::Refusal => (Ink::Refusal, "refused".to_owned()),
-            _ => (Ink::Mark, short(&event.text, canvas.label)),
+        let x = plane.x(event.time);
+        let (class, label) = match event.kind {
+            Kind::Refusal => ("refusal", "refused".to_owned()),
+            _ => ("mark", short(&event.text, canvas.label)),
         };
-        // Wide letters are about as wide as the font is high.
-        let wide = text.chars().filter(|letter| !letter.is_ascii()).count();
-        let letters = text.chars().count() as f64 * 0.56 + wide as f64 * 0.5;
-        let length = (letters * f64::from(canvas.font)) as i32;
-        let from = (x + 7)
-            .min((canvas.width - RIGHT) as i32 - length)
-            .max(canvas.left as i32);
-        let free = ends.iter().position(|&end| from > end + 14);
-        let top = match free {
-            Some(index) => y.start - lane * index as i32 - 6,
-            None => y.start,
-        };
-        root.draw(&PathElement::new(
-            [(x, top), (x, y.end)],
-            ink.color().stroke_width(2),
-        ))?;
+        let length = canvas.length(&label);
+        let from = (x + 7).min(plane.right - length).max(plane.left);
+        let free = ends.iter().position(|&end| from > end.saturating_add(14));
+        let mut top = plane.top;
         if let Some(index) = free {
             ends[index] = from + length;
-            let style = text_style(canvas, HPos::Left);
-            let place = (from, y.start - lane * index as i32 - lane / 2 - 4);
-            labels.push(Text::new(text, place, style));
+            let base = plane.top - lane * index as i32;
+            top = base - 6;
+            labels.push(text(&label, (from, base - lane / 2 - 4), "start", canvas));
         }
+        lines.push(html! {
+            line class=(class) x1=(x) y1=(top) x2=(x) y2=(plane.bottom) stroke-width="2" {}
+        });
     }
-    for label in &labels {
-        root.draw(label)?;
-    }
-    Ok(())
-}
-
-/// Replaces the colours that stand for roles by classes.
-fn with_classes(svg: &str, names: &[String]) -> String {
-    let mut svg = svg.replace(" opacity=\"1\"", "").replace(">\n", ">");
-    svg = svg.replace(" font-family=\"sans-serif\"", "");
-    let bands = (0..names.len()).flat_map(|index| [Ink::Band(index), Ink::BandCap(index)]);
-    let others = [
-        Ink::Resident,
-        Ink::TotalCap,
-        Ink::Grid,
-        Ink::Axis,
-        Ink::Text,
-        Ink::Mark,
-        Ink::Refusal,
-    ];
-    for ink in bands.chain(others) {
-        let RGBColor(red, green, blue) = ink.color();
-        let class = format!("class=\"{}\"", ink.class(names));
-        for attribute in ["fill", "stroke"] {
-            let color = format!("{attribute}=\"#{red:02X}{green:02X}{blue:02X}\"");
-            svg = svg.replace(&color, &class);
-        }
-    }
-    svg
+    // The labels last, over the lines of others.
+    html! { @for part in lines.iter().chain(&labels) { (part) } }
 }
 
 fn unit_of_bytes(most: f64) -> (f64, &'static str) {
@@ -419,8 +384,8 @@ mod tests {
     #[test]
     fn every_role_has_a_class_and_no_colour_is_left() {
         for canvas in [&WIDE, &NARROW] {
-            let picture = draw(&timeline(), canvas, "a \"label\"").unwrap();
-            let svg = &picture.svg;
+            let picture = draw(&timeline(), canvas, "a \"label\"");
+            let svg = &picture.svg.0;
             for class in [
                 "band raw",
                 "band obj",
@@ -450,6 +415,22 @@ mod tests {
         let mut timeline = timeline();
         timeline.samples.clear();
         timeline.events.clear();
-        assert!(draw(&timeline, &WIDE, "").unwrap().svg.ends_with("</svg>"));
+        assert!(draw(&timeline, &WIDE, "").svg.0.ends_with("</svg>"));
+    }
+
+    #[test]
+    fn ticks_are_round_numbers_and_few() {
+        for (end, most, expected) in [
+            (104.0, 6, "0 20 40 60 80 100"),
+            (1.0, 9, "0.0 0.2 0.4 0.6 0.8 1.0"),
+            (0.9, 9, "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9"),
+            (2.0, 9, "0.0 0.5 1.0 1.5 2.0"),
+            (299.0, 9, "0 50 100 150 200 250"),
+            (58.0, 6, "0 10 20 30 40 50"),
+        ] {
+            let ticks = ticks(end, 1.0, "", most);
+            let labels: Vec<&str> = ticks.iter().map(|tick| tick.1.trim_end()).collect();
+            assert_eq!(labels.join(" "), expected);
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::chart::{self, NARROW, Picture, STRETCHES, WIDE, account_class};
 use super::figures::{maybe_bytes, scroll, swatch};
 use super::text;
 use super::timeline::{Event, Sample, Timeline};
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 /// Events that the table tells.
 const MOST_EVENTS: usize = 500;
@@ -23,26 +23,23 @@ pub fn absent() -> Markup {
 }
 
 /// The section of a timeline.
-///
-/// # Errors
-/// It cannot be drawn.
-pub fn section(timeline: &Timeline) -> Result<Markup, String> {
+pub fn section(timeline: &Timeline) -> Markup {
     let samples = timeline.thinned(STRETCHES);
     if samples.is_empty() {
-        return Ok(html! { p { "The timeline has no samples." } (events(timeline)) });
+        return html! { p { "The timeline has no samples." } (events(timeline)) };
     }
     let label = chart::sentence(timeline);
-    let wide = chart::draw(timeline, &WIDE, &label)?;
-    let narrow = chart::draw(timeline, &NARROW, &label)?;
+    let wide = chart::draw(timeline, &WIDE, &label);
+    let narrow = chart::draw(timeline, &NARROW, &label);
     let highest = (0..samples.len())
         .rev()
         .max_by_key(|&index| samples[index].total);
     let highest = highest.unwrap_or(0);
-    Ok(html! {
+    html! {
         p.note { (label) "." }
         figure #timeline-figure {
-            (PreEscaped(&wide.svg))
-            (PreEscaped(&narrow.svg))
+            (wide.svg)
+            (narrow.svg)
             input #cursor hidden type="range" min=(timeline.span().0) max=(timeline.span().1) value=(samples[highest].time) step="any"
                 aria-label="Moment of the timeline" {}
             (legend(timeline, &wide, samples[highest]))
@@ -53,7 +50,7 @@ pub fn section(timeline: &Timeline) -> Result<Markup, String> {
         }
         (events(timeline))
         (table(timeline, &samples))
-    })
+    }
 }
 
 /// What the colours stand for, with the figures of the cursor's moment.

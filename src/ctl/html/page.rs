@@ -34,7 +34,7 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
     let over_time = match timeline {
         Some(timeline) => html! {
             @if !over_time::is_of(timeline, report.process.pid) { (over_time::foreign(timeline)) }
-            (over_time::section(timeline)?)
+            (over_time::section(timeline))
         },
         None => over_time::absent(),
     };
