@@ -10,6 +10,7 @@ mkdir -p "$target/tmp"
 cc -O1 -shared -fPIC embed-tests/c/large_pages.c -o "$target/tmp/large_pages.so"
 library=$(realpath "$target/tmp/large_pages.so")
 export LD_PRELOAD=$library PAGE_BYTES=$1
+cargo test --quiet -p pyhost-bfc
 cargo test --quiet -p pyhost-host heap::
 # libc's own part stays on real pages.
 cargo test --quiet --test embed -- domains:: exactness:: forks:: guards:: leaks:: live:: native:: numpy:: ownership:: \

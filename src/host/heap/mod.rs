@@ -27,7 +27,6 @@
 
 pub mod apart;
 pub mod arrays;
-pub mod bfc;
 mod blocks;
 mod booking;
 pub mod bound;
@@ -59,6 +58,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
+pub use pyhost_bfc as bfc;
 pub use walk::walk;
 
 const NATIVE: usize = Account::Native as usize;

@@ -27,9 +27,9 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-use crate::process::page_size;
 use bins::Bins;
 use chunks::{Chunk, Chunks, Handle, Pages};
+use pyhost_os::process::page_size;
 use reserved::Reservation;
 use std::ptr::{NonNull, null_mut};
 

@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 
 /// Bytes of a page of this machine.
 fn page() -> usize {
-    crate::process::page_size() as usize
+    pyhost_os::process::page_size() as usize
 }
 
 /// A small generator (xorshift64*), so that a failure can be repeated from its seed.

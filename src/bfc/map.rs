@@ -4,7 +4,7 @@
 //! Writes straight to what it is given and allocates nothing.
 
 use super::{BINS, Bfc, BinStatistics, ChunkView, Statistics};
-use crate::bytes::Bytes;
+use pyhost_os::bytes::Bytes;
 use std::fmt::{Result, Write};
 
 /// A region at one moment.

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::process::page_size;
+use pyhost_os::process::page_size;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
