@@ -5,11 +5,14 @@
 
 use crate::bytes::{Bytes, Exact};
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound::{self, Refusal};
 use crate::native::{Mode, checkers};
 use crate::options::RegionSettings;
 use crate::process;
+
+// A region that is too small is a bad option.
+const _: () = assert!(bound::TOO_SMALL == BAD_OPTION);
 
 /// Backs and locks the region as asked.
 ///

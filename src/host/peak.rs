@@ -15,8 +15,8 @@
 //! sheet.
 //!
 //! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
-//! which is beyond reach where no report is planned. [`falls`] and [`rises`] run inside the allocator, on
-//! any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
+//! which is beyond reach where no report is planned ([`heights`]). [`fall`] and [`ask`] run inside the
+//! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
 #![allow(unsafe_code)]
 
@@ -25,6 +25,7 @@ use crate::caps::{Held, Kept};
 use crate::card::CARD;
 use crate::descriptor::errno;
 use crate::heap;
+use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET};
 use crate::heap::register::{self, BigBlocks};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::resident::resident;
@@ -60,11 +61,6 @@ pub struct Sheet {
 static GLANCE: Kept<Glance> = Kept::empty();
 static SHEET: Kept<Sheet> = Kept::empty();
 
-/// The ledger's bound at the last glance; out of reach where nobody looks.
-static HIGH: AtomicI64 = AtomicI64::new(i64::MAX);
-/// The bounds at which the next glance and the next sheet are due.
-static NEXT_GLANCE: AtomicI64 = AtomicI64::new(i64::MAX);
-static NEXT_SHEET: AtomicI64 = AtomicI64::new(i64::MAX);
 /// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
 static GLANCE_AGAIN: AtomicU64 = AtomicU64::new(0);
 static SHEET_AGAIN: AtomicU64 = AtomicU64::new(0);
@@ -88,7 +84,7 @@ static PYTHON: OnceLock<Python> = OnceLock::new();
 
 /// Growth after which the next glance is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;
-const GROWTH: i64 = 128;
+const GROWTH: i64 = heights::PART;
 /// Nanoseconds between two glances at one height: more than a hundred times what one takes.
 const GLANCE_REST: u64 = 4_000_000;
 /// Growth of live bytes, and of the resident size, after which the next sheet is due.
@@ -109,6 +105,10 @@ const SHEET_REST: u64 = 10_000_000;
 
 /// Begins to look. Once, with the GIL.
 pub fn start(python: Python) {
+    heights::register(heights::Watcher {
+        falls: fall,
+        rises: ask,
+    });
     begin();
     let _ = PYTHON.set(python);
 }
@@ -138,7 +138,7 @@ pub fn time() -> u64 {
 
 /// Whether anybody looks.
 fn is_on() -> bool {
-    HIGH.load(Relaxed) != i64::MAX
+    HIGH.load(Relaxed) != heights::NEVER
 }
 
 /// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
@@ -151,22 +151,11 @@ pub fn restart() {
 /// Looks no more: the script has ended.
 pub fn stop() {
     for height in [&HIGH, &NEXT_GLANCE, &NEXT_SHEET] {
-        height.store(i64::MAX, Relaxed);
+        height.store(heights::NEVER, Relaxed);
     }
 }
 
 /// Looks, if that is due, before a big block is freed. Outside the heap's gate.
-#[inline]
-pub fn falls() {
-    let high = HIGH.load(Relaxed);
-    let bound = LEDGER.bound(Scope::Total);
-    if bound >= high - high / GROWTH {
-        fall(bound);
-    }
-}
-
-#[cold]
-#[inline(never)]
 fn fall(bound: i64) {
     let is_higher = bound >= NEXT_GLANCE.load(Relaxed);
     if !is_on() || !is_higher && monotonic() < GLANCE_AGAIN.load(Relaxed) {
@@ -183,16 +172,6 @@ fn fall(bound: i64) {
 }
 
 /// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
-#[inline]
-pub fn rises() {
-    let bound = LEDGER.bound(Scope::Total);
-    if bound >= NEXT_GLANCE.load(Relaxed) || bound >= NEXT_SHEET.load(Relaxed) {
-        ask(bound);
-    }
-}
-
-#[cold]
-#[inline(never)]
 fn ask(bound: i64) {
     let is_due = bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= SHEET_AGAIN.load(Relaxed);
     if is_due

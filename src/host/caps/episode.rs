@@ -26,6 +26,7 @@
 
 use super::refusal::{self, How};
 use super::{Python, python};
+use crate::heap::caps::{Request, attend};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -247,7 +248,7 @@ fn begin(scope: Scope) -> u64 {
             TOLD_OF[scope.index()].store(false, Relaxed);
             JOINED[scope.index()].store(0, Relaxed);
             THREADS[scope.index()].store(0, Relaxed);
-            super::attend();
+            attend(true);
             number
         }
         Err(other) => other,
@@ -271,20 +272,6 @@ pub(super) fn look(scope: Scope) -> bool {
         return false;
     }
     true
-}
-
-/// A request for a block, as the caps see it.
-#[derive(Clone, Copy)]
-pub struct Request<'a> {
-    /// The account.
-    pub account: Account,
-    /// What is booked: the usable bytes of the block, where it was made already.
-    pub bytes: usize,
-    /// What was asked for.
-    pub asked: usize,
-    /// Gives back the block that was made, which is refused: before anybody is told, so that it is
-    /// not taken for live.
-    pub undo: &'a dyn Fn(),
 }
 
 /// A request that does not fit beneath a ceiling's reserve.

@@ -7,7 +7,7 @@
 //! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
 //!
 //! What the caps need of Python (where a thread is, how it is told) is handed over by
-//! [`arm`], so that the heap beneath Python can call this. [`book`] and what it calls run inside
+//! [`arm`], so that the heap beneath Python can call this. What the heap calls runs inside
 //! the allocator, on any thread: they do not allocate, lock or panic.
 
 mod episode;
@@ -20,7 +20,7 @@ mod settings;
 mod start;
 mod watch;
 
-pub use episode::{Place, Request, Role, Told, error_ended, may_start_thread, thread_begins, told};
+pub use episode::{Place, Role, Told, error_ended, may_start_thread, thread_begins, told};
 pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
@@ -28,6 +28,8 @@ pub use refusal::{Dossier, How, Refusal, dossier, last};
 pub use settings::{CapSize, Rule, Rules, Settings, Share};
 pub use start::start;
 
+use crate::heap;
+use crate::heap::caps::{Request, attend, look_if_asked};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -68,11 +70,14 @@ static PHASE: AtomicU8 = AtomicU8::new(QUIET);
 /// Whether a thread that the region had no room for has left its dossier: the first of a process.
 static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// Whether the slow path has anything to look at after a booking: an episode or a soft cap.
-static ATTENTION: AtomicBool = AtomicBool::new(false);
-
 /// Lets refusals be told, from here on. After Python has initialised.
 pub fn arm(python: Python) {
+    heap::caps::register(heap::caps::Caps {
+        admits,
+        book,
+        look,
+        region_is_full,
+    });
     let _ = PYTHON.set(python);
     PHASE.store(ARMED, Release);
 }
@@ -84,20 +89,9 @@ fn python() -> Option<&'static Python> {
     }
 }
 
-/// Books a block that was made, by the slow path; false where a cap refuses it: nothing was booked,
-/// and the block was given back. Inside the heap's gate.
-#[inline]
-pub fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
-    if !LEDGER.is_capped() {
-        LEDGER.book_anyway(slot, request.account, request.bytes, gils);
-        look_where_asked();
-        return true;
-    }
-    book_beneath(slot, request, gils)
-}
-
-#[cold]
-fn book_beneath(slot: &Slot, request: &Request, gils: &Gils) -> bool {
+/// Books a block that was made, beneath a ceiling; false where a cap refuses it: nothing was booked, and
+/// the block was given back. Inside the heap's gate.
+fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     let book = |reach| LEDGER.book_slow(slot, request.account, request.bytes, gils, reach);
     let mut booked = book(Reach::Hold);
     if booked.is_err() && watch::is_on() {
@@ -106,7 +100,7 @@ fn book_beneath(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     }
     match booked {
         Ok(()) => {
-            look_where_asked();
+            look_if_asked();
             if watch::is_near() && request.account.is_under_gil() {
                 LEDGER.close_windows(slot);
             }
@@ -118,13 +112,7 @@ fn book_beneath(slot: &Slot, request: &Request, gils: &Gils) -> bool {
 
 /// Whether a request for `bytes` may be met, before anything is allocated for it: one that is too
 /// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
-#[inline]
-pub fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
-    !LEDGER.is_capped() || admits_beneath(slot, account, bytes)
-}
-
-#[cold]
-fn admits_beneath(slot: &Slot, account: Account, bytes: usize) -> bool {
+fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         None => true,
         Some(_) => {
@@ -155,8 +143,7 @@ pub fn look_at_charges() {
 
 /// Records a request that the region of `size` bytes has no room for; `is_first` where it had room
 /// before. Inside the heap's gate.
-#[cold]
-pub fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
+fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
     if let Some(python) = python() {
         let refusal = refusal::record_region(size, account, asked, How::Null, python);
         if is_first {
@@ -178,16 +165,8 @@ pub fn no_thread_in_region(size: u64, need: u64) {
     }
 }
 
-/// Looks whether live bytes have fallen or risen enough to matter, where somebody asked for that.
-/// Called by the slow paths of booking and of releasing.
-#[inline]
-pub fn look_where_asked() {
-    if ATTENTION.load(Relaxed) {
-        look();
-    }
-}
-
-#[cold]
+/// Looks whether live bytes have fallen or risen enough to matter. Called by the slow paths of booking
+/// and of releasing, where somebody asked for that.
 fn look() {
     watch::read(false);
     external::try_again();
@@ -196,10 +175,5 @@ fn look() {
         attention |= episode::look(scope);
         attention |= pressure::look(scope);
     }
-    ATTENTION.store(attention, Relaxed);
-}
-
-/// Makes the slow paths look.
-fn attend() {
-    ATTENTION.store(true, Relaxed);
+    attend(attention);
 }

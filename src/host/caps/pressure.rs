@@ -4,7 +4,8 @@
 //! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
 //! episode.
 
-use super::{attend, python};
+use super::python;
+use crate::heap::caps::attend;
 use crate::ledger::{LEDGER, Scope};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -23,7 +24,7 @@ pub fn set_soft(scope: Scope, cap: Option<u64>) {
     SOFT[scope.index()].store(bytes, Relaxed);
     PAST[scope.index()].store(false, Relaxed);
     if cap.is_some() {
-        attend();
+        attend(true);
     }
 }
 

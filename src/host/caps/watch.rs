@@ -73,7 +73,7 @@ pub(super) fn start(bytes: u64, group: Option<&Limit>) {
         group: group.and_then(Watch::open),
         beside: charged.saturating_sub(live),
     });
-    super::attend();
+    crate::heap::caps::attend(true);
     read(true);
 }
 

@@ -14,9 +14,8 @@ use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
 use super::register;
 use super::thread::{state, thread_id};
-use super::{gate, moving, page_of, page_of_block, placement, pop, push};
+use super::{gate, heights, moving, page_of, page_of_block, placement, pop, push};
 use crate::ledger::Account;
-use crate::peak;
 use crate::process::page_size;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -177,7 +176,7 @@ fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     // SAFETY: the page of a live block.
     let charged = unsafe { (*page).block_size };
     if book && charged >= register::BIG {
-        peak::falls();
+        heights::falls();
     }
     let _inside = gate::enter(slot, thread_id());
     if book {

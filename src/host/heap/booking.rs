@@ -5,11 +5,10 @@
 
 #![allow(unsafe_code)]
 
+use super::caps::{self, Request};
 use super::thread::{state, thread_id};
-use super::{GILS, bound, counts_native, ffi, gate, register};
-use crate::caps::{self, Request};
+use super::{GILS, bound, counts_native, ffi, gate, heights, register};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
-use crate::peak;
 use crate::resident;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -100,7 +99,7 @@ pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
             register::add(block.addr(), request.account, request.bytes);
         }
     }
-    peak::rises();
+    heights::rises();
     booked
 }
 
@@ -119,7 +118,7 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
     } else {
         LEDGER.release_slow(state().slot(), account, bytes, &GILS);
     }
-    caps::look_where_asked();
+    caps::look_if_asked();
 }
 
 /// Books a block that another allocator made; false where a cap refuses it, and nothing was
@@ -181,14 +180,14 @@ pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
 fn release_slow(account: Account, block: *mut u8, bytes: usize) {
     let slot = state().slot();
     if bytes >= register::BIG {
-        peak::falls();
+        heights::falls();
     }
     let _inside = gate::enter(slot, thread_id());
     if bytes >= register::BIG {
         register::remove(block.addr());
     }
     LEDGER.release_slow(slot, account, bytes, &GILS);
-    caps::look_where_asked();
+    caps::look_if_asked();
 }
 
 /// Counts a request of `account` that another allocator could not meet.

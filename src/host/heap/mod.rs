@@ -30,11 +30,13 @@ pub mod arrays;
 mod blocks;
 mod booking;
 pub mod bound;
+pub mod caps;
 pub mod classes;
 pub mod ffi;
 pub mod freed;
 pub mod gate;
 pub mod guards;
+pub mod heights;
 pub mod histogram;
 pub mod mark;
 mod moving;
@@ -49,7 +51,6 @@ mod thread;
 mod walk;
 
 use crate::ledger::{ACCOUNTS, Account, Gils};
-use crate::peak;
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
 use std::ptr::null_mut;
@@ -521,7 +522,7 @@ fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     // SAFETY: the page of a live block.
     let bytes = unsafe { (*page).block_size };
     if bytes >= register::BIG {
-        peak::falls();
+        heights::falls();
     }
     let _inside = gate::enter(state().slot(), thread_id());
     let account = account_of(page);

@@ -233,6 +233,9 @@ pub fn python_started() {
     STARTING.store(false, Relaxed);
 }
 
+/// Exit status if the region is too small for Python to start.
+pub const TOO_SMALL: libc::c_int = 2;
+
 /// Called before the process ends because its start has failed; must not allocate.
 static START_FAILS: OnceLock<fn()> = OnceLock::new();
 
@@ -256,7 +259,7 @@ pub(super) fn request_failed() {
         }
         // SAFETY: ends the process at once; nothing was run, and the host's own `_exit` would
         // write a report.
-        unsafe { libc::syscall(libc::SYS_exit_group, crate::error::BAD_OPTION) };
+        unsafe { libc::syscall(libc::SYS_exit_group, TOO_SMALL) };
     }
 }
 

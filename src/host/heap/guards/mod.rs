@@ -23,10 +23,10 @@ pub use fault::fault_at;
 pub use settings::Settings;
 
 use super::booking::{release_block, settle};
+use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
 use super::{gate, mark, register};
-use crate::caps::Request;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::Account;
