@@ -5,7 +5,7 @@
 //! one takes the place of an earlier, whole or not at all.
 
 use crate::cli::BaselineOptions;
-use crate::report::to_json;
+use crate::model::Report;
 use crate::stored::Document;
 use crate::{Failure, find, print};
 use pyhost_record::directory::{self, BASELINES, Identity};
@@ -31,7 +31,7 @@ pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
     };
     directory::forget_baselines(directory);
     let kept = place(&path, directory)?;
-    keep(&kept, &to_json(&record, true))
+    keep(&kept, &Report::of_record(&record, true).to_json())
         .map_err(|error| Failure(format!("'{}' cannot be written ({error})", kept.display())))?;
     print(&format!(
         "process {pid}: its baseline is '{}'\n",

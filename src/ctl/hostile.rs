@@ -2,9 +2,9 @@
 //! Whatever they say, they are read or refused in a line, nothing panics, and what is shown holds
 //! letters and line ends alone.
 
-use crate::report::to_json;
+use crate::model::Report;
 use crate::show::to_text;
-use crate::stored::{Document, Stored, json};
+use crate::stored::{Document, Stored};
 use crate::{diff, top};
 use pyhost_ledger::card::Card;
 use pyhost_record::{Record, SIZE, blank};
@@ -78,10 +78,10 @@ fn no_mutated_record_harms_its_reader() {
         read += 1;
         let alive = round % 2 == 0;
         show(&Stored::of_record(&record, alive));
-        let text = to_json(&record, alive);
+        let text = Report::of_record(&record, alive).to_json();
         assert_plain(&text);
         // A count that no ledger has may be refused, in words.
-        if let Err(error) = json::read(&text) {
+        if let Err(error) = Report::of_json(&text) {
             assert!(error.contains("whole number"), "{error}");
         }
         top::tests::draw(record, alive, [0, 1, 20, 40, 80, 200][round % 6]);
@@ -92,8 +92,8 @@ fn no_mutated_record_harms_its_reader() {
 #[test]
 fn no_mutated_report_harms_its_reader() {
     let mut chance = Chance(66);
-    let whole = to_json(&Record::of_bytes(&blank()).unwrap(), true);
-    assert!(json::read(&whole).is_ok());
+    let whole = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true).to_json();
+    assert!(Report::of_json(&whole).is_ok());
     let pieces = [
         "{",
         "}",
@@ -141,10 +141,10 @@ fn no_mutated_report_harms_its_reader() {
             }
         }
         let text: String = text.into_iter().collect();
-        match json::read(&text) {
-            Ok(stored) => {
+        match Report::of_json(&text) {
+            Ok(report) => {
                 read += 1;
-                show(&stored);
+                show(&Stored::of_report(&report));
             }
             Err(error) => {
                 assert_plain(&error);

@@ -11,6 +11,7 @@ mod find;
 #[cfg(test)]
 mod hostile;
 mod html;
+mod model;
 mod process;
 mod ps;
 mod report;

@@ -1,7 +1,7 @@
 //! `pyhostctl show`: the accounts of a process that runs, was killed, or left a report.
 
 use crate::cli::ShowOptions;
-use crate::report::to_json;
+use crate::model::Report;
 use crate::stored::{Document, Stored};
 use crate::{Failure, find, print};
 use pyhost_os::bytes::Bytes;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
     let document = Document::read(&path_of(&options.what, directory)?)?;
     print(&match (&document, options.json) {
-        (Document::Record(record, alive), true) => to_json(record, *alive),
+        (Document::Record(record, alive), true) => Report::of_record(record, *alive).to_json(),
         (Document::Report(_, text), true) => escaped(text),
         (_, false) => to_text(&document.stored()),
     })
@@ -35,7 +35,7 @@ pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
 
 /// A report's text as it is, but for control characters inside of strings, which JSON allows from
 /// U+007F on.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for letter in text.trim_end().chars() {
         match letter {

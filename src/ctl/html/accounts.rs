@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, percent, scroll, swatch, trouble};
-use super::model::{Account, Report};
 use super::text;
+use crate::model::{Account, Report};
 use maud::{Markup, html};
 
 /// What an account holds, in a few words.

@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, scroll, swatch, words};
-use super::model::{Balance, BalanceRow};
 use super::text;
+use crate::model::{Balance, BalanceRow};
 use maud::{Markup, html};
 
 /// The class of the style sheet that colours a row.

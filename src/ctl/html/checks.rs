@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, place, scroll, swatch, trouble, unknown};
-use super::model::{Faults, Guards, Leaks};
 use super::text;
+use crate::model::{Faults, Guards, Leaks};
 use maud::{Markup, html};
 
 fn threads(count: i64) -> String {

@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, scroll};
-use super::model::{Ordered, SizeClass};
 use super::text;
+use crate::model::{Ordered, SizeClass};
 use maud::{Markup, html};
 
 /// Heights of a histogram, in units of its picture.

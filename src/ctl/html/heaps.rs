@@ -1,8 +1,8 @@
 //! What array data is made from, and the bounded heap.
 
 use super::figures::{bytes, count, facts, percent, trouble, value, words, yes_no};
-use super::model::{Numpy, Ordered, Region};
 use super::text;
+use crate::model::{Numpy, Ordered, Region};
 use maud::{Markup, html};
 use serde_json::Value;
 

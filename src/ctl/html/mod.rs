@@ -1,6 +1,6 @@
 //! `pyhostctl html`: a report, and its timeline, as one page that asks nothing of any network.
 //!
-//! [`input`] reads the report as text, [`model`] and [`timeline`] as data; a module a section makes
+//! [`input`] reads the report, [`timeline`] the timeline; a module a section makes
 //! markup of it, [`bands`] and [`chart`] the picture; [`page`] puts all together. The page is made whole before a
 //! byte of it is written, and a file of it is whole or not there.
 
@@ -13,7 +13,6 @@ mod classes;
 mod figures;
 mod heaps;
 mod input;
-mod model;
 mod over_time;
 mod page;
 mod peak;
@@ -28,10 +27,8 @@ mod contrast;
 use crate::cli::HtmlOptions;
 use crate::stored::text_of_file;
 use crate::{Failure, print};
-use model::Report;
 use pyhost_os::errno::Errno;
 use pyhost_os::template::PathBuffer;
-use pyhost_record::describe::SCHEMA;
 use pyhost_record::output::{self, Draft, Refusal, Target};
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
@@ -52,12 +49,11 @@ const SAMPLE: &str = include_str!("sample.json");
 /// The report or the timeline cannot be read or is none, or the page cannot be written.
 pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
     let input = input::read(&options.report, directory)?;
-    let report = report_of(&input.text, &input.name)?;
     let timeline = match &options.timeline {
         Some(path) => Some(timeline_of(path)?),
         None => None,
     };
-    let page = page::page(&report, &input.text, timeline.as_ref()).map_err(Failure)?;
+    let page = page::page(&input.report, &input.text, timeline.as_ref()).map_err(Failure)?;
     let beside = input.file.map(|path| path.with_extension("html"));
     match (&options.output, beside) {
         (Some(path), _) if path.as_os_str() == "-" => print(&page),
@@ -67,21 +63,6 @@ pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
             print(&format!("{}\n", path.display()))
         }
         (None, None) => print(&page),
-    }
-}
-
-fn report_of(text: &str, name: &str) -> Result<Report, Failure> {
-    let report: Report = serde_json::from_str(text)
-        .map_err(|error| Failure(format!("{name} is no report of pyhost's ({error})")))?;
-    match report.schema.as_str() {
-        SCHEMA => Ok(report),
-        "" => Err(Failure(format!(
-            "{name} is no report of pyhost's; expected JSON with \"schema\":\"{SCHEMA}\""
-        ))),
-        other => Err(Failure(format!(
-            "{name} is of schema '{}'; expected {SCHEMA}",
-            text::short(other, 40)
-        ))),
     }
 }
 

@@ -3,9 +3,9 @@
 //! The policy in the head lets no address be asked and no script or style act but the page's own, by
 //! their digests: markup that came with a report and was not escaped would do nothing.
 
-use super::model::Report;
 use super::timeline::Timeline;
 use super::{accounts, balance, checks, classes, heaps, over_time, peak, refusal, summary, text};
+use crate::model::Report;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

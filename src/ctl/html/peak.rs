@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, maybe_bytes, scroll, swatch};
-use super::model::{AtPeak, BigBlocks};
 use super::{balance, refusal, text};
+use crate::model::{AtPeak, BigBlocks};
 use maud::{Markup, html};
 
 /// The big blocks of a moment.

@@ -2,8 +2,8 @@
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, place, scroll, swatch, unknown};
-use super::model::{BigBlock, Caps, Dossier};
 use super::text;
+use crate::model::{BigBlock, Caps, Dossier};
 use maud::{Markup, html};
 
 fn how(name: &str) -> &str {

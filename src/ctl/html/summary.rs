@@ -1,8 +1,8 @@
 //! The head of the page: what ran, when, how it ended, and its largest figures.
 
 use super::figures::{facts, maybe_bytes, unknown, yes_no};
-use super::model::Report;
 use super::{figures, text};
+use crate::model::Report;
 use maud::{Markup, html};
 
 /// What the page is called.

@@ -4,20 +4,17 @@
 //! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
 //! are as the file has them: who shows them makes the texts plain.
 
-pub mod json;
+mod summary;
 
 use crate::Failure;
+use crate::model::Report;
 use crate::process::identity_of;
-use crate::report::resident_of_record;
-use pyhost_ledger::Scope;
-use pyhost_os::moment::{self, Utc};
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The largest report that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -77,7 +74,7 @@ pub enum Document {
     /// A card and a ledger; whether their process runs.
     Record(Box<Record>, bool),
     /// A report, with its text.
-    Report(Box<Stored>, String),
+    Report(Box<Report>, String),
 }
 
 impl Document {
@@ -99,15 +96,15 @@ impl Document {
             ));
         }
         let text = text_of(bytes.as_slice()).map_err(refuse)?;
-        let stored = json::read(&text).map_err(refuse)?;
-        Ok(Document::Report(Box::new(stored), text))
+        let report = Report::of_json(&text).map_err(refuse)?;
+        Ok(Document::Report(Box::new(report), text))
     }
 
     /// The process that it is of.
     pub fn stored(&self) -> Stored {
         match self {
             Document::Record(record, alive) => Stored::of_record(record, *alive),
-            Document::Report(stored, _) => (**stored).clone(),
+            Document::Report(report, _) => Stored::of_report(report),
         }
     }
 }
@@ -159,52 +156,4 @@ fn is_alive(path: &Path, record: &Record) -> bool {
     let identity = identity_of(record.card());
     let path = path.to_owned();
     record.is_running() && Entry { path, identity }.is_alive(&Here::find())
-}
-
-impl Stored {
-    /// The figures of a record; `alive` where its process runs.
-    pub fn of_record(record: &Record, alive: bool) -> Self {
-        let card = record.card();
-        let started = card.started.load(Relaxed);
-        let until = match card.ended() {
-            0 if alive => Some(moment::now()),
-            0 => None,
-            ended => Some(ended),
-        };
-        let accounts = record.snapshot.accounts().map(|(account, figures)| Row {
-            name: account.name().to_owned(),
-            live_bytes: figures.live_bytes,
-            peak_bytes: figures.peak_bytes,
-            live_blocks: figures.live_blocks,
-            total_blocks: figures.total_blocks,
-            refused: figures.refused,
-            failed: figures.failed,
-        });
-        let name = |scope: Scope| scope.name().to_owned();
-        Stored {
-            pid: card.pid.load(Relaxed).into(),
-            argv: card.argv(),
-            command: card.command(),
-            python: card.python.get(),
-            started: Utc(started).to_string(),
-            seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
-            stands: match alive {
-                true => "runs".to_owned(),
-                false => card.ending(),
-            },
-            accounts: accounts.collect(),
-            total: (
-                record.snapshot.total_live_bytes,
-                record.snapshot.total_peak_bytes,
-            ),
-            resident: resident_of_record(card, alive),
-            inherited: (card.forked.load(Relaxed) == 1).then(|| card.inherited.load(Relaxed)),
-            caps: record
-                .caps
-                .iter()
-                .map(|cap| (name(cap.scope), cap.bytes))
-                .collect(),
-            refusal: card.refusal(),
-        }
-    }
 }

@@ -1,11 +1,17 @@
-//! A report in JSON, schema `pyhost-report/1`, as plain data.
+//! A report, schema `pyhost-report/1`, as plain data: the one description of its shape in `pyhostctl`.
+//! It is read from JSON, made of a host's file ([`of_record`]), and written as JSON.
 //!
-//! What a report does not have is None or empty: reports of a ledger's file leave fields null, and
-//! older hosts leave them out. Fields that are not known here are skipped; the page shows them in the
-//! report's own text. Numbers are the host's: signed 64-bit integers.
+//! A field that a report does not have is `None` or empty: reports of a host's file leave fields null,
+//! and older hosts leave them out. Unknown fields are skipped; the page shows them in the report's own
+//! text. Numbers are the host's: signed 64-bit integers.
 
+mod of_record;
+
+use pyhost_os::plain::plain;
+use pyhost_record::describe::SCHEMA;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer, de};
 use serde_json::Value;
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,8 +48,73 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
     }
 }
 
+impl<T: Serialize> Serialize for Ordered<T> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Report {
+    /// Reads a report in JSON. The text may be anything: serde_json bounds how deeply it may nest.
+    ///
+    /// # Errors
+    /// It is not a report: the end of a line that begins with the file's name.
+    pub fn of_json(text: &str) -> Result<Self, String> {
+        let refuse = |error: serde_json::Error| format!("is no report in JSON ({error})");
+        let value: Value = serde_json::from_str(text).map_err(refuse)?;
+        match &value["schema"] {
+            Value::String(schema) if schema == SCHEMA => {}
+            Value::String(other) => {
+                let other = shortened(other);
+                return Err(format!("is of schema '{other}'; expected {SCHEMA}"));
+            }
+            _ => return Err(format!("names no schema; expected {SCHEMA}")),
+        }
+        check_figures(&value)?;
+        serde_json::from_value(value).map_err(refuse)
+    }
+
+    /// The report as a line of JSON. Control characters from U+007F on are escaped, so that no text
+    /// steers a terminal.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string(self).expect("its keys are strings");
+        crate::show::escaped(&text)
+    }
+}
+
+/// A part of a text for an error message.
+fn shortened(text: &str) -> String {
+    plain(text).chars().take(40).collect()
+}
+
+/// Checks that the accounts and their total have their figures. All commands rely on them.
+fn check_figures(report: &Value) -> Result<(), String> {
+    let check = |object: &Value, shown: &str, name: &str| match object[name].as_i64() {
+        Some(0..) => Ok(()),
+        _ => Err(format!(
+            "has no whole number at {shown}.{name}; expected {SCHEMA}"
+        )),
+    };
+    let accounts = report["accounts"].as_object();
+    for (name, account) in accounts.ok_or(format!("has no accounts; expected {SCHEMA}"))? {
+        let shown = format!("accounts.{}", shortened(name));
+        for figure in [
+            "live_bytes",
+            "peak_bytes",
+            "live_blocks",
+            "total_blocks",
+            "refused",
+            "failed",
+        ] {
+            check(account, &shown, figure)?;
+        }
+    }
+    check(&report["total"], "total", "live_bytes")?;
+    check(&report["total"], "total", "peak_bytes")
+}
+
 /// The whole report.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
     pub schema: String,
@@ -53,6 +124,7 @@ pub struct Report {
     pub process: Process,
     pub children: Option<Children>,
     pub allocator: Option<String>,
+    pub left_to: Option<String>,
     pub debug_hooks: Option<bool>,
     pub numpy: Option<Numpy>,
     pub region: Option<Region>,
@@ -71,7 +143,7 @@ pub struct Report {
 }
 
 /// The program that ran the script.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
     pub version: Option<String>,
@@ -81,7 +153,7 @@ pub struct Host {
 }
 
 /// The libpython that was loaded.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Python {
     pub version: Option<String>,
@@ -90,23 +162,27 @@ pub struct Python {
 }
 
 /// The process that reports.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
     pub pid: Option<i64>,
     pub argv: Vec<String>,
+    pub command: Option<String>,
     pub started: Option<String>,
+    pub forked: Option<bool>,
+    pub inherited_live_bytes: Option<i64>,
     pub wall_seconds: Option<f64>,
     pub ended_by: Option<String>,
     pub exit_status: Option<i64>,
     pub resident_bytes: Option<i64>,
     pub peak_resident_bytes: Option<i64>,
     pub peak_resident_source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finalized_resident_bytes: Option<i64>,
 }
 
 /// What is not in the figures.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Children {
     pub forks: i64,
@@ -115,7 +191,7 @@ pub struct Children {
 }
 
 /// An account's figures.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
     pub active: bool,
@@ -126,15 +202,17 @@ pub struct Account {
     pub refused: i64,
     pub failed: i64,
     pub injected: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finalized_live_bytes: Option<i64>,
 }
 
 /// The figures of all accounts together.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Total {
     pub live_bytes: i64,
     pub peak_bytes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finalized_live_bytes: Option<i64>,
 }
 
@@ -145,8 +223,23 @@ pub struct Caps {
     pub scopes: Vec<(String, Cap)>,
     /// The first refusal of the latest episode.
     pub dossier: Option<Dossier>,
-    /// The last refusal that a ledger's file told of, in a line.
+    /// How many refusals the host reported.
+    pub told_refusals: Option<i64>,
+    /// The last refusal in a host's file, as a line.
     pub last_refusal: Option<String>,
+}
+
+impl Serialize for Caps {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut map = out.serialize_map(None)?;
+        for (name, cap) in &self.scopes {
+            map.serialize_entry(name, cap)?;
+        }
+        map.serialize_entry("dossier", &self.dossier)?;
+        map.serialize_entry("told_refusals", &self.told_refusals)?;
+        map.serialize_entry("last_refusal", &self.last_refusal)?;
+        map.end()
+    }
 }
 
 impl Caps {
@@ -158,7 +251,7 @@ impl Caps {
 }
 
 /// A ceiling.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Cap {
     pub cap_bytes: i64,
     #[serde(default)]
@@ -171,6 +264,7 @@ fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
     for (name, value) in members.unwrap_or_default().0 {
         match name.as_str() {
             "dossier" => caps.dossier = serde_json::from_value(value).map_err(de::Error::custom)?,
+            "told_refusals" => caps.told_refusals = value.as_i64(),
             "last_refusal" => caps.last_refusal = value.as_str().map(str::to_owned),
             _ if value.is_object() => {
                 let cap = serde_json::from_value(value).map_err(de::Error::custom)?;
@@ -183,7 +277,7 @@ fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
 }
 
 /// What was refused, and what held the memory.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dossier {
     pub number: i64,
@@ -203,7 +297,7 @@ pub struct Dossier {
 }
 
 /// The block of code whose limit it was.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limit {
     pub bytes: i64,
@@ -213,7 +307,7 @@ pub struct Limit {
 }
 
 /// An account at a refusal.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Held {
     pub live_bytes: i64,
@@ -221,7 +315,7 @@ pub struct Held {
 }
 
 /// A size class at a refusal.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldClass {
     pub account: String,
@@ -230,7 +324,7 @@ pub struct HeldClass {
 }
 
 /// A live block of 1 MiB or more.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BigBlock {
     pub account: String,
@@ -241,7 +335,7 @@ pub struct BigBlock {
 }
 
 /// The resident size, explained.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Balance {
     pub resident_bytes: i64,
@@ -251,7 +345,7 @@ pub struct Balance {
 }
 
 /// The highest moment that the host saw.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AtPeak {
     pub seconds: f64,
@@ -263,7 +357,7 @@ pub struct AtPeak {
 }
 
 /// Blocks of 1 MiB and more at one moment.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BigBlocks {
     pub blocks: i64,
@@ -272,7 +366,7 @@ pub struct BigBlocks {
 }
 
 /// A balance sheet, and the moment that it is of.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SheetAtPeak {
     pub seconds: f64,
@@ -282,7 +376,7 @@ pub struct SheetAtPeak {
 }
 
 /// What a library has mapped for itself.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MappedBy {
     pub library: String,
@@ -291,7 +385,7 @@ pub struct MappedBy {
 }
 
 /// A part of the resident size.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BalanceRow {
     pub name: String,
@@ -300,7 +394,7 @@ pub struct BalanceRow {
 }
 
 /// Blocks of one size in an account's heap.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SizeClass {
     pub block_bytes: i64,
@@ -310,7 +404,7 @@ pub struct SizeClass {
 }
 
 /// What array data is made from.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numpy {
     pub version: Option<String>,
@@ -323,7 +417,7 @@ pub struct Numpy {
 }
 
 /// The bounded heap.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Region {
     pub size_bytes: i64,
@@ -337,14 +431,14 @@ pub struct Region {
 }
 
 /// The rules of `--fail`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Faults {
     pub rules: Vec<FaultRule>,
 }
 
 /// A rule, and what it saw.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FaultRule {
     pub rule: String,
@@ -353,7 +447,7 @@ pub struct FaultRule {
 }
 
 /// Guard pages.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Guards {
     pub min_bytes: i64,
@@ -364,7 +458,7 @@ pub struct Guards {
 }
 
 /// What the leak check found.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaks {
     pub blocks: i64,
@@ -376,7 +470,7 @@ pub struct Leaks {
 }
 
 /// Lost blocks of one kind.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeakGroup {
     pub account: String,

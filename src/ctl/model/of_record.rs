@@ -1,0 +1,115 @@
+//! The report of a host's file. What only the process itself knows is `None`.
+
+use super::{Account, Cap, Caps, Children, Host, Process, Python, Report, Total};
+use crate::report::resident_of_record;
+use pyhost_ledger::card::{Card, State};
+use pyhost_os::moment::{self, Utc};
+use pyhost_os::signals::signal_name;
+use pyhost_record::Record;
+use pyhost_record::describe::SCHEMA;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A count as a report has it. Only a damaged file has more than fits.
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+impl Report {
+    /// The report of a record; `alive` if its process runs.
+    pub fn of_record(record: &Record, alive: bool) -> Self {
+        let card = record.card();
+        let accounts = record.snapshot.accounts().map(|(account, figures)| {
+            let row = Account {
+                active: record.is_active(account),
+                live_bytes: whole(figures.live_bytes),
+                peak_bytes: whole(figures.peak_bytes),
+                live_blocks: whole(figures.live_blocks),
+                total_blocks: whole(figures.total_blocks),
+                refused: whole(figures.refused),
+                failed: whole(figures.failed),
+                injected: whole(figures.injected),
+                finalized_live_bytes: None,
+            };
+            (account.name().to_owned(), row)
+        });
+        let caps = record.caps.iter().map(|cap| {
+            let height = Cap {
+                cap_bytes: whole(cap.bytes),
+                reserve_from_bytes: Some(whole(cap.reserve_from)),
+            };
+            (cap.scope.name().to_owned(), height)
+        });
+        Report {
+            schema: SCHEMA.to_owned(),
+            partial: true,
+            host: Host {
+                version: Some(card.host.get()),
+                mimalloc: Some(card.mimalloc.get()),
+                native: Some(card.native.get()),
+                profile: Some(card.profile.get()),
+            },
+            python: Python {
+                version: Some(card.python.get()),
+                ..Python::default()
+            },
+            process: process(card, alive),
+            children: Some(Children {
+                forks: whole(card.forks.load(Relaxed)),
+                ..Children::default()
+            }),
+            allocator: Some(card.allocator.get()),
+            debug_hooks: Some(card.debug_hooks.load(Relaxed) == 1),
+            accounts: super::Ordered(accounts.collect()),
+            total: Total {
+                live_bytes: whole(record.snapshot.total_live_bytes),
+                peak_bytes: whole(record.snapshot.total_peak_bytes),
+                finalized_live_bytes: None,
+            },
+            caps: Caps {
+                scopes: caps.collect(),
+                dossier: None,
+                told_refusals: Some(whole(card.refusals())),
+                last_refusal: card.refusal().map(|(_, text)| text),
+            },
+            ..Report::default()
+        }
+    }
+}
+
+fn process(card: &Card, alive: bool) -> Process {
+    let started = card.started.load(Relaxed);
+    let until = match card.ended() {
+        0 if alive => Some(moment::now()),
+        0 => None,
+        ended => Some(ended),
+    };
+    let ended_by = match card.state() {
+        (State::Running, _) => "kill",
+        (State::Exec, _) => "exec",
+        (State::Exited, _) => "exit",
+        (State::Exhausted, _) => "_exit",
+        (State::Signalled, signal) => signal_name(signal),
+    };
+    let exit_status = match card.state() {
+        (State::Exited | State::Exhausted, status) if !alive => Some(i64::from(status)),
+        _ => None,
+    };
+    let is_forked = card.forked.load(Relaxed) == 1;
+    let (resident, peak) = resident_of_record(card, alive);
+    let source = if alive { "VmHWM" } else { "ledger" };
+    Process {
+        pid: Some(card.pid.load(Relaxed).into()),
+        argv: card.argv(),
+        command: Some(card.script.get()),
+        started: Some(Utc(started).to_string()),
+        forked: Some(is_forked),
+        inherited_live_bytes: is_forked.then(|| whole(card.inherited.load(Relaxed))),
+        wall_seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
+        ended_by: (!alive).then(|| ended_by.to_owned()),
+        exit_status,
+        resident_bytes: resident.map(whole),
+        peak_resident_bytes: peak.map(whole),
+        peak_resident_source: peak.map(|_| source.to_owned()),
+        finalized_resident_bytes: None,
+    }
+}

@@ -1,0 +1,127 @@
+//! The summary of a report: what `show` and `diff` print.
+
+use super::{Row, Stored};
+use crate::model::{Account, Caps, Process, Report};
+use pyhost_ledger::REPORTED;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
+use pyhost_record::Record;
+
+impl Stored {
+    /// The summary of a report.
+    pub fn of_report(report: &Report) -> Self {
+        let process = &report.process;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let caps = report.caps.scopes.iter();
+        Stored {
+            pid: process.pid.unwrap_or_default(),
+            command: command(&process.argv, &text(&process.command)),
+            argv: process.argv.clone(),
+            python: text(&report.python.version),
+            started: text(&process.started),
+            seconds: process.wall_seconds,
+            stands: stands(process),
+            accounts: accounts(report),
+            total: (
+                count(report.total.live_bytes),
+                count(report.total.peak_bytes),
+            ),
+            resident: (
+                process.resident_bytes.map(count),
+                process.peak_resident_bytes.map(count),
+            ),
+            inherited: process.inherited_live_bytes.map(count),
+            caps: caps
+                .map(|(name, cap)| (name.clone(), count(cap.cap_bytes)))
+                .collect(),
+            refusal: refusal(&report.caps),
+        }
+    }
+
+    /// The summary of a record; `alive` if its process runs.
+    pub fn of_record(record: &Record, alive: bool) -> Self {
+        Stored {
+            // The card knows which of the words are the host's, and how the process ended.
+            command: record.card().command(),
+            stands: match alive {
+                true => "runs".to_owned(),
+                false => record.card().ending(),
+            },
+            ..Stored::of_report(&Report::of_record(record, alive))
+        }
+    }
+}
+
+/// A number of a report that cannot be negative.
+fn count(number: i64) -> u64 {
+    number.max(0) as u64
+}
+
+/// A command line as a part of a line: the program without its folder, not too long, plain.
+/// A process of `multiprocessing` is called by its `name`.
+fn command(argv: &[String], name: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut argv = argv.to_vec();
+    if let Some(program) = argv.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    if name.starts_with("multiprocessing: ") {
+        argv.truncate(1);
+        argv.push(name.to_owned());
+    }
+    let words = plain(&argv.join(" "));
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &words[..end]),
+        None => words,
+    }
+}
+
+/// The accounts: those that this version knows first, in a report's order.
+fn accounts(report: &Report) -> Vec<Row> {
+    let known = |name: &str| REPORTED.iter().position(|account| account.name() == name);
+    let mut rows: Vec<Row> = report.accounts.0.iter().map(row).collect();
+    rows.sort_by_key(|row| known(&row.name).unwrap_or(REPORTED.len()));
+    rows
+}
+
+fn row((name, account): &(String, Account)) -> Row {
+    Row {
+        name: name.clone(),
+        live_bytes: count(account.live_bytes),
+        peak_bytes: count(account.peak_bytes),
+        live_blocks: count(account.live_blocks),
+        total_blocks: count(account.total_blocks),
+        refused: count(account.refused),
+        failed: count(account.failed),
+    }
+}
+
+fn stands(process: &Process) -> String {
+    match (process.ended_by.as_deref(), process.exit_status) {
+        (None, _) => "ran".to_owned(),
+        (Some("kill"), _) => "was killed".to_owned(),
+        (Some("exec"), _) => "became another program".to_owned(),
+        (Some("exit" | "_exit"), Some(status)) => format!("ended with status {status}"),
+        (Some(other), _) => format!("ended by {other}"),
+    }
+}
+
+/// The last refusal: in a line, as `pyhostctl` writes it, or from the host's dossier.
+fn refusal(caps: &Caps) -> Option<(u64, String)> {
+    if let Some(line) = &caps.last_refusal {
+        return Some((count(caps.told_refusals?), line.clone()));
+    }
+    let dossier = caps.dossier.as_ref()?;
+    let bytes = |number| Bytes(count(number));
+    Some((
+        count(dossier.number),
+        format!(
+            "{} asked for {} with {} live, cap of {} ({})",
+            dossier.account,
+            bytes(dossier.size_bytes),
+            bytes(dossier.live_bytes),
+            bytes(dossier.cap_bytes),
+            dossier.scope,
+        ),
+    ))
+}
