@@ -458,10 +458,12 @@ print('finished')";
 
 #[test]
 fn a_dossier_has_the_size_that_was_asked_for_and_not_the_block_that_was_refused() {
+    // From 3.15 on its bytes are those of an object of type bytes.
+    let of_bytearray = 55_555_556 + if version() < (3, 15) { 0 } else { 32 };
     for (code, asked) in [
         ("x = [0] * 7000000", 56_000_000),
         ("x = bytes(58000000)", 58_000_033),
-        ("x = bytearray(55555555)", 55_555_556),
+        ("x = bytearray(55555555)", of_bytearray),
     ] {
         let (outcome, report) = Run::host().args(["--cap", "56M"]).code(code).reported();
         assert_eq!(outcome.code(), 1, "{outcome:#?}");
