@@ -8,6 +8,7 @@ import json
 import pathlib
 import struct
 import sys
+import time
 import zlib
 
 from browser import Browser
@@ -203,6 +204,10 @@ def moved(browser):
         " return [box.left + box.width * 0.62, box.top + box.height / 2]; })()"
     )
     browser.move(x, y)
+    # The browser hands a movement to the page with its next frame.
+    deadline = time.monotonic() + 30
+    while browser.run(readout) == found["end"] and time.monotonic() < deadline:
+        time.sleep(0.02)
     found["mouse"] = browser.run(readout)
     found["legend"] = browser.run("document.querySelector('[data-legend=\"total\"]').textContent")
     return found
