@@ -1,4 +1,4 @@
-//! CPython: its allocators, its start and end, and the module `pyhost`.
+//! CPython: its allocators, its start and end, its frames.
 
 pub mod domains;
 pub mod dump;
@@ -6,11 +6,9 @@ mod executable;
 pub mod extensions;
 pub mod freelists;
 mod gil;
-pub mod handover;
 pub mod imports;
 pub mod interpreter;
 pub mod interpreters;
-pub mod module;
 pub mod place;
 mod pools;
 pub mod surface;

@@ -6,12 +6,12 @@
 //! NumPy, which memray then sees as under `python`. That is the moment for `memray run`, `memray attach`,
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
-use super::domains;
 use crate::descriptor::notice;
 use crate::heap::bound;
 use crate::leaks;
 use crate::native::{self, Mode};
 use crate::numpy;
+use crate::python::domains;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.

@@ -37,7 +37,7 @@ struct Part {
 static PARTS: [Part; 2] = [
     Part {
         file: c"<pyhost>/snapshots.py",
-        source: concat!(include_str!("../library/snapshots.py"), "\0"),
+        source: concat!(include_str!("library/snapshots.py"), "\0"),
         module: NAME,
         names: &[
             c"snapshot",
@@ -52,7 +52,7 @@ static PARTS: [Part; 2] = [
     },
     Part {
         file: c"<pyhost>/tracking.py",
-        source: concat!(include_str!("../library/tracking.py"), "\0"),
+        source: concat!(include_str!("library/tracking.py"), "\0"),
         module: NAME,
         names: &[c"TrackedAccount", c"_accounts", c"_show", c"_wrap"],
     },
@@ -60,7 +60,7 @@ static PARTS: [Part; 2] = [
 
 static PLUGIN: Part = Part {
     file: c"<pyhost>/pytest_plugin.py",
-    source: concat!(include_str!("../library/pytest_plugin.py"), "\0"),
+    source: concat!(include_str!("library/pytest_plugin.py"), "\0"),
     module: PLUGIN_NAME,
     names: &[],
 };
