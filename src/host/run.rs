@@ -152,7 +152,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
             asked.name()
         ));
     }
-    faults::start(&options.faults, place::calls_in_a_line);
+    faults::start(&options.faults, place::calls_in_a_line, native::inject);
     domains::install(allocator, debug_hooks);
     numpy::start(
         &numpy_settings(&options.numpy, native),

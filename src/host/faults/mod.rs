@@ -62,8 +62,9 @@ pub fn is_on() -> bool {
 }
 
 /// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
-/// `place` tells where in the script the calling thread is.
-pub fn start(settings: &Settings, place: fn(&mut Line)) {
+/// `place` returns where in the script the calling thread is. `when_armed` is called when the rules begin to hold,
+/// with `true`, and when they end to: what serves malloc asks [`fails`] only in between.
+pub fn start(settings: &Settings, place: fn(&mut Line), when_armed: fn(bool)) {
     if settings.rules.is_empty() {
         return;
     }
@@ -75,6 +76,7 @@ pub fn start(settings: &Settings, place: fn(&mut Line)) {
     }
     let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
     let _ = TEXTS.set(texts.map(Spec::to_string).collect());
+    rules::call_when_armed(when_armed);
     ON.store(true, Relaxed);
 }
 

@@ -7,6 +7,7 @@
 use super::log;
 use super::spec::{Choice, Spec};
 use crate::ledger::{Account, LEDGER};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -50,6 +51,7 @@ static WHEN_OPEN: AtomicU32 = AtomicU32::new(0);
 /// How many `pyhost.fail` are open.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 static ARMED: AtomicBool = AtomicBool::new(false);
+static WHEN_ARMED: OnceLock<fn(bool)> = OnceLock::new();
 
 /// Whether a request may fail at this moment.
 #[inline]
@@ -101,16 +103,27 @@ pub(super) fn add(spec: &Spec) {
     }
 }
 
+/// Has `function` called when the rules begin to hold, with `true`, and when they end to. Once.
+pub(super) fn call_when_armed(function: fn(bool)) {
+    let _ = WHEN_ARMED.set(function);
+}
+
+fn report_armed(is_armed: bool) {
+    if let Some(function) = WHEN_ARMED.get() {
+        function(is_armed);
+    }
+}
+
 /// Lets the rules hold.
 pub(super) fn arm() {
     ARMED.store(true, Release);
-    crate::native::inject(true);
+    report_armed(true);
 }
 
 /// No request fails from here on. Any thread; more than once does nothing.
 pub fn disarm() {
     if ARMED.swap(false, AcqRel) {
-        crate::native::inject(false);
+        report_armed(false);
     }
 }
 

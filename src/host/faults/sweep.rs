@@ -9,6 +9,7 @@ use super::Spec;
 use crate::descriptor::notice;
 use crate::error::Error;
 use crate::list;
+use pyhost_os::signals::signal_name;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -87,7 +88,7 @@ impl End {
         match self {
             End::Status(status) => format!("status {status}"),
             End::MemoryError(status) => format!("MemoryError, status {status}"),
-            End::Signal(signal) => format!("crash by {}", crate::report::signal_name(signal)),
+            End::Signal(signal) => format!("crash by {}", signal_name(signal)),
             End::Fatal => "fatal error".to_owned(),
             End::Hang => "hang".to_owned(),
         }
