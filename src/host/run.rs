@@ -185,7 +185,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
         module::answer_allocated_blocks();
     }
     watch_extensions(options.native, debug_hooks);
-    surface::arm();
+    surface::arm(report::first_refusal, endings::end_exhausted);
     endings::watch_peak(surface::peak_watcher());
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
@@ -205,7 +205,7 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     }
     endings::watch_signals();
     if endings::dumps_on_signal() {
-        python::dump::watch();
+        python::dump::watch(endings::dump_on_signal);
     }
     faults::arm();
     Ok(interpreter::run())

@@ -541,7 +541,7 @@ impl Case<'_> {
 
     fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
         if !TOLD_OF[self.scope.index()].swap(true, Relaxed) {
-            refusal::leave_dossier(refusal, python);
+            (python.first_refusal)(refusal);
         }
     }
 }
@@ -612,7 +612,7 @@ pub fn may_start_thread() -> bool {
     LEDGER.count_refusal(Account::Obj);
     let refusal = refusal::record(scope, Account::Obj, need, How::NoThread, python);
     if !TOLD_OF[scope.index()].swap(true, Relaxed) {
-        refusal::leave_dossier(&refusal, python);
+        (python.first_refusal)(&refusal);
     }
     false
 }

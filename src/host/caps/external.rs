@@ -220,6 +220,6 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     LEDGER.count_refusal(Account::Mapped);
     let asked = ERROR.asked.load(Relaxed);
     let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python);
-    refusal::leave_dossier(&refusal, python);
+    (python.first_refusal)(&refusal);
     Some(Told::Now)
 }

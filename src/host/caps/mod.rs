@@ -24,7 +24,7 @@ pub use episode::{Place, Role, Told, error_ended, may_start_thread, thread_begin
 pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
-pub use refusal::{Dossier, How, Refusal, dossier, last};
+pub use refusal::{How, Refusal, last};
 pub use settings::{CapSize, Rule, Rules, Settings, Share};
 pub use start::start;
 
@@ -35,7 +35,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 
-/// What the caps ask of Python. Each may be called inside the allocator, on any thread.
+/// What the caps ask of Python, and of the report. Each may be called inside the allocator, on any thread.
 pub struct Python {
     /// Where the calling thread's Python code is.
     pub place: fn() -> Place,
@@ -53,8 +53,8 @@ pub struct Python {
     pub role: fn(usize, bool) -> Role,
     /// Writes the calling thread's Python traceback, cut where it is full; its length.
     pub trace: fn(&mut [u8]) -> usize,
-    /// Tells of the first refusal of an episode.
-    pub report: fn(&Dossier),
+    /// Keeps and shows what surrounds the first refusal of an episode.
+    pub first_refusal: fn(&Refusal),
     /// Ends the process: the reserve is used up.
     pub end: fn(&Refusal) -> !,
 }
@@ -147,7 +147,7 @@ fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
     if let Some(python) = python() {
         let refusal = refusal::record_region(size, account, asked, How::Null, python);
         if is_first {
-            refusal::leave_dossier(&refusal, python);
+            (python.first_refusal)(&refusal);
         }
     }
 }
@@ -160,7 +160,7 @@ pub fn no_thread_in_region(size: u64, need: u64) {
         let bytes = need as usize;
         let refusal = refusal::record_region(size, Account::Native, bytes, How::NoThread, python);
         if !TOLD_OF_THREADS.swap(true, Relaxed) {
-            refusal::leave_dossier(&refusal, python);
+            (python.first_refusal)(&refusal);
         }
     }
 }

@@ -1,16 +1,11 @@
-//! What was refused: the last refusal, and the dossier of an episode's first.
+//! What was refused last.
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 
 use super::kept::Kept;
 use super::{Python, limits};
 use crate::bytes::Bytes;
-use crate::card::CARD;
-use crate::descriptor::format_into;
-use crate::heap::classes::{self, Class};
-use crate::heap::register::{self, BigBlocks};
-use crate::ledger::{Account, LEDGER, Scope, Snapshot};
-use crate::timeline::brief;
+use crate::ledger::{Account, LEDGER, Scope};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::AcqRel;
@@ -125,34 +120,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The first refusal of an episode with what surrounded it.
-#[derive(Clone, Copy)]
-pub struct Dossier {
-    /// The refusal.
-    pub refusal: Refusal,
-    /// All accounts at that moment.
-    pub snapshot: Snapshot,
-    /// The live blocks of a mebibyte and more.
-    pub big_blocks: BigBlocks,
-    /// The size classes with the most live bytes, largest first.
-    pub classes: [Option<Class>; CLASSES],
-}
-
-/// How many size classes a dossier names.
-pub const CLASSES: usize = 6;
-
 static LAST: Kept<Refusal> = Kept::empty();
-static DOSSIER: Kept<Dossier> = Kept::empty();
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// The last refusal. Any thread, also from a signal handler.
 pub fn last() -> Option<Refusal> {
     LAST.get()
-}
-
-/// The dossier of the latest episode. Any thread, also from a signal handler.
-pub fn dossier() -> Option<Dossier> {
-    DOSSIER.get()
 }
 
 /// Keeps a refusal of this moment as the last one.
@@ -230,21 +203,4 @@ pub(super) fn record_region(
 fn keep(refusal: &mut Refusal, python: &Python) {
     refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
     LAST.set(refusal);
-}
-
-/// Keeps and tells what surrounded the first refusal of an episode.
-#[cold]
-pub(super) fn leave_dossier(refusal: &Refusal, python: &Python) {
-    let dossier = Dossier {
-        refusal: *refusal,
-        snapshot: LEDGER.snapshot(),
-        big_blocks: register::big_blocks(),
-        classes: classes::largest(),
-    };
-    DOSSIER.set(&dossier);
-    let mut room = [0; 512];
-    let text = format_into(&mut room, format_args!("{refusal}"));
-    CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
-    brief::tell_refusal();
-    (python.report)(&dossier);
 }

@@ -20,17 +20,18 @@ mod place;
 mod signals;
 mod stack;
 
+use crate::caps::{How, Refusal};
 use crate::card::CARD;
 use crate::descriptor::{Descriptor, notice};
+use crate::error::CAP_EXHAUSTED;
 use crate::heap::{bound, guards, profile, register};
 use crate::leaks::{self, StackTop};
 use crate::ledger::LEDGER;
 use crate::live;
 use crate::numpy;
-use crate::options::{Destination, Stats};
 use crate::peak;
 use crate::process;
-use crate::report::{self, AtPeak, Ending, Facts, Format, Json, Report};
+use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats};
 use crate::resident::{self, Resident};
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
@@ -288,7 +289,7 @@ pub fn dumps_on_signal() -> bool {
 
 /// Writes the report of this moment to its file, while the process goes on; false where this process
 /// writes none. With the GIL, outside signal handlers.
-pub fn dump() -> bool {
+fn dump() -> bool {
     let Some(plan) = PLAN.get() else { return false };
     let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
         return false;
@@ -302,6 +303,13 @@ pub fn dump() -> bool {
         DUMP_EXHIBITS.give_back();
     }
     true
+}
+
+/// Answers SIGUSR2: writes the report of this moment, or says why there is none. With the GIL, outside signal handlers.
+pub fn dump_on_signal() {
+    if !dump() {
+        say_no_report(process::id());
+    }
 }
 
 /// Writes the report of this moment to its file from inside a signal handler, while the process goes
@@ -322,7 +330,7 @@ fn dump_from_handler() -> bool {
 }
 
 /// Says why the signal that asks for a report gives none in a forked child.
-pub fn say_no_report(pid: i32) {
+fn say_no_report(pid: i32) {
     notice(format_args!(
         "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
          --stats-file, or `pyhostctl report {pid}` of a host with --live"
@@ -340,10 +348,18 @@ fn is_to_write(partial: bool) -> bool {
     WRITTEN.fetch_update(AcqRel, Acquire, claim).is_ok()
 }
 
-/// Ends the process at once, since the reserve of a cap is used up: with a report, and its file stays.
-pub fn end_exhausted(status: c_int) -> ! {
+/// Ends the process at once, since the reserve of a cap is used up: with a line that says why and a report; its file
+/// stays. Any thread, inside the allocator.
+pub fn end_exhausted(refusal: &Refusal) -> ! {
+    let why = match refusal.how {
+        How::Vain => "the script goes on asking in vain",
+        _ => "the reserve is used up",
+    };
+    notice(format_args!(
+        "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
+    ));
     live::note_exhausted();
-    exports::end_now(status)
+    exports::end_now(CAP_EXHAUSTED)
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.

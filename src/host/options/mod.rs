@@ -25,39 +25,16 @@ use crate::live;
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
 use crate::process;
-use crate::report::Format;
+use crate::report::{Destination, Format, Stats};
 use crate::template::names_process;
 use crate::timeline;
 use arguments::{host_arguments, is_python_name, parse};
 use clap::CommandFactory;
 pub use observation::LIVE;
 use outputs::{Outputs, STATS_FILE};
-pub use page::Page;
 pub use region::RegionSettings;
 use std::ffi::OsString;
 use variables::{OUTERMOST, Variables, exports};
-
-/// Where a report goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// Standard error.
-    Stderr,
-    /// An open descriptor.
-    Descriptor(i32),
-    /// A file: an absolute path, in which `%p` stands for the process id and `%%` for `%`.
-    File(Vec<u8>),
-}
-
-/// The report that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// Its format, not [`Format::Off`].
-    pub format: Format,
-    /// Where it goes.
-    pub to: Destination,
-    /// Who makes the page of [`Format::Html`].
-    pub page: Option<Page>,
-}
 
 /// What the host shall do.
 #[derive(Debug)]

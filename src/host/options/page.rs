@@ -2,11 +2,10 @@
 //! so that its absence is told before anything runs.
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
-use super::{Destination, Stats};
 use crate::error::Error;
 use crate::output::{self, Target};
 use crate::process;
-use crate::report::Format;
+use crate::report::{Destination, Format, Page, Stats};
 use crate::template::PathBuffer;
 use crate::timeline;
 use std::ffi::{CString, OsStr, OsString};
@@ -15,19 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// The program's name.
 const PROGRAM: &str = "pyhostctl";
-
-/// How the page is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The path of `pyhostctl`.
-    pub program: CString,
-    /// The timeline of this process; None where its path is too long.
-    pub timeline: Option<CString>,
-    /// Whether the timeline is for the page alone, and goes once that is made.
-    pub is_timeline_its_own: bool,
-    /// Whether to say where the page is, since nobody has named the file.
-    pub is_told: bool,
-}
 
 /// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.
@@ -43,7 +29,7 @@ pub fn plan(
     let Destination::File(template) = &asked.to else {
         return Ok(Some(asked));
     };
-    match Page::find(template, timeline, is_told, outputs)? {
+    match find(template, timeline, is_told, outputs)? {
         Some(page) => asked.page = Some(page),
         None => {
             let path = [template.as_slice(), b".json"].concat();
@@ -63,48 +49,46 @@ pub fn plan(
     Ok(Some(asked))
 }
 
-impl Page {
-    /// Finds what makes the page: beside the host's own executable, else in `PATH`, unless the start
-    /// is privileged; `None` where it is in neither place. Where no timeline was asked for, one is kept
-    /// beside the page until that is made.
-    ///
-    /// # Errors
-    /// At the timeline's place is a file that pyhost did not write.
-    fn find(
-        template: &[u8],
-        timeline: &mut timeline::Settings,
-        is_told: bool,
-        outputs: &mut Outputs,
-    ) -> Result<Option<Self>, Error> {
-        let own = process::executable();
-        let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
-        let path = match process::is_privileged_start() {
-            true => None,
-            false => std::env::var_os("PATH"),
-        };
-        let folders = path.iter().flat_map(std::env::split_paths);
-        let program = beside
-            .into_iter()
-            .chain(folders.filter(|folder| folder.is_absolute()))
-            .map(|folder| folder.join(PROGRAM))
-            .find_map(executable);
-        let Some(program) = program else {
-            return Ok(None);
-        };
-        let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
-        if is_timeline_its_own {
-            let path = OsString::from_vec([template, b".timeline"].concat());
-            timeline.timeline = outputs.choose(TIMELINE, &path, true, false)?;
-        }
-        let path = timeline.timeline.as_deref();
-        let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
-        Ok(Some(Page {
-            program,
-            timeline: path.map(|path| path.as_c_str().to_owned()),
-            is_timeline_its_own,
-            is_told,
-        }))
+/// Finds what makes the page: beside the host's own executable, else in `PATH`, unless the start
+/// is privileged; `None` where it is in neither place. Where no timeline was asked for, one is kept
+/// beside the page until that is made.
+///
+/// # Errors
+/// At the timeline's place is a file that pyhost did not write.
+fn find(
+    template: &[u8],
+    timeline: &mut timeline::Settings,
+    is_told: bool,
+    outputs: &mut Outputs,
+) -> Result<Option<Page>, Error> {
+    let own = process::executable();
+    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let path = match process::is_privileged_start() {
+        true => None,
+        false => std::env::var_os("PATH"),
+    };
+    let folders = path.iter().flat_map(std::env::split_paths);
+    let program = beside
+        .into_iter()
+        .chain(folders.filter(|folder| folder.is_absolute()))
+        .map(|folder| folder.join(PROGRAM))
+        .find_map(executable);
+    let Some(program) = program else {
+        return Ok(None);
+    };
+    let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
+    if is_timeline_its_own {
+        let path = OsString::from_vec([template, b".timeline"].concat());
+        timeline.timeline = outputs.choose(TIMELINE, &path, true, false)?;
     }
+    let path = timeline.timeline.as_deref();
+    let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
+    Ok(Some(Page {
+        program,
+        timeline: path.map(|path| path.as_c_str().to_owned()),
+        is_timeline_its_own,
+        is_told,
+    }))
 }
 
 /// Whether the page goes to a regular file, beside which there may be another.

@@ -11,20 +11,22 @@
 
 #![allow(unsafe_code)]
 
-use crate::endings;
-use crate::process;
 use pyo3::ffi::{self, PyObject, PyType_Slot, PyType_Spec};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
-/// Writes the report. A forked child that has none to write says so.
+/// Writes the report.
+static WRITE: OnceLock<fn()> = OnceLock::new();
+
+/// The handler.
 unsafe extern "C" fn call(
     _handler: *mut PyObject,
     _arguments: *mut PyObject,
     _keywords: *mut PyObject,
 ) -> *mut PyObject {
-    if !endings::dump() {
-        endings::say_no_report(process::id());
+    if let Some(write) = WRITE.get() {
+        write();
     }
     // SAFETY: the GIL is held; the reference is the caller's.
     unsafe {
@@ -68,9 +70,10 @@ unsafe fn new_type() -> *mut PyObject {
     }
 }
 
-/// Puts the handler in place, where the signal is at its default. After initialisation; false where
-/// that is not so, or failed.
-pub fn watch() -> bool {
+/// Puts the handler in place, which calls `write`, where the signal is at its default. After initialisation, once;
+/// false where that is not so, or failed.
+pub fn watch(write: fn()) -> bool {
+    let _ = WRITE.set(write);
     let signal = libc::SIGUSR2 as c_int;
     // SAFETY: the GIL is held; new references are released, and exceptions cleared.
     unsafe {

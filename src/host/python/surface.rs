@@ -1,6 +1,5 @@
 //! How refusals reach the script: the errors and the relief that the caps ask for, at safe points
-//! of the main thread (`Py_AddPendingCall`), and the end where nothing is left to handle an error
-//! with.
+//! of the main thread (`Py_AddPendingCall`).
 //!
 //! What the caps call runs inside the allocator. `Py_AddPendingCall` takes a lock that CPython
 //! holds for a few stores only, and may be called without the GIL.
@@ -8,31 +7,25 @@
 #![allow(unsafe_code)]
 
 use super::place;
-use crate::caps::{self, Dossier, How, Refusal, Role, Told};
-use crate::descriptor::{Descriptor, format_into, notice};
-use crate::endings;
-use crate::error::CAP_EXHAUSTED;
-use crate::heap::{self, region, register};
-use crate::ledger::Account;
+use crate::caps::{self, Refusal, Role, Told};
+use crate::descriptor::format_into;
+use crate::heap::{self, register};
 use crate::peak;
-use crate::report;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// The thread that pending calls run in, by its number.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// How many dossiers are written to standard error.
-const DOSSIERS: u32 = 10;
-
 /// The list of functions that relieve memory; null before the first.
 static RELIEFS: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
-/// Lets the caps reach the script. After initialisation, in the main thread.
-pub fn arm() {
+/// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
+/// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
+pub fn arm(first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
     register::set_line(place::line);
     watch_errors();
@@ -46,7 +39,7 @@ pub fn arm() {
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
         role,
         trace: place::trace,
-        report: tell,
+        first_refusal,
         end,
     });
 }
@@ -155,37 +148,6 @@ extern "C" fn surface(_: *mut c_void) -> c_int {
     // SAFETY: a pending call holds the GIL; a text that ends in a zero byte.
     unsafe { ffi::PyErr_SetString(ffi::PyExc_MemoryError, text.as_ptr().cast()) };
     -1
-}
-
-/// Writes a dossier as one block.
-fn tell(dossier: &Dossier) {
-    static WRITTEN: AtomicU32 = AtomicU32::new(0);
-    let number = WRITTEN.fetch_add(1, Relaxed);
-    if number < DOSSIERS {
-        let mut out = Descriptor::new(libc::STDERR_FILENO);
-        let region = match dossier.refusal.account {
-            Account::Numpy => region::bins(),
-            _ => None,
-        };
-        let _ = report::dossier(dossier, region.as_ref(), &mut out);
-        out.flush();
-    } else if number == DOSSIERS {
-        notice(format_args!(
-            "further dossiers are left to pyhost.last_refusal() and the report"
-        ));
-    }
-}
-
-/// Ends the process, with a line that says why.
-fn end(refusal: &Refusal) -> ! {
-    let why = match refusal.how {
-        How::Vain => "the script goes on asking in vain",
-        _ => "the reserve is used up",
-    };
-    notice(format_args!(
-        "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
-    ));
-    endings::end_exhausted(CAP_EXHAUSTED)
 }
 
 /// Has `function` called when a soft cap is passed. With the GIL, in the main interpreter; false

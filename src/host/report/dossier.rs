@@ -2,8 +2,9 @@
 //! allocate.
 
 use super::Sink;
+use super::first_refusal::Dossier;
 use crate::bytes::Bytes;
-use crate::caps::{Dossier, Refusal};
+use crate::caps::Refusal;
 use crate::heap::bfc;
 use crate::heap::register::{BigBlock, BigBlocks};
 use std::fmt::{self, Write};

@@ -4,9 +4,11 @@
 //! nor the renderers allocate, so that a signal handler can write a report.
 
 mod balance;
+mod destination;
 mod dossier;
 mod facts;
 mod faults;
+mod first_refusal;
 mod guards;
 mod leaks;
 mod metrics;
@@ -16,8 +18,10 @@ mod sizes;
 mod text;
 
 pub use balance::describe_members as describe_balance;
-pub use dossier::{describe_block, describe_dossier, describe_refusal, dossier};
+pub use destination::{Destination, Page, Stats};
+pub use dossier::{describe_block, describe_refusal};
 pub use facts::{Facts, mimalloc_version};
+pub use first_refusal::first_refusal;
 pub use leaks::tell as tell_leaks;
 pub use metrics::metrics;
 pub use peak::AtPeak;
@@ -28,7 +32,6 @@ pub use sizes::{describe_classes, describe_members as describe_histogram};
 pub use text::{closing_line, table};
 
 use crate::balance::Balance;
-use crate::caps;
 use crate::card::CARD;
 use crate::descriptor::format_into;
 use crate::heap::guards::Figures as GuardFigures;
@@ -181,8 +184,8 @@ impl Report<'_> {
                 describe_cap(scope, cap, LEDGER.hold(scope).unwrap_or(cap), sink);
             }
         }
-        match caps::dossier() {
-            Some(dossier) => describe_dossier(&dossier, sink),
+        match first_refusal::latest() {
+            Some(dossier) => dossier::describe_dossier(&dossier, sink),
             None => sink.null("dossier"),
         }
         let mut room = [0; 512];
