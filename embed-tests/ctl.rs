@@ -245,7 +245,7 @@ fn a_report_of_the_host_is_shown_as_a_table() {
     for part in [
         ": ended with status 3\n",
         "cap of 24.0 MiB (total)",
-        "refusals told of: 1;",
+        "refusals: 1;",
         "\nobj ",
     ] {
         assert!(text.contains(part), "{part}: {text}");

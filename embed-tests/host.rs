@@ -249,7 +249,7 @@ impl Run {
 }
 
 impl Outcome {
-    /// The exit status, or 128 and the signal, as a shell tells it.
+    /// The exit status, or 128 plus the signal, as a shell shows it.
     pub fn code(&self) -> i32 {
         self.status
             .code()

@@ -245,7 +245,7 @@ sys.exit(5)";
     let pane = Pane::open(&directory, "", &words, 100, 24);
     pane.until_line(&format!("process {}, 0:", host.pid()));
     host.take(64 << 10);
-    pane.until_line("refusals told of: 1; the last:");
+    pane.until_line("refusals: 1; the last:");
     let status = host.close();
     assert_eq!(status.code(), Some(5));
     pane.until_line(&format!(

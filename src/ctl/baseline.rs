@@ -55,7 +55,7 @@ fn place(path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
 /// The baseline of a process, which `word` named and whose file is at `path`.
 ///
 /// # Errors
-/// There is none.
+/// The process has no baseline.
 pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     let place = place(path, directory)?;
     match place.exists() {

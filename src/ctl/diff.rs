@@ -60,7 +60,7 @@ fn pairs(a: &Stored, b: &Stored) -> Vec<(Row, Row)> {
     both.collect()
 }
 
-/// A difference of bytes, with its sign; nothing where there is none.
+/// A difference of bytes, with its sign; empty if there is none.
 pub fn signed(a: u64, b: u64) -> String {
     match a.cmp(&b) {
         std::cmp::Ordering::Equal => "0".to_owned(),

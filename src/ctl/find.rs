@@ -198,7 +198,7 @@ impl FromStr for Name {
 /// The file of a process: of the host that runs, else of the one that was killed last.
 ///
 /// # Errors
-/// There is none, or there are several.
+/// No process has that id, or several have it.
 pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
     let here = Here::find();
     let mut found: Vec<Entry> = directory::entries(directory).unwrap_or_default();

@@ -32,7 +32,7 @@ struct Failure(String);
 /// Writes to standard output.
 ///
 /// # Errors
-/// It cannot be written. A reader that has gone, as `head` does, is none.
+/// Standard output cannot be written. A reader that has gone, such as `head`, is not an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

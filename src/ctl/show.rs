@@ -100,7 +100,7 @@ pub fn to_text(stored: &Stored) -> String {
         let _ = writeln!(text, "cap of {} ({})", shown(*bytes), plain(name));
     }
     if let Some((count, line)) = &stored.refusal {
-        let _ = writeln!(text, "refusals told of: {count}; the last: {}", plain(line));
+        let _ = writeln!(text, "refusals: {count}; the last: {}", plain(line));
     }
     text
 }

@@ -271,7 +271,7 @@ impl Ledger {
     /// Turns an exact account into a windowed one, for good.
     ///
     /// The caller belongs to another interpreter than the owner, which may be booking right now.
-    /// Every other cell is closed, and whoever comes to the slow path waits.
+    /// Every other cell is closed, and threads that come to the slow path wait.
     pub(super) fn make_windowed(&self, account: Account, gils: &Gils) {
         let shared = &self.accounts[account as usize];
         if shared

@@ -149,7 +149,7 @@ pub struct Card {
     pub started_monotonic: AtomicU64,
     /// When it ended, in nanoseconds of `CLOCK_REALTIME`.
     ended: AtomicU64,
-    /// Refusals so far whose story was told.
+    /// Refusals so far that were reported.
     refusals: AtomicU64,
     marks: AtomicU64,
     /// Identifies the boot of the machine.
@@ -361,19 +361,19 @@ impl Card {
         self.ended.load(Relaxed)
     }
 
-    /// Tells of a refusal in a line, of which 512 bytes are kept.
+    /// Records a refusal as a line, of which 512 bytes are kept.
     pub fn set_refusal(&self, text: &str) {
         self.refusal.set(text);
         self.refusals.fetch_add(1, Release);
     }
 
-    /// The last refusal that was told of, and how many there were. Allocates.
+    /// The last refusal that was reported, and how many there were. Allocates.
     pub fn refusal(&self) -> Option<(u64, String)> {
         let count = self.refusals.load(Acquire);
         (count > 0).then(|| (count, self.refusal.get()))
     }
 
-    /// The last refusal that was told of, in a buffer of the caller's; None where there was none.
+    /// The last refusal that was reported, in a buffer of the caller's; `None` if there was none.
     pub fn refusal_into<'a>(&self, room: &'a mut [u8; 512]) -> Option<&'a str> {
         if self.refusals() == 0 {
             return None;
@@ -383,7 +383,7 @@ impl Card {
         std::str::from_utf8(text).ok()
     }
 
-    /// How many refusals were told of.
+    /// How many refusals were reported.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Relaxed)
     }

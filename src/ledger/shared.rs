@@ -18,7 +18,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"pyhost3\0");
 
 /// One thread at a time books, in turn; the peak is exact.
 pub(super) const EXACT: u32 = 0;
-/// On the way from exact to windowed: whoever comes waits.
+/// On the way from exact to windowed: threads that come wait.
 pub(super) const CHANGING: u32 = 1;
 /// Threads book at once, each within its window.
 pub(super) const WINDOWED: u32 = 2;

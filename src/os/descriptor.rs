@@ -147,7 +147,7 @@ impl Write for Descriptor {
     }
 }
 
-/// Moves a descriptor to the upper end of those that the process may have.
+/// Moves a descriptor to one of the highest numbers that the process may use, away from those of scripts.
 pub fn out_of_the_way(file: c_int) -> c_int {
     // SAFETY: the call fills the structure; a descriptor of the caller's.
     unsafe {

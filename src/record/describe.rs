@@ -75,7 +75,7 @@ pub fn describe_cap(scope: Scope, cap: u64, reserve_from: u64, sink: &mut impl S
     sink.end();
 }
 
-/// How many refusals had their story told, and the last of them in a line.
+/// How many refusals were reported, and the last of them in a line.
 pub fn describe_last_refusal(told: u64, last: Option<&str>, sink: &mut impl Sink) {
     sink.int("told_refusals", told as i64);
     match last {

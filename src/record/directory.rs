@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// How the names of files end.
 pub const SUFFIX: &str = ".live";
-/// The folder, inside the directory, of files whose process was killed and whose end was told.
+/// The folder, inside the directory, of the files of processes that were killed, once their end was reported.
 pub const ARCHIVE: &str = "killed";
 /// The folder, inside the directory, of what `pyhostctl baseline` keeps.
 pub const BASELINES: &str = "baselines";
@@ -76,13 +76,13 @@ pub struct Identity {
     pub start_ticks: u64,
 }
 
-/// The id of this boot, without dashes; empty where the kernel does not tell.
+/// The id of this boot, without dashes; empty if the kernel does not provide it.
 pub fn boot() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().replace('-', "")
 }
 
-/// Inode of the caller's pid namespace; 0 where the kernel does not tell.
+/// Inode of the caller's pid namespace; 0 if the kernel does not provide it.
 pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
@@ -161,13 +161,13 @@ impl Entry {
     /// Reads the file.
     ///
     /// # Errors
-    /// It is gone, or no file of a host's.
+    /// The file is gone, or a host did not write it.
     pub fn read(&self) -> Result<Record, Unreadable> {
         Record::read(&self.path)
     }
 
-    /// Whether the file's process still runs. One of the machine's first namespace is taken to, from
-    /// within a container: its like will find out.
+    /// Whether the file's process still runs. A container cannot see the processes of the machine's first pid
+    /// namespace, so there such a process counts as running. A host outside the container can see whether it runs.
     pub fn is_alive(&self, here: &Here) -> bool {
         if self.identity.boot != here.boot {
             return false;
@@ -195,7 +195,7 @@ impl Here {
         }
     }
 
-    /// Whether `/proc` tells of the process of that identity: it is of this boot and pid namespace.
+    /// Whether `/proc` shows the process of that identity: it is of this boot and pid namespace.
     pub fn sees(&self, identity: &Identity) -> bool {
         identity.boot == self.boot && identity.pid_namespace == self.pid_namespace
     }
@@ -293,7 +293,7 @@ pub fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The files of processes that were killed and whose end was told.
+/// The files of processes that were killed and whose end was reported.
 pub fn archived(directory: &Path) -> Vec<Entry> {
     entries(&directory.join(ARCHIVE)).unwrap_or_default()
 }

@@ -114,7 +114,7 @@ impl Record {
     /// Reads the bytes of a file.
     ///
     /// # Errors
-    /// They are none of a host's of this version.
+    /// The bytes were not written by this version of pyhost.
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;

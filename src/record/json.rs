@@ -3,7 +3,7 @@
 use crate::describe::Sink;
 use std::fmt::Write;
 
-/// Writes what it is told as JSON. Errors of the writer are the writer's to remember.
+/// Writes values as JSON. The writer remembers its own errors.
 pub struct Json<'a, W: Write> {
     out: &'a mut W,
     /// Whether each open object or list already has a member, innermost in the lowest bit.

@@ -108,11 +108,11 @@ pub struct Process<'a> {
     pub cpu_seconds: Option<f64>,
     /// Seconds from its start to its report.
     pub wall_seconds: Option<f64>,
-    /// How it ended, as a shell tells it: 128 and the signal for what a signal ended.
+    /// How it ended, as a shell shows it: 128 plus the signal if a signal ended it.
     pub exit_status: Option<i32>,
 }
 
-/// What is told of a machine beside its processes.
+/// Figures of a machine beside those of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Hosts that run.

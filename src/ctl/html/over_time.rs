@@ -7,9 +7,9 @@ use super::text;
 use super::timeline::{Event, Sample, Timeline};
 use maud::{Markup, html};
 
-/// Events that the table tells.
+/// Events that the table has at most.
 const MOST_EVENTS: usize = 500;
-/// Events that the table tells without being opened.
+/// Events that the table shows before it is opened.
 const FEW_EVENTS: usize = 8;
 
 /// The section without a timeline.
@@ -153,7 +153,7 @@ fn plain(number: i64) -> Markup {
     }
 }
 
-/// Whether a timeline is of the report's process, as far as both tell.
+/// Whether a timeline is of the report's process, as far as both say.
 pub fn is_of(timeline: &Timeline, pid: Option<i64>) -> bool {
     match (timeline.pid, pid) {
         (Some(timeline), Some(report)) => timeline == report,

@@ -39,7 +39,7 @@ pub struct Timeline {
 pub struct Sample {
     /// Seconds since the start.
     pub time: f64,
-    /// Resident bytes; None where the kernel did not tell.
+    /// Resident bytes; `None` if the kernel did not provide them.
     pub resident: Option<i64>,
     /// Live bytes of all accounts, each block once.
     pub total: i64,
@@ -133,7 +133,7 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Adds a line; one without a time, or of a kind that is not known, tells nothing.
+    /// Adds a line. One without a time, or of an unknown kind, adds nothing.
     fn add(&mut self, line: &Map<String, Value>) {
         let time = line.get("t").and_then(Value::as_f64);
         let Some(time) = time.filter(|time| (0.0..=1e9).contains(time)) else {

@@ -20,8 +20,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads what has come of a request so far; None where it goes on. The other case of `Err` is
-    /// the response to what is no request.
+    /// Reads the bytes of a request that have come so far. Returns `None` if more must come.
+    ///
+    /// # Errors
+    /// The bytes are not a valid request. The error is the response to send.
     pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
         let mut headers = [EMPTY_HEADER; HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);

@@ -65,7 +65,7 @@ pub struct Stored {
     pub inherited: Option<u64>,
     /// Ceilings in bytes, by name.
     pub caps: Vec<(String, u64)>,
-    /// How many refusals were told of, and the last in a line.
+    /// How many refusals were reported, and the last in a line.
     pub refusal: Option<(u64, String)>,
 }
 

@@ -199,7 +199,7 @@ fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
             [_, others @ ..] => rest = others,
         }
     }
-    // A sequence that never ends is none.
+    // Bytes without an end after 32 are not an escape sequence: drop them.
     *bytes = if rest.len() > 32 {
         Vec::new()
     } else {

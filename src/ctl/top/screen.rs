@@ -28,7 +28,7 @@ impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// It is none, or does not take what is written.
+    /// Standard output is no terminal, or cannot be written to.
     pub fn enter() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

@@ -106,7 +106,7 @@ pub struct State {
     pub rising: bool,
     /// Nothing new is looked at.
     pub paused: bool,
-    /// The keys are told of.
+    /// The help on the keys is shown.
     pub help: bool,
     /// The first line of the list that is shown.
     pub top: usize,

@@ -216,7 +216,7 @@ pub fn accounts(host: &Host, width: usize) -> Vec<Line> {
     lines.extend(rows.map(|row| cells(&columns, &row)));
     lines.extend(marks(host).map(|text| line(text, Tone::Plain)));
     if let Some((count, text)) = host.record.card().refusal() {
-        let text = format!("refusals told of: {count}; the last: {}", plain(&text));
+        let text = format!("refusals: {count}; the last: {}", plain(&text));
         lines.extend(wrapped(&text, width).map(|text| line(text, Tone::Alarm)));
     }
     lines

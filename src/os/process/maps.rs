@@ -76,8 +76,8 @@ impl Memory {
     }
 }
 
-/// Tells of each mapping, by ascending address, and what is resident of it. `buffer` holds the
-/// longest line and more: 16 KiB will do. None where the kernel does not tell.
+/// Calls back for each mapping, by ascending address, with its resident bytes. `buffer` holds the
+/// longest line and more: 16 KiB will do. `None` if the kernel does not provide it.
 pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()> {
     let file = File::open(c"/proc/self/smaps")?;
     let mut parser = Parser::default();

@@ -160,7 +160,7 @@ pub const FAMILIES: &[Family] = &[
         name: "pyhost_exit_status",
         kind: Kind::Gauge,
         unit: "",
-        help: "How the process ended, as a shell tells it: 128 and the number of the signal that ended it.",
+        help: "How the process ended, as a shell shows it: its status, or 128 plus the number of the signal that ended it.",
         source: Source::Process(|process| {
             let status = process.exit_status?;
             Some(Value::Whole(u64::try_from(status).ok()?))

@@ -6,7 +6,7 @@ use pyhost_ledger::Account;
 /// Bytes of a file that are enough to know.
 pub const ENOUGH: usize = 2048;
 
-/// How the formats begin that can be told from their first bytes alone.
+/// The first bytes of the formats that are recognised by them alone.
 const BEGINNINGS: [&[u8]; 6] = [
     b"pyhost: Python ",  // --stats=text
     b"pyhost: process ", // --stats-brief

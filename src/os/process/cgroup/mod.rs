@@ -59,8 +59,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The lowest memory limit among this process's groups and their ancestors; None where there is
-/// none or none can be seen. May exceed the machine's memory. Allocates.
+/// The lowest memory limit among this process's groups and their ancestors. Returns `None` if no group has a limit, or if
+/// the process is in no memory cgroup, or if its files are not readable. May exceed the machine's memory. Allocates.
 pub fn limit() -> Option<Limit> {
     limit_below(Path::new("/"))
 }

@@ -52,7 +52,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens the group that a limit was found in; None where it does not tell what is charged.
+    /// Opens the group that a limit was found in; `None` if its files do not say what is charged.
     /// Allocates.
     pub fn open(limit: &Limit) -> Option<Watch> {
         let v1 = limit.version == Version::V1;
@@ -97,7 +97,7 @@ impl Watch {
 }
 
 /// What this process alone has, whatever its group: anonymous memory, shared memory, page tables;
-/// None where `/proc` does not tell. Neither allocates nor locks.
+/// `None` if `/proc` does not have the figure. Neither allocates nor locks.
 pub fn own() -> Option<Charged> {
     let _errno = KeptErrno::new();
     let mut buffer = [0; FILE_BYTES];
