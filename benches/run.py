@@ -1,4 +1,4 @@
-"""Measures the host beside stock Python of the same libpython and linkage, and tells the ratios.
+"""Measures the host beside stock Python of the same libpython and linkage, and prints the ratios.
 
     python3 benches/run.py --python PYTHON --pyhost PYHOST [--short | --full] [--report docs/results/performance.md]
 

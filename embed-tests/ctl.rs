@@ -483,10 +483,10 @@ fn files_of_every_other_kind_are_refused_in_a_line() {
         ),
         ("deep", "neither a file of --live nor a report"),
         ("deeper", "recursion limit exceeded"),
-        ("half", "is no report in JSON"),
+        ("half", "is not a report in JSON"),
         ("name\n\u{1b}[31m", "neither a file of --live nor a report"),
-        ("folder", "is no regular file"),
-        ("pipe", "is no regular file"),
+        ("folder", "is not a regular file"),
+        ("pipe", "is not a regular file"),
         ("sparse", "has 1099511627776 bytes"),
         ("loop", "cannot be read"),
         ("missing", "cannot be read"),
@@ -501,7 +501,7 @@ fn files_of_every_other_kind_are_refused_in_a_line() {
     }
     refused(
         ctl(&directory).args(["show", "/dev/zero"]),
-        &["is no regular file"],
+        &["is not a regular file"],
     );
     refused(
         ctl(&directory).args(["show", "1"]),

@@ -209,7 +209,7 @@ fn a_fifo_never_makes_the_script_wait() {
         let outcome = with(output, &path).code(CODE).timeout(30).run();
         ran(&outcome);
         match output {
-            ["--stats-file"] => warned(&outcome, "nobody reads it"),
+            ["--stats-file"] => warned(&outcome, "it has no reader"),
             ["--stats-brief"] => warned(&outcome, "No such device"),
             _ => assert_eq!(outcome.stderr, "", "{output:?}"),
         }

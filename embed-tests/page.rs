@@ -619,8 +619,8 @@ fn what_is_no_report_or_timeline_is_told_in_a_line() {
     let folder = place.to_str().unwrap();
     for (arguments, part) in [
         (vec!["/nonexistent"], "'/nonexistent' cannot be read"),
-        (vec![folder], "is no regular file"),
-        (vec![&torn], "is no report in JSON"),
+        (vec![folder], "is not a regular file"),
+        (vec![&torn], "is not a report in JSON"),
         (
             vec![&other],
             "is of schema 'pyhost-report/9'; expected pyhost-report/1",
@@ -634,10 +634,10 @@ fn what_is_no_report_or_timeline_is_told_in_a_line() {
             vec![&sample, "--timeline", "/nonexistent"],
             "'/nonexistent' cannot be read",
         ),
-        (vec![&sample, "--timeline", &garbage], "is no timeline"),
+        (vec![&sample, "--timeline", &garbage], "is not a timeline"),
         (
             vec![&sample, "--timeline", &line],
-            "has a line 2 that is no JSON",
+            "has a line 2 that is not JSON",
         ),
         (
             vec![&sample, "-o", "/nonexistent/x.html"],

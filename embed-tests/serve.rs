@@ -284,7 +284,7 @@ fn an_address_that_others_reach_is_said_aloud() {
     let mut stderr = server.child.stderr.take().unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("is no loopback address"), "{said}");
+    assert!(said.contains("is not a loopback address"), "{said}");
 }
 
 #[test]

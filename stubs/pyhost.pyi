@@ -99,10 +99,10 @@ def fragmentation(account: _Heap) -> float:
     """The part of what an account's pages hold that is not live, from 0.0 to 1.0."""
 
 def balance_sheet() -> _Balance | None:
-    """What is resident at this moment, row by row; None where the kernel does not tell."""
+    """The resident size of this moment, row by row; None if the kernel does not provide it."""
 
 def snapshot() -> Snapshot:
-    """The figures of this moment; a.diff(b) tells what changed to another."""
+    """The figures of this moment; a.diff(b) is the change from one to another."""
 
 class _Frozen:
     """A value: immutable, compared, hashed and pickled by its fields."""
@@ -314,7 +314,7 @@ class fail:
 def numpy_memory_map(text: Literal[False] = False) -> _NumpyMap: ...
 @overload
 def numpy_memory_map(text: Literal[True]) -> str:
-    """The region of --numpy-allocator bfc; RuntimeError where there is none."""
+    """The region of --numpy-allocator bfc; RuntimeError if there is none."""
 
 @final
 class buffer:

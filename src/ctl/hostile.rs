@@ -164,7 +164,7 @@ fn what_is_no_report_is_told_by_its_kind() {
         ("\0\0\0\0".to_owned(), "neither"),
         ("pyhcard1".to_owned(), "has 8 bytes"),
         ("pyhcard2".to_owned(), "has 8 bytes"),
-        ("{".to_owned(), "no report in JSON"),
+        ("{".to_owned(), "not a report in JSON"),
         (" \n{}".to_owned(), "names no schema"),
         ("{\"schema\":7}".to_owned(), "names no schema"),
         (
@@ -185,7 +185,7 @@ fn what_is_no_report_is_told_by_its_kind() {
                 .to_owned(),
             "no whole number at accounts.obj.live_bytes",
         ),
-        ("{} {}".to_owned(), "no report in JSON"),
+        ("{} {}".to_owned(), "not a report in JSON"),
     ] {
         let path = file("kind", text.as_bytes());
         let Err(failure) = Document::read(&path) else {
@@ -198,6 +198,6 @@ fn what_is_no_report_is_told_by_its_kind() {
     let Err(failure) = Document::read(&path) else {
         panic!("it was read");
     };
-    assert!(failure.0.contains("is no UTF-8"), "{}", failure.0);
+    assert!(failure.0.contains("is not UTF-8"), "{}", failure.0);
     std::fs::remove_file(&path).unwrap();
 }

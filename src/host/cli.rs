@@ -156,13 +156,13 @@ with a run that crashed or hung; 53 where a script has used up the reserve of a 
 Python's own help: pyhost -h"
 )]
 pub struct Cli {
-    /// What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
+    /// CPython's allocators [default: mimalloc, or as PYTHONMALLOC says]
     #[arg(
         long,
         value_name = "KIND",
         hide_possible_values = true,
         help = "\
-What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
+CPython's allocators [default: mimalloc, or as PYTHONMALLOC says]
   mimalloc  RAW, MEM, OBJ and the arenas on mimalloc
   pymalloc  RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted
   system    nothing replaced: CPython's own allocators, counted"
@@ -173,13 +173,13 @@ What CPython's allocators are [default: mimalloc, or as PYTHONMALLOC says]
     #[arg(long)]
     pub debug_hooks: bool,
 
-    /// How the process's malloc serves
+    /// The process's malloc
     #[arg(
         long,
         value_name = "HOW",
         hide_possible_values = true,
         help = "\
-How the process's malloc serves
+The process's malloc
 [default: count; off under Valgrind, a preloaded sanitizer, or a ulimit
 on memory of less than 32 MiB]
   count  from mimalloc, booked to the account `native`
@@ -188,13 +188,13 @@ on memory of less than 32 MiB]
     )]
     pub native: Option<native::Mode>,
 
-    /// What the heaps keep
+    /// How much freed memory the heaps keep
     #[arg(
         long,
         value_name = "NAME",
         hide_possible_values = true,
         help = "\
-What the heaps keep of the memory that was freed
+How much freed memory the heaps keep, and how long
   balanced  for a second [default]
   speed     for 10 s, and huge pages for the first GiB
   small     nothing
@@ -281,7 +281,7 @@ pub struct NumpyOptions {
         value_name = "NAME",
         hide_possible_values = true,
         help = "\
-What the data of NumPy's arrays is made from [default: mimalloc;
+The allocator of NumPy's array data [default: mimalloc;
 system with --allocator system]
   mimalloc  mimalloc, in a heap of their own
   pool      over it, a pool that keeps freed blocks by size
@@ -302,13 +302,13 @@ bfc), and round its size up likewise [default: 64]"
     )]
     pub numpy_align: Option<Alignment>,
 
-    /// Transparent huge pages beneath arrays
+    /// Transparent huge pages for arrays
     #[arg(
         long,
         value_name = "WHEN",
         hide_possible_values = true,
         help = "\
-Transparent huge pages beneath array data
+Transparent huge pages for array data
   auto    ask for them for arrays of 4 MiB and more, as NumPy does
           (NUMPY_MADVISE_HUGEPAGE=0: not at all) [default]
   always  ask for them for all array memory
@@ -325,12 +325,12 @@ Take array data from this NUMA node as long as it has room"
     )]
     pub numpy_numa: Option<u32>,
 
-    /// What the pool keeps
+    /// The most that the pool keeps
     #[arg(
         long,
         value_name = "LIMIT",
         help = "\
-What the pool keeps at most: a number of blocks, a size such as 64M, or
+The most that the pool keeps: a number of blocks, a size such as 64M, or
 auto: a number that grows with use, and never more bytes than were in
 use at once [default: auto]"
     )]

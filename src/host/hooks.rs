@@ -5,8 +5,8 @@
 //! before it calls; the heap refuses larger ones itself. A size of 0 gives a block of its own,
 //! `realloc(p, 0)` resizes. The MEM and OBJ sets need the GIL; RAW and the arenas do not.
 //!
-//! `ctx` is the address of the account's name, so that whoever reads the tables can tell them
-//! apart; the hooks know their account by type.
+//! `ctx` is the address of an `Account`, so that a reader of the tables can distinguish them. The hooks know their
+//! account by type.
 
 #![allow(unsafe_code)]
 

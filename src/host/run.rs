@@ -246,7 +246,7 @@ fn start_leak_check(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Re
     };
     if !imports::watch(watcher) {
         notice(format_args!(
-            "--leak-check: imports cannot be watched in this Python: what modules keep counts"
+            "--leak-check: imports cannot be watched in this Python: objects that modules keep count as leaks"
         ));
     }
     Ok(())

@@ -186,7 +186,7 @@ pub struct Card {
     cells: [MarkCell; MARKS],
 }
 
-// The stored layout: whoever reads it from outside counts on these.
+// The stored layout: readers in other processes rely on these.
 const _: () = {
     assert!(size_of::<MarkCell>() == 64);
     assert!(std::mem::offset_of!(Card, cells) == UNIT);

@@ -6,7 +6,7 @@
 //! first, down to none, and is refused only then. Concurrent threads move the bound by compare
 //! and exchange, so that no refused booking is ever visible in it.
 //!
-//! Safe Rust, any thread; a ceiling changes at once for whoever books next.
+//! Safe Rust, any thread; a ceiling changes at once for the next booking.
 
 use super::account::Account;
 use super::shared::Ledger;

@@ -1,8 +1,8 @@
 //! The ledger: live, peak and total bytes and blocks of every account, exact at rest.
 //!
 //! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell
-//! carries two bounds; while the thread's live bytes stay between them nobody else is told. Only
-//! a booking that would cross a bound takes the slow path (`booking`), which publishes the new
+//! carries an upper and a lower bound. While the thread's live bytes stay between them, the shared counters do not
+//! change. Only a booking that would cross a bound takes the slow path (`booking`), which publishes the new
 //! bound to the account and to the total. What is published is never below what is live, so the
 //! peaks taken from it are never low.
 //!

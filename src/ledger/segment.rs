@@ -3,7 +3,7 @@
 //! Where a segment ends, the peak of every account and of the total is handed to the caller, kept
 //! among the earlier ones, and begun anew from what is live. The peak of the process's life, which
 //! snapshots and readers of a ledger's file see, is the higher of the two words, so that at no moment
-//! it is low. Whoever measures several overlapping spans folds each ended segment into all of them.
+//! it is low. A caller that measures several overlapping spans folds each ended segment into all of them.
 //!
 //! A segment also begins with narrow windows: those of the caller, and of the accounts that one GIL
 //! serialises, are closed. Windows of other threads stay, so that a segment's peak is as a peak ever
@@ -181,7 +181,7 @@ impl Ledger {
 /// Takes a peak that other threads may be raising, keeps it among the earlier ones and begins anew
 /// from `bound`.
 fn begin_anew(peak: &AtomicI64, earlier: &AtomicI64, bound: &AtomicI64, gils: &Gils) -> i64 {
-    // Kept before it is taken: whoever reads both words never finds it in neither.
+    // Kept before it is taken: a reader of both words finds it in at least one.
     raise(earlier, peak.load(Relaxed));
     let ended = peak.swap(i64::MIN, AcqRel);
     raise(earlier, ended);

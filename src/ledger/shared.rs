@@ -97,7 +97,7 @@ impl Default for Ledger {
     }
 }
 
-// The stored layout: whoever reads it from outside counts on these.
+// The stored layout: readers in other processes rely on these.
 const _: () = {
     assert!(size_of::<Shared>() == 128);
     assert!(size_of::<Slot>() == 512);

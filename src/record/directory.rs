@@ -1,8 +1,8 @@
 //! The directory of `--live`: what its files are called, and whether the process of one still runs.
 //!
 //! A file's name holds the boot, the pid namespace, the process id and the start time, since
-//! containers share directories and process ids come again. Within a pid namespace `/proc` tells
-//! whether the process runs; from another one the lock tells that a host in a container holds on its
+//! containers share directories and process ids come again. Within a pid namespace `/proc` shows
+//! whether the process runs; from another one the lock shows it that a host in a container holds on its
 //! file.
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.

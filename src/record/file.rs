@@ -54,7 +54,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unreadable::System(error) => write!(out, "cannot be read ({error})"),
-            Unreadable::NoFile => write!(out, "is no regular file"),
+            Unreadable::NoFile => write!(out, "is not a regular file"),
             Unreadable::Length(length) => {
                 write!(out, "has {length} bytes; expected the {SIZE} of a ledger")
             }

@@ -1,4 +1,4 @@
-// Moves a cursor over the timeline and tells the figures of its moment. The table of samples is what
+// Moves a cursor over the timeline and shows the figures of its moment. The table of samples is what
 // it reads; without it, and without scripts, the page lacks nothing but the cursor.
 "use strict";
 (() => {

@@ -95,7 +95,7 @@ impl Timeline {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// The end of a line that begins with the file's name: it is no timeline, or a line of it is
+    /// The end of a line that begins with the file's name: it is not a timeline, or a line of it is
     /// none of JSON.
     pub fn of_text(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
@@ -104,7 +104,7 @@ impl Timeline {
             .ok()
             .filter(|head: &Head| head.timeline == SCHEMA)
             .ok_or_else(|| {
-                format!("is no timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
+                format!("is not a timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
             })?;
         if head.accounts.len() > MOST_ACCOUNTS {
             return Err(format!(
@@ -124,7 +124,7 @@ impl Timeline {
             match serde_json::from_str::<Map<String, Value>>(line) {
                 Ok(members) => timeline.add(&members),
                 Err(_) if index == last && !text.ends_with('\n') => {}
-                Err(_) => return Err(format!("has a line {} that is no JSON", index + 1)),
+                Err(_) => return Err(format!("has a line {} that is not JSON", index + 1)),
             }
         }
         timeline.samples.sort_by(|a, b| a.time.total_cmp(&b.time));
@@ -251,15 +251,15 @@ mod tests {
     #[test]
     fn what_is_no_timeline_is_told() {
         for (text, part) in [
-            ("", "is no timeline"),
-            ("{}", "is no timeline"),
-            (r#"{"timeline":"pyhost-timeline/2"}"#, "is no timeline"),
+            ("", "is not a timeline"),
+            ("{}", "is not a timeline"),
+            (r#"{"timeline":"pyhost-timeline/2"}"#, "is not a timeline"),
         ] {
             assert!(Timeline::of_text(text).unwrap_err().contains(part));
         }
         let garbage = format!("{HEAD}\ngarbage\n");
         let error = Timeline::of_text(&garbage).unwrap_err();
-        assert_eq!(error, "has a line 2 that is no JSON");
+        assert_eq!(error, "has a line 2 that is not JSON");
         assert!(Timeline::of_text(HEAD).unwrap().samples.is_empty());
     }
 

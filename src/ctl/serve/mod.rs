@@ -36,7 +36,7 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("the socket has no address ({error})")))?;
     if !own.ip().is_loopback() {
         eprintln!(
-            "pyhostctl: {own} is no loopback address: whoever reaches it sees the names and the \
+            "pyhostctl: {own} is not a loopback address: everyone who can connect to it sees the names and the \
              memory of this user's scripts"
         );
     }

@@ -124,7 +124,7 @@ pub fn text_of(input: impl Read) -> Result<String, String> {
             "has more than {LARGEST} bytes; expected a file of pyhost's"
         ));
     }
-    String::from_utf8(bytes).map_err(|_| "is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
 /// The bytes of a regular file of at most [`LARGEST`], or what is wrong with it.
@@ -138,7 +138,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let file = options.open(path).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
     if !found.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     if found.len() > LARGEST {
         return Err(format!(

@@ -28,7 +28,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
 
-/// Watches until told to stop.
+/// Watches until the user or a signal ends it.
 ///
 /// # Errors
 /// The process that was named does not run, the directory cannot be read, or the terminal is gone.

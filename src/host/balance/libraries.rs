@@ -8,11 +8,11 @@ use super::scratch::{Array, Extent, Owner};
 use crate::native::mapped;
 use std::ffi::{CStr, c_int, c_void};
 
-/// Libraries that are told of by name; the last entry stands for all others.
+/// Libraries that are named; the last entry stands for all others.
 pub const LIBRARIES: usize = 24;
 const OTHERS: usize = LIBRARIES - 1;
 
-/// Places that libraries map from which are told apart.
+/// Places that libraries map from, and that are counted separately.
 const CALLERS: usize = 256;
 
 const NAME: usize = 64;

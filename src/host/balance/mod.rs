@@ -47,7 +47,7 @@ enum Part {
     Nobody,
 }
 
-/// The balance of this moment; None where the kernel does not tell what is resident.
+/// The balance of this moment; `None` if the kernel does not say which pages are resident.
 pub fn take() -> Option<Balance> {
     let page = process::page_size() as usize;
     let mut scratch = Scratch::new()?;
@@ -257,7 +257,7 @@ impl Sheet<'_> {
             address = end;
         }
         // Of the pages that are not the process's alone some may be pages of zeroes, which are not
-        // resident: nobody tells which.
+        // resident: it is not known which.
         let of_own = mapping.resident.min(own_bytes);
         let of_shared = (mapping.resident - of_own).min(shared_bytes);
         self.balance.add_part(&own, of_own, own_bytes);

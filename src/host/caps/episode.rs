@@ -47,14 +47,14 @@ pub enum Place {
     Serving,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
-    /// Inside the handler with this identity; all 0 where there is none.
+    /// Inside the handler with this identity; all 0 if there is none.
     Within {
         /// The frame that has the handler.
         frame: usize,
         /// Where in the frame's code the handler is.
         handler: isize,
     },
-    /// Somewhere: this Python does not tell.
+    /// Unknown: this Python does not say.
     Unknown,
 }
 
@@ -86,10 +86,10 @@ enum State {
 struct Part {
     episode: Cell<u64>,
     state: Cell<State>,
-    /// The thread's live bytes when it was last told, or when it came.
+    /// The thread's live bytes at its last notification, or when it came.
     base: Cell<i64>,
-    /// What a thread that was told may take before it is told again, and one that is to be told at
-    /// a safe point before a request is refused.
+    /// Bytes that a notified thread may allocate before the next notification. For a thread that is to be notified at
+    /// a safe point: bytes that it may allocate before one of its requests is refused instead.
     patience: Cell<i64>,
     place: Cell<Place>,
     attempts: Cell<u8>,
@@ -98,17 +98,17 @@ struct Part {
     vain: Cell<u32>,
     blocks: Cell<u64>,
     /// `MemoryError`s of this thread that passed Python code and are gone: in all, when the thread
-    /// came to the episode, when it was last told, and at its last refusal.
+    /// came to the episode, at its last notification, and at its last refusal.
     errors: Cell<u64>,
     errors_at_start: Cell<u64>,
     errors_when_told: Cell<u64>,
     errors_at_refusal: Cell<u64>,
-    /// Whether the thread was ever told, and whether in this episode by an error that the host raised.
+    /// Whether the thread was ever notified, and whether in this episode by an error that the host raised.
     given: Cell<bool>,
     raised: Cell<bool>,
-    /// Whether the thread was made beneath a cap, and has not been told since.
+    /// Whether the thread was made below a cap, and has not been notified since.
     is_new: Cell<bool>,
-    /// What it was that the thread is to be told of.
+    /// The refusal of which the thread is to be notified.
     asked: Cell<(Account, usize)>,
 }
 
@@ -160,10 +160,10 @@ thread_local! {
     };
 }
 
-/// The number of each scope's episode; 0 where there is none.
+/// The number of each scope's episode; 0 if there is none.
 static EPISODES: [AtomicU64; Scope::COUNT] = [const { AtomicU64::new(0) }; Scope::COUNT];
 static LATEST: AtomicU64 = AtomicU64::new(0);
-/// How many threads have asked, and how many have been told, in each scope's episode.
+/// How many threads have asked, and how many were notified, in each scope's episode.
 static JOINED: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
 static THREADS: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
 /// The scopes whose episode has left its dossier.
@@ -177,14 +177,14 @@ const ATTEMPTS: u8 = 3;
 const VAIN: u32 = 100_000;
 const IDLE: u64 = 64;
 
-/// What a thread that was told may take at least before it is told again.
+/// The least number of bytes that a notified thread may allocate before the next notification.
 const LEAST_PATIENCE: i64 = 8 << 10;
 
 /// What a new thread may take of the reserve: its thread state, a chunk of data stack, and what tells
 /// the one that made it that it runs.
 const FIRST_STEPS: i64 = 48 << 10;
 
-/// Bounds of what counts as a small request of a thread that has not been told.
+/// Bounds of a small request of a thread that was not notified.
 const SMALL: (u64, u64) = (4 << 10, 64 << 10);
 
 /// What locks and the dynamic loader ask for, at most.

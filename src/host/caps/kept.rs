@@ -53,7 +53,7 @@ impl<T: Copy> Kept<T> {
         }
     }
 
-    /// A copy; None where there is none, or where another thread is at it for long.
+    /// Returns a copy. `None` if nothing is kept, or if another thread writes it for long.
     pub fn get(&self) -> Option<T> {
         self.hold().map(|held| *held)
     }

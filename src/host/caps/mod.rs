@@ -1,8 +1,8 @@
-//! Caps: what becomes of a request that does not fit beneath a ceiling.
+//! Caps: what happens to a request that does not fit below a ceiling.
 //!
 //! A ceiling of the ledger has a cap and, beneath it, a reserve. A request that would go into the
 //! reserve ends up in [`episode`]: a large one is refused at once; a small one is served from the
-//! reserve, and the thread that took more than a slice of it is told, by an error that Python
+//! reserve, and the thread that took more than a slice of it is notified, by an error that Python
 //! raises at a place where the script can catch it, or by one refused request. What was refused
 //! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
 //!
@@ -61,7 +61,7 @@ pub struct Python {
 
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
-/// No script runs yet, or none any more: requests are met up to the cap, and nobody is told.
+/// No script runs yet, or none any more: requests are met up to the cap, and no thread is notified.
 const QUIET: u8 = 0;
 /// The script runs.
 const ARMED: u8 = 1;
@@ -70,7 +70,7 @@ static PHASE: AtomicU8 = AtomicU8::new(QUIET);
 /// Whether a thread that the region had no room for has left its dossier: the first of a process.
 static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// Lets refusals be told, from here on. After Python has initialised.
+/// Starts notifications of refusals. After Python has initialised.
 pub fn arm(python: Python) {
     heap::caps::register(heap::caps::Caps {
         admits,

@@ -15,7 +15,7 @@ const NONE: i64 = i64::MAX;
 static SOFT: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(NONE) }; Scope::COUNT];
 /// Scopes that are past their soft cap.
 static PAST: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
-/// Scopes of which Python has not been told yet.
+/// Scopes of which Python was not notified yet.
 static UNTOLD: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
 
 /// Sets the soft cap of a scope in bytes, or takes it away.
@@ -57,7 +57,7 @@ pub(super) fn look(scope: Scope) -> bool {
     true
 }
 
-/// The next scope that is past its soft cap and of which Python has not been told.
+/// The next scope that is past its soft cap and of which Python was not notified.
 pub fn pressed() -> Option<Scope> {
     Scope::all().find(|scope| UNTOLD[scope.index()].swap(false, AcqRel))
 }

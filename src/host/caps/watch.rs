@@ -2,9 +2,9 @@
 //!
 //! A control group's limit is held against more than the ledger knows of: what the heaps keep,
 //! stacks, shared memory, maps that libraries make themselves, other processes. So the cap moves:
-//! it is what is live now and what the group has left. What is live and was never touched is not
-//! charged yet and soon may be, so the cap is also no more than the limit less what this process
-//! had beside the ledger at its start.
+//! it is the sum of the bytes that are live now and the bytes that the group's limit still leaves. Live memory that was
+//! never touched is not charged yet and soon may be. So the cap is also at most the limit less the bytes that this
+//! process had beside the ledger at its start.
 //!
 //! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
@@ -173,7 +173,7 @@ pub(super) fn charged() -> Option<(u64, i64)> {
 }
 
 impl Charges {
-    /// Reads the files; None where the kernel does not tell.
+    /// Reads the files; `None` if the kernel does not provide the figures.
     fn look(&self) -> Option<Reading> {
         let own = own()?.total();
         let charged = match &self.group {

@@ -25,11 +25,11 @@ Lock what is committed of the region in memory, as soon as it is touched"
     )]
     pub region_lock: bool,
 
-    /// Ask for huge pages beneath the region
+    /// Ask for huge pages for the region
     #[arg(
         long,
         help = "\
-Ask for transparent huge pages beneath the region, which then counts by
+Ask for transparent huge pages for the region, which then counts by
 2 MiB"
     )]
     pub region_huge_pages: bool,

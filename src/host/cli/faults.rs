@@ -4,7 +4,7 @@ use crate::faults::Spec;
 use clap::Args;
 use std::ffi::OsString;
 
-/// Which requests for memory fail, and who is told.
+/// Which requests for memory fail, and where that is logged.
 #[derive(Debug, Default, Args)]
 pub struct FaultOptions {
     /// Let requests for memory fail
@@ -23,11 +23,11 @@ with + between them [default: all]; SPEC is some of these, with commas
                  the script use pyhost.fail(SPEC)
   sweep[=FIRST[:END[:STEP]]]
                  runs the program again and again, N = 1, 2, ..., until
-                 it passes, and tells on stdout what became of each run"
+                 it passes, and prints on stdout how each run ended"
     )]
     pub fail: Vec<Spec>,
 
-    /// Tell each injected failure here
+    /// Log each injected failure here
     #[arg(
         long,
         value_name = "PATH",

@@ -37,7 +37,7 @@ pub struct LeakOptions {
         hide_possible_values = true,
         help = "\
 When Python has been finalised, look for blocks that the script allocated
-and that nothing points at any more; a leak is told on stderr and makes
+and that nothing points at any more; a leak is printed on stderr and makes
 the exit status 23 where it would be 0
   python  in CPython's domains and array data [default]
   native  in malloc's blocks, too

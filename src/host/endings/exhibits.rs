@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Release};
 
 /// The exhibits of one moment.
 pub struct Exhibits {
-    /// None where the kernel does not tell.
+    /// `None` if the kernel does not provide it.
     pub balance: Option<Balance>,
     /// The size classes.
     pub classes: Histogram,
@@ -26,7 +26,7 @@ pub struct Room {
     exhibits: UnsafeCell<Exhibits>,
 }
 
-// SAFETY: the cell is reached by whoever has set `taken`, and by others once that is done.
+// SAFETY: the cell is reached by the thread that has set `taken`, and by others once that is done.
 unsafe impl Sync for Room {}
 
 impl Room {

@@ -35,7 +35,7 @@ pub extern "C" fn at_quick_exit() {
     finish(Ending::QuickExit(QUICK_STATUS.load(Relaxed)), false);
 }
 
-/// `quick_exit(3)`: the status, which the functions of `at_quick_exit` are not told.
+/// `quick_exit(3)`: the status, which the functions of `at_quick_exit` do not get.
 #[unsafe(no_mangle)]
 extern "C" fn quick_exit(status: c_int) -> ! {
     QUICK_STATUS.store(status, Relaxed);

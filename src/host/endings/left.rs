@@ -2,7 +2,7 @@
 //! finalised. Every report of a finalised process shows them, since finalisation gives back what the
 //! script still had.
 //!
-//! Taken once a process, with the GIL; read by whoever writes a report, also in a signal handler.
+//! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
 #![allow(unsafe_code)]
 

@@ -277,7 +277,7 @@ fn file_of(plan: &Plan) -> Option<(&[u8], Format)> {
 }
 
 /// Whether a process writes what was planned: the one that was asked, and a forked child where the
-/// file's name tells them apart.
+/// file's name distinguishes them.
 fn writes_here(plan: &Plan, pid: i32) -> bool {
     pid == plan.pid || file_of(plan).is_some_and(|(path, _)| names_process(path))
 }

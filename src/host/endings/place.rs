@@ -149,7 +149,7 @@ fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Fa
 fn complain(place: std::fmt::Arguments<'_>, why: &Failure) {
     match why {
         Failure::System(Errno(libc::ENXIO)) => notice(format_args!(
-            "cannot write the report to {place}: nobody reads it"
+            "cannot write the report to {place}: it has no reader"
         )),
         Failure::System(error) => {
             notice(format_args!("cannot write the report to {place}: {error}"));

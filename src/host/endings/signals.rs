@@ -1,7 +1,7 @@
 //! Handlers for the signals that end a process: write the report, then let the signal do what
 //! it would have done.
 //!
-//! Installed after Python has initialised, so that `signal.getsignal` tells what it tells without
+//! Installed after Python has initialised, so that `signal.getsignal` returns what it returns without
 //! the host, and not where the signal is ignored. What was there before comes next: the default,
 //! or faulthandler where `-X faulthandler` asked for it. A script that sets its own handler takes
 //! the place of ours; one that asks for the default has ours: see [`dispositions`].

@@ -32,7 +32,7 @@ struct Log {
 static LOG: OnceLock<Log> = OnceLock::new();
 /// The log's descriptor; -1 for a FIFO that nobody reads.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
-/// A line could not be written, and that was told.
+/// A line could not be written, and that was reported.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A line that is being made; what does not fit is left out.
@@ -158,7 +158,7 @@ fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, Refusal
     })
 }
 
-/// Writes a line, whole or not at all; the first one that cannot be written is told on standard error.
+/// Writes a line, whole or not at all; the first one that cannot be written is reported on standard error.
 fn write(log: &Log, line: &[u8]) {
     let mut descriptor = DESCRIPTOR.load(Relaxed);
     if descriptor < 0 && log.is_stream {
@@ -226,7 +226,7 @@ fn discard(log: &Log, descriptor: c_int) {
     }
 }
 
-/// Tells of one injected failure: process, number of the request, account, size, place.
+/// Writes the line of an injected failure: process, number of the request, account, size, place.
 #[inline(never)]
 pub fn tell(number: u64, account: Account, size: usize) {
     let Some(log) = LOG.get() else {

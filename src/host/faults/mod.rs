@@ -36,7 +36,7 @@ pub const MAX_RULES: usize = 8;
 pub struct Settings {
     /// The rules; empty where `--fail` is not given.
     pub rules: Vec<Spec>,
-    /// Where each injected failure is told, as an absolute path.
+    /// The file with a line for each injected failure, as an absolute path.
     pub log: Option<PathBuf>,
     /// Whether the log starts empty; else it is appended to.
     pub fresh_log: bool,
@@ -111,7 +111,7 @@ pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
     }))
 }
 
-/// Whether the request of `size` bytes of `account` shall fail; books and tells it if so.
+/// Whether the request of `size` bytes of `account` shall fail; counts and logs the failure if so.
 #[inline]
 pub fn fails_of<const A: usize>(size: usize) -> bool {
     rules::is_armed() && fails(Account::ALL[A], size)

@@ -59,7 +59,7 @@ pub fn is_armed() -> bool {
     ARMED.load(Relaxed)
 }
 
-/// Lays `spec` into a free place; None where there is none.
+/// Puts `spec` into a free place; `None` if no place is free.
 fn lay(spec: &Spec) -> Option<usize> {
     let (choice, number, seed) = match spec.choice() {
         Choice::All | Choice::Nothing => (ALL, 0, 0),
@@ -211,7 +211,7 @@ impl Rule {
     }
 }
 
-/// Whether the request of `size` bytes of `account` shall fail; books and tells it if so.
+/// Whether the request of `size` bytes of `account` shall fail; counts and logs the failure if so.
 #[cold]
 #[inline(never)]
 pub fn fails(account: Account, size: usize) -> bool {

@@ -2,7 +2,7 @@
 //! request failing, until one passes because it made no such request.
 //!
 //! The children are this same executable with the host's options as variables, CPython's
-//! `faulthandler` on, and a log that tells whether and where the failure was injected. Runs in a
+//! `faulthandler` on, and a log that says whether and where the failure was injected. Runs in a
 //! process that never starts Python.
 
 use super::Spec;
@@ -27,7 +27,7 @@ const NOTHING: i32 = 25;
 const DEFAULT_TIMEOUT: u64 = 60;
 /// How long a run that hangs may take to print where it is.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// Between two lines that tell how far the sweep is.
+/// Between two lines that say how far the sweep is.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Lines of a bad run's standard error that are shown.
 const SHOWN_LINES: usize = 40;
@@ -125,7 +125,7 @@ struct Run {
     errors: String,
 }
 
-/// Runs the sweep and tells about it on standard output; the exit status.
+/// Runs the sweep and reports it on standard output; the exit status.
 ///
 /// # Errors
 /// There is no room for the runs' files, or no such program.
@@ -234,7 +234,7 @@ impl Progress {
     }
 }
 
-/// Tells about a run that crashed or hung.
+/// Reports a run that crashed or hung.
 fn tell(out: &mut impl Write, number: u64, run: &Run) -> std::io::Result<()> {
     writeln!(out, "N = {number}: {}", run.end.text())?;
     for line in &run.injected {

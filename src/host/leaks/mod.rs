@@ -32,7 +32,7 @@ use table::Table;
 
 /// Bytes that CPython's debug hooks put in front of a block.
 const HOOK: usize = 16;
-/// Kinds of lost blocks that are told apart; what exceeds them is only counted.
+/// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 
 static SCOPE: AtomicU8 = AtomicU8::new(Scope::Off as u8);

@@ -1,4 +1,4 @@
-//! Python objects out of what the host tells. With the GIL.
+//! Makes Python objects of the host's figures. With the GIL.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +6,7 @@ use crate::report::Sink;
 use pyo3::ffi::{self, PyObject};
 use std::ptr::null_mut;
 
-/// Builds a dictionary out of what it is told. Once a call has failed it only keeps its balance.
+/// Builds a dictionary from the described values. Once a call has failed, it only counts the levels.
 pub struct Dictionary {
     /// The open objects and lists, borrowed from their parents but for the first.
     open: Vec<*mut PyObject>,

@@ -311,7 +311,7 @@ pub const METHODS: [PyMethodDef; 5] = [
     method_with(
         c"_size",
         size,
-        c"The bytes that a text such as '64M' tells; None for another text.",
+        c"The bytes that a text such as '64M' means; None for another text.",
         ffi::METH_O,
     ),
 ];

@@ -68,7 +68,7 @@ struct Track {
     marks: Marks,
 }
 
-/// What an instance tells, of the block that has ended or runs.
+/// The figures of an instance, of the block that has ended or runs.
 struct Measured {
     begin: Snapshot,
     end: Snapshot,

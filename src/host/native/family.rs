@@ -72,7 +72,7 @@ fn may_not(size: usize) -> bool {
     mode() == Mode::Faulty && faults::fails(Account::Native, size)
 }
 
-/// An aligned block, or null where there is none or a forced failure is due.
+/// Returns an aligned block, or null if there is no memory or a forced failure is due.
 fn aligned(size: usize, alignment: usize) -> *mut u8 {
     match may_not(size) {
         true => null_mut(),
@@ -132,7 +132,7 @@ unsafe fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
 /// `free(3)`, of any pointer of the process.
 ///
 /// # Safety
-/// As the C standard says, whoever made the pointer.
+/// As the C standard says, for a pointer from any allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn free(pointer: *mut u8) {
 /// `realloc(3)`, of any pointer of the process.
 ///
 /// # Safety
-/// As the C standard says, whoever made the pointer.
+/// As the C standard says, for a pointer from any allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties; the next function has this type.
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
 /// `malloc_usable_size(3)`, of any pointer of the process.
 ///
 /// # Safety
-/// As the manual says, whoever made the pointer.
+/// As the manual says, for a pointer from any allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut u8) -> usize {
     if pointer.is_null() {

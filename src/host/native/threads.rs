@@ -41,7 +41,7 @@ struct Entry {
 // which gives it back: `pthread_create` orders the one before the other.
 unsafe impl Sync for Entry {}
 
-/// Threads that are being made at once; more are made without being told apart.
+/// Threads that are being made at once; further ones are not distinguished.
 const ENTRIES: usize = 64;
 static TABLE: [Entry; ENTRIES] = [const {
     Entry {

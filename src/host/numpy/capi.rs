@@ -8,7 +8,7 @@
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-/// `PyDataMemAllocator`. The `size` that `free` is told is NumPy's guess.
+/// `PyDataMemAllocator`. The `size` that `free` gets is NumPy's guess.
 #[repr(C)]
 pub struct DataMemAllocator {
     pub ctx: *mut c_void,

@@ -1,7 +1,7 @@
 //! The functions that NumPy is given: NEP 49's allocator, over a [`Store`].
 //!
 //! NumPy calls them from any thread, `realloc` without the GIL too, and after Python's `atexit`
-//! functions; it frees null, and tells `free` a size that is not the one it asked for, which is
+//! functions; it frees null, and passes `free` a size that is not the one it asked for, which is
 //! ignored. NumPy itself reports to tracemalloc around them. Failure is null, and NumPy raises.
 
 #![allow(unsafe_code)]
@@ -11,7 +11,7 @@ use super::stores::Store;
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
-/// The handler's name, as `get_handler_name` tells it.
+/// The handler's name, as `get_handler_name` returns it.
 pub const NAME: &str = "pyhost";
 
 extern "C" fn malloc<S: Store>(_ctx: *mut c_void, size: usize) -> *mut c_void {
@@ -39,7 +39,7 @@ extern "C" fn free<S: Store>(_ctx: *mut c_void, pointer: *mut c_void, _guess: us
     unsafe { S::free(pointer.cast()) };
 }
 
-/// The handler over `S`. `ctx` tells whoever reads the table whose it is.
+/// The handler over `S`. `ctx` says to a reader of the table whose it is.
 pub fn over<S: Store>(ctx: *mut c_void) -> DataMemHandler {
     let mut name = [0; 127];
     for (to, from) in name.iter_mut().zip(NAME.bytes()) {

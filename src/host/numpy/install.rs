@@ -170,7 +170,7 @@ unsafe fn default_of<'a>(
     variable: *mut PyObject,
     default: *mut PyObject,
 ) -> Option<&'a AtomicPtr<PyObject>> {
-    // SAFETY: the words of the object, whose size its type tells.
+    // SAFETY: the words of the object, whose size its type has.
     unsafe {
         if variable.is_null() || ffi::PyContextVar_CheckExact(variable) == 0 {
             return None;

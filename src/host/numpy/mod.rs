@@ -61,10 +61,10 @@ static VERSION: OnceLock<String> = OnceLock::new();
 /// Array data is left to NumPy: see [`hand_over`].
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 
-/// What array data is made from, and what that has to tell.
+/// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// NumPy's version; None where it did not tell.
+    /// NumPy's version; `None` if it is not known.
     pub version: Option<&'static str>,
     /// The allocator's name.
     pub allocator: &'static str,
@@ -357,7 +357,7 @@ pub fn is_active() -> bool {
     ACTIVE.load(Relaxed)
 }
 
-/// What array data is made from; None where there is none in this process. Also from a signal handler.
+/// The allocator of array data; `None` if this process has no array data. Also from a signal handler.
 pub fn figures() -> Option<Figures> {
     let plan = PLAN.get().filter(|_| is_active())?;
     Some(Figures {

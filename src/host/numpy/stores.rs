@@ -20,7 +20,7 @@ pub trait Store {
     /// `pointer` is null or a live block of this store.
     unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8;
 
-    /// Frees a block; null is none.
+    /// Frees a block; ignores null.
     ///
     /// # Safety
     /// As for [`Store::reallocate`].

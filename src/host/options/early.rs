@@ -193,7 +193,7 @@ pub fn check(wanted: Option<u64>) -> Result<(), Error> {
              expected a size that it can reserve",
             Exact(size)
         ))),
-        (None, _) => Err(Error::start("a region was reserved that nobody asked for")),
+        (None, _) => Err(Error::start("a region was reserved without --region")),
     }
 }
 

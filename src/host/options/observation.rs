@@ -114,7 +114,7 @@ pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
             .is_some_and(|next| Path::new(next).exists());
     match is_bare_directory || is_made_later {
         true => Err(Error::option(format!(
-            "--live: '{0}' follows as the program and is none; expected --live={0}",
+            "--live: '{0}' is taken for the program and is not one; expected --live={0}",
             path.display()
         ))),
         false => Ok(()),

@@ -39,7 +39,7 @@ fn is_executable(path: &Path) -> bool {
 /// the venv's python (`python`) in the folder of the python that made the venv, and the host is called
 /// `pyhost` there. None outside a venv, and where that file exists.
 ///
-/// `executable` is what `sys.executable` will be, where `argv0` does not tell.
+/// `executable` is what `sys.executable` will be, if `argv0` does not name it.
 pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {
     let program = executable.or_else(|| look_up(argv0))?;
     let folder = program.parent()?;

@@ -1,4 +1,4 @@
-//! Tells the ledger whether several interpreters may run at once.
+//! Informs the ledger whether several interpreters may run at once.
 
 #![allow(unsafe_code)]
 

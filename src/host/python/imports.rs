@@ -1,4 +1,4 @@
-//! Sees the imports of modules: tells when one begins and when it has ended.
+//! Sees the imports of modules: calls back when one begins and when it has ended.
 //!
 //! Every import of a module that is not there yet goes by `importlib._bootstrap._find_and_load`,
 //! also the ones of C code, which look the function up in the module each time. A function of the

@@ -61,7 +61,7 @@ const COLLECTED: usize = 16;
 /// What the debug hooks keep around a block.
 const DEBUG_PADS: usize = 24;
 
-/// What an object of so many bytes is, as far as its size and the frames of the calling thread tell,
+/// What an object of so many bytes is, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
 fn role(asked: usize, error_passes: bool) -> Role {
     // SAFETY: constants of types that are ready.

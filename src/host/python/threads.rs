@@ -61,6 +61,6 @@ pub fn wait_for_last_frees() {
 /// aborts where that fails. `backtrace(3)` loads the same, once.
 pub fn load_unwinder() {
     let mut frame = std::ptr::null_mut();
-    // SAFETY: room for one address, as the call is told.
+    // SAFETY: room for one address, which is the length that the call gets.
     unsafe { libc::backtrace(&mut frame, 1) };
 }

@@ -2,7 +2,7 @@
 //! pymalloc under OBJ, for `--allocator pymalloc`.
 //!
 //! RAW blocks are libc's, so their size is `malloc_usable_size`. MEM and OBJ blocks of up to 512
-//! bytes are pymalloc's, whose pools tell the size; larger ones pymalloc would take from RAW, so
+//! bytes are pymalloc's, whose pools have the size; larger ones pymalloc would take from RAW, so
 //! the hook takes them itself, from RAW's own allocator or from the account's heap, and books
 //! them to the domain that asked. What lies in a pool is also booked to `pooled`, since its
 //! arena is booked too. Where `PYTHONMALLOC=malloc` made libc the allocator of all domains there

@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Write};
 
 /// Rows of the table; the others are summed up.
 const TOLD: usize = 8;
-/// Libraries that are told of.
+/// Libraries that are named.
 const MAPPED: usize = 4;
 
 /// Says `balance`, or null.

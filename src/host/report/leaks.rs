@@ -5,7 +5,7 @@ use crate::bytes::Bytes;
 use crate::leaks::{Findings, Group};
 use std::fmt::{self, Write};
 
-/// Kinds of lost blocks that are told, of as many as there are.
+/// Kinds of lost blocks that are reported at most.
 const TOLD: usize = 20;
 
 /// Says what the leak check found, or null.

@@ -13,7 +13,7 @@ use std::fmt::{self, Write};
 pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Result {
     let facts = report.facts;
     // A forked child on its way into another program has allocated next to nothing itself: its parent's
-    // figures, which stand in its report, would be counted twice by whoever sums over processes.
+    // figures, which stand in its report, would be counted twice in a sum over processes.
     let is_passing = report.inherited.is_some() && report.ending == Ending::Exec;
     let mut active = [false; REPORTED.len()];
     let mut caps = [None; Scope::COUNT];

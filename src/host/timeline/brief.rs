@@ -1,4 +1,4 @@
-//! `--stats-brief`: a text of at most 4 KiB that tells how the process stands, for a container's
+//! `--stats-brief`: a text of at most 4 KiB on the state of the process, for a container's
 //! termination log.
 //!
 //! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal

@@ -32,7 +32,7 @@ const EVENTS: u32 = 4096;
 /// Milliseconds that the reader of a pipe may take to make room: the sampler must see the host's end.
 const PATIENCE: c_int = 200;
 
-/// How a sample's line begins: by this it is told from an event's.
+/// The begin of a sample's line, which an event's line does not have.
 const SAMPLE: &[u8] = b"{\"s\":";
 
 /// The file, open.
@@ -252,7 +252,7 @@ impl TimelineFile {
         }
     }
 
-    /// Refused requests: how many so far, and the last that was told of.
+    /// Refused requests: how many so far, and the last that was reported.
     pub fn refusal(&mut self, seconds: f64, count: u64, text: Option<&str>) {
         if self.admits_event() {
             self.line(|json| {

@@ -32,7 +32,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The sampler's process, and the process that it samples; 0 where there is none.
+/// The sampler's process, and the process that it samples; 0 if there is none.
 static SAMPLER: AtomicI32 = AtomicI32::new(0);
 static HOST: AtomicI32 = AtomicI32::new(0);
 

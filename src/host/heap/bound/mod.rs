@@ -275,7 +275,7 @@ fn promises() -> MutexGuard<'static, Promises> {
     PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps room for a thread that the calling one is about to make; None where there is none. With
+/// Keeps room for a thread that the calling one is about to make; `None` if there is no room. With
 /// huge pages, which are counted whole, for two of them.
 pub fn promise() -> Option<Promise> {
     keep_room().or_else(|| {

@@ -1,7 +1,7 @@
 //! The lock around the table: taken by hooks on any thread, also in signal handlers.
 //!
 //! Its holder has all signals blocked, so that no handler of its own thread can wait for it. It is
-//! held while a process forks by way of libc. Whoever finds that its own thread holds it (a function
+//! held while a process forks by way of libc. A caller whose own thread holds it (a function
 //! behind the host's that maps memory itself), or waits for so long that the holder must be gone (a
 //! fork past libc), does without: a range may then be missed, but nothing ever waits for good.
 

@@ -84,7 +84,7 @@ fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
     })
 }
 
-/// As [`change`], and `work` tells whether the system did what it was asked.
+/// As [`change`], and `work` returns whether the system did what it was asked.
 fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> bool {
     let changed = with_table(|table| {
         let before = table.sums();

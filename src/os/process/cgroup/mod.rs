@@ -8,7 +8,7 @@
 //! A group's limit also binds the groups below it, so the lowest on the way up holds. `memory.high`
 //! counts as a limit: beyond it a process is not killed, but anonymous memory cannot be reclaimed
 //! and the process does little but wait. Limits above the group that a container shows as its
-//! root cannot be seen; under version 1 `memory.stat` tells them all the same.
+//! root cannot be seen; under version 1 `memory.stat` has them all the same.
 
 #![deny(unsafe_code)]
 mod mounts;
@@ -121,7 +121,7 @@ fn limits_v1(group: &Group) -> Vec<Limit> {
             nearest = Some(folder);
         }
     }
-    // Last, so that it stands only for what no file above tells: that of ancestors out of sight.
+    // Last, so that it stands only for limits that no file above has: that of ancestors out of sight.
     let statistics = nearest.and_then(|folder| fs::read(folder.join("memory.stat")).ok());
     let of_all = watch::field(
         &statistics.unwrap_or_default(),

@@ -5,7 +5,7 @@
 //! the kernel cannot take back when the limit is reached. Page cache and reclaimable slab are left
 //! out, which `memory.current` and `memory.usage_in_bytes` hold.
 //!
-//! Version 1 tells its kernel memory as one number, `memory.kmem.usage_in_bytes`, most of which
+//! Version 1 has its kernel memory as one number, `memory.kmem.usage_in_bytes`, most of which
 //! may be reclaimable (seen on 6.18: 166 MB after a walk over 117,000 files). So it counts up to
 //! what the charged memory and the threads explain: see [`kernel_bound`].
 
@@ -148,7 +148,7 @@ fn charged_v2(text: &[u8]) -> Option<Charged> {
     })
 }
 
-/// All but `kernel`. Where the kernel does not tell shared memory (before 4.12), the lists of
+/// All but `kernel`. Where the kernel does not list shared memory (before 4.12), the lists of
 /// pages that need swap to be reclaimed hold it beside anonymous memory.
 fn charged_v1(text: &[u8]) -> Option<Charged> {
     let get = |name: &[u8]| field(text, name);
