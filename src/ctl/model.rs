@@ -60,7 +60,7 @@ impl Report {
     /// # Errors
     /// It is not a report: the end of a line that begins with the file's name.
     pub fn of_json(text: &str) -> Result<Self, String> {
-        let refuse = |error: serde_json::Error| format!("is no report in JSON ({error})");
+        let refuse = |error: serde_json::Error| format!("is not a report in JSON ({error})");
         let value: Value = serde_json::from_str(text).map_err(refuse)?;
         match &value["schema"] {
             Value::String(schema) if schema == SCHEMA => {}
