@@ -1,6 +1,6 @@
 /* Preloaded: a kernel whose pages have PAGE_BYTES bytes, 16384 or 65536, as far as a process can tell by what
    libc offers. It is asked for its page, and its mappings begin and end on multiples of it: a length is rounded
-   up, and an address that is not a multiple is EINVAL (mmap(2), mremap(2), munmap(2), madvise(2)).
+   up, and an address that is not a multiple is EINVAL (mmap(2), mremap(2), munmap(2), madvise(2), mincore(2)).
 
    What libc and the loader do for themselves stays on real pages. */
 #define _GNU_SOURCE
@@ -119,6 +119,19 @@ void *mremap(void *old, size_t old_length, size_t new_length, int flags, ...) {
 int madvise(void *address, size_t length, int advice) {
   if (is_unaligned(address)) return fail(), -1;
   return (int)call(SYS_madvise, address, rounded(length), advice, 0, 0, 0);
+}
+
+/* A byte for each page: whether any part of it is resident. */
+int mincore(void *address, size_t length, unsigned char *resident) {
+  if (is_unaligned(address)) return fail(), -1;
+  for (size_t at = 0; at < length; at += page()) {
+    unsigned char parts[65536 / 4096] = {0};
+    if (call(SYS_mincore, (char *)address + at, page(), (long)parts, 0, 0, 0)) return -1;
+    unsigned char any = 0;
+    for (size_t part = 0; part < sizeof parts; part++) any |= parts[part] & 1;
+    resident[at / page()] = any;
+  }
+  return 0;
 }
 
 int getpagesize(void) { return (int)page(); }
