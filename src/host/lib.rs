@@ -9,7 +9,6 @@
 mod allocator;
 mod balance;
 mod caps;
-mod cli;
 mod device;
 mod endings;
 mod error;

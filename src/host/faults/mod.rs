@@ -21,7 +21,7 @@ pub mod tables;
 
 pub use log::Line;
 pub use rules::{Handle, close, disarm, fails, open};
-pub use spec::{Spec, Specs};
+pub use spec::Spec;
 
 use crate::ledger::Account;
 use std::path::PathBuf;

@@ -2,7 +2,6 @@
 
 use crate::bytes::{self, Bytes, Expected};
 use crate::ledger::{Account, REPORTED};
-use crate::list;
 use std::fmt;
 use std::str::FromStr;
 
@@ -265,21 +264,10 @@ impl Spec {
     }
 }
 
-/// Several rules in one text: a variable's value.
-#[derive(Clone, Debug)]
-pub struct Specs(pub Vec<Spec>);
-
-impl FromStr for Specs {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<Self, Expected> {
-        list::parse(text).map(Specs)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::list;
 
     fn parse(text: &str) -> Spec {
         text.parse()
@@ -350,9 +338,9 @@ mod tests {
 
     #[test]
     fn rules_of_a_variable_have_semicolons_between_them() {
-        let Specs(specs) = "obj=3;numpy=above=1M,every=2".parse().unwrap();
+        let specs: Vec<Spec> = list::parse("obj=3;numpy=above=1M,every=2").unwrap();
         assert_eq!(specs, [parse("obj=3"), parse("numpy=above=1M,every=2")]);
-        assert!("obj=3;".parse::<Specs>().is_err());
+        assert!(list::parse::<Spec>("obj=3;").is_err());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Exit status where a run crashed or hung.
 pub const FOUND: i32 = 24;
 /// Exit status where the program made no request that the rule counts: nothing was tested.
-const NOTHING: i32 = 25;
+pub const NOTHING: i32 = 25;
 /// How long a run may take where `--fail-timeout` is not given.
 const DEFAULT_TIMEOUT: u64 = 60;
 /// How long a run that hangs may take to print where it is.

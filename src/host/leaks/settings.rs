@@ -13,16 +13,5 @@ pub enum Scope {
     Native = 2,
 }
 
-impl Scope {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scope::Off => "off",
-            Scope::Python => "python",
-            Scope::Native => "native",
-        }
-    }
-}
-
 /// The exit status of a leak where none is chosen.
 pub const DEFAULT_STATUS: u8 = 23;

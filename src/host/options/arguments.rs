@@ -1,18 +1,18 @@
-//! The command line: where the host's part of it ends, and what is wrong with it in one line.
+//! The command line: where the host's part of it ends, what that says, and what is wrong with it in
+//! one line.
 
-use crate::bytes::Expected;
-use crate::cli::Cli;
+use super::statuses::STATUSES;
+use super::table::{Form, Given, ROWS, Row};
 use crate::error::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
-use std::cell::LazyCell;
-use std::error::Error as _;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Python's own long options: where one appears, Python's arguments begin.
-pub const PYTHON_OPTIONS: [&[u8]; 5] = [
+const PYTHON_OPTIONS: [&[u8]; 5] = [
     b"--version",
     b"--help-all",
     b"--help-env",
@@ -26,41 +26,142 @@ pub fn is_python_name(argv0: &OsStr) -> bool {
     name.as_bytes().starts_with(b"python")
 }
 
-/// How many arguments after the program's name are the host's.
-pub fn host_arguments(argv: &[OsString]) -> Result<usize, Error> {
-    let command = LazyCell::new(Cli::command);
-    let mut count = 0;
-    while let Some(argument) = argv.get(1 + count) {
-        let bytes = argument.as_bytes();
-        let name = bytes.split(|&byte| byte == b'=').next().unwrap_or(bytes);
-        if !bytes.starts_with(b"--") || bytes == b"--" || PYTHON_OPTIONS.contains(&name) {
-            break;
-        }
-        count += 1;
-        let known = command.get_arguments().find(|known| {
-            known
-                .get_long()
-                .is_some_and(|long| long.as_bytes() == &name[2..])
-        });
-        let takes_next = known.is_some_and(|known| {
-            known.get_action().takes_values() && !known.is_require_equals_set()
-        });
-        let value_follows = argv
-            .get(1 + count)
-            .is_some_and(|next| !next.as_bytes().starts_with(b"-"));
-        if takes_next && name.len() == bytes.len() && value_follows {
-            count += 1;
-        }
-    }
-    Ok(count)
+/// An option of the host among the arguments.
+pub struct Found<'a> {
+    /// Its name, as given.
+    pub name: &'a [u8],
+    /// Its value, in the same word or the next.
+    pub value: Option<&'a [u8]>,
+    /// The words that it takes, one or two.
+    pub words: usize,
 }
 
-/// Reads the host's part of the arguments.
+/// The host's options, with which the arguments after the program's name begin. Allocates nothing: it is used
+/// before `main`, too.
+pub fn host_options<'a>(
+    mut rest: impl Iterator<Item = &'a [u8]> + Clone,
+) -> impl Iterator<Item = Found<'a>> {
+    std::iter::from_fn(move || {
+        let word = rest.next()?;
+        let mut parts = word.splitn(2, |&byte| byte == b'=');
+        let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+        if !word.starts_with(b"--") || word == b"--" || PYTHON_OPTIONS.contains(&name) {
+            return None;
+        }
+        let next = rest.clone().next().filter(|next| !next.starts_with(b"-"));
+        if value.is_none() && next.is_some() && takes_next_word(name) {
+            rest.next();
+            return Some(Found {
+                name,
+                value: next,
+                words: 2,
+            });
+        }
+        Some(Found {
+            name,
+            value,
+            words: 1,
+        })
+    })
+}
+
+fn takes_next_word(name: &[u8]) -> bool {
+    let known = ROWS.iter().find(|row| row.option.as_bytes() == name);
+    known.is_some_and(|row| matches!(row.form, Form::Next(_)))
+}
+
+/// How many arguments after the program's name are the host's.
+pub fn host_arguments(argv: &[OsString]) -> usize {
+    let words = argv.iter().skip(1).map(|word| word.as_bytes());
+    host_options(words).map(|found| found.words).sum()
+}
+
+/// The host's command line for clap.
+fn command() -> Command {
+    let arguments = ROWS.iter().map(|row| {
+        let argument = Arg::new(row.option)
+            .long(row.option.trim_start_matches('-'))
+            .help(row.help);
+        let argument = match row.form {
+            Form::Alone => return argument.action(ArgAction::SetTrue),
+            Form::Next(name) => argument.value_name(name),
+            Form::Equals(name) => argument.value_name(name).require_equals(true),
+            Form::Optional(name, missing) => argument
+                .value_name(name)
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(missing),
+        };
+        argument
+            .value_parser(value_parser!(OsString))
+            .action(match row.is_list {
+                true => ArgAction::Append,
+                false => ArgAction::Set,
+            })
+    });
+    Command::new("pyhost")
+        .about(
+            "Runs Python programs as python does, with every allocation on mimalloc and accounted for",
+        )
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .override_usage(
+            "pyhost [host options] [python options] [script.py | -c code | -m module | -] [args]",
+        )
+        .after_help(after_help())
+        .args(arguments)
+}
+
+/// What `--help` says below the options.
+fn after_help() -> String {
+    let mut text = "\
+The host's options come first; the first argument that is none of them, and all that follow,
+are Python's. Called by a name that starts with `python`, the host reads its variables alone.
+Python's own help: pyhost -h
+
+Each option that is about a run has a variable of its name, such as PYHOST_SOFT_CAP for --soft-cap,
+which child processes inherit. An option wins over its variable. The variable of an option without a
+value takes 1 or 0; that of an option that may be repeated takes values with ; between them.
+PYTHONMALLOC, -X dev and PYTHONDEVMODE keep their meaning.
+
+Exit status: the script's own, but
+"
+    .to_owned();
+    for (status, when) in STATUSES {
+        let _ = writeln!(text, "  {status:>2}  {when}");
+    }
+    text
+}
+
+/// The text of `--help`.
+pub fn help() -> String {
+    format!("{}\n", command().render_help().to_string().trim_end())
+}
+
+/// Reads the host's part of the arguments, the program's name first.
 ///
 /// # Errors
-/// One line for what clap refuses.
-pub fn parse(argv: &[OsString]) -> Result<Cli, Error> {
-    Cli::try_parse_from(argv).map_err(|error| Error::option(describe(&error)))
+/// One line for what clap refuses, and for a value that is wrong.
+pub fn parse(argv: &[OsString]) -> Result<Given, Error> {
+    let matches = command()
+        .try_get_matches_from(argv)
+        .map_err(|error| Error::option(describe(&error)))?;
+    Given::read(
+        |row| texts(&matches, row),
+        |row, text, reason| match text.to_string_lossy() {
+            word if word.contains(" -") => Error::option(several_options(&word)),
+            _ => Error::option(format!("{}: {reason}", row.option)),
+        },
+    )
+}
+
+fn texts(matches: &ArgMatches, row: &Row) -> Vec<OsString> {
+    if row.form == Form::Alone {
+        let is_given = matches.get_flag(row.option);
+        return is_given.then(|| "1".into()).into_iter().collect();
+    }
+    let values = matches.get_many::<OsString>(row.option);
+    values.into_iter().flatten().cloned().collect()
 }
 
 /// One line for a clap error.
@@ -73,16 +174,9 @@ fn describe(error: &clap::Error) -> String {
     let argument = text(ContextKind::InvalidArg);
     let option = argument.split([' ', '=', '[']).next().unwrap_or_default();
     let value = text(ContextKind::InvalidValue);
-    let expected = text(ContextKind::ValidValue);
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-    if is_unknown && argument.contains(' ') || value.contains(" -") {
-        let word = if is_unknown { &argument } else { &value };
-        return format!(
-            "'{word}': one word with several options, as the kernel passes them from a first line \
-             #!; expected #!/usr/bin/env -S pyhost OPTIONS"
-        );
-    }
     match error.kind() {
+        ErrorKind::UnknownArgument if argument.contains(' ') => several_options(&argument),
+        _ if value.contains(" -") => several_options(&value),
         ErrorKind::UnknownArgument => {
             let suggestion = text(ContextKind::SuggestedArg);
             if suggestion.is_empty() {
@@ -93,17 +187,12 @@ fn describe(error: &clap::Error) -> String {
                 format!("{option}: unknown option; did you mean {suggestion}?")
             }
         }
-        ErrorKind::InvalidValue if value.is_empty() && expected.is_empty() => {
-            format!("{option}: expected a value")
-        }
-        ErrorKind::InvalidValue if value.is_empty() => {
-            format!("{option}: expected a value, one of {expected}")
-        }
-        ErrorKind::InvalidValue => bad_value(option, &value, &one_of(&expected)),
-        ErrorKind::ValueValidation => {
-            let expected = error.source().and_then(|source| source.downcast_ref());
-            let Expected(expected) = expected.copied().unwrap_or(Expected("a number"));
-            bad_value(option, &value, expected)
+        ErrorKind::InvalidValue => {
+            let row = ROWS.iter().find(|row| row.option == option);
+            match row.map(|row| (row.names)()).unwrap_or_default().as_str() {
+                "" => format!("{option}: expected a value"),
+                names => format!("{option}: expected a value, one of {names}"),
+            }
         }
         ErrorKind::NoEquals => {
             let form = argument.replace(['<', '>'], "");
@@ -119,14 +208,12 @@ fn describe(error: &clap::Error) -> String {
     }
 }
 
-/// A line for a bad value.
-pub fn bad_value(name: &str, value: &str, expected: &str) -> String {
-    format!("{name}: bad value '{value}'; expected {expected}")
-}
-
-/// What a choice expects.
-pub fn one_of(names: &str) -> String {
-    format!("one of {names}")
+/// The line for options that the kernel passed as one word.
+fn several_options(word: &str) -> String {
+    format!(
+        "'{word}': one word with several options, as the kernel passes them from a first line #!; \
+         expected #!/usr/bin/env -S pyhost OPTIONS"
+    )
 }
 
 #[cfg(test)]
@@ -138,7 +225,7 @@ mod tests {
             .chain(arguments.iter().copied())
             .map(OsString::from)
             .collect();
-        host_arguments(&argv).unwrap()
+        host_arguments(&argv)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The options of caps.
 
 use super::baked;
+use super::table::Given;
 use crate::caps::{CapSize, Rule, Rules, Settings};
-use crate::cli::Cli;
 use crate::error::Error;
 use crate::ledger::Scope;
 
@@ -10,17 +10,22 @@ use crate::ledger::Scope;
 ///
 /// # Errors
 /// A cap of the total above the one that was baked in.
-pub fn settings(cli: &Cli, variables: &Settings) -> Result<Settings, Error> {
-    let rules = |given: &[Rule], inherited: &Rules| match given {
-        [] => inherited.clone(),
-        given => Rules(given.to_vec()),
+pub fn settings(cli: &Given, variables: &Given) -> Result<Settings, Error> {
+    let rules = |given: &Option<Vec<Rule>>, inherited: &Option<Vec<Rule>>| {
+        Rules(
+            given
+                .as_ref()
+                .or(inherited.as_ref())
+                .cloned()
+                .unwrap_or_default(),
+        )
     };
-    let mut hard = rules(&cli.caps.cap, &variables.hard);
+    let mut hard = rules(&cli.cap, &variables.cap);
     let most = baked::cap();
     if let Some(most) = most {
-        let name = match cli.caps.cap.as_slice() {
-            [] => "PYHOST_CAP",
-            _ => "--cap",
+        let name = match cli.cap {
+            None => "PYHOST_CAP",
+            Some(_) => "--cap",
         };
         match hard.of(Scope::Total).map(|rule| rule.size) {
             Some(CapSize::Bytes(bytes)) => {
@@ -35,8 +40,8 @@ pub fn settings(cli: &Cli, variables: &Settings) -> Result<Settings, Error> {
     }
     Ok(Settings {
         hard,
-        soft: rules(&cli.caps.soft_cap, &variables.soft),
-        share: cli.caps.cap_share.or(variables.share),
+        soft: rules(&cli.soft_cap, &variables.soft_cap),
+        share: cli.cap_share.or(variables.cap_share),
         most,
     })
 }

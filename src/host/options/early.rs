@@ -6,40 +6,15 @@
 //! reserved. What it takes for the region's size is checked against what `read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
-use super::arguments::{PYTHON_OPTIONS, is_python_name};
+use super::arguments::{host_options, is_python_name};
 use super::baked;
+use super::table::ROWS;
 use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
 use crate::native::{self, Mode};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-
-/// The host's options whose value may be the next argument. A test compares them with clap's.
-const WITH_VALUE: [&[u8]; 22] = [
-    b"--allocator",
-    b"--native",
-    b"--profile",
-    b"--cap",
-    b"--soft-cap",
-    b"--cap-share",
-    b"--region",
-    b"--fail",
-    b"--fail-log",
-    b"--fail-timeout",
-    b"--leak-exit-status",
-    b"--ledger-file",
-    b"--numpy-allocator",
-    b"--numpy-align",
-    b"--numpy-huge-pages",
-    b"--numpy-numa",
-    b"--numpy-pool-limit",
-    b"--numpy-region",
-    b"--timeline-interval",
-    b"--stats-brief",
-    b"--stats-fd",
-    b"--stats-file",
-];
 
 type Strings = *const *const c_char;
 
@@ -54,10 +29,8 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
         unsafe { forget_mimalloc(environment.cast_mut()) };
     }
     // SAFETY: the loader passes arrays of strings that end with null.
-    let value = |option: &[u8], variable: &[u8]| unsafe {
-        given(option, variable, strings(arguments), strings(environment))
-    };
-    let check = value(b"--leak-check", b"PYHOST_LEAK_CHECK=");
+    let value = |option| unsafe { given(option, strings(arguments), strings(environment)) };
+    let check = value("--leak-check");
     if check.is_some_and(|scope| scope != b"off") {
         heap::apart::start();
     }
@@ -66,7 +39,7 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
-    match value(b"--native", b"PYHOST_NATIVE=") {
+    match value("--native") {
         Some(b"plain") => native::set_mode(Mode::Plain),
         Some(b"off") => native::set_mode(Mode::Off),
         _ => {} // the default, or a value that will be refused
@@ -126,7 +99,7 @@ fn asked<'a>(
     environment: impl Iterator<Item = &'a [u8]>,
 ) -> Option<u64> {
     let read = |value: &[u8]| std::str::from_utf8(value).ok().and_then(bytes::parse);
-    match given(b"--region", b"PYHOST_REGION=", arguments, environment) {
+    match given("--region", arguments, environment) {
         Some(value) => read(value),
         None => baked::region(),
     }
@@ -134,8 +107,7 @@ fn asked<'a>(
 
 /// The value that the arguments, else the environment, give an option; empty where the option has none.
 fn given<'a>(
-    option: &[u8],
-    variable: &[u8],
+    option: &str,
     mut arguments: impl Iterator<Item = &'a [u8]> + Clone,
     mut environment: impl Iterator<Item = &'a [u8]>,
 ) -> Option<&'a [u8]> {
@@ -147,38 +119,23 @@ fn given<'a>(
         false => in_arguments(option, arguments),
     };
     in_arguments.or_else(|| {
-        let value = match crate::process::is_privileged_start() {
-            true => None,
-            false => environment.find_map(|entry| entry.strip_prefix(variable)),
-        };
+        if crate::process::is_privileged_start() {
+            return None;
+        }
+        let variable = ROWS.iter().find(|row| row.option == option)?.variable;
+        let name_and_value = |entry: &'a [u8]| entry.strip_prefix(variable.as_bytes());
+        let value = environment.find_map(|entry| name_and_value(entry)?.strip_prefix(b"="));
         value.filter(|value| !value.is_empty())
     })
 }
 
-/// The value of an option in the host's part of the arguments, by the rules of
-/// [`host_arguments`](super::arguments::host_arguments).
+/// The value of an option in the host's part of the arguments; the last one counts.
 fn in_arguments<'a>(
-    option: &[u8],
+    option: &str,
     arguments: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<&'a [u8]> {
-    let mut found = None;
-    let mut rest = arguments;
-    while let Some(argument) = rest.next() {
-        let mut parts = argument.splitn(2, |&byte| byte == b'=');
-        let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-        if !name.starts_with(b"--") || argument == b"--" || PYTHON_OPTIONS.contains(&name) {
-            break;
-        }
-        let next = rest.clone().next().filter(|next| !next.starts_with(b"-"));
-        let takes_next = value.is_none() && next.is_some() && WITH_VALUE.contains(&name);
-        if takes_next {
-            rest.next();
-        }
-        if name == option {
-            found = value.or(next).or(Some(b""));
-        }
-    }
-    found
+    let same = host_options(arguments).filter(|found| found.name == option.as_bytes());
+    same.last().map(|found| found.value.unwrap_or_default())
 }
 
 /// Checks that the region is the one that was asked for.
@@ -200,12 +157,10 @@ pub fn check(wanted: Option<u64>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::CommandFactory;
 
     fn value<'a>(arguments: &[&'a str]) -> Option<&'a str> {
         let arguments = arguments.iter().map(|argument| argument.as_bytes());
-        let found = in_arguments(b"--region", arguments);
+        let found = in_arguments("--region", arguments);
         found.map(|bytes| std::str::from_utf8(bytes).unwrap())
     }
 
@@ -227,20 +182,6 @@ mod tests {
             strings(array.as_ptr()).collect()
         };
         assert_eq!(left, [b"HOME=/".as_slice(), b"MIMALLO=1"]);
-    }
-
-    #[test]
-    fn the_options_with_a_value_are_claps() {
-        let command = Cli::command();
-        let mut claps: Vec<Vec<u8>> = command
-            .get_arguments()
-            .filter(|known| known.get_action().takes_values() && !known.is_require_equals_set())
-            .filter_map(|known| Some(format!("--{}", known.get_long()?).into_bytes()))
-            .collect();
-        let mut ours: Vec<Vec<u8>> = WITH_VALUE.iter().map(|name| name.to_vec()).collect();
-        claps.sort();
-        ours.sort();
-        assert_eq!(ours, claps);
     }
 
     #[test]

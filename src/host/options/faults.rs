@@ -1,69 +1,43 @@
 //! The options of forced failures, from the command line or the variables.
 
 use super::Options;
-use super::outputs::{FAIL_LOG, Outputs, absolute};
-use super::variables::{checked, parsed, variable};
+use super::outputs::{FAIL_LOG, Outputs};
+use super::table::Given;
 use crate::allocator::Allocator;
-use crate::cli::FaultOptions;
 use crate::error::Error;
+use crate::faults::MAX_RULES;
 pub use crate::faults::Settings;
-use crate::faults::{MAX_RULES, Specs};
 use crate::ledger::Account;
-use crate::list;
 use crate::native::Mode;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-
-/// The variables of forced failures.
-#[derive(Default)]
-pub struct Variables {
-    rules: Option<Specs>,
-    log: Option<OsString>,
-    timeout: Option<u64>,
-}
-
-impl Variables {
-    /// Reads the variables.
-    ///
-    /// # Errors
-    /// One whose value is not what it should be.
-    pub fn read() -> Result<Self, Error> {
-        Ok(Variables {
-            rules: checked("PYHOST_FAIL")?,
-            log: variable("PYHOST_FAIL_LOG"),
-            timeout: parsed("PYHOST_FAIL_TIMEOUT", "a number of seconds")?,
-        })
-    }
-}
 
 /// What the options and, where they are silent, the variables say.
 ///
 /// # Errors
 /// What goes with something else only, or not twice.
 pub fn settings(
-    cli: &FaultOptions,
-    variables: &Variables,
+    cli: &Given,
+    variables: &Given,
     is_inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<Settings, Error> {
-    let inherited = variables
-        .rules
-        .clone()
-        .map_or(Vec::new(), |Specs(specs)| specs);
-    let log = match (&cli.fail_log, &variables.log) {
+    let log = match (&cli.fail_log, &variables.fail_log) {
         (Some(path), _) => outputs.choose(FAIL_LOG, path, false, false)?,
         (None, Some(path)) => outputs.choose(FAIL_LOG, path, false, is_inherited)?,
         (None, None) => None,
     };
     let settings = Settings {
-        rules: match cli.fail.is_empty() {
-            true => inherited,
-            false => cli.fail.clone(),
-        },
+        rules: cli
+            .fail
+            .as_ref()
+            .or(variables.fail.as_ref())
+            .cloned()
+            .unwrap_or_default(),
         log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
         fresh_log: cli.fail_log.is_some(),
-        timeout: cli.fail_timeout.or(variables.timeout),
+        timeout: cli.fail_timeout.or(variables.fail_timeout),
     };
     let refuse = |text: &str| Err(Error::option(text));
     let sweeps = settings
@@ -110,20 +84,4 @@ pub fn check(options: &Options) -> Result<(), Error> {
         )),
         _ => Ok(()),
     }
-}
-
-/// The variables that stand for what the command line gave.
-///
-/// # Errors
-/// A log that is no path.
-pub fn exports(cli: &FaultOptions) -> Result<Vec<(&'static str, OsString)>, Error> {
-    let mut exports = Vec::new();
-    if !cli.fail.is_empty() {
-        exports.push(("PYHOST_FAIL", list::show(&cli.fail).into()));
-    }
-    if let Some(path) = &cli.fail_log {
-        let path = absolute(FAIL_LOG.option, path)?;
-        exports.push((FAIL_LOG.variable, OsString::from_vec(path)));
-    }
-    Ok(exports)
 }

@@ -9,14 +9,16 @@ mod caps;
 mod command;
 mod early;
 mod faults;
+mod kinds;
 mod observation;
 mod outputs;
 mod page;
 mod region;
+mod statuses;
+mod table;
 mod variables;
 
 use crate::allocator::Allocator;
-use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
@@ -28,13 +30,13 @@ use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::names_process;
 use crate::timeline;
-use arguments::{host_arguments, is_python_name, parse};
-use clap::CommandFactory;
+use arguments::{help, host_arguments, is_python_name, parse};
 pub use observation::LIVE;
 use outputs::{Outputs, STATS_FILE};
 pub use region::RegionSettings;
 use std::ffi::OsString;
-use variables::{OUTERMOST, Variables, exports};
+use table::Given;
+use variables::{OUTERMOST, variable};
 
 /// What the host shall do.
 #[derive(Debug)]
@@ -97,27 +99,32 @@ pub enum Request {
 /// A bad host option or variable; the text names it and what was expected.
 pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let as_python = argv.first().is_some_and(|name| is_python_name(name));
-    let host_count = if as_python { 0 } else { host_arguments(&argv)? };
+    let host_count = if as_python { 0 } else { host_arguments(&argv) };
     let cli = match host_count {
-        0 => Cli::default(), // no need to build clap's command
+        0 => Given::default(), // no need to build clap's command
         count => parse(&argv[..=count])?,
     };
-    if cli.help {
-        return Ok(Request::Help(Cli::command().render_help().to_string()));
+    if cli.help.is_some() {
+        return Ok(Request::Help(help()));
     }
-    if cli.host_version {
+    if cli.host_version.is_some() {
         return Ok(Request::Version);
     }
-    let variables = Variables::read(!process::is_privileged_start())?;
-    let mut exports = exports(&cli)?;
+    let is_trusted = !process::is_privileged_start();
+    let variables = match is_trusted {
+        true => variables::read()?,
+        false => Given::default(),
+    };
+    // An exec keeps the process id: then this is still the outermost host.
+    let own = process::id().to_string();
+    let inherited = is_trusted && variable(OUTERMOST).is_some_and(|pid| pid != own.as_str());
+    let mut exports = cli.exports()?;
     let mut outputs = Outputs::default();
-    let region = region::settings(&cli, &variables.region)?;
-    let inherited = variables.outermost.is_some();
-    let faults = faults::settings(&cli.faults, &variables.faults, inherited, &mut outputs)?;
-    let live = observation::place(&cli, &variables.observation, &mut outputs)?;
-    let mut stats = stats(&cli, &variables, &mut outputs)?;
-    let mut timeline =
-        observation::settings(&cli, &variables.observation, inherited, &mut outputs)?;
+    let region = region::settings(&cli, &variables)?;
+    let faults = faults::settings(&cli, &variables, inherited, &mut outputs)?;
+    let live = observation::place(&cli, &variables, &mut outputs)?;
+    let mut stats = stats(&cli, &variables, inherited, &mut outputs)?;
+    let mut timeline = observation::settings(&cli, &variables, inherited, &mut outputs)?;
     if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
         let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
         stats = page::plan(asked, &mut timeline, !is_named, &mut outputs)?;
@@ -134,42 +141,34 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
-    let caps = caps::settings(&cli, &variables.caps)?;
+    let caps = caps::settings(&cli, &variables)?;
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
-    let profile = region::profile(&cli, variables.profile, bounded)?;
+    let profile = region::profile(&cli, &variables, bounded)?;
+    let service = variable(command::SERVICE).filter(|_| is_trusted);
+    let service = service.map(|name| name.to_string_lossy().into_owned());
     let mut options = Options {
         live,
         timeline,
         allocator: cli.allocator.or(variables.allocator),
-        debug_hooks: cli.debug_hooks || variables.debug_hooks,
+        debug_hooks: (cli.debug_hooks)
+            .or(variables.debug_hooks)
+            .unwrap_or_default(),
         native: cli.native.or(variables.native),
         profile,
         caps,
         region,
-        numpy: numpy(&cli, &variables.numpy),
+        numpy: numpy(&cli, &variables),
         faults,
-        leak_check: cli
-            .leaks
-            .leak_check
-            .or(variables.leak_check)
-            .unwrap_or_default(),
+        leak_check: cli.leak_check.or(variables.leak_check).unwrap_or_default(),
         leak_status: cli
-            .leaks
             .leak_exit_status
-            .or(variables.leak_status)
+            .or(variables.leak_exit_status)
             .unwrap_or(DEFAULT_STATUS),
-        guard: (cli.guards.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
-        closing_line: stderr_is_terminal
-            && !as_python
-            && !off
-            && stats.is_none()
-            && variables.outermost.is_none(),
+        guard: (cli.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
+        closing_line: stderr_is_terminal && !as_python && !off && stats.is_none() && !inherited,
         stats,
         argv,
-        command: command::name(
-            python_argv.get(1..).unwrap_or_default(),
-            variables.service.as_deref(),
-        ),
+        command: command::name(python_argv.get(1..).unwrap_or_default(), service.as_deref()),
         python_argv,
         exports,
         notices: outputs.notices,
@@ -193,22 +192,21 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         let service = options.command.clone().into();
         options.exports.push((command::SERVICE.to_owned(), service));
     }
-    if asked && variables.outermost.is_none() {
-        let own = process::id().to_string().into();
-        options.exports.push((OUTERMOST.to_owned(), own));
+    if asked && !inherited {
+        options.exports.push((OUTERMOST.to_owned(), own.into()));
     }
     Ok(Request::Run(Box::new(options)))
 }
 
 /// What the options and, where they are silent, the variables say of array data.
-fn numpy(cli: &Cli, variables: &Settings) -> Settings {
+fn numpy(cli: &Given, variables: &Given) -> Settings {
     Settings {
-        allocator: cli.numpy.numpy_allocator.or(variables.allocator),
-        alignment: cli.numpy.numpy_align.or(variables.alignment),
-        huge_pages: cli.numpy.numpy_huge_pages.or(variables.huge_pages),
-        node: cli.numpy.numpy_numa.or(variables.node),
-        pool_limit: cli.numpy.numpy_pool_limit.or(variables.pool_limit),
-        region: cli.numpy.numpy_region.or(variables.region),
+        allocator: cli.numpy_allocator.or(variables.numpy_allocator),
+        alignment: cli.numpy_align.or(variables.numpy_align),
+        huge_pages: cli.numpy_huge_pages.or(variables.numpy_huge_pages),
+        node: cli.numpy_numa.or(variables.numpy_numa),
+        pool_limit: cli.numpy_pool_limit.or(variables.numpy_pool_limit),
+        region: cli.numpy_region.or(variables.numpy_region),
     }
 }
 
@@ -279,12 +277,16 @@ fn is_terminal(descriptor: i32) -> bool {
 
 /// The report that this process writes. What only variables ask for, and would go to one place
 /// for all processes, is the outermost host's to write.
-fn stats(cli: &Cli, variables: &Variables, outputs: &mut Outputs) -> Result<Option<Stats>, Error> {
+fn stats(
+    cli: &Given,
+    variables: &Given,
+    inherited: bool,
+    outputs: &mut Outputs,
+) -> Result<Option<Stats>, Error> {
     let format = cli.stats.or(variables.stats);
     if format == Some(Format::Off) {
         return Ok(None);
     }
-    let inherited = variables.outermost.is_some();
     if let Some(path) = cli.stats_file.as_ref().or(variables.stats_file.as_ref()) {
         let is_inherited = cli.stats_file.is_none() && inherited;
         if is_inherited && !names_process(path.as_encoded_bytes()) {

@@ -1,69 +1,26 @@
 //! The options of looking on from outside, from the command line or the variables.
 
-use super::outputs::{LEDGER_FILE, Output, Outputs, STATS_BRIEF, TIMELINE, absolute};
-use super::variables::{checked, variable};
-use crate::cli::Cli;
+use super::outputs::{LEDGER_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
+use super::table::Given;
 use crate::error::Error;
 use crate::live::Place;
 use crate::template::names_process;
 use crate::timeline::{Interval, Settings};
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 /// The variable of `--live`.
 pub const LIVE: &str = "PYHOST_LIVE";
 
-/// The variables of looking on from outside.
-#[derive(Default)]
-pub struct Variables {
-    live: Option<Setting>,
-    ledger_file: Option<OsString>,
-    timeline: Option<OsString>,
-    interval: Option<Interval>,
-    brief: Option<OsString>,
-}
-
-impl Variables {
-    /// Reads the variables.
-    ///
-    /// # Errors
-    /// One whose value is not what it should be.
-    pub fn read() -> Result<Self, Error> {
-        // One file for all processes would be written by each.
-        let of_process = |path: &OsString| names_process(path.as_encoded_bytes());
-        Ok(Variables {
-            live: variable(LIVE).and_then(|value| Setting::of(&value)),
-            ledger_file: variable("PYHOST_LEDGER_FILE").filter(of_process),
-            timeline: variable("PYHOST_TIMELINE"),
-            interval: checked("PYHOST_TIMELINE_INTERVAL")?,
-            brief: variable("PYHOST_STATS_BRIEF"),
-        })
-    }
-}
-
-/// What `--live` says; `None` where it is not given.
-///
-/// # Errors
-/// An empty value.
-fn live(cli: &Cli) -> Result<Option<Setting>, Error> {
-    let Some(value) = &cli.observation.live else {
-        return Ok(None);
-    };
-    let expected = "--live: expected on, off or a directory after '='";
-    let setting = Setting::of(value).ok_or_else(|| Error::option(expected))?;
-    Ok(Some(setting))
-}
-
 /// Where the ledger is to be kept.
 ///
 /// # Errors
 /// Two places, or a path that is wrong.
-pub fn place(cli: &Cli, variables: &Variables, outputs: &mut Outputs) -> Result<Place, Error> {
-    let given = live(cli)?;
+pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<Place, Error> {
+    let given = &cli.live;
     let is_on = |setting: &Setting| *setting != Setting::Off;
-    let ledger_file = &cli.observation.ledger_file;
+    let ledger_file = &cli.ledger_file;
     if given.as_ref().is_some_and(is_on) && ledger_file.is_some() {
         return Err(Error::option(
             "--ledger-file: --live keeps the ledger already; expected one of them",
@@ -83,8 +40,9 @@ pub fn place(cli: &Cli, variables: &Variables, outputs: &mut Outputs) -> Result<
             });
         }
     }
-    match &variables.ledger_file {
-        // Only a path with `%p`, which an outer host may have handed on.
+    // One file for all processes would be written by each.
+    let of_process = |path: &&OsString| names_process(path.as_encoded_bytes());
+    match variables.ledger_file.as_ref().filter(of_process) {
         Some(path) => {
             let path = outputs.choose(LEDGER_FILE, path, true, true)?;
             Ok(path.map_or(Place::Own, Place::File))
@@ -127,12 +85,11 @@ pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
 /// # Errors
 /// A file that cannot be, or an interval of no timeline.
 pub fn settings(
-    cli: &Cli,
-    variables: &Variables,
+    cli: &Given,
+    variables: &Given,
     inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<Settings, Error> {
-    let given = &cli.observation;
     let mut file = |output: Output, path: &Option<OsString>, variable: &Option<OsString>| {
         let Some(found) = path.as_ref().or(variable.as_ref()) else {
             return Ok(None);
@@ -143,20 +100,20 @@ pub fn settings(
         }
         outputs.choose(output, found, true, is_inherited)
     };
-    check_timeline(given.timeline.as_ref())?;
-    let timeline = file(TIMELINE, &given.timeline, &variables.timeline)?;
-    let brief = file(STATS_BRIEF, &given.stats_brief, &variables.brief)?;
-    let is_asked = given.timeline.is_some() || variables.timeline.is_some();
-    if given.timeline_interval.is_some() && !is_asked {
+    check_timeline(cli.timeline.as_ref())?;
+    let timeline = file(TIMELINE, &cli.timeline, &variables.timeline)?;
+    let brief = file(STATS_BRIEF, &cli.stats_brief, &variables.stats_brief)?;
+    let is_asked = cli.timeline.is_some() || variables.timeline.is_some();
+    if cli.timeline_interval.is_some() && !is_asked {
         return Err(Error::option(
             "--timeline-interval: there is no timeline; expected --timeline=FILE",
         ));
     }
     Ok(Settings {
         timeline,
-        interval: given
+        interval: cli
             .timeline_interval
-            .or(variables.interval)
+            .or(variables.timeline_interval)
             .unwrap_or_default(),
         brief,
     })
@@ -174,34 +131,4 @@ fn check_timeline(value: Option<&OsString>) -> Result<(), Error> {
         ))),
         Err(_) => Ok(()),
     }
-}
-
-/// The variables that stand for what the command line gave.
-///
-/// # Errors
-/// What is no path.
-pub fn exports(cli: &Cli) -> Result<Vec<(&'static str, OsString)>, Error> {
-    let given = &cli.observation;
-    let mut exports = Vec::new();
-    if let Some(setting) = live(cli)? {
-        let value = match &setting {
-            Setting::Off => OsString::from("off"),
-            setting => setting.directory().into_os_string(),
-        };
-        exports.push((LIVE, value));
-    }
-    for (output, path) in [
-        (LEDGER_FILE, &given.ledger_file),
-        (TIMELINE, &given.timeline),
-        (STATS_BRIEF, &given.stats_brief),
-    ] {
-        if let Some(path) = path {
-            let path = absolute(output.option, path)?;
-            exports.push((output.variable, OsString::from_vec(path)));
-        }
-    }
-    if let Some(interval) = given.timeline_interval {
-        exports.push(("PYHOST_TIMELINE_INTERVAL", interval.to_string().into()));
-    }
-    Ok(exports)
 }

@@ -1,8 +1,8 @@
 //! The options of the bounded heap, and what they cannot go with.
 
+use super::table::Given;
 use super::{Options, baked};
 use crate::allocator::Allocator;
-use crate::cli::Cli;
 use crate::error::Error;
 use crate::heap::bound::Size;
 use crate::heap::profile::Profile;
@@ -24,15 +24,20 @@ pub struct RegionSettings {
 ///
 /// # Errors
 /// A size above the one that was baked in.
-pub fn settings(cli: &Cli, variables: &RegionSettings) -> Result<RegionSettings, Error> {
-    let (name, asked) = match cli.device.region {
+pub fn settings(cli: &Given, variables: &Given) -> Result<RegionSettings, Error> {
+    let (name, asked) = match cli.region {
         Some(Size(size)) => ("--region", Some(size)),
-        None => ("PYHOST_REGION", variables.size),
+        None => ("PYHOST_REGION", variables.region.map(|Size(size)| size)),
     };
     Ok(RegionSettings {
         size: baked::lower(name, asked, baked::region())?,
-        lock: cli.device.region_lock || variables.lock,
-        huge_pages: cli.device.region_huge_pages || variables.huge_pages,
+        lock: cli
+            .region_lock
+            .or(variables.region_lock)
+            .unwrap_or_default(),
+        huge_pages: (cli.region_huge_pages)
+            .or(variables.region_huge_pages)
+            .unwrap_or_default(),
     })
 }
 
@@ -41,10 +46,10 @@ pub fn settings(cli: &Cli, variables: &RegionSettings) -> Result<RegionSettings,
 ///
 /// # Errors
 /// A profile that keeps more than the one that was baked in.
-pub fn profile(cli: &Cli, variable: Option<Profile>, bounded: bool) -> Result<Profile, Error> {
+pub fn profile(cli: &Given, variables: &Given, bounded: bool) -> Result<Profile, Error> {
     let (name, asked) = match cli.profile {
         Some(profile) => ("--profile", Some(profile)),
-        None => ("PYHOST_PROFILE", variable),
+        None => ("PYHOST_PROFILE", variables.profile),
     };
     let held = baked::lower_profile(name, asked, baked::profile())?;
     Ok(match held {
