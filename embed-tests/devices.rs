@@ -248,7 +248,13 @@ fn python_starts_in_16_mib_and_below_that_starts_or_says_so() {
             .args(["--region", &format!("{size}M"), "-I", "-S", "-c", ""])
             .run();
         let told = outcome.code() == 2 && outcome.stderr == too_small(i64::from(size) * MIB);
-        assert!(outcome.code() == 0 || told && size < 16, "{outcome:#?}");
+        // From 3.13 on Python imports a module for `-c` when it has started, which may be what does not fit.
+        let full = format!("pyhost: region of {size}.0 MiB is full: ");
+        let full = outcome.code() == 1 && outcome.stderr.starts_with(&full);
+        assert!(
+            outcome.code() == 0 || (told || full) && size < 16,
+            "{outcome:#?}"
+        );
     }
 }
 
