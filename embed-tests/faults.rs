@@ -1,4 +1,4 @@
-//! Forced failures: `--fail`, `pyhost.fail`, sweeps, the log and the report. Each case is a run of
+//! Forced failures: `--fail`, `pyhost.fail`, the log and the report. Each case is a run of
 //! the host on code of CPython's own modules or NumPy's.
 
 use crate::environments::newest_numpy;
@@ -307,120 +307,6 @@ except MemoryError: print('caught')",
 }
 
 #[test]
-fn a_sweep_ends_where_the_program_passes() {
-    let code = "for _ in range(7): [None] * 50_000";
-    let rule = |sweep: &str| format!("--fail=mem=above=300K,{sweep}");
-    let outcome = Run::host()
-        .args([rule("sweep").as_str(), "-I", "-S", "-c", code])
-        .ok();
-    assert_eq!(
-        outcome.stdout,
-        "pyhost: sweep of mem above 300.0 KiB: 8 runs; 7 MemoryError, status 1; N = 8 passed, \
-         status 0\n"
-    );
-    assert_eq!(outcome.stderr, "");
-    // From the request that passes on there is nothing to do.
-    let outcome = Run::host()
-        .args([rule("sweep=9").as_str(), "-I", "-S", "-c", code])
-        .ok();
-    assert_eq!(
-        outcome.stdout,
-        "pyhost: sweep of mem above 300.0 KiB: 1 runs; N = 9 passed, status 0\n"
-    );
-}
-
-#[test]
-fn a_sweep_whose_program_requests_nothing_says_so_and_fails() {
-    for sweep in ["sweep", "sweep=5"] {
-        let rule = format!("--fail=mem=above=300K,{sweep}");
-        let outcome = Run::host().args([&rule, "-I", "-S", "-c", "pass"]).run();
-        assert_eq!(outcome.code(), 25, "{outcome:?}");
-        assert_eq!(
-            outcome.stdout,
-            "pyhost: sweep of mem above 300.0 KiB: nothing was tested: the program, status 0, makes no \
-             such request\n"
-        );
-    }
-}
-
-#[test]
-fn a_long_sweep_says_on_standard_error_how_far_it_is() {
-    let code = "import time
-for _ in range(12): [None] * 50_000
-time.sleep(1)";
-    let outcome = Run::host()
-        .args(["--fail=mem=above=300K,sweep", "-I", "-S", "-c"])
-        .arg(format!(
-            "try:\n  {}\nexcept MemoryError: time.sleep(1)",
-            code.replace('\n', "\n  ")
-        ))
-        .ok();
-    let line = outcome.stderr.lines().next().unwrap_or_default();
-    assert!(
-        line.starts_with("pyhost: sweep of mem above 300.0 KiB: N = ")
-            && line.ends_with(" s so far"),
-        "{outcome:?}"
-    );
-    assert!(
-        outcome.stdout.contains("12 status 0; N = 13 passed"),
-        "{outcome:?}"
-    );
-}
-
-#[test]
-fn a_sweep_has_a_first_an_end_and_a_step_and_tells_what_crashed() {
-    // A block that fails is used nevertheless, in the third run of four.
-    let code = "import ctypes
-ctypes.pythonapi.PyMem_Malloc.restype = ctypes.c_void_p
-for i in range(50):
-    block = ctypes.pythonapi.PyMem_Malloc(200_000)
-    if block is None and i == 24:
-        ctypes.memset(0, 0, 8)
-    if block is None and i == 34:
-        import time; time.sleep(100)
-    ctypes.pythonapi.PyMem_Free(ctypes.c_void_p(block))";
-    let file = folder("sweep").join("crashes.py");
-    std::fs::write(&file, code).unwrap();
-    let outcome = Run::host()
-        .args([
-            "--fail",
-            "mem=above=100K,sweep=5:45:10",
-            "--fail-timeout",
-            "3",
-        ])
-        .arg(&file)
-        .run();
-    assert_eq!(outcome.code(), 24, "{outcome:#?}");
-    let line = outcome.last_line();
-    assert_eq!(
-        line,
-        "pyhost: sweep of mem above 100.0 KiB: 4 runs; 2 status 0, 1 crash by SIGSEGV, 1 hang; \
-         none passed"
-    );
-    let told: Vec<&str> = outcome.stdout.lines().collect();
-    assert!(told.contains(&"N = 25: crash by SIGSEGV"), "{outcome:#?}");
-    assert!(told.contains(&"N = 35: hang"), "{outcome:#?}");
-    assert!(
-        told.iter()
-            .any(|line| line.starts_with("  injected: 25 mem 200000 ")),
-        "{outcome:#?}"
-    );
-    // faulthandler's lines of both.
-    assert!(
-        told.iter()
-            .any(|line| line.starts_with("  | ")
-                && line.contains("crashes.py\", line 6 in <module>")),
-        "{outcome:#?}"
-    );
-    assert!(
-        told.iter()
-            .any(|line| line.starts_with("  | ")
-                && line.contains("crashes.py\", line 8 in <module>")),
-        "{outcome:#?}"
-    );
-}
-
-#[test]
 fn what_is_no_rule_ends_the_host_with_one_line() {
     for (arguments, text) in [
         (
@@ -432,16 +318,12 @@ fn what_is_no_rule_ends_the_host_with_one_line() {
             "--fail: bad value 'obj=0'; expected a number from 1 on",
         ),
         (
-            vec!["--fail=sweep", "--fail=mem=sweep"],
-            "--fail: two rules to sweep",
+            vec!["--fail=mem=above=1K,sweep=5:9"],
+            "--fail: bad value 'mem=above=1K,sweep=5:9'; expected a rule of one run; `pyhostctl sweep` runs",
         ),
         (
             vec!["--fail-log", "x"],
             "--fail-log: nothing fails; expected --fail",
-        ),
-        (
-            vec!["--fail-timeout", "5"],
-            "--fail-timeout: there is no sweep",
         ),
         (
             vec!["--native", "off", "--fail", "native=3"],

@@ -41,6 +41,7 @@ mod pytest_plugin;
 mod report;
 mod serve;
 mod stubs;
+mod sweep;
 mod threads;
 mod timeline;
 mod tools;

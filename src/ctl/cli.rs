@@ -2,14 +2,17 @@
 
 use crate::find::Name;
 use crate::serve::Address;
+use crate::sweep::{Range, Rule};
 use crate::top::Interval;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 use pyhost_record::directory::Setting;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Looks at hosts from outside: those that run, and what the killed have left.
 ///
-/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line.
+/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line; `sweep` has
+/// two more.
 #[derive(Debug, Parser)]
 #[command(name = "pyhostctl", version)]
 pub struct Cli {
@@ -53,6 +56,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Serve the metrics of all hosts that run, for Prometheus
     Serve(ServeOptions),
+    /// Run a program once for each of its requests for memory, which fails, and find crashes and hangs
+    Sweep(SweepOptions),
 }
 
 /// The options of `top`.
@@ -148,4 +153,40 @@ pub struct HtmlOptions {
     /// A report in JSON, `-` for stdin, a process id, or a file of --live or --ledger-file
     #[arg(value_name = "REPORT")]
     pub report: String,
+}
+
+/// Runs the program under the host with N = 1, 2, 3, ...: the Nth request fails. It ends with the run in which
+/// nothing failed, since the program makes no such request. Prints how each run ended, and for a crash or a hang
+/// the request and the end of standard error. The runs' output is dropped, and their input is empty.
+///
+/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed or hung; 25 if the
+/// program makes no request that is counted.
+///
+/// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too.
+#[derive(Debug, Args)]
+pub struct SweepOptions {
+    /// The requests that are counted.
+    #[command(flatten)]
+    pub rule: Rule,
+
+    /// The requests to try: from FIRST on, below END, each STEP-th of them
+    #[arg(long, value_name = "FIRST[:END[:STEP]]", default_value = "1::1")]
+    pub range: Range,
+
+    /// A run that takes longer hangs, and is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub timeout: u64,
+
+    /// The host [default: pyhost beside this program, else in PATH]
+    #[arg(long, value_name = "PATH")]
+    pub host: Option<PathBuf>,
+
+    /// Python's options, the script, -c CODE or -m MODULE, and the arguments
+    #[arg(
+        value_name = "SCRIPT",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub program: Vec<OsString>,
 }

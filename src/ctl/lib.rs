@@ -18,6 +18,7 @@ mod report;
 mod serve;
 mod show;
 mod stored;
+mod sweep;
 mod top;
 
 use clap::Parser;
@@ -45,22 +46,23 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Runs the command line of the process; its exit status.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match &cli.command {
-        Command::Ps => ps::run(&cli.directory()),
-        Command::Top(options) => top::run(options, &cli.directory()),
-        Command::Baseline(options) => baseline::run(options, &cli.directory()),
-        Command::Diff(options) => diff::run(options, &cli.directory()),
-        Command::Serve(options) => serve::run(options, &cli.directory()),
-        Command::Show(options) => show::run(options, &cli.directory()),
-        Command::Report(options) => report::run(options, &cli.directory()),
-        Command::Html(options) => html::run(options, &cli.directory()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(text)) => {
-            eprintln!("pyhostctl: {}", plain(&text));
-            ExitCode::FAILURE
-        }
+    run(&Cli::parse()).unwrap_or_else(|Failure(text)| {
+        eprintln!("pyhostctl: {}", plain(&text));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(cli: &Cli) -> Result<ExitCode, Failure> {
+    match &cli.command {
+        Command::Ps => ps::run(&cli.directory())?,
+        Command::Top(options) => top::run(options, &cli.directory())?,
+        Command::Baseline(options) => baseline::run(options, &cli.directory())?,
+        Command::Diff(options) => diff::run(options, &cli.directory())?,
+        Command::Serve(options) => serve::run(options, &cli.directory())?,
+        Command::Show(options) => show::run(options, &cli.directory())?,
+        Command::Report(options) => report::run(options, &cli.directory())?,
+        Command::Html(options) => html::run(options, &cli.directory())?,
+        Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }
+    Ok(ExitCode::SUCCESS)
 }

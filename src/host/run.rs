@@ -7,7 +7,7 @@ use crate::descriptor::notice;
 use crate::device;
 use crate::endings;
 use crate::error::Error;
-use crate::faults::{self, sweep};
+use crate::faults;
 use crate::handover;
 use crate::heap;
 use crate::hooks;
@@ -65,14 +65,6 @@ fn show(text: &str) -> Result<i32, Error> {
 fn run_python(mut options: Options) -> Result<i32, Error> {
     for line in &options.notices {
         notice(format_args!("{line}"));
-    }
-    if options.faults.sweep().is_some() {
-        return sweep::run(&sweep::Program {
-            argv: options.python_argv,
-            variables: options.exports,
-            rules: options.faults.rules,
-            timeout: options.faults.timeout,
-        });
     }
     lookup::learn_libc();
     let native = choose_native(&options);

@@ -16,7 +16,6 @@
 mod log;
 mod rules;
 mod spec;
-pub mod sweep;
 pub mod tables;
 
 pub use log::Line;
@@ -40,15 +39,6 @@ pub struct Settings {
     pub log: Option<PathBuf>,
     /// Whether the log starts empty; else it is appended to.
     pub fresh_log: bool,
-    /// How long a run of a sweep may take, in seconds.
-    pub timeout: Option<u64>,
-}
-
-impl Settings {
-    /// The rule to sweep, if one is to be.
-    pub fn sweep(&self) -> Option<&Spec> {
-        self.rules.iter().find(|rule| rule.sweep().is_some())
-    }
 }
 
 /// Whether wrappers are installed in this process.

@@ -67,8 +67,6 @@ fn lay(spec: &Spec) -> Option<usize> {
         Choice::Every(number) => (EVERY, number, 0),
         // A float of 1.0 times 2^64 saturates: each draw but one is below it.
         Choice::Chance(chance, seed) => (CHANCE, (chance * 2f64.powi(64)) as u64, seed),
-        // Each run of a sweep is given its own Nth.
-        Choice::Sweep(sweep) => (NTH, sweep.first, 0),
     };
     let mut taken = TAKEN.load(Relaxed);
     let index = loop {

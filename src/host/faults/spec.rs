@@ -1,6 +1,6 @@
 //! A rule as it is written: `[ACCOUNT[+ACCOUNT...]=]ITEM[,ITEM...]`.
 
-use crate::bytes::{self, Bytes, Expected};
+use crate::bytes::{self, Expected};
 use crate::ledger::{Account, REPORTED};
 use std::fmt;
 use std::str::FromStr;
@@ -18,19 +18,6 @@ pub enum Choice {
     Every(u64),
     /// Each with this probability, drawn from this seed.
     Chance(f64, u64),
-    /// One, another in each run.
-    Sweep(Sweep),
-}
-
-/// The runs of a sweep: `first`, `first + step`, ... below `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sweep {
-    /// The first request to fail.
-    pub first: u64,
-    /// The first that is not tried any more; None tries until the program passes.
-    pub end: Option<u64>,
-    /// How many requests lie between two runs.
-    pub step: u64,
 }
 
 /// A rule.
@@ -50,17 +37,18 @@ const EVERY_ACCOUNT: u8 = (1 << REPORTED.len()) - 1;
 
 const ITEMS: Expected = Expected(
     "[ACCOUNT[+ACCOUNT]=] and some of N, every=N, p=P, seed=N, above=SIZE, when=open, \
-     sweep[=FIRST[:END[:STEP]]], with commas between them",
+     with commas between them",
 );
 const NAMES: Expected =
     Expected("an account before the first '=': raw, mem, obj, arena, numpy, native, mapped");
-const ONE_CHOICE: Expected = Expected("one of N, every=N, p=P, sweep");
-const NUMBER: Expected = Expected("a number from 1 on for N, every and sweep");
+const ONE_CHOICE: Expected = Expected("one of N, every=N, p=P");
+const NUMBER: Expected = Expected("a number from 1 on for N and every");
 const CHANCE: Expected = Expected("p=P with P above 0 and at most 1");
 const SEED: Expected = Expected("p=P with seed=N, and a whole number for N");
 const SIZE: Expected = Expected("above=SIZE, such as above=64K");
 const WHEN: Expected = Expected("when=open");
-const RANGE: Expected = Expected("sweep=FIRST:END:STEP, with END above FIRST and STEP from 1 on");
+const NO_SWEEP: Expected =
+    Expected("a rule of one run; `pyhostctl sweep` runs a program once for each N");
 const NO_TWICE: Expected = Expected("each item once");
 
 fn number(text: &str) -> Result<u64, Expected> {
@@ -80,22 +68,6 @@ fn account_bit(name: &str) -> Option<u8> {
 fn accounts(text: &str) -> Option<u8> {
     text.split('+')
         .try_fold(0, |bits, name| Some(bits | account_bit(name)?))
-}
-
-fn range(text: &str) -> Result<Sweep, Expected> {
-    let mut parts = text.split(':');
-    let mut part = |default| match parts.next() {
-        None | Some("") => Ok(default),
-        Some(text) => number(text).map(Some).map_err(|_| RANGE),
-    };
-    let first = part(Some(1))?.unwrap_or(1);
-    let end = part(None)?;
-    let step = part(Some(1))?.unwrap_or(1);
-    let empty = end.is_some_and(|end| end <= first);
-    match parts.next().is_some() || empty {
-        true => Err(RANGE),
-        false => Ok(Sweep { first, end, step }),
-    }
 }
 
 fn once<T>(place: &mut Option<T>, value: T, twice: Expected) -> Result<(), Expected> {
@@ -129,7 +101,7 @@ impl FromStr for Spec {
                     }
                     once(&mut choice, Choice::Chance(chance, 0), ONE_CHOICE)?;
                 }
-                "sweep" => once(&mut choice, Choice::Sweep(range(value)?), ONE_CHOICE)?,
+                "sweep" => return Err(NO_SWEEP),
                 "seed" => once(&mut seed, value.parse().map_err(|_| SEED)?, NO_TWICE)?,
                 "above" => once(&mut above, bytes::parse(value).ok_or(SIZE)?, NO_TWICE)?,
                 "when" if value == "open" => once(&mut when_open, (), NO_TWICE)?,
@@ -178,13 +150,6 @@ impl fmt::Display for Spec {
             Choice::Nth(number) => write!(out, "{separator}{number}")?,
             Choice::Every(number) => write!(out, "{separator}every={number}")?,
             Choice::Chance(chance, seed) => write!(out, "{separator}p={chance},seed={seed}")?,
-            Choice::Sweep(Sweep { first, end, step }) => {
-                write!(out, "{separator}sweep={first}:")?;
-                if let Some(end) = end {
-                    write!(out, "{end}")?;
-                }
-                write!(out, ":{step}")?;
-            }
         }
         if self.when_open {
             let separator = if items { "," } else { separator };
@@ -229,39 +194,6 @@ impl Spec {
     pub fn is_a_rule(&self) -> bool {
         self.choice != Choice::Nothing
     }
-
-    /// The runs of a sweep.
-    pub fn sweep(&self) -> Option<Sweep> {
-        match self.choice {
-            Choice::Sweep(sweep) => Some(sweep),
-            _ => None,
-        }
-    }
-
-    /// The rule of one run of a sweep.
-    pub fn with_nth(&self, number: u64) -> Spec {
-        Spec {
-            choice: Choice::Nth(number),
-            ..*self
-        }
-    }
-
-    /// What the rule is about, for people: `obj`, `requests above 64.0 KiB`.
-    pub fn subject(&self) -> String {
-        let names: Vec<&str> = REPORTED
-            .iter()
-            .filter(|&&account| self.counts(account))
-            .map(|account| account.name())
-            .collect();
-        let mut text = match self.accounts {
-            EVERY_ACCOUNT => "all accounts".to_owned(),
-            _ => names.join("+"),
-        };
-        if let Some(above) = self.above {
-            text += &format!(" above {}", Bytes(above));
-        }
-        text
-    }
 }
 
 #[cfg(test)]
@@ -288,10 +220,6 @@ mod tests {
             ("obj+mem=5,when=open", "mem+obj=5,when=open"),
             ("when=open", "when=open"),
             ("native=when=open", "native=when=open"),
-            ("sweep", "sweep=1::1"),
-            ("obj=sweep=1000:2000:10", "obj=sweep=1000:2000:10"),
-            ("sweep=7", "sweep=7::1"),
-            ("sweep=::3", "sweep=1::3"),
             ("raw+mem+obj+arena+numpy+native+mapped=2", "2"),
         ] {
             let spec = parse(text);
@@ -311,7 +239,7 @@ mod tests {
             ("every=0", NUMBER),
             ("every=x", NUMBER),
             ("3,every=3", ONE_CHOICE),
-            ("sweep,p=0.5", ONE_CHOICE),
+            ("sweep,p=0.5", NO_SWEEP),
             ("p=0", CHANCE),
             ("p=2", CHANCE),
             ("p=NaN", CHANCE),
@@ -327,10 +255,7 @@ mod tests {
             ("obj=", ITEMS),
             ("obj=3,wrong=1", ITEMS),
             ("3,", ITEMS),
-            ("sweep=5:5", RANGE),
-            ("sweep=x", RANGE),
-            ("sweep=1:9:0", RANGE),
-            ("sweep=1:9:1:1", RANGE),
+            ("obj=sweep=5:9", NO_SWEEP),
         ] {
             assert_eq!(text.parse::<Spec>(), Err(expected), "{text}");
         }

@@ -81,15 +81,9 @@ unsafe extern "C" fn new(
         if !text.is_null() && !std::ptr::eq(text, ffi::Py_None()) {
             let parsed = with_text(text, |text| {
                 let shown = String::from_utf8_lossy(text).into_owned();
-                shown
-                    .parse::<Spec>()
-                    .and_then(|spec| match spec.sweep() {
-                        Some(_) => Err(Expected("a rule without sweep, which is the host's alone")),
-                        None => Ok(spec),
-                    })
-                    .map_err(|Expected(expected)| {
-                        format!("fail: bad spec '{shown}'; expected {expected}")
-                    })
+                shown.parse::<Spec>().map_err(|Expected(expected)| {
+                    format!("fail: bad spec '{shown}'; expected {expected}")
+                })
             });
             match parsed {
                 Some(Ok(parsed)) => spec = parsed.is_a_rule().then_some(parsed),

@@ -37,28 +37,13 @@ pub fn settings(
             .unwrap_or_default(),
         log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
         fresh_log: cli.fail_log.is_some(),
-        timeout: cli.fail_timeout.or(variables.fail_timeout),
     };
     let refuse = |text: &str| Err(Error::option(text));
-    let sweeps = settings
-        .rules
-        .iter()
-        .filter(|rule| rule.sweep().is_some())
-        .count();
     if settings.rules.len() > MAX_RULES {
         return refuse("--fail: too many rules; expected at most 8");
     }
-    if sweeps > 1 {
-        return refuse("--fail: two rules to sweep; expected at most one");
-    }
-    if sweeps == 1 && settings.log.is_some() && cli.fail_log.is_some() {
-        return refuse("--fail-log: a sweep keeps the logs of its runs; expected no file");
-    }
     if settings.rules.is_empty() && cli.fail_log.is_some() {
         return refuse("--fail-log: nothing fails; expected --fail");
-    }
-    if sweeps == 0 && cli.fail_timeout.is_some() {
-        return refuse("--fail-timeout: there is no sweep; expected --fail sweep");
     }
     Ok(settings)
 }

@@ -180,9 +180,6 @@ impl Whole for u8 {
 }
 impl Whole for i32 {}
 impl Whole for u32 {}
-impl Whole for u64 {
-    const EXPECTED: &'static str = "a number of seconds";
-}
 
 impl<T: Whole> Kind for Number<T> {
     type Value = T;

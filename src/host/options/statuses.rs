@@ -1,11 +1,10 @@
 //! The exit statuses that are the host's own.
 
 use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED};
-use crate::faults::sweep;
 use crate::leaks::DEFAULT_STATUS;
 
 /// Each status, and when a process ends with it.
-pub const STATUSES: [(i32, &str); 6] = [
+pub const STATUSES: [(i32, &str); 4] = [
     (CANNOT_START, "the host cannot start; nothing was run"),
     (
         BAD_OPTION,
@@ -14,11 +13,6 @@ pub const STATUSES: [(i32, &str); 6] = [
     (
         DEFAULT_STATUS as i32,
         "--leak-check found a leak, and the script's status was 0",
-    ),
-    (sweep::FOUND, "a run of a --fail sweep crashed or hung"),
-    (
-        sweep::NOTHING,
-        "the program makes no request that the --fail sweep counts",
     ),
     (CAP_EXHAUSTED, "the script has used up the reserve of a cap"),
 ];

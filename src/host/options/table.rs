@@ -178,13 +178,10 @@ with + between them [default: all]; SPEC is some of these, with commas
   above=SIZE     counts only those above SIZE
   when=open      counts only while pyhost.fail() is open; alone: lets
                  the script use pyhost.fail(SPEC)
-  sweep[=FIRST[:END[:STEP]]]
-                 runs the program again and again, N = 1, 2, ..., until
-                 it passes, and prints on stdout how each run ended";
+`pyhostctl sweep` runs a program once for each N";
     fail_log: Path, "--fail-log", "PYHOST_FAIL_LOG", Form::Next("PATH"), "\
 Write one line for each injected failure to this file: process, number
 of the request, account, size, and the lines of Python it came from";
-    fail_timeout: Number<u64>, "--fail-timeout", "PYHOST_FAIL_TIMEOUT", Form::Next("SECONDS"), "A run of a sweep that takes longer hangs, and is ended [default: 60]";
     guard: Text<guards::Settings>, "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
 Put a page that cannot be touched behind sampled blocks, so that a write
 past the end dies at once, with the account and the size in one line

@@ -1,0 +1,155 @@
+//! Which requests a sweep counts, and which of them fail: one rule of `--fail` a run.
+
+use clap::Args;
+use pyhost_ledger::REPORTED;
+use pyhost_os::bytes::{self, Bytes, Expected};
+use std::str::FromStr;
+
+/// The requests that are counted.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Rule {
+    /// Count the requests of these accounts alone: raw, mem, obj, arena, numpy, native, mapped, or several
+    /// with + between them [default: all]
+    #[arg(long, value_name = "ACCOUNT[+ACCOUNT]", value_parser = accounts)]
+    accounts: Option<String>,
+
+    /// Count requests above this size alone, such as 64K
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    above: Option<u64>,
+
+    /// Count only while pyhost.fail() is open
+    #[arg(long)]
+    when_open: bool,
+}
+
+fn accounts(text: &str) -> Result<String, Expected> {
+    let is_known = |name| REPORTED.iter().any(|account| account.name() == name);
+    match text.split('+').all(is_known) {
+        true => Ok(text.to_owned()),
+        false => Err(Expected(
+            "expected raw, mem, obj, arena, numpy, native, mapped, or several with + between them",
+        )),
+    }
+}
+
+fn size(text: &str) -> Result<u64, Expected> {
+    bytes::parse(text).ok_or(Expected("expected a size such as 64K"))
+}
+
+impl Rule {
+    /// The rule of `--fail` in whose run the request of this number fails.
+    pub fn with_nth(&self, number: u64) -> String {
+        let mut text = String::new();
+        if let Some(accounts) = &self.accounts {
+            text += &format!("{accounts}=");
+        }
+        if let Some(above) = self.above {
+            text += &format!("above={above},");
+        }
+        text += &number.to_string();
+        if self.when_open {
+            text += ",when=open";
+        }
+        text
+    }
+
+    /// What is swept, for people: `mem above 64.0 KiB`.
+    pub fn subject(&self) -> String {
+        let mut text = self
+            .accounts
+            .as_deref()
+            .unwrap_or("all accounts")
+            .to_owned();
+        if let Some(above) = self.above {
+            text += &format!(" above {}", Bytes(above));
+        }
+        text
+    }
+}
+
+/// The requests that fail, one a run: `first`, `first + step`, ... below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first request to fail.
+    pub first: u64,
+    /// The first that is not tried any more; `None` tries until the program passes.
+    pub end: Option<u64>,
+    /// How many requests lie between two runs.
+    pub step: u64,
+}
+
+impl FromStr for Range {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        const RANGE: Expected =
+            Expected("expected FIRST:END:STEP, with END above FIRST, FIRST and STEP from 1 on");
+        let mut parts = text.split(':');
+        let mut part = || match parts.next() {
+            None | Some("") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(number) if number > 0 => Ok(Some(number)),
+                _ => Err(RANGE),
+            },
+        };
+        let first = part()?.unwrap_or(1);
+        let end = part()?;
+        let step = part()?.unwrap_or(1);
+        let is_empty = end.is_some_and(|end| end <= first);
+        match parts.next().is_some() || is_empty {
+            true => Err(RANGE),
+            false => Ok(Range { first, end, step }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_a_first_an_end_and_a_step() {
+        let range = |first, end, step| Some(Range { first, end, step });
+        for (text, expected) in [
+            ("1000:2000:10", range(1000, Some(2000), 10)),
+            ("7", range(7, None, 1)),
+            ("::3", range(1, None, 3)),
+            (":9", range(1, Some(9), 1)),
+            ("", range(1, None, 1)),
+            ("5:5", None),
+            ("x", None),
+            ("0", None),
+            ("1:9:0", None),
+            ("1:9:1:1", None),
+        ] {
+            assert_eq!(text.parse().ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_written_as_the_host_reads_it() {
+        let rule = |accounts: Option<&str>, above, when_open| Rule {
+            accounts: accounts.map(|text| super::accounts(text).unwrap()),
+            above,
+            when_open,
+        };
+        for (rule, written, subject) in [
+            (rule(None, None, false), "7", "all accounts"),
+            (rule(Some("mem+obj"), None, false), "mem+obj=7", "mem+obj"),
+            (
+                rule(Some("mem"), Some(1024), true),
+                "mem=above=1024,7,when=open",
+                "mem above 1.0 KiB",
+            ),
+            (
+                rule(None, Some(10), false),
+                "above=10,7",
+                "all accounts above 10 B",
+            ),
+        ] {
+            assert_eq!(rule.with_nth(7), written);
+            assert_eq!(rule.subject(), subject);
+        }
+        assert!(accounts("mem+x").is_err() && accounts("").is_err());
+    }
+}
