@@ -1,6 +1,5 @@
 //! Links libpython so that it is found again at run time, exports the symbols that other
-//! objects of the process must find in the executable, and proves the layout of the mimalloc
-//! structures that `heap/ffi.rs` declares.
+//! objects of the process must find in the executable.
 
 #[path = "../os/bytes.rs"]
 #[allow(dead_code)]
@@ -29,14 +28,11 @@ impl Link {
 
 fn main() {
     let mut link = Link(Vec::new());
-    println!("cargo:rerun-if-changed=heap/layout.c");
-    println!("cargo:rerun-if-changed=heap/arenas.c");
     println!("cargo:rerun-if-changed={EXPORTS}");
-    // The region sees mimalloc's calls of it: `heap/bound/mod.rs`.
+    // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
     link.with("-Wl,--wrap=mprotect");
     wrap_mappings(&mut link);
     bake();
-    check_mimalloc_layout();
     compile_frame_reader();
     link_unwinder();
     link_python(&mut link);
@@ -110,7 +106,7 @@ fn link_unwinder() {
     }
 }
 
-/// The least size of a region, of `heap/bound/mod.rs`.
+/// The least size of a region, of `src/heap/bound/mod.rs`.
 const LEAST_REGION: u64 = 8 << 20;
 
 /// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain
@@ -164,21 +160,6 @@ fn baked(variable: &str) -> Option<String> {
 fn refuse(variable: &str, value: &str, expected: &str) -> ! {
     println!("cargo::error={variable}: bad value '{value}'; expected {expected}");
     std::process::exit(1)
-}
-
-/// Compiles, against mimalloc's own headers, a C file that holds nothing but static assertions, and one
-/// that reads what mimalloc tells nobody.
-fn check_mimalloc_layout() {
-    let include = std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR")
-        .map(PathBuf::from)
-        .expect("libmimalloc-sys hands over its include directory");
-    cc::Build::new()
-        .file("heap/layout.c")
-        .file("heap/arenas.c")
-        .include(include)
-        .define("MI_DEBUG", "0")
-        .warnings(false)
-        .compile("pyhost_layout");
 }
 
 /// Compiles what reads CPython's frames, against the headers of the Python that is linked.

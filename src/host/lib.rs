@@ -14,7 +14,6 @@ mod endings;
 mod error;
 mod faults;
 mod handover;
-mod heap;
 mod hooks;
 mod leaks;
 mod live;
@@ -28,6 +27,7 @@ mod report;
 mod run;
 mod timeline;
 
+use pyhost_heap as heap;
 use pyhost_ledger::{self as ledger, card, resident};
 use pyhost_os::{bytes, descriptor, errno, list, process, template};
 use pyhost_record::output;

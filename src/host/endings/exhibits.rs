@@ -36,7 +36,7 @@ impl Room {
             taken: AtomicBool::new(false),
             exhibits: UnsafeCell::new(Exhibits {
                 balance: None,
-                classes: Histogram::new(),
+                classes: Histogram::EMPTY,
             }),
         }
     }

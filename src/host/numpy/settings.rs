@@ -55,31 +55,6 @@ impl fmt::Display for Alignment {
     }
 }
 
-impl FromStr for Limit {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<Self, Expected> {
-        let expected = Expected("auto, a number of blocks, or a size such as 64M");
-        if text == "auto" {
-            return Ok(Limit::Auto);
-        }
-        if let Ok(blocks) = text.parse() {
-            return Ok(Limit::Blocks(blocks));
-        }
-        bytes::parse(text).map(Limit::Bytes).ok_or(expected)
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Limit::Auto => out.write_str("auto"),
-            Limit::Blocks(blocks) => write!(out, "{blocks}"),
-            Limit::Bytes(bytes) => write!(out, "{bytes}B"),
-        }
-    }
-}
-
 /// The region of [`ArrayAllocator::Bfc`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {

@@ -76,7 +76,8 @@ impl Store for Bfc {
     }
 
     unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        region::reallocate(pointer, size)
+        // SAFETY: the caller's duty.
+        unsafe { region::reallocate(pointer, size) }
     }
 
     unsafe fn free(pointer: *mut u8) {

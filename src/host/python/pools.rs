@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::ffi::ADDRESS_BITS;
+use crate::heap::ADDRESS_BITS;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 

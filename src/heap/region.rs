@@ -142,7 +142,10 @@ pub(super) fn give_back_what_is_due() {
 
 /// Resizes a block of the region, in place where it can be; null where there is no room, and the
 /// old block still lives. Null allocates.
-pub fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+///
+/// # Safety
+/// `pointer` is null or a live block of the region, which nobody else uses.
+pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() {
         return allocate(size, false);
     }

@@ -17,7 +17,10 @@ use super::pages::{self, PageView};
 use super::thread::{state, thread_id};
 use super::{arrays, book, gate, may_book, moving, release, usable_size};
 use crate::ledger::Account;
+use pyhost_os::bytes::{self, Expected};
+use std::fmt;
 use std::ptr::null_mut;
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NUMPY: usize = Account::Numpy as usize;
@@ -33,6 +36,31 @@ pub enum Limit {
     Blocks(u64),
     /// So many bytes.
     Bytes(u64),
+}
+
+impl FromStr for Limit {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let expected = Expected("auto, a number of blocks, or a size such as 64M");
+        if text == "auto" {
+            return Ok(Limit::Auto);
+        }
+        if let Ok(blocks) = text.parse() {
+            return Ok(Limit::Blocks(blocks));
+        }
+        bytes::parse(text).map(Limit::Bytes).ok_or(expected)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Auto => out.write_str("auto"),
+            Limit::Blocks(blocks) => write!(out, "{blocks}"),
+            Limit::Bytes(bytes) => write!(out, "{bytes}B"),
+        }
+    }
 }
 
 /// Blocks that [`Limit::Auto`] begins with.

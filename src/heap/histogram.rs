@@ -111,12 +111,10 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// None yet.
-    pub const fn new() -> Self {
-        Histogram {
-            accounts: [const { Classes::EMPTY }; ACCOUNTS],
-        }
-    }
+    /// No classes yet.
+    pub const EMPTY: Self = Histogram {
+        accounts: [const { Classes::EMPTY }; ACCOUNTS],
+    };
 
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
     /// block of `native` would be among what is counted. None where there is no memory.

@@ -32,7 +32,7 @@ mod booking;
 pub mod bound;
 pub mod caps;
 pub mod classes;
-pub mod ffi;
+mod ffi;
 pub mod freed;
 pub mod gate;
 pub mod guards;
@@ -50,15 +50,18 @@ pub mod register;
 mod thread;
 mod walk;
 
-use crate::ledger::{ACCOUNTS, Account, Gils};
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
+use ledger::{ACCOUNTS, Account, Gils};
+use pyhost_ledger::{self as ledger, resident};
+use pyhost_os::{bytes, descriptor, errno, process};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
+pub use ffi::ADDRESS_BITS;
 pub use pyhost_bfc as bfc;
 pub use walk::walk;
 
