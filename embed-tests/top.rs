@@ -232,6 +232,83 @@ fn a_narrow_terminal_shows_what_fits() {
 }
 
 #[test]
+fn key_sequences_are_read_however_they_are_cut() {
+    let directory = folder("live");
+    let hosts = [(); 3].map(|()| Obedient::start(&directory, &[]));
+    let pane = Pane::open(&directory, "", "top --interval 100ms", 100, 24);
+    let selected = |title: &'static str| {
+        move |lines: &[String]| {
+            lines
+                .iter()
+                .any(|line| line.starts_with(title))
+                .then_some(())
+        }
+    };
+    let type_bytes = |bytes: &[&str]| pane.tmux(&[&["send-keys", "-H"], bytes].concat());
+    let rows = pane.until("three rows", |lines| {
+        Some(pids(lines)).filter(|pids| pids.len() == hosts.len())
+    });
+    let titles: Vec<&'static str> = rows
+        .iter()
+        .map(|pid| &*format!("process {pid}:").leak())
+        .collect();
+    // By process id, so that the order does not change.
+    for _ in 0..8 {
+        pane.press("s");
+    }
+    pane.until_line("by pid");
+    pane.until("the ids", |lines| {
+        (pids(lines)[0] > pids(lines)[2]).then_some(())
+    });
+    let order = pids(&pane.lines());
+    let title = |place: usize| {
+        *titles
+            .iter()
+            .find(|title| title.contains(&order[place]))
+            .unwrap()
+    };
+    type_bytes(&["1b", "4f", "48"]);
+    pane.until("Home", selected(title(0)));
+    type_bytes(&["1b", "5b", "34", "7e"]);
+    pane.until("End", selected(title(2)));
+    type_bytes(&["1b", "5b", "41"]);
+    pane.until("up", selected(title(1)));
+    // The start of a sequence alone: the view goes on, and the rest completes the key.
+    let count = |lines: &[String]| {
+        lines[0]
+            .split_whitespace()
+            .find(|word| word.starts_with('#'))
+            .map(str::to_owned)
+    };
+    type_bytes(&["1b", "5b"]);
+    let before = pane.until("a count", count);
+    pane.until("another look", |lines| {
+        count(lines).filter(|now| *now != before)
+    });
+    type_bytes(&["42"]);
+    pane.until("down", selected(title(2)));
+    // Escape and the rest one after the other: not the key that leaves. A sequence that no key has,
+    // Alt-q and a letter of two bytes do nothing.
+    for bytes in [
+        &["1b"][..],
+        &["5b", "43"],
+        &["1b", "5b", "32", "30", "30", "3b", "35", "7e"],
+        &["1b", "71"],
+        &["c3", "a9"],
+    ] {
+        type_bytes(bytes);
+    }
+    let before = pane.until("a count", count);
+    pane.until("another look", |lines| {
+        count(lines).filter(|now| *now != before)
+    });
+    type_bytes(&["0c", "6b"]);
+    pane.until("k", selected(title(1)));
+    type_bytes(&["03"]);
+    pane.lines_after_leaving();
+}
+
+#[test]
 fn one_process_is_watched_to_its_end() {
     let directory = folder("live");
     let code = "import sys, pyhost

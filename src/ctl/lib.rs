@@ -47,7 +47,8 @@ fn print(text: &str) -> Result<(), Failure> {
 /// Runs the command line of the process; its exit status.
 pub fn main() -> ExitCode {
     run(&Cli::parse()).unwrap_or_else(|Failure(text)| {
-        eprintln!("pyhostctl: {}", plain(&text));
+        // `eprintln!` panics where standard error is a terminal that is gone.
+        let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
         ExitCode::FAILURE
     })
 }

@@ -1,60 +1,45 @@
-//! Tables that fit the terminal: of more columns than there is room for, the least wanted are left
-//! out. Plain text with a tone a cell; who draws decides on colours.
+//! Tables that fit the terminal: columns of high rank are left out when the width is too small.
 
-/// How a cell is to look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tone {
-    /// As the rest.
-    #[default]
-    Plain,
-    /// A title.
-    Title,
-    /// Worth a look.
-    Warning,
-    /// At an end.
-    Alarm,
-}
-
-/// A part of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Its letters.
-    pub text: String,
-    /// How it looks.
-    pub tone: Tone,
-}
-
-impl From<String> for Part {
-    fn from(text: String) -> Self {
-        let tone = Tone::Plain;
-        Part { text, tone }
-    }
-}
-
-/// A line.
-pub type Line = Vec<Part>;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Alignment, Position, Rect, Size};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Row, Table, Widget};
 
 /// A column of rows of `T`.
 pub struct Column<T: ?Sized> {
-    /// What stands above it.
+    /// The title above it.
     pub title: &'static str,
-    /// Its letters.
-    pub width: usize,
+    /// Its width in letters.
+    pub width: u16,
     /// Whether its cells begin at the left.
     pub left: bool,
-    /// The highest ranks are left out first; 0 never.
+    /// Columns of the highest rank are left out first; rank 0 stays.
     pub rank: u8,
-    /// A row's cell.
-    pub cell: fn(&T) -> Part,
+    /// Returns a row's cell.
+    pub cell: fn(&T) -> Span<'static>,
 }
 
-/// Two columns have this many letters between them.
-const GAP: usize = 1;
+/// Letters between two columns.
+const GAP: u16 = 1;
+/// The width of the longest command line: 83 letters, each at most two cells wide.
+const LONGEST: u16 = 166;
+
+/// A part of a view.
+pub enum Part {
+    /// Lines of text.
+    Lines(Vec<Line<'static>>),
+    /// A table, and its size with the titles.
+    Table(Box<Table<'static>>, Size),
+}
+
+/// The style of titles.
+pub const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The columns that fit into `width` letters, in their order.
-pub fn fitting<T: ?Sized>(columns: &[Column<T>], width: usize) -> Vec<&Column<T>> {
+fn fitting<T: ?Sized>(columns: &[Column<T>], width: u16) -> Vec<&Column<T>> {
     let mut kept: Vec<&Column<T>> = columns.iter().collect();
-    let needed = |kept: &[&Column<T>]| kept.iter().map(|column| column.width + GAP).sum::<usize>();
+    let needed = |kept: &[&Column<T>]| kept.iter().map(|column| column.width + GAP).sum::<u16>();
     while needed(&kept) > width.saturating_add(GAP) {
         let worst = kept.iter().map(|column| column.rank).max().unwrap_or(0);
         if worst == 0 {
@@ -65,67 +50,152 @@ pub fn fitting<T: ?Sized>(columns: &[Column<T>], width: usize) -> Vec<&Column<T>
     kept
 }
 
-fn padded(text: &str, width: usize, left: bool) -> String {
-    match left {
-        true => format!("{text:<width$} "),
-        false => format!("{text:>width$} "),
+/// A table of `rows` in `width` letters; `sorted` is the title that gets an asterisk. The last column
+/// takes the rest of the width if its cells begin at the left.
+pub fn table<'a, T: ?Sized + 'a>(
+    columns: &[Column<T>],
+    rows: impl IntoIterator<Item = &'a T>,
+    sorted: Option<&str>,
+    width: u16,
+) -> Part {
+    let columns = fitting(columns, width);
+    let last = columns.len().saturating_sub(1);
+    let mut left = width;
+    let widths = columns.iter().enumerate().map(|(place, column)| {
+        let width = match place == last && column.left {
+            true => left.min(LONGEST),
+            // A figure that is cut at its start would be another one.
+            false if place > 0 && column.width > left => 0,
+            false => column.width.min(left),
+        };
+        left = left.saturating_sub(width + GAP);
+        width
+    });
+    let widths: Vec<u16> = widths.collect();
+    let aligned = |column: &Column<T>, cell: Span<'static>| {
+        Line::from(cell).alignment(match column.left {
+            true => Alignment::Left,
+            false => Alignment::Right,
+        })
+    };
+    let titles = columns.iter().map(|column| {
+        let sign = if sorted == Some(column.title) {
+            "*"
+        } else {
+            ""
+        };
+        aligned(column, format!("{}{sign}", column.title).into())
+    });
+    let titles = Row::new(titles.collect::<Vec<_>>()).style(TITLE);
+    let rows = rows.into_iter().map(|row| {
+        let cells = columns
+            .iter()
+            .map(|column| aligned(column, (column.cell)(row)));
+        Row::new(cells.collect::<Vec<_>>())
+    });
+    let rows: Vec<Row<'static>> = rows.collect();
+    let size = Size {
+        width: widths.iter().map(|width| width + GAP).sum(),
+        height: rows.len().saturating_add(1).min(u16::MAX.into()) as u16,
+    };
+    let table = Table::new(rows, widths)
+        .header(titles)
+        .column_spacing(GAP)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    Part::Table(Box::new(table), size)
+}
+
+impl Part {
+    /// Its number of lines.
+    pub fn height(&self) -> u16 {
+        match self {
+            Part::Lines(lines) => lines.len().min(u16::MAX.into()) as u16,
+            Part::Table(_, size) => size.height,
+        }
+    }
+
+    /// Its text without colours, and without blanks at the ends of lines.
+    pub fn text(self) -> String {
+        let lines: Vec<String> = match self {
+            Part::Lines(lines) => lines.iter().map(Line::to_string).collect(),
+            Part::Table(table, size) => {
+                let mut buffer = Buffer::empty(Rect::from((Position::ORIGIN, size)));
+                (*table).render(buffer.area, &mut buffer);
+                (0..size.height)
+                    .map(|line| text_of(&buffer, line))
+                    .collect()
+            }
+        };
+        lines
+            .iter()
+            .map(|line| format!("{}\n", line.trim_end()))
+            .collect()
     }
 }
 
-/// The titles; the one of index `marked` among all is followed by a sign.
-pub fn titles<T: ?Sized>(columns: &[&Column<T>], marked: Option<&str>) -> Line {
-    let line = columns.iter().map(|column| {
-        let title = match marked == Some(column.title) {
-            true => format!("{}*", column.title),
-            false => column.title.to_owned(),
-        };
-        Part {
-            text: padded(&title, column.width, column.left),
-            tone: Tone::Title,
-        }
-    });
-    line.collect()
+/// The letters of a line. A letter that is two cells wide has an empty cell behind it.
+fn text_of(buffer: &Buffer, line: u16) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    while column < buffer.area.width {
+        let symbol = buffer[(column, line)].symbol();
+        text.push_str(symbol);
+        column += Span::raw(symbol).width().max(1) as u16;
+    }
+    text
 }
 
-/// A row's cells.
-pub fn cells<T: ?Sized>(columns: &[&Column<T>], row: &T) -> Line {
-    let line = columns.iter().map(|column| {
-        let cell = (column.cell)(row);
-        Part {
-            text: padded(&cell.text, column.width, column.left),
-            tone: cell.tone,
+impl Widget for Part {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        match self {
+            Part::Lines(lines) => {
+                for (line, row) in lines.into_iter().zip(area.rows()) {
+                    line.render(row, buffer);
+                }
+            }
+            Part::Table(table, _) => Widget::render(*table, area, buffer),
         }
-    });
-    line.collect()
-}
-
-/// A line as text, without blanks at its end.
-pub fn text(line: &Line) -> String {
-    let text: String = line.iter().map(|part| part.text.as_str()).collect();
-    text.trim_end().to_owned() + "\n"
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn column(title: &'static str, width: usize, rank: u8) -> Column<str> {
+    fn column(title: &'static str, rank: u8, left: bool) -> Column<str> {
+        let (width, cell) = (5, |row: &str| Span::raw(row.to_owned()));
         Column {
             title,
             width,
-            left: false,
+            left,
             rank,
-            cell: |row| row.to_owned().into(),
+            cell,
         }
     }
 
     #[test]
     fn the_least_wanted_columns_are_left_out() {
-        let columns = [column("A", 5, 0), column("B", 5, 2), column("C", 5, 1)];
-        let titles_at = |width| text(&titles(&fitting(&columns, width), Some("C")));
-        assert_eq!(titles_at(17), "    A     B    C*\n");
-        assert_eq!(titles_at(16), "    A    C*\n");
-        assert_eq!(titles_at(1), "    A\n");
-        assert_eq!(text(&cells(&fitting(&columns, 11), "x")), "    x     x\n");
+        let columns = [
+            column("A", 0, false),
+            column("B", 2, false),
+            column("C", 1, false),
+        ];
+        let text_at = |width| table(&columns, ["x"], Some("C"), width).text();
+        assert_eq!(text_at(17), "    A     B    C*\n    x     x     x\n");
+        assert_eq!(text_at(16), "    A    C*\n    x     x\n");
+        assert_eq!(text_at(10), "    A\n    x\n");
+        assert_eq!(text_at(5), "    A\n    x\n");
+        assert_eq!(text_at(3), "  A\n  x\n");
+        let columns = [column("A", 0, false), column("B", 0, false)];
+        assert_eq!(
+            table(&columns, ["12345"], None, 10).text(),
+            "    A\n12345\n"
+        );
+    }
+
+    #[test]
+    fn the_last_column_takes_the_rest_and_wide_letters_two_cells() {
+        let columns = [column("A", 0, false), column("B", 0, true)];
+        let text = table(&columns, ["\u{65e5}\u{672c}"], None, 16).text();
+        assert_eq!(text, "    A B\n \u{65e5}\u{672c} \u{65e5}\u{672c}\n");
     }
 }

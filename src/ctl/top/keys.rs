@@ -1,16 +1,19 @@
-//! Waits for keys, signals or a moment, and reads what was pressed.
+//! Waits for keys, signals or the next moment; crossterm reads the keys.
 //!
-//! crossterm's own event source goes round in circles once the terminal is gone, so keys are read
-//! here: from a descriptor of the terminal, beside a pipe that signals write to.
+//! crossterm cannot wait for signals, and does not report that the terminal is gone. So the wait is
+//! here: for the terminal, and for a socket that signals write to. crossterm is asked only when there
+//! is input, and reads without blocking.
 
 #![allow(unsafe_code)]
 
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,7 +39,7 @@ pub enum Key {
     Redraw,
 }
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// Keys.
@@ -53,16 +56,15 @@ pub enum Woken {
 
 /// Where keys and signals come from.
 pub struct Keys {
-    terminal: File,
     bell: UnixStream,
     ending: Arc<AtomicUsize>,
     continued: Arc<AtomicBool>,
-    /// The start of a sequence whose end has not come yet.
-    begun: Vec<u8>,
+    /// Escape came, and nothing after it yet.
+    escaped: bool,
 }
 
 impl Keys {
-    /// Listens to standard input and to signals, which from now on only wake.
+    /// Listens to standard input, and to signals, which no longer end the process by themselves.
     ///
     /// # Errors
     /// The system refuses.
@@ -83,12 +85,12 @@ impl Keys {
         for signal in [SIGCONT, SIGWINCH] {
             pipe::register(signal, rung.try_clone()?)?;
         }
+        never_block_input();
         Ok(Keys {
-            terminal: File::from(io::stdin().as_fd().try_clone_to_owned()?),
             bell,
             ending,
             continued,
-            begun: Vec::new(),
+            escaped: false,
         })
     }
 
@@ -97,9 +99,9 @@ impl Keys {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Woken> {
-        let time = match self.begun.is_empty() {
-            true => time,
-            false => Some(time.map_or(REST, |time| time.min(REST))),
+        let time = match self.escaped {
+            true => Some(time.map_or(REST, |time| time.min(REST))),
+            false => time,
         };
         let milliseconds = |time: Duration| time.as_micros().div_ceil(1000);
         let time = time.map_or(-1, |time| milliseconds(time).min(i32::MAX as u128) as i32);
@@ -108,11 +110,8 @@ impl Keys {
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut polled = [
-            wanted(self.terminal.as_raw_fd()),
-            wanted(self.bell.as_raw_fd()),
-        ];
-        // SAFETY: two structures of ours, with open descriptors.
+        let mut polled = [wanted(libc::STDIN_FILENO), wanted(self.bell.as_raw_fd())];
+        // SAFETY: `polled` has two elements and lives through the call.
         if unsafe { libc::poll(polled.as_mut_ptr(), 2, time) } < 0 {
             let error = io::Error::last_os_error();
             if error.kind() != io::ErrorKind::Interrupted {
@@ -129,24 +128,31 @@ impl Keys {
                 false => Woken::Look,
             });
         }
-        if polled[0].revents == 0 {
+        match polled[0].revents {
             // Nothing followed: Escape was pressed, and no key that begins with it.
-            let escaped = std::mem::take(&mut self.begun) == [ESCAPE];
-            return Ok(match escaped {
-                true => Woken::Keys(vec![Key::Leave]),
-                false => Woken::Look,
-            });
+            0 if std::mem::take(&mut self.escaped) => Ok(Woken::Keys(vec![Key::Leave])),
+            0 => Ok(Woken::Look),
+            libc::POLLIN => Ok(self.read().map_or(Woken::Gone, Woken::Keys)),
+            _ => Ok(Woken::Gone),
         }
-        let mut bytes = [0; 256];
-        match self.terminal.read(&mut bytes) {
-            Ok(0) => Ok(Woken::Gone),
-            Ok(length) => {
-                self.begun.extend_from_slice(&bytes[..length]);
-                Ok(Woken::Keys(decode(&mut self.begun)))
+    }
+
+    /// Reads the keys that were pressed, until a signal ends the program.
+    fn read(&mut self) -> io::Result<Vec<Key>> {
+        let mut keys = Vec::new();
+        while self.ending.load(Relaxed) == 0 && event::poll(AT_ONCE)? {
+            let Event::Key(pressed) = event::read()? else {
+                continue;
+            };
+            // Escape before another key is the start of a sequence that came in two pieces: neither
+            // of them is a key.
+            match std::mem::take(&mut self.escaped) {
+                true => {}
+                false if pressed.code == KeyCode::Esc => self.escaped = true,
+                false => keys.extend(meaning(pressed)),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Woken::Look),
-            Err(_) => Ok(Woken::Gone),
         }
+        Ok(keys)
     }
 
     /// Ends as the signal ends that has come, if one has.
@@ -158,79 +164,40 @@ impl Keys {
     }
 }
 
-const ESCAPE: u8 = 0x1b;
-/// How long the rest of a sequence is waited for.
+/// How long another key is waited for after Escape.
 const REST: Duration = Duration::from_millis(100);
+/// The shortest wait in which crossterm reads at all.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Takes the keys from the front of `bytes`; the start of a sequence stays.
-fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
-    let mut keys = Vec::new();
-    let mut rest = bytes.as_slice();
-    while let Some((&first, after)) = rest.split_first() {
-        if first != ESCAPE {
-            keys.extend(match first {
-                0x03 => Some(Key::Leave),
-                0x0c => Some(Key::Redraw),
-                b' '..=b'~' => Some(Key::Letter(first as char)),
-                _ => None,
-            });
-            rest = after;
-            continue;
-        }
-        match after {
-            [] | [b'[' | b'O'] => break,
-            [b'[' | b'O', sequence @ ..] => {
-                let Some(end) = sequence
-                    .iter()
-                    .position(|byte| (b'@'..=b'~').contains(byte))
-                else {
-                    break;
-                };
-                keys.extend(match &sequence[..=end] {
-                    b"A" => Some(Key::Up),
-                    b"B" => Some(Key::Down),
-                    b"H" | b"1~" | b"7~" => Some(Key::First),
-                    b"F" | b"4~" | b"8~" => Some(Key::Last),
-                    _ => None,
-                });
-                rest = &sequence[end + 1..];
-            }
-            // Escape, then something else: both pressed, or Alt held; neither says anything.
-            [_, others @ ..] => rest = others,
-        }
+/// Opens the terminal on standard input once more, so that reads never block. `O_NONBLOCK` on the
+/// file that is there would also hold for the shell.
+///
+/// Without it crossterm waits in `read` for the rest of a sequence. That stays so where the terminal
+/// cannot be opened: it belongs to another user, for instance after `su`.
+fn never_block_input() {
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    if let Ok(terminal) = options.open("/proc/self/fd/0") {
+        // SAFETY: both descriptors are open, and std's `Stdin` keeps no state of the file behind 0.
+        unsafe { libc::dup2(terminal.as_raw_fd(), libc::STDIN_FILENO) };
     }
-    // Bytes without an end after 32 are not an escape sequence: drop them.
-    *bytes = if rest.len() > 32 {
-        Vec::new()
-    } else {
-        rest.to_vec()
-    };
-    keys
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(pieces: &[&[u8]]) -> Vec<Key> {
-        let mut begun = Vec::new();
-        let mut keys = Vec::new();
-        for piece in pieces {
-            begun.extend_from_slice(piece);
-            keys.extend(decode(&mut begun));
+/// The meaning of a key for `top`, if it has one.
+fn meaning(pressed: KeyEvent) -> Option<Key> {
+    let control = pressed.modifiers == KeyModifiers::CONTROL;
+    match pressed.code {
+        KeyCode::Char('c') if control => Some(Key::Leave),
+        KeyCode::Char('l') if control => Some(Key::Redraw),
+        KeyCode::Char(letter) if (pressed.modifiers - KeyModifiers::SHIFT).is_empty() => {
+            Some(Key::Letter(letter))
         }
-        keys
-    }
-
-    #[test]
-    fn sequences_are_read_however_they_are_cut() {
-        use Key::{Down, First, Last, Leave, Letter, Redraw, Up};
-        assert_eq!(keys(&[b"sq"]), [Letter('s'), Letter('q')]);
-        assert_eq!(keys(&[b"\x1b[A\x1bOBx"]), [Up, Down, Letter('x')]);
-        assert_eq!(keys(&[b"\x1b", b"[", b"A"]), [Up]);
-        assert_eq!(keys(&[b"\x1b[1~\x1b[F"]), [First, Last]);
-        assert_eq!(keys(&[b"\x1b[200;5~\x1bs\xc3\xa9r"]), [Letter('r')]);
-        assert_eq!(keys(&[b"\x03\x0c"]), [Leave, Redraw]);
-        assert_eq!(keys(&[b"\x1b[", &[b'0'; 60], b"q"]), [Letter('q')]);
+        KeyCode::Up => Some(Key::Up),
+        KeyCode::Down => Some(Key::Down),
+        KeyCode::Home => Some(Key::First),
+        KeyCode::End => Some(Key::Last),
+        _ => None,
     }
 }

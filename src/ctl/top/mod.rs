@@ -20,6 +20,7 @@ pub use tables::clock;
 
 use crate::cli::TopOptions;
 use crate::{Failure, print};
+use columns::Part;
 use keys::{Keys, Woken};
 use sample::Sampler;
 use screen::Screen;
@@ -57,11 +58,11 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
     }
     let mut state = State::new(options.pid.map(|name| name.pid));
     state.take(moment);
-    let lines = match options.pid {
-        None => tables::hosts(&state, usize::MAX),
-        Some(_) => tables::watched(&state, usize::MAX),
+    let parts = match options.pid {
+        None => vec![tables::hosts(&state, u16::MAX)],
+        Some(_) => tables::watched(&state, u16::MAX),
     };
-    print(&lines.iter().map(columns::text).collect::<String>())
+    print(&parts.into_iter().map(Part::text).collect::<String>())
 }
 
 fn watch(

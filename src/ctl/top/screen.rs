@@ -3,13 +3,13 @@
 //! The program aborts on a panic, so that nothing is dropped then: the hook gives the terminal back
 //! before it tells. Signals end the loop (see [`super::keys`]), whose screen is dropped.
 
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{
+use crossterm::cursor::{Hide, Show};
+use crossterm::execute;
+use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
 use std::io::{self, BufWriter, Stdout, stdout};
 
 /// Bytes of a frame that reach the terminal at once, so that nobody sees half of one.

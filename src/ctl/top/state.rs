@@ -3,6 +3,7 @@
 use super::keys::Key;
 use super::sample::{Host, Moment};
 use pyhost_record::directory::Identity;
+use ratatui::widgets::TableState;
 use std::cmp::Ordering;
 
 /// A column that the hosts can be sorted by.
@@ -108,8 +109,8 @@ pub struct State {
     pub paused: bool,
     /// The help on the keys is shown.
     pub help: bool,
-    /// The first line of the list that is shown.
-    pub top: usize,
+    /// The list's selected line and the first that is shown.
+    pub list: TableState,
     /// The host that was selected; None as long as nobody has: then the first of the list is.
     selected: Option<Identity>,
 }
@@ -126,7 +127,7 @@ impl State {
             rising: false,
             paused: false,
             help: false,
-            top: 0,
+            list: TableState::new(),
             selected: None,
         }
     }

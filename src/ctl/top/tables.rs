@@ -1,18 +1,23 @@
-//! What `top` shows, as lines of plain text with tones: the hosts, a host's accounts, the keys.
+//! The tables and texts that `top` shows: the hosts, a host's accounts, the keys.
 //!
-//! Texts of the hosts are made plain here: nothing that a script calls itself reaches the terminal
-//! as more than letters.
+//! Texts of the hosts are made plain here, so that no name that a script gives itself steers the
+//! terminal.
 
-use super::columns::{Column, Line, Part, Tone, cells, fitting, titles};
+use super::columns::{Column, Part, TITLE, table};
 use super::sample::{Host, Rates, Use};
 use super::state::State;
 use pyhost_ledger::{Account, Scope};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How many of the last marks are shown.
 const LAST_MARKS: u64 = 3;
+
+const WARNING: Style = Style::new().fg(Color::Yellow);
+const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 const HOSTS: &[Column<Host>] = &[
     right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
@@ -90,13 +95,13 @@ const ACCOUNTS: &[Column<AccountRow>] = &[
         width: 8,
         left: true,
         rank: 0,
-        cell: |row| row.name.to_owned().into(),
+        cell: |row| row.name.into(),
     },
     right("LIVE", 11, 0, |row| bytes(row.live_bytes)),
     right("PEAK", 11, 2, |row| bytes(row.peak_bytes)),
     right("BLOCKS", 10, 5, |row| {
         let blocks = row.live_blocks.map(|blocks| number(blocks as f64));
-        blocks.map_or(nothing(), Part::from)
+        blocks.map_or(nothing(), Span::from)
     }),
     right("ALLOC/S", 9, 3, |row| allocations(row.rates)),
     right("GROWTH/S", 12, 1, |row| growth(row.rates)),
@@ -106,37 +111,37 @@ const ACCOUNTS: &[Column<AccountRow>] = &[
     right("FAILED", 8, 8, |row| row.failed.map_or(nothing(), count)),
 ];
 
-const fn right<T>(title: &'static str, width: usize, rank: u8, cell: fn(&T) -> Part) -> Column<T> {
+const fn right<T>(
+    title: &'static str,
+    width: u16,
+    rank: u8,
+    cell: fn(&T) -> Span<'static>,
+) -> Column<T> {
+    let left = false;
     Column {
         title,
         width,
-        left: false,
+        left,
         rank,
         cell,
     }
 }
 
-fn nothing() -> Part {
-    "-".to_owned().into()
+fn nothing() -> Span<'static> {
+    "-".into()
 }
 
-fn bytes(bytes: u64) -> Part {
+fn bytes(bytes: u64) -> Span<'static> {
     Bytes(bytes).to_string().into()
 }
 
-fn maybe(found: Option<u64>) -> Part {
+fn maybe(found: Option<u64>) -> Span<'static> {
     found.map_or(nothing(), bytes)
 }
 
-fn count(count: u64) -> Part {
-    Part {
-        text: number(count as f64),
-        tone: if count > 0 {
-            Tone::Warning
-        } else {
-            Tone::Plain
-        },
-    }
+fn count(count: u64) -> Span<'static> {
+    let style = if count > 0 { WARNING } else { Style::new() };
+    Span::styled(number(count as f64), style)
 }
 
 /// A count in at most six letters.
@@ -160,22 +165,22 @@ pub fn clock(seconds: u64) -> String {
     format!("{hours}:{minutes:02}:{:02}", seconds % 60)
 }
 
-fn allocations(rates: Option<Rates>) -> Part {
+fn allocations(rates: Option<Rates>) -> Span<'static> {
     rates.map_or(nothing(), |rates| number(rates.allocations).into())
 }
 
-fn growth(rates: Option<Rates>) -> Part {
+fn growth(rates: Option<Rates>) -> Span<'static> {
     let Some(rates) = rates else { return nothing() };
     let moved = rates.growth.abs().round() as u64;
     match (moved, rates.growth > 0.0) {
-        (0, _) => "0".to_owned().into(),
+        (0, _) => "0".into(),
         (_, true) => format!("+{}", Bytes(moved)).into(),
         (_, false) => format!("-{}", Bytes(moved)).into(),
     }
 }
 
 /// How full a cap is; with its name where it is an account's.
-fn bar(used: Option<Use>) -> Part {
+fn bar(used: Option<Use>) -> Span<'static> {
     const LENGTH: usize = 9;
     let Some(used) = used else { return nothing() };
     let percent = used.percent();
@@ -184,42 +189,30 @@ fn bar(used: Option<Use>) -> Part {
         Scope::Total => format!("{}{}", "#".repeat(full), ".".repeat(LENGTH - full)),
         Scope::Account(account) => account.name().to_owned(),
     };
-    Part {
-        text: format!("{left} {percent:>3}%"),
-        tone: match percent {
-            0..70 => Tone::Plain,
-            70..90 => Tone::Warning,
-            _ => Tone::Alarm,
-        },
-    }
+    let style = match percent {
+        0..70 => Style::new(),
+        70..90 => WARNING,
+        _ => ALARM,
+    };
+    Span::styled(format!("{left} {percent:>3}%"), style)
 }
 
-fn line(text: String, tone: Tone) -> Line {
-    vec![Part { text, tone }]
+/// The hosts, one a line.
+pub fn hosts(state: &State, width: u16) -> Part {
+    table(HOSTS, &state.hosts, Some(state.sort.title()), width)
 }
 
-/// The titles and the hosts, a line each.
-pub fn hosts(state: &State, width: usize) -> Vec<Line> {
-    let columns = fitting(HOSTS, width);
-    let mut lines = vec![titles(&columns, Some(state.sort.title()))];
-    lines.extend(state.hosts.iter().map(|host| cells(&columns, host)));
-    lines
-}
-
-/// A host's accounts with their rates, its caps, its last marks and its last refusal.
-pub fn accounts(host: &Host, width: usize) -> Vec<Line> {
-    let columns = fitting(ACCOUNTS, width);
-    let mut lines = vec![titles(&columns, None)];
+/// A host's accounts with their rates and caps; its last marks and its last refusal.
+pub fn accounts(host: &Host, width: u16) -> [Part; 2] {
     let all = host.record.snapshot.accounts();
     let rows = all.map(|(account, _)| AccountRow::of_account(host, account));
-    let rows = rows.chain([AccountRow::of_total(host)]);
-    lines.extend(rows.map(|row| cells(&columns, &row)));
-    lines.extend(marks(host).map(|text| line(text, Tone::Plain)));
+    let rows: Vec<AccountRow> = rows.chain([AccountRow::of_total(host)]).collect();
+    let mut lines: Vec<Line<'static>> = marks(host).map(Line::raw).into_iter().collect();
     if let Some((count, text)) = host.record.card().refusal() {
         let text = format!("refusals: {count}; the last: {}", plain(&text));
-        lines.extend(wrapped(&text, width).map(|text| line(text, Tone::Alarm)));
+        lines.extend(wrapped(&text, width).map(|text| Line::styled(text, ALARM)));
     }
-    lines
+    [table(ACCOUNTS, &rows, None, width), Part::Lines(lines)]
 }
 
 /// The last marks, with the seconds from the start to them.
@@ -239,41 +232,35 @@ fn marks(host: &Host) -> Option<String> {
 }
 
 /// A text in lines of at most `width` letters.
-fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
+fn wrapped(text: &str, width: u16) -> impl Iterator<Item = String> {
     let letters: Vec<char> = text.chars().collect();
     let lines = letters
-        .chunks(width.clamp(1, 4096))
+        .chunks(width.clamp(1, 4096).into())
         .map(|line| line.iter().collect());
     lines.collect::<Vec<String>>().into_iter()
 }
 
-/// The watched process: how it stands, and its accounts.
-pub fn watched(state: &State, width: usize) -> Vec<Line> {
+/// The watched process: whether it runs or how it ended, and its accounts.
+pub fn watched(state: &State, width: u16) -> Vec<Part> {
     let Some(host) = state.hosts.first() else {
         return Vec::new();
     };
     let pid = host.identity.pid;
-    let stands = match &state.ended {
-        None => line(
-            format!("process {pid}, {}", clock(host.seconds)),
-            Tone::Title,
-        ),
-        Some(how) => line(
-            format!("process {pid} {how}; its last counters:"),
-            Tone::Alarm,
-        ),
+    let status = match &state.ended {
+        None => Line::styled(format!("process {pid}, {}", clock(host.seconds)), TITLE),
+        Some(how) => Line::styled(format!("process {pid} {how}; its last counters:"), ALARM),
     };
-    let mut lines = vec![stands];
-    lines.push(line(host.record.card().command(), Tone::Plain));
+    let mut lines = vec![status, Line::raw(host.record.card().command())];
     if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
-        lines.push(line(format!("resident {}", Bytes(resident)), Tone::Plain));
+        lines.push(Line::raw(format!("resident {}", Bytes(resident))));
     }
-    lines.extend(accounts(host, width));
-    lines
+    let mut parts = vec![Part::Lines(lines)];
+    parts.extend(accounts(host, width));
+    parts
 }
 
-/// What the keys do.
-pub fn help() -> Vec<Line> {
+/// The help on the keys.
+pub fn help() -> Part {
     let keys = [
         "q, Ctrl-C      leave",
         "up, down, k, j select a host",
@@ -289,9 +276,7 @@ pub fn help() -> Vec<Line> {
         "/S      in a second, since the last look",
         "*       what the list is sorted by",
     ];
-    keys.iter()
-        .map(|text| line((*text).to_owned(), Tone::Plain))
-        .collect()
+    Part::Lines(keys.map(Line::raw).to_vec())
 }
 
 #[cfg(test)]
@@ -317,12 +302,12 @@ mod tests {
         let used = |live| {
             let (scope, cap) = (Scope::Total, 100);
             let part = bar(Some(Use { scope, cap, live }));
-            (part.text, part.tone)
+            (part.content.into_owned(), part.style)
         };
-        assert_eq!(used(0), (".........   0%".to_owned(), Tone::Plain));
-        assert_eq!(used(50), ("#####....  50%".to_owned(), Tone::Plain));
-        assert_eq!(used(70).1, Tone::Warning);
-        assert_eq!(used(100), ("######### 100%".to_owned(), Tone::Alarm));
+        assert_eq!(used(0), (".........   0%".to_owned(), Style::new()));
+        assert_eq!(used(50), ("#####....  50%".to_owned(), Style::new()));
+        assert_eq!(used(70).1, WARNING);
+        assert_eq!(used(100), ("######### 100%".to_owned(), ALARM));
         assert_eq!(used(u64::MAX).0, "######### 999%");
     }
 }

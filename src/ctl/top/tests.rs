@@ -1,10 +1,11 @@
 //! Draws hosts, also such whose files say anything, into terminals of any size; keys and their effect.
 
+use super::columns::Part;
 use super::draw::draw as draw_frame;
 use super::keys::Key;
 use super::sample::{Host, Moment};
 use super::state::{State, Step};
-use super::{columns, tables};
+use super::tables;
 use crate::find;
 use crate::process::Usage;
 use pyhost_record::directory::Identity;
@@ -46,11 +47,11 @@ pub fn draw(record: Record, alive: bool, width: u16) {
     let ended = watched.map(|_| "was killed".to_owned());
     let hosts = vec![host(record, 7)];
     state.take(Moment { hosts, ended });
-    let lines = match watched {
-        None => tables::hosts(&state, usize::MAX),
-        Some(_) => tables::watched(&state, usize::MAX),
+    let parts = match watched {
+        None => vec![tables::hosts(&state, u16::MAX)],
+        Some(_) => tables::watched(&state, u16::MAX),
     };
-    let text: String = lines.iter().map(columns::text).collect();
+    let text: String = parts.into_iter().map(Part::text).collect();
     for line in text
         .lines()
         .map(str::to_owned)
