@@ -38,14 +38,6 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a Python that was told by its own variables to leave the heaps.
-pub fn refuse_system() -> Error {
-    Error::option(
-        "--region: nothing is in it where PYTHONMALLOC takes CPython's allocators from the \
-         system; expected PYTHONMALLOC unset, mimalloc's or pymalloc",
-    )
-}
-
 fn use_huge_pages() -> Result<(), Error> {
     if process::huge_pages_are_off() {
         return Err(Error::option(

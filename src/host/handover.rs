@@ -11,7 +11,7 @@ use crate::heap::bound;
 use crate::leaks;
 use crate::native::{self, Mode};
 use crate::numpy;
-use crate::python::domains;
+use crate::python::{domains, extensions};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.
@@ -22,14 +22,28 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 /// Whether CPython's debug hooks lie over the domains.
 static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
 
-/// Hands memory over when memray is loaded. Once, after initialisation.
-pub fn arm(debug_hooks: bool) {
-    DEBUG_HOOKS.store(debug_hooks, Relaxed);
-    ARMED.store(true, Relaxed);
+/// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--native` asks for malloc
+/// to be served by the host. Once, after initialisation.
+pub fn watch(native: Option<Mode>, debug_hooks: bool) {
+    if native.is_none_or(|asked| asked == Mode::Off) {
+        DEBUG_HOOKS.store(debug_hooks, Relaxed);
+        ARMED.store(true, Relaxed);
+    }
+    let watcher = extensions::Watcher {
+        begins: extension_begins,
+        loaded: numpy::extension_loaded,
+    };
+    if !extensions::watch(watcher) {
+        notice(format_args!(
+            "the loading of NumPy and memray cannot be watched in this Python: array data is not \
+             counted, and memray sees few allocations"
+        ));
+    }
+    numpy::look_for_loaded();
 }
 
 /// An extension module is about to be executed. With the GIL and no exception set.
-pub fn extension_begins(name: &[u8]) {
+fn extension_begins(name: &[u8]) {
     if name == MEMRAY && ARMED.swap(false, Relaxed) {
         hand_over();
     }

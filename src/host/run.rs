@@ -1,7 +1,6 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
-use crate::bytes::Bytes;
 use crate::caps;
 use crate::descriptor::notice;
 use crate::device;
@@ -11,19 +10,15 @@ use crate::faults;
 use crate::handover;
 use crate::heap;
 use crate::hooks;
-use crate::leaks::{self, Scope};
+use crate::leaks;
 use crate::ledger::{Account, LEDGER};
 use crate::live;
 use crate::module;
-use crate::native::{self, Mode, checkers, lookup};
+use crate::native::{self, Mode, lookup};
 use crate::numpy;
-use crate::options::{self, Options, Request};
+use crate::options::{self, Allocators, Options, Request};
 use crate::process;
-use crate::process::limits::{self, Limit};
 use crate::python::domains;
-use crate::python::extensions;
-use crate::python::freelists;
-use crate::python::imports::{self, Watcher};
 use crate::python::interpreter::{self, Arguments};
 use crate::python::{self, place, surface, threads};
 use crate::report::{self, Ending, Facts};
@@ -63,11 +58,29 @@ fn show(text: &str) -> Result<i32, Error> {
 }
 
 fn run_python(mut options: Options) -> Result<i32, Error> {
+    let native = prepare_process(&mut options)?;
+    prepare_heaps(&options, native)?;
+    process::set_variables(&options.exports);
+
+    let arguments = Arguments::new(std::mem::take(&mut options.python_argv));
+    lookup::clear_error();
+    interpreter::preinitialize(&arguments);
+
+    let allocators = Allocators::choose(&options, native, domains::asked())?;
+    install(&options, &allocators)?;
+    plan_report(&mut options, &allocators);
+    initialize(&options, &allocators, &arguments);
+    arm(&options, &allocators)?;
+    Ok(interpreter::run())
+}
+
+/// Decides whose malloc serves, and puts the region and the ledger where they were asked for.
+fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
     lookup::learn_libc();
-    let native = choose_native(&options);
+    let native = native::choose(options.native, options.region.size.is_some());
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
     let host_words = options.argv.len() - options.python_argv.len();
@@ -80,17 +93,16 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
         &options.command,
     )?;
     if !kept.is_in_place {
-        options.exports.retain(|(name, _)| name != options::LIVE);
-        // Child processes would fail in the same way, each with a line.
-        if std::env::var_os(options::LIVE).is_some() {
-            let off = (options::LIVE.to_owned(), "off".into());
-            options.exports.push(off);
-        }
+        options.give_up_live();
     }
     if kept.is_shared {
         timeline::start(&options.timeline);
     }
     native::mapped::watch_forks();
+    Ok(native)
+}
+
+fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -108,75 +120,56 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     }
     heap::set_several_gils(python::several_gils);
     heap::set_largest(process::largest_grant());
-    if cfg!(Py_GIL_DISABLED) {
+    if python::IS_FREE_THREADED {
         LEDGER.without_gil();
     }
-    process::set_variables(&options.exports);
+    Ok(())
+}
 
-    let arguments = Arguments::new(options.python_argv);
-    lookup::clear_error();
-    interpreter::preinitialize(&arguments);
-
-    let asked = domains::asked();
-    if asked.is_taken {
-        leave_to_preloaded();
-    }
-    let allocator = match native {
-        Mode::Off => Allocator::System,
-        _ if asked.is_taken => Allocator::System,
-        _ => options
-            .allocator
-            .or(asked.allocator)
-            .unwrap_or(Allocator::Mimalloc),
-    };
-    let debug_hooks = asked.debug_hooks || options.debug_hooks && !asked.is_taken;
-    if allocator == Allocator::System && options.region.size.is_some() {
-        return Err(device::refuse_system());
-    }
-    if allocator == Allocator::System {
-        native::set_mode(Mode::Off);
-    } else if cfg!(Py_GIL_DISABLED)
-        && let Some(asked) = options.allocator
-    {
-        notice(format_args!(
-            "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
-             blocks are counted without their bytes",
-            asked.name()
-        ));
-    }
-    faults::start(&options.faults, place::calls_in_a_line, native::inject);
-    domains::install(allocator, debug_hooks);
-    numpy::start(
-        &numpy_settings(&options.numpy, native),
-        allocator,
+/// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
+fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
+    let Allocators {
+        python,
         debug_hooks,
-        hooks::context(Account::Numpy),
-    )?;
+        ..
+    } = *allocators;
+    faults::start(&options.faults, place::calls_in_a_line, native::inject);
+    domains::install(python, debug_hooks);
+    let context = hooks::context(Account::Numpy);
+    numpy::start(&allocators.numpy, python, debug_hooks, context)
+}
 
-    let python = interpreter::version();
+/// Records what the report will say of the process, and where it goes.
+fn plan_report(options: &mut Options, allocators: &Allocators) {
     let facts = Facts::gather(
         &options.argv,
         &options.command,
-        python,
-        allocator.name(),
-        debug_hooks,
+        interpreter::version(),
+        allocators.python.name(),
+        allocators.debug_hooks,
         options.profile.name(),
     );
     live::describe(&facts);
     endings::plan(
         facts,
-        options.stats,
+        options.stats.take(),
         options.closing_line,
         options.leak_status,
     );
+}
 
+fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) {
     module::register();
-    interpreter::initialize(&arguments);
+    interpreter::initialize(arguments);
     heap::bound::python_started();
-    if allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED) {
+    if allocators.python == Allocator::Mimalloc && !python::IS_FREE_THREADED {
         module::answer_allocated_blocks();
     }
-    watch_extensions(options.native, debug_hooks);
+    handover::watch(options.native, allocators.debug_hooks);
+}
+
+/// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
+fn arm(options: &Options, allocators: &Allocators) -> Result<(), Error> {
     surface::arm(report::first_refusal, endings::end_exhausted);
     endings::watch_peak(surface::peak_watcher());
     let is_capped = !options.caps.hard.0.is_empty();
@@ -187,12 +180,16 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
         surface::prepare_errors();
     }
     caps::start(&options.caps, heap::slot())?;
-    start_leak_check(options.leak_check, allocator, debug_hooks)?;
-    let tells_of_the_end = endings::is_planned() || timeline::brief::descriptor() >= 0;
-    if tells_of_the_end || faults::is_on() || leaks::is_armed() {
+    leaks::start(
+        options.leak_check,
+        allocators.python,
+        allocators.debug_hooks,
+    )?;
+    let is_reported = endings::is_planned() || leaks::is_armed();
+    if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end();
     }
-    if endings::is_planned() || leaks::is_armed() {
+    if is_reported {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
@@ -200,118 +197,9 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
         python::dump::watch(endings::dump_on_signal);
     }
     faults::arm();
-    Ok(interpreter::run())
-}
-
-/// Watches for leaks from here on, where that is asked for and every block lies in a heap of the
-/// host's.
-fn start_leak_check(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<(), Error> {
-    if scope != Scope::Off && (allocator != Allocator::Mimalloc || cfg!(Py_GIL_DISABLED)) {
-        notice(format_args!(
-            "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
-             is checked"
-        ));
-        return Ok(());
-    }
-    if scope == Scope::Off {
-        return Ok(());
-    }
-    freelists::clear();
-    if !leaks::arm(scope, debug_hooks) {
-        return Err(Error::start("mimalloc gives no heap"));
-    }
-    // What a module makes while it is imported is the module's own. An object off a free list lies
-    // in a block of another time, so the lists are emptied on the way.
-    let watcher = Watcher {
-        begin: || {
-            if !heap::mark::is_before() {
-                freelists::clear();
-            }
-            heap::mark::enter_before();
-        },
-        end: || {
-            if heap::mark::is_outermost() {
-                freelists::clear();
-            }
-            heap::mark::leave_before();
-        },
-    };
-    if !imports::watch(watcher) {
-        notice(format_args!(
-            "--leak-check: imports cannot be watched in this Python: objects that modules keep count as leaks"
-        ));
-    }
     Ok(())
 }
 
 extern "C" fn python_finalized() {
     endings::python_finalized();
-}
-
-/// Sees NumPy and memray being loaded. Memory is handed over to memray unless `--native` asks for malloc to be
-/// served by the host.
-fn watch_extensions(native: Option<Mode>, debug_hooks: bool) {
-    if native.is_none_or(|asked| asked == Mode::Off) {
-        handover::arm(debug_hooks);
-    }
-    let watcher = extensions::Watcher {
-        begins: handover::extension_begins,
-        loaded: numpy::extension_loaded,
-    };
-    if !extensions::watch(watcher) {
-        notice(format_args!(
-            "the loading of NumPy and memray cannot be watched in this Python: array data is not \
-             counted, and memray sees few allocations"
-        ));
-    }
-    numpy::look_for_loaded();
-}
-
-/// Says that CPython's allocators are a preloaded library's, unless the tool was named already.
-fn leave_to_preloaded() {
-    if native::left_to().is_none() {
-        native::leave_to("a preloaded library");
-        notice(format_args!(
-            "a preloaded library has put its own allocators in place of CPython's: they are left to it \
-             (--native off)"
-        ));
-    }
-}
-
-/// What holds for array data: as asked, but beneath a tool that must see every block all is left
-/// to it.
-fn numpy_settings(asked: &numpy::Settings, native: Mode) -> numpy::Settings {
-    match native {
-        Mode::Off => numpy::Settings::default(),
-        _ => *asked,
-    }
-}
-
-/// How the process's malloc serves: as asked, else not at all beneath a tool that must see
-/// every block, or under a limit that leaves too little for the heaps.
-fn choose_native(options: &Options) -> Mode {
-    let mode = match (options.native, checkers::at_work()) {
-        (Some(mode), _) => mode,
-        (None, None) => match limits::too_tight().filter(|_| options.region.size.is_none()) {
-            None => Mode::Count,
-            Some(Limit { command, bytes }) => {
-                notice(format_args!(
-                    "{command} leaves {}, too little for heaps of the host's own: malloc and \
-                     CPython's allocators are the system's (--native off)",
-                    Bytes(bytes)
-                ));
-                Mode::Off
-            }
-        },
-        (None, Some(tool)) => {
-            native::leave_to(tool);
-            notice(format_args!(
-                "{tool} is at work: malloc and CPython's allocators are left to it \
-                 (--native off)"
-            ));
-            Mode::Off
-        }
-    };
-    native::set_mode(mode);
-    mode
 }

@@ -1,7 +1,7 @@
 //! The leak check (`--leak-check`): after finalisation, the blocks that were allocated since the
 //! script's start, are still live and cannot be reached from anywhere.
 //!
-//! [`arm`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
+//! [`start`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
 //! knows, [`check`] looks when Python has been finalised and the process is about to end. What
 //! CPython of each version leaves on purpose, what modules keep in static variables, and what was
 //! there before the script are reached, or older than the mark; `docs/leak-check.md` has the rule
@@ -18,9 +18,13 @@ mod table;
 
 pub use settings::{DEFAULT_STATUS, Scope};
 
+use crate::allocator::Allocator;
+use crate::descriptor::notice;
+use crate::error::Error;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
-use crate::python::{interpreters, threads};
+use crate::python::imports::{self, Watcher};
+use crate::python::{IS_FREE_THREADED, freelists, interpreters, threads};
 pub use memory::StackTop;
 use objects::NAME;
 use reach::Block;
@@ -113,12 +117,52 @@ impl Findings {
     }
 }
 
-/// Begins to watch: what is allocated from here on counts. Once, when Python has been initialised,
-/// while the process has one thread. False where mimalloc gives no heap.
-pub fn arm(scope: Scope, debug_hooks: bool) -> bool {
+/// Begins to watch if `scope` asks for it and every block lies in a heap of the host's; else a notice
+/// says why not. Once, when Python has been initialised, while the process has one thread.
+///
+/// # Errors
+/// mimalloc gives no heap.
+pub fn start(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<(), Error> {
     if scope == Scope::Off {
-        return true;
+        return Ok(());
     }
+    if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
+        notice(format_args!(
+            "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
+             is checked"
+        ));
+        return Ok(());
+    }
+    freelists::clear();
+    if !arm(scope, debug_hooks) {
+        return Err(Error::start("mimalloc gives no heap"));
+    }
+    // What a module makes while it is imported is the module's own. An object off a free list lies
+    // in a block of another time, so the lists are emptied on the way.
+    let watcher = Watcher {
+        begin: || {
+            if !mark::is_before() {
+                freelists::clear();
+            }
+            mark::enter_before();
+        },
+        end: || {
+            if mark::is_outermost() {
+                freelists::clear();
+            }
+            mark::leave_before();
+        },
+    };
+    if !imports::watch(watcher) {
+        notice(format_args!(
+            "--leak-check: imports cannot be watched in this Python: objects that modules keep count as leaks"
+        ));
+    }
+    Ok(())
+}
+
+/// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
+fn arm(scope: Scope, debug_hooks: bool) -> bool {
     DEBUG_HOOKS.store(debug_hooks, Relaxed);
     let set = mark::set(scope == Scope::Native);
     if set {

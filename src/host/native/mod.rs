@@ -15,4 +15,6 @@ pub mod next;
 mod own;
 mod threads;
 
-pub use mode::{Mode, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode};
+pub use mode::{
+    Mode, choose, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode,
+};

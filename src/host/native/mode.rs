@@ -1,5 +1,9 @@
 //! How the exported family serves: decided once, early, and read on every call.
 
+use super::checkers;
+use crate::bytes::Bytes;
+use crate::descriptor::notice;
+use crate::process::limits::{self, Limit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -54,6 +58,34 @@ pub fn mode() -> Mode {
         3 => Mode::Faulty,
         _ => Mode::Off,
     }
+}
+
+/// Decides how the process's malloc serves, and sets it. What was asked for holds; else malloc is left alone
+/// beneath a tool that must see every block, and under a limit of the system that leaves too little for the
+/// heaps, unless the heaps lie in a region of a fixed size.
+pub fn choose(asked: Option<Mode>, has_region: bool) -> Mode {
+    let mode = asked.unwrap_or_else(|| by_circumstances(has_region));
+    set_mode(mode);
+    mode
+}
+
+fn by_circumstances(has_region: bool) -> Mode {
+    if let Some(tool) = checkers::at_work() {
+        leave_to(tool);
+        notice(format_args!(
+            "{tool} is at work: malloc and CPython's allocators are left to it (--native off)"
+        ));
+        return Mode::Off;
+    }
+    if let Some(Limit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
+        notice(format_args!(
+            "{command} leaves {}, too little for heaps of the host's own: malloc and CPython's \
+             allocators are the system's (--native off)",
+            Bytes(bytes)
+        ));
+        return Mode::Off;
+    }
+    Mode::Count
 }
 
 /// Changes the mode. Blocks of before are still freed where they came from.

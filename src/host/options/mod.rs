@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+mod allocators;
 mod arguments;
 pub mod baked;
 mod caps;
@@ -30,8 +31,9 @@ use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::names_process;
 use crate::timeline;
+pub use allocators::Allocators;
 use arguments::{help, host_arguments, is_python_name, parse};
-pub use observation::LIVE;
+use observation::LIVE;
 use outputs::{Outputs, STATS_FILE};
 pub use region::RegionSettings;
 use std::ffi::OsString;
@@ -81,6 +83,16 @@ pub struct Options {
     pub exports: Vec<(String, OsString)>,
     /// Lines to be shown first: outputs that cannot be written.
     pub notices: Vec<String>,
+}
+
+impl Options {
+    /// Takes `--live` from child processes: they would fail as this one did, each with a line.
+    pub fn give_up_live(&mut self) {
+        self.exports.retain(|(name, _)| name != LIVE);
+        if std::env::var_os(LIVE).is_some() {
+            self.exports.push((LIVE.to_owned(), "off".into()));
+        }
+    }
 }
 
 /// What the arguments ask for.

@@ -17,3 +17,6 @@ pub mod threads;
 mod wrapped;
 
 pub use gil::several as several_gils;
+
+/// Whether this Python has no global interpreter lock (PEP 703).
+pub const IS_FREE_THREADED: bool = cfg!(Py_GIL_DISABLED);

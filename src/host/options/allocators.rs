@@ -1,0 +1,71 @@
+//! Which allocators this run uses: the options, `PYTHONMALLOC` and the process's tools together.
+
+use super::Options;
+use crate::allocator::Allocator;
+use crate::descriptor::notice;
+use crate::error::Error;
+use crate::native::{self, Mode};
+use crate::numpy;
+use crate::python::IS_FREE_THREADED;
+use crate::python::domains::Asked;
+
+/// The allocators of this run.
+pub struct Allocators {
+    /// CPython's.
+    pub python: Allocator,
+    /// Whether CPython's debug hooks lie over them.
+    pub debug_hooks: bool,
+    /// NumPy's.
+    pub numpy: numpy::Settings,
+}
+
+impl Allocators {
+    /// Decides, when malloc's mode `native` is known and pre-initialisation has left `asked`.
+    ///
+    /// # Errors
+    /// A region is asked for, and a variable of Python's leaves nothing to put there.
+    pub fn choose(options: &Options, native: Mode, asked: Asked) -> Result<Self, Error> {
+        if asked.is_taken {
+            leave_to_preloaded();
+        }
+        let python = match native == Mode::Off || asked.is_taken {
+            true => Allocator::System,
+            false => (options.allocator.or(asked.allocator)).unwrap_or(Allocator::Mimalloc),
+        };
+        if python == Allocator::System && options.region.size.is_some() {
+            return Err(Error::option(
+                "--region: nothing is in it where PYTHONMALLOC takes CPython's allocators from the \
+                 system; expected PYTHONMALLOC unset, mimalloc's or pymalloc",
+            ));
+        }
+        if python == Allocator::System {
+            native::set_mode(Mode::Off);
+        } else if let (true, Some(asked)) = (IS_FREE_THREADED, options.allocator) {
+            notice(format_args!(
+                "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
+                 blocks are counted without their bytes",
+                asked.name()
+            ));
+        }
+        Ok(Allocators {
+            python,
+            debug_hooks: asked.debug_hooks || options.debug_hooks && !asked.is_taken,
+            // Beneath a tool that must see every block, array data is left to it as well.
+            numpy: match native {
+                Mode::Off => numpy::Settings::default(),
+                _ => options.numpy,
+            },
+        })
+    }
+}
+
+/// Says that CPython's allocators are a preloaded library's, unless the tool was named already.
+fn leave_to_preloaded() {
+    if native::left_to().is_none() {
+        native::leave_to("a preloaded library");
+        notice(format_args!(
+            "a preloaded library has put its own allocators in place of CPython's: they are left to it \
+             (--native off)"
+        ));
+    }
+}
