@@ -3,6 +3,7 @@
 
 use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until_seen};
 use crate::skipping::skipped;
+use pyhost_testing::Random;
 use serde_json::Value;
 use std::ffi::{CString, OsStr};
 use std::io::{BufRead, BufReader, Write};
@@ -626,13 +627,8 @@ fn mutated_files_of_a_host_harm_no_reader() {
         .args(["show", "--json", &host.pid()])
         .ok()
         .stdout;
-    let mut state = 6_u64;
-    let mut below = |bound: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % bound as u64) as usize
-    };
+    let mut random = Random(6);
+    let mut below = |limit| random.below(limit);
     let mutated = folder("mutated").join("file");
     for round in 0..120 {
         let source = if round % 2 == 0 {

@@ -2,6 +2,7 @@
 
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, until};
 use crate::skipping::skipped;
+use pyhost_testing::Random;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -38,11 +39,8 @@ fn fifty_killed_processes_leave_their_last_counters() {
     // A step of the script, and what its log line itself takes.
     const STEP: i64 = 400 * 1024;
     let directory = folder("live").join("hosts");
-    let mut state = 88_172_645_463_325_252u64;
+    let mut random = Random(88_172_645_463_325_252);
     for round in 0..50 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
         let mut child = Command::new(PYHOST)
             .arg(format!("--live={}", directory.display()))
             .arg(script("logged_growth.py"))
@@ -60,7 +58,7 @@ fn fifty_killed_processes_leave_their_last_counters() {
             while out.read_line(&mut log).unwrap() > 0 {}
             log
         });
-        std::thread::sleep(Duration::from_micros(state % 100_000));
+        std::thread::sleep(Duration::from_micros(random.below(100_000) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
         let log = reader.join().unwrap();

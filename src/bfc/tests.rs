@@ -5,6 +5,7 @@ use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
 use super::reserved::LAZY_BYTES;
 use super::{BINS, Bfc, GRANULE, can_give_back};
+use pyhost_testing::Random;
 use std::collections::{BTreeMap, HashSet};
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -17,22 +18,12 @@ fn page() -> usize {
     pyhost_os::process::page_size() as usize
 }
 
-/// A small generator (xorshift64*), so that a failure can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
+trait Sizes {
     /// A size of 1 to `1 << bits` bytes, each order of magnitude as likely as the others.
+    fn size(&mut self, bits: usize) -> usize;
+}
+
+impl Sizes for Random {
     fn size(&mut self, bits: usize) -> usize {
         let top = 1 << self.below(bits);
         1 + top + self.below(top)
@@ -404,7 +395,7 @@ fn random_operations_keep_blocks_apart_and_contents_whole() {
                         pointer,
                         requested,
                         usable: bfc.usable(pointer).unwrap(),
-                        pattern: random.next(),
+                        pattern: random.number(),
                     };
                     block.fill();
                     assert!(blocks.insert(pointer.addr(), block).is_none());

@@ -1,6 +1,5 @@
-//! What a reader makes of bytes that nobody meant: mutated records and reports, by a fixed seed.
-//! Whatever they say, they are read or refused in a line, nothing panics, and what is shown holds
-//! letters and line ends alone.
+//! The readers of records and reports, given mutated ones by a fixed seed. Each is read or refused in
+//! one line, nothing panics, and the output holds only letters and line ends.
 
 use crate::model::Report;
 use crate::show::to_text;
@@ -8,27 +7,8 @@ use crate::stored::{Document, Stored};
 use crate::{diff, top};
 use pyhost_ledger::card::Card;
 use pyhost_record::{Record, SIZE, blank};
+use pyhost_testing::Random;
 use std::path::PathBuf;
-
-/// Numbers by chance, the same each time.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
 
 fn assert_plain(text: &str) {
     let steers = |letter: char| letter.is_control() && letter != '\n';
@@ -52,24 +32,24 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
 
 #[test]
 fn no_mutated_record_harms_its_reader() {
-    let mut chance = Chance(6);
+    let mut random = Random(6);
     let whole = blank();
     let card = size_of::<Card>();
     let mut read = 0;
     for round in 0..3000 {
         let mut bytes = whole.clone();
-        let few = 1 + chance.below(60);
+        let few = 1 + random.below(60);
         for _ in 0..if round % 4 == 0 { SIZE } else { few } {
             // Most of what is shown lies in the first fields and in the accounts.
-            let end = chance.of(&[160, 4096, card, card + 2048, SIZE]);
-            let at = chance.below(end);
+            let end = random.of(&[160, 4096, card, card + 2048, SIZE]);
+            let at = random.below(end);
             if at >= 8 && !(card..card + 8).contains(&at) {
-                let random = chance.next() as u8;
-                bytes[at] = chance.of(&[0, 1, 0x1b, 0x7f, 0x80, 0x9b, 0xc2, 0xff, random]);
+                let any = random.number() as u8;
+                bytes[at] = random.of(&[0, 1, 0x1b, 0x7f, 0x80, 0x9b, 0xc2, 0xff, any]);
             }
         }
         if round % 10 == 0 {
-            bytes.truncate(chance.below(SIZE));
+            bytes.truncate(random.below(SIZE));
         }
         let Ok(record) = Record::of_bytes(&bytes) else {
             assert!(bytes.len() < SIZE);
@@ -91,7 +71,7 @@ fn no_mutated_record_harms_its_reader() {
 
 #[test]
 fn no_mutated_report_harms_its_reader() {
-    let mut chance = Chance(66);
+    let mut random = Random(66);
     let whole = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true).to_json();
     assert!(Report::of_json(&whole).is_ok());
     let pieces = [
@@ -124,10 +104,10 @@ fn no_mutated_report_harms_its_reader() {
     let mut read = 0;
     for _ in 0..5000 {
         let mut text: Vec<char> = whole.chars().collect();
-        for _ in 0..1 + chance.below(4) {
-            let at = chance.below(text.len());
-            match chance.below(4) {
-                0 => drop(text.drain(at..(at + chance.below(30)).min(text.len()))),
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(text.len());
+            match random.below(4) {
+                0 => drop(text.drain(at..(at + random.below(30)).min(text.len()))),
                 1 => text.truncate(at),
                 // After a comma or a brace, so that it is a member as often as not.
                 2 => {
@@ -135,9 +115,9 @@ fn no_mutated_report_harms_its_reader() {
                         .iter()
                         .position(|letter| matches!(letter, ',' | '{'));
                     let place = at + next.map_or(0, |place| place + 1);
-                    text.splice(place..place, chance.of(&pieces).chars());
+                    text.splice(place..place, random.of(&pieces).chars());
                 }
-                _ => drop(text.splice(at..at, chance.of(&pieces).chars())),
+                _ => drop(text.splice(at..at, random.of(&pieces).chars())),
             }
         }
         let text: String = text.into_iter().collect();

@@ -7,6 +7,7 @@ use super::ceiling::{Reach, Scope};
 use super::segment::{Others, Peaks};
 use super::shared::{Ledger, SLOTS};
 use super::slot::Slot;
+use pyhost_testing::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
 
@@ -27,26 +28,16 @@ const fn rounds(wanted: u64) -> u64 {
     }
 }
 
-/// A small generator (xorshift64*), so that a failure can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
+trait Sizes {
     /// Mostly small sizes, at times large ones, as programs ask.
+    fn size(&mut self) -> usize;
+}
+
+impl Sizes for Random {
     fn size(&mut self) -> usize {
         match self.below(100) {
             0 => 1 << (10 + self.below(14)),
-            _ => 8 * (1 + self.below(64)) as usize,
+            _ => 8 * (1 + self.below(64)),
         }
     }
 }
@@ -92,7 +83,7 @@ fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
             peak = peak.max(live);
             total += 1;
         } else {
-            let index = random.below(blocks.len() as u64) as usize;
+            let index = random.below(blocks.len());
             let bytes = blocks.swap_remove(index);
             release::<A>(ledger, slot, bytes, &ONE_GIL);
             live -= bytes as i64;
@@ -203,7 +194,7 @@ impl Guarded {
                 self.segment_peak = self.segment_peak.max(self.live);
                 self.peak = self.peak.max(self.live);
             } else {
-                let index = random.below(self.blocks.len() as u64) as usize;
+                let index = random.below(self.blocks.len());
                 let bytes = self.blocks.swap_remove(index);
                 release::<OBJ>(ledger, slot, bytes, &ONE_GIL);
                 self.live -= bytes as i64;
@@ -409,7 +400,7 @@ fn one_thread_fills_a_ceiling_to_the_byte_and_never_passes_it() {
         let mut blocks = Vec::new();
         let mut live = 0;
         for _ in 0..rounds(20_000) {
-            let bytes = 8 * (1 + random.below(200)) as usize;
+            let bytes = 8 * (1 + random.below(200));
             let booked = try_book::<OBJ>(ledger, slot, bytes, reach);
             assert_eq!(booked, live + bytes <= height, "{live} + {bytes}");
             if booked {
@@ -444,7 +435,7 @@ fn many_threads_never_pass_a_ceiling_together() {
                     let mut random = Random(seed + 5);
                     let mut blocks: Vec<usize> = Vec::new();
                     for _ in 0..rounds(50_000) {
-                        let bytes = 8 * (1 + random.below(2000)) as usize;
+                        let bytes = 8 * (1 + random.below(2000));
                         let native = seed % 2 == 0;
                         let booked = if native {
                             try_book::<NATIVE>(ledger, slot, bytes, Reach::Cap)
@@ -563,7 +554,7 @@ fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
             life = life.max(live);
             spans.iter_mut().for_each(|span| span.1 = span.1.max(live));
         } else {
-            let bytes = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
+            let bytes = blocks.swap_remove(random.below(blocks.len()));
             release::<A>(ledger, slot, bytes, &ONE_GIL);
             live -= bytes as i64;
         }
@@ -575,7 +566,7 @@ fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
         if random.below(2) == 0 || spans.is_empty() {
             spans.push((Peaks::NONE, live));
         } else {
-            let (peaks, expected) = spans.swap_remove(random.below(spans.len() as u64) as usize);
+            let (peaks, expected) = spans.swap_remove(random.below(spans.len()));
             let too_high = peaks.account(Account::ALL[A]) as i64 - expected;
             assert!(
                 (0..=slack).contains(&too_high),

@@ -230,6 +230,7 @@ pub fn blank() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_testing::Random;
 
     #[test]
     fn what_is_no_record_is_refused_by_its_kind() {
@@ -260,19 +261,13 @@ mod tests {
     #[test]
     fn no_pattern_of_bits_makes_the_reader_panic() {
         let whole = blank();
-        let mut state = 1u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random(1);
         for round in 0..2000 {
             let mut bytes = whole.clone();
             let count = if round % 2 == 0 { 40 } else { SIZE };
             for _ in 0..count {
-                let at = random() as usize % SIZE;
-                let extreme = [0, 0xff, 0x7f, 0x80, random() as u8][random() as usize % 5];
+                let at = random.below(SIZE);
+                let extreme = [0, 0xff, 0x7f, 0x80, random.number() as u8][random.below(5)];
                 if at >= 8 && !(CARD..CARD + 8).contains(&at) {
                     bytes[at] = extreme;
                 }

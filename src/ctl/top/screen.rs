@@ -1,7 +1,7 @@
-//! The terminal while `top` has it: raw, with the other screen; as it was at every end.
+//! The terminal while `top` uses it: raw, with the alternate screen. Every end restores it.
 //!
-//! The program aborts on a panic, so that nothing is dropped then: the hook gives the terminal back
-//! before it tells. Signals end the loop (see [`super::keys`]), whose screen is dropped.
+//! The program aborts on a panic, and drops nothing then. So the panic hook restores the terminal
+//! before it prints. A signal ends the loop (see [`super::keys`]), and the screen is dropped.
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::execute;
@@ -11,17 +11,18 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, BufWriter, Stdout, stdout};
+use std::mem::ManuallyDrop;
 
-/// Bytes of a frame that reach the terminal at once, so that nobody sees half of one.
+/// Bytes of a frame that are written at once, so that no half frame is visible.
 const FRAME: usize = 64 << 10;
 
-/// What is drawn on.
 type Output = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
 /// The terminal, taken.
 pub struct Screen {
-    /// What is drawn on.
-    pub terminal: Output,
+    /// The terminal to draw on. Never dropped: it would show the cursor as `leave` does, and panic where
+    /// the terminal is gone.
+    pub terminal: ManuallyDrop<Output>,
 }
 
 impl Screen {
@@ -54,9 +55,9 @@ impl Screen {
     }
 }
 
-fn output() -> io::Result<Output> {
+fn output() -> io::Result<ManuallyDrop<Output>> {
     let writer = BufWriter::with_capacity(FRAME, stdout());
-    Terminal::new(CrosstermBackend::new(writer))
+    Terminal::new(CrosstermBackend::new(writer)).map(ManuallyDrop::new)
 }
 
 fn take() -> io::Result<()> {

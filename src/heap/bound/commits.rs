@@ -220,6 +220,7 @@ impl Commits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_testing::Random;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -231,14 +232,6 @@ mod tests {
 
     fn runs(commits: &Commits) -> Vec<(usize, usize)> {
         commits.runs().map(|run| (run.start, run.end)).collect()
-    }
-
-    /// Numbers that look random (xorshift).
-    fn random(state: &mut u64) -> usize {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 8) as usize
     }
 
     #[test]
@@ -327,7 +320,7 @@ mod tests {
     #[test]
     fn random_ranges_agree_with_a_set_of_slices() {
         for whole in [false, true] {
-            let mut state = 7;
+            let mut random = Random(7);
             let mut commits = commits(8, 150 * ONE);
             if whole {
                 assert!(commits.count_blocks(|_| true));
@@ -341,10 +334,10 @@ mod tests {
                 set.chunks(BLOCK_SLICES).map(count).sum()
             };
             for _ in 0..20_000 {
-                let start = random(&mut state) % 256;
-                let end = (start + 1 + random(&mut state) % 40).min(256);
+                let start = random.below(256);
+                let end = (start + 1 + random.below(40)).min(256);
                 let mut after = oracle;
-                if random(&mut state).is_multiple_of(2) {
+                if random.below(2) == 0 {
                     after[start..end].fill(true);
                     let fits = weigh(&after) <= 150 * ONE;
                     assert_eq!(commits.commit(start..end, |_| true).is_some(), fits);
@@ -369,12 +362,12 @@ mod tests {
             for thread in 0..8usize {
                 let (commits, refused, highest) = (&commits, &refused, &highest);
                 scope.spawn(move || {
-                    let mut state = 3 + thread as u64;
+                    let mut random = Random(3 + thread as u64);
                     for _ in 0..2_000 {
                         let first = thread * 32;
-                        let run = first..first + 1 + random(&mut state) % 32;
+                        let run = first..first + 1 + random.below(32);
                         let mut guard = commits.lock().unwrap();
-                        if random(&mut state).is_multiple_of(3) {
+                        if random.below(3) == 0 {
                             assert!(guard.release(run, |_| true));
                         } else if guard.commit(run, |_| true).is_none() {
                             refused.fetch_add(1, Relaxed);

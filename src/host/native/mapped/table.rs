@@ -233,20 +233,9 @@ impl<'a> Table<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_testing::Random;
 
     const PAGES: usize = 64;
-
-    /// A small generator (xorshift64), so that a failure can be repeated.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % limit as u64) as usize
-        }
-    }
 
     /// Who mapped each page, and whether it may be written.
     type Oracle = [Option<(usize, bool)>; PAGES];

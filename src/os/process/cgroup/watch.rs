@@ -286,6 +286,7 @@ impl Drop for KeptErrno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_testing::Random;
 
     const MIB: u64 = 1 << 20;
 
@@ -388,13 +389,8 @@ mod tests {
                 assert!(found.shared == 40 || found.shared == 0);
             }
         }
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state % below as u64) as usize
-        };
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = |limit| random.below(limit);
         for _ in 0..20_000 {
             let mut text = V2.to_vec();
             for _ in 0..=random(8) {
