@@ -1,5 +1,4 @@
-//! What array data costs over the lives of arrays: those that grow, those that were freed, those that no
-//! machine could hold.
+//! The cost of array data: of arrays that grow, of freed arrays, and of arrays that no machine could hold.
 
 use crate::environments::newest_numpy;
 use crate::host::Run;

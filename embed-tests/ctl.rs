@@ -114,7 +114,7 @@ fn rows(text: &str) -> Vec<String> {
     rows.map(str::to_owned).collect()
 }
 
-/// What `show` says of a host once it has come back to its input: what it says, it says before.
+/// The output of `show` for a host that waits for input. A host books its own output before.
 fn at_rest(directory: &Path, host: &Obedient) -> String {
     let shown = || ctl(directory).args(["show", &host.pid()]).ok().stdout;
     until_seen("rest", || {

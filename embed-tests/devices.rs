@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 const MIB: i64 = 1 << 20;
 
-/// What docs/devices.md allows beyond the region, without threads' stacks.
+/// The bytes that docs/devices.md allows beyond the region, without threads' stacks.
 const BESIDE_ANONYMOUS: i64 = 4 * MIB;
 const BESIDE: i64 = 20 * MIB;
 
-/// What a run did, its report, and the largest figures of `/proc/PID/status`.
+/// A run's result, its report, and the largest figures of `/proc/PID/status`.
 struct Watched {
     outcome: Outcome,
     report: Value,

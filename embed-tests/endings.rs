@@ -287,7 +287,7 @@ fn last_line_of(timeline: &Path) -> Value {
 fn the_first_process_of_a_namespace_outlives_signals_and_reports_its_own_end() {
     let place = folder("first");
     let (report, timeline) = (place.join("report.json"), place.join("timeline"));
-    // What the kernel ignores there stays ignored, and leaves no trace.
+    // Signals that the kernel ignores there stay ignored, and leave no trace.
     let code = "import os, signal
 signals = [15, 9, 1, 12, 10, signal.SIGRTMIN, signal.SIGSEGV]
 if os.getpid() != 1: raise SystemExit('not the first process')

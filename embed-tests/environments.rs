@@ -14,7 +14,7 @@ pub fn development() -> Environment {
 pub struct Environment {
     /// Such as `numpy-2.4`.
     pub name: String,
-    /// What goes on `PYTHONPATH`.
+    /// The value of `PYTHONPATH`.
     pub site_packages: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! What is read from CPython's frames. `tools/newest-pythons` runs these on the CPythons of Debian sid.
+//! Facts that the host reads from CPython's frames. `tools/newest-pythons` runs these on the CPythons of Debian sid.
 
 use crate::host::{Run, script};
 

@@ -15,7 +15,7 @@ fn bug(name: &str) -> Outcome {
 }
 
 /// The host's own lines.
-/// What the host said, and whether each line named a line of the script.
+/// The output of the host, and whether each line names a line of the script.
 fn said(outcome: &Outcome) -> Vec<String> {
     let lines = outcome.stderr.lines();
     lines

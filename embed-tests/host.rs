@@ -114,7 +114,7 @@ pub struct Run {
     timeout: Duration,
 }
 
-/// What a process did.
+/// The result of a process.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.

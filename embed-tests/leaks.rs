@@ -35,7 +35,7 @@ fn leak(kind: &str) -> String {
     format!("import leaky; leaky.leak({kind:?})")
 }
 
-/// What the report says of leaks: account, bytes of a block, blocks, type.
+/// The leaks in a report: account, bytes of a block, blocks, type.
 fn groups(report: &Value) -> Vec<(String, i64, i64, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let groups = report["leaks"]["groups"].as_array().unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What `pyhostctl show --json` says.
+/// The output of `pyhostctl show --json`.
 fn shown(what: &str, directory: &Path) -> Value {
     let outcome = Run::program(PYHOSTCTL)
         .arg("--dir")

@@ -150,7 +150,7 @@ fn devices_and_open_descriptors_are_written_into() {
         assert!(outcome.stderr.lines().count() > 0, "{outcome:#?}");
         refused(&with(output, "/dev/fd/977").code(CODE).run(), "no open");
     }
-    // What standard output has already stays.
+    // The earlier content of standard output stays.
     let out = folder.join("out");
     let shell = "echo before >\"$2\"; \"$0\" --stats-file /dev/stdout -c \"$1\" >>\"$2\"";
     Run::program("sh")

@@ -118,7 +118,7 @@ fn the_report_tells_buffers_whose_pointer_was_overwritten() {
         let ((_, bytes_before, blocks_before), (outcome, bytes, blocks)) = (with("1"), with("50"));
         assert_eq!(outcome.stdout, stock.stdout);
         let name = &environment.name;
-        // What else the process holds differs from run to run by a few blocks.
+        // The other blocks of the process differ from run to run by a few.
         let blocks_lost = blocks - blocks_before;
         assert!((46..=52).contains(&blocks_lost), "{name}: {blocks_lost}");
         let bytes_lost = bytes - bytes_before;

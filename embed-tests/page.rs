@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a page of a script that nobody should trust must not run or show as markup.
+/// Text of an untrusted script. A page must neither run it nor use it as markup.
 const HOSTILE: &str =
     "</script><img src=x onerror=document.title='broken'><script>document.title='broken'</script>";
 
@@ -39,7 +39,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What Chromium found on a page that was made of a report.
+/// The content that Chromium found on a page made from a report.
 fn look(page: &Path, report: &Path) -> Value {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed-tests/page/check.py");
     let output = Command::new("python3")
@@ -280,7 +280,7 @@ print('done')";
         .ok();
     assert_eq!(outcome.stdout, "done\n");
     assert!(!outcome.stderr.contains("page"), "{outcome:#?}");
-    // What the page holds is the report that it was made of.
+    // The page contains the report that it was made from.
     let text = std::fs::read_to_string(&page).unwrap();
     let embedded = text.split_once("<script id=\"report\" type=\"application/json\">");
     let embedded = embedded.unwrap().1.split_once("</script>").unwrap().0;

@@ -1,5 +1,5 @@
-//! What a report says of the peak: accounts, resident size, big blocks and balance sheet of the highest
-//! moment that was seen.
+//! The peak in reports: accounts, resident size, big blocks and balance sheet at the highest moment that
+//! was seen.
 
 use crate::host::{Run, folder, version};
 use serde_json::Value;

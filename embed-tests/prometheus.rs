@@ -118,7 +118,7 @@ while pyhost.memory_stats()['total']['live_bytes'] < 59 << 20: keep.append(bytes
         assert_eq!(labels["command"], "-c");
         assert_eq!(labels["job"], "pyhost");
     }
-    // What it takes for the type of a counter, by OpenMetrics.
+    // The type that Prometheus gives a counter of OpenMetrics.
     until("the types", || {
         let types = prometheus.ask("/api/v1/metadata")?;
         (types["pyhost_allocations"][0]["type"] == "counter").then_some(())

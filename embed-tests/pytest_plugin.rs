@@ -32,7 +32,7 @@ fn pytest(place: &Path) -> Run {
     ])
 }
 
-/// What pytest says at its end of each test.
+/// The outcome of each test, from the end of pytest's output.
 fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
     let words = ["PASSED", "FAILED", "XFAIL", "XPASS", "ERROR"];
     let lines = outcome.stdout.lines().filter_map(|line| {

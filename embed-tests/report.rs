@@ -165,7 +165,7 @@ fn the_module_gives_the_same_dictionary() {
     let own: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
     fn shape(value: &serde_json::Value, path: &str, into: &mut Vec<String>) {
         match value.as_object() {
-            // What only a finalised process has, or one that has ended.
+            // Fields that only a finalised or an ended process has.
             Some(members) => members
                 .iter()
                 .filter(|(name, _)| !name.starts_with("finalized"))

@@ -9,7 +9,7 @@ struct Pane {
     socket: PathBuf,
 }
 
-/// What the shell in the pane says once the program has left.
+/// The line that the shell in the pane prints after the program has ended.
 const LEFT: &str = "left with status";
 
 impl Pane {
@@ -52,7 +52,7 @@ impl Pane {
         self.tmux(&["send-keys", key]);
     }
 
-    /// Waits until the screen says what is looked for; what `found` made of it.
+    /// Waits until `found` returns a value for the lines of the screen, and returns that value.
     fn until<T>(&self, what: &str, found: impl Fn(&[String]) -> Option<T>) -> T {
         until_seen(what, || {
             let lines = self.lines();

@@ -81,8 +81,8 @@ impl Bins {
             at = self.link(chunks, place);
         }
         self.set(chunks, place, handle);
-        // What was below that place is of lower priority: along the search path for the new key
-        // it falls apart into the chunks before and those after it.
+        // The subtree that was there has a lower priority. The search path for the new key splits it into
+        // the chunks before and the chunks after.
         let (mut before, mut after) = (Place::Left(handle), Place::Right(handle));
         while at.is_some() {
             let below = step(chunks, at, key);
@@ -155,7 +155,7 @@ impl Bins {
     }
 }
 
-/// What the trees are ordered by: size, then address. No two chunks share it.
+/// The order of the trees: size, then address. No two chunks have the same key.
 #[inline]
 fn key(chunks: &Chunks, handle: Handle) -> (u32, u32) {
     let chunk = &chunks[handle];

@@ -35,7 +35,7 @@ impl Handle {
 /// The head's allocation, so that it never counts as a free neighbour.
 const HEAD_ALLOCATION: u64 = u64::MAX;
 
-/// What a free chunk's pages hold.
+/// The content of a free chunk's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// Whether they may hold memory that could be given back.

@@ -58,7 +58,7 @@ pub struct Bfc {
     bins: Bins,
     /// Length of the usable part, which the chunks tile; at least one.
     granules: u32,
-    /// What it may grow to: the length of the reservation.
+    /// The largest length of the usable part: the length of the reservation.
     maximum: u32,
     /// Bytes from the start that were ever part of a live chunk. Those beyond were never written
     /// to, so they are zero.

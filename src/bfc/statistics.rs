@@ -1,4 +1,4 @@
-//! What can be read off a region: sums, sums a bin, and the chunks one by one.
+//! Statistics of a region: totals, totals by bin, and the single chunks.
 //!
 //! Plain figures, taken without allocating. Bytes are usable bytes, in whole granules, unless
 //! they are called requested.

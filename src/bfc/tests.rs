@@ -283,7 +283,7 @@ impl Naive {
     }
 }
 
-/// What was asked for of the live chunk at `pointer`.
+/// The requested bytes of the live chunk at `pointer`.
 fn requested(bfc: &Bfc, pointer: *mut u8) -> Option<usize> {
     Some(bfc.chunks[bfc.live(pointer)?].requested)
 }
@@ -654,7 +654,7 @@ fn a_request_beyond_the_maximum_fails_and_changes_nothing() {
         sums
     );
     bfc.check();
-    // What is left can still be had, to the last byte.
+    // The rest can still be allocated, to the last byte.
     let rest = MIB - offset(&bfc, blocks[4]) - 5120;
     assert!(bfc.allocate(rest + 1, false).is_none());
     assert!(bfc.allocate(rest, false).is_some());

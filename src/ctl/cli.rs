@@ -21,7 +21,7 @@ pub struct Cli {
     #[arg(long, value_name = "DIR", global = true)]
     dir: Option<PathBuf>,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -37,7 +37,7 @@ impl Cli {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the hosts that run

@@ -27,7 +27,7 @@ use pyhost_os::plain::plain;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What went wrong, as one line without a full stop.
+/// An error message: one line without a full stop.
 struct Failure(String);
 
 /// Writes to standard output.

@@ -181,7 +181,7 @@ pub struct Process {
     pub finalized_resident_bytes: Option<i64>,
 }
 
-/// What is not in the figures.
+/// Memory that the figures do not include.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Children {
@@ -276,7 +276,7 @@ fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
     Ok(caps)
 }
 
-/// What was refused, and what held the memory.
+/// A refused request, and the memory that was live then.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dossier {
@@ -375,7 +375,7 @@ pub struct SheetAtPeak {
     pub balance: Balance,
 }
 
-/// What a library has mapped for itself.
+/// Memory that a library has mapped itself.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MappedBy {
@@ -403,7 +403,7 @@ pub struct SizeClass {
     pub capacity_bytes: i64,
 }
 
-/// What array data is made from.
+/// The allocator of array data.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numpy {
@@ -457,7 +457,7 @@ pub struct Guards {
     pub missed_blocks: i64,
 }
 
-/// What the leak check found.
+/// The findings of the leak check.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaks {

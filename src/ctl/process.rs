@@ -1,4 +1,4 @@
-//! What `/proc` says of a process that runs.
+//! Facts about a running process, from `/proc`.
 
 #![allow(unsafe_code)]
 

@@ -26,7 +26,7 @@ use super::slot::Slot;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What the ledger must ask of its surroundings when a thread takes an exact account over.
+/// Functions that the ledger calls when another thread takes over an exact account.
 pub struct Gils {
     /// Whether threads of other interpreters may be booking at this moment.
     pub several: fn() -> bool,

@@ -172,7 +172,7 @@ pub struct Card {
     argv: Text<256>,
     /// How many of the arguments are the host's own options.
     pub host_words: AtomicU64,
-    /// What the script is called: the same for all its runs.
+    /// The script's name, the same in all its runs.
     pub script: Text<8>,
     /// Processes that it has started.
     pub forks: AtomicU64,
@@ -436,7 +436,7 @@ impl Card {
     }
 }
 
-/// What the first eight bytes of a card say.
+/// The meaning of the first eight bytes of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
     /// A card of this layout.

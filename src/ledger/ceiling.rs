@@ -13,7 +13,7 @@ use super::shared::Ledger;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-/// What a ceiling stands over.
+/// The accounts that a ceiling applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One account.
@@ -167,8 +167,8 @@ impl Ledger {
         self.capped.load(Relaxed) != 0
     }
 
-    /// What a scope has published: never below its live bytes, above them by the threads'
-    /// windows at most. One load.
+    /// The published bytes of a scope: at least its live bytes, and at most the threads' windows above
+    /// them. One load.
     pub fn bound(&self, scope: Scope) -> i64 {
         match scope {
             Scope::Account(account) => self.accounts[account as usize].bound.load(Relaxed),

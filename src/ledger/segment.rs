@@ -62,7 +62,7 @@ impl Peaks {
 #[derive(Clone, Copy)]
 pub struct Marks([u64; SLOTS + 1]);
 
-/// What threads other than a given one did since a moment.
+/// The allocations of all threads but one since a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     /// How many of them allocated, at least: one that took the slot of one that had ended is not
@@ -163,8 +163,8 @@ impl Ledger {
         marks
     }
 
-    /// What threads but for the one of `own` have allocated since. Those beyond the last slot count
-    /// as one.
+    /// The allocations of all threads but the one of `own` since the marks. Threads beyond the last slot
+    /// count as one.
     pub fn others_since(&self, marks: &Marks, own: &Slot) -> Others {
         let mut others = Others::default();
         for (mark, slot) in marks.0.iter().zip(self.slots()) {

@@ -14,7 +14,7 @@ pub struct Cell {
     pub(super) high: AtomicI64,
     /// A release that would take `live` below this goes the slow path.
     pub(super) low: AtomicI64,
-    /// What this cell has added to the account's bound.
+    /// Bytes that this cell has added to the account's bound.
     pub(super) published: AtomicI64,
     /// Accounts of the GIL: the highest `live` since the slow path last looked.
     pub(super) top: AtomicI64,
@@ -35,8 +35,8 @@ impl Cell {
         }
     }
 
-    /// What the cell, of this account, adds to the bound of the total: `pooled` lies inside `arena`
-    /// and takes its lower bound away again.
+    /// Bytes that the cell of `account` adds to the bound of the total. The blocks of `pooled` lie inside
+    /// those of `arena`, so its lower bound is subtracted.
     pub(super) fn share_of_total(&self, account: Account) -> i64 {
         match account {
             Account::Mapped => 0,

@@ -172,7 +172,7 @@ fn many_threads_lose_nothing_and_the_peak_is_within_its_bound() {
     assert!(native.peak_bytes as i64 <= peak + unseen + threads as i64 * SLACK);
 }
 
-/// What a GIL guards: an oracle of the account `obj`.
+/// State under a GIL: an oracle of the account `obj`.
 #[derive(Default)]
 struct Guarded {
     blocks: Vec<usize>,
@@ -684,7 +684,7 @@ fn segments_that_end_while_threads_book_are_never_low() {
         done.store(true, SeqCst);
         let all = ender.join().unwrap();
         let high = high.load(SeqCst);
-        // What the segments had together is what life had, to the byte, and not below the oracle's.
+        // The segments add up exactly to the whole life, and are not below the oracle's.
         let native = *ledger.snapshot().account(Account::Native);
         assert_eq!(native.peak_bytes, all.account(Account::Native));
         assert_eq!(ledger.snapshot().total_peak_bytes, all.total);

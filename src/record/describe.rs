@@ -1,5 +1,5 @@
-//! What reports of the host and of `pyhostctl` have in common: the schema's name, who takes the
-//! fields, and the parts that are made of the ledger alone.
+//! The parts that reports of the host and of `pyhostctl` share: the schema's name, the receiver of the
+//! fields, and the parts that need only the ledger.
 //!
 //! Nothing here allocates, so that a signal handler can write a report.
 

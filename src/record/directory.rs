@@ -32,7 +32,7 @@ const KEPT: usize = 64;
 /// Inode of the machine's first pid namespace (`PROC_PID_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// What `--live`, or its variable, says.
+/// The value of `--live` or of its variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// The ledger is kept in no file.
@@ -179,7 +179,7 @@ impl Entry {
     }
 }
 
-/// What the processes that the caller can see have in common.
+/// Facts that all processes visible to the caller share.
 #[derive(Clone, Debug)]
 pub struct Here {
     boot: String,
@@ -246,7 +246,7 @@ impl std::fmt::Display for Unfit {
 /// can write there.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The directory cannot be created, or is not fit; the error says why.
 pub fn prepare(directory: &Path) -> Result<(), Unfit> {
     let made = fs::DirBuilder::new().mode(0o700).create(directory);
     match made {

@@ -71,7 +71,7 @@ impl fmt::Display for Unreadable {
 /// A height over an account or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// What it stands over.
+    /// Its scope.
     pub scope: Scope,
     /// The cap in bytes.
     pub bytes: u64,
@@ -174,8 +174,8 @@ impl Record {
         self.card.state().0 == State::Running
     }
 
-    /// What a process that was killed had last, in a line: who it was, what ended it where it could
-    /// say so, its live and peak bytes, the largest accounts, its caps, its last refusal.
+    /// One line about a process that was killed: its id and command, the signal if the file has it, live
+    /// and peak bytes, the largest accounts, the caps, the last refusal.
     pub fn last_words(&self) -> String {
         let card = &self.card;
         let pid = card.pid.load(Relaxed);

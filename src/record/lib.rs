@@ -1,7 +1,8 @@
-//! What hosts leave for others to read, and how it is read: a [`Record`] from its file, the directory
-//! of such files, the parts of a report that the ledger alone makes, metrics, and where output may go.
+//! The files that hosts write for other programs, and their readers: a [`Record`] and its file, the
+//! directory of such files, the parts of a report that need only the ledger, metrics, and checks of output
+//! paths.
 //!
-//! The host and `pyhostctl` share it. Nothing here knows of Python, mimalloc or options.
+//! The host and `pyhostctl` share it. It depends on neither Python nor mimalloc nor options.
 
 pub mod describe;
 pub mod directory;

@@ -62,7 +62,7 @@ impl Display for Pid {
     }
 }
 
-/// What does not change while a process runs.
+/// Facts that do not change while a process runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About<'a> {
     /// The script's name.
@@ -86,7 +86,7 @@ pub struct About<'a> {
 pub struct Process<'a> {
     /// Its id, where that is to be a label.
     pub pid: Option<Pid>,
-    /// What it is.
+    /// Facts about it.
     pub about: About<'a>,
     /// Peaks and totals.
     pub now: &'a Snapshot,
@@ -157,7 +157,7 @@ struct Samples<'a, W: Write> {
     form: Form,
     family: &'static Family,
     out: &'a mut W,
-    /// What describes the family is written.
+    /// Whether the description of the family is written.
     is_begun: bool,
 }
 

@@ -6,7 +6,7 @@ use super::text;
 use crate::model::{Account, Report};
 use maud::{Markup, html};
 
-/// What an account holds, in a few words.
+/// The memory that an account counts, in a few words.
 fn about(name: &str) -> &'static str {
     match name {
         "raw" => "PyMem_RawMalloc: without the GIL",

@@ -18,7 +18,7 @@ fn class(row: &BalanceRow) -> &'static str {
     }
 }
 
-/// What a row stands for, by its name, else by its kind.
+/// The explanation of a row: by its name if it has one of its own, else by its kind.
 fn about(row: &BalanceRow) -> &str {
     match (row.name.as_str(), row.kind.as_str()) {
         ("heap_slack", _) => "free blocks between live ones",

@@ -1,5 +1,5 @@
-//! What of a timeline the picture shows, in bytes: accounts as bands on top of one another, and the
-//! heights of caps above them.
+//! The part of a timeline that the picture shows, in bytes: accounts as stacked bands, and the heights
+//! of caps above them.
 
 use super::timeline::{Sample, Timeline};
 
@@ -32,7 +32,7 @@ pub fn stack(sample: &Sample, names: &[String]) -> Stack {
 
 /// A cap's height over time; a new piece where it was gone.
 pub struct CapLine {
-    /// What the cap stands over.
+    /// The scope of the cap.
     pub scope: String,
     /// The index of the account that it is; None for all together.
     pub account: Option<usize>,

@@ -25,7 +25,7 @@ pub fn account_class(name: &str) -> &'static str {
     }
 }
 
-/// What a picture is drawn on, in units of which two make a pixel at its natural size.
+/// The canvas of a picture. Two of its units are a pixel at its natural size.
 pub struct Canvas {
     class: &'static str,
     width: i32,
@@ -332,7 +332,7 @@ fn unit_of_seconds(last: f64) -> (f64, &'static str) {
     }
 }
 
-/// What the picture shows, in a sentence.
+/// The picture described in a sentence.
 pub fn sentence(timeline: &Timeline) -> String {
     let totals = timeline.samples.iter().map(|sample| sample.total);
     let residents = timeline.samples.iter().filter_map(|sample| sample.resident);

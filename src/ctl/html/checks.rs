@@ -1,4 +1,4 @@
-//! What was looked for: leaks, guarded blocks, requests that were made to fail.
+//! The results of the checks: leaks, guarded blocks, injected faults.
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, place, scroll, swatch, trouble, unknown};

@@ -1,4 +1,4 @@
-//! What array data is made from, and the bounded heap.
+//! The allocator of array data, and the bounded heap.
 
 use super::figures::{bytes, count, facts, percent, trouble, value, words, yes_no};
 use super::text;

@@ -53,7 +53,7 @@ pub fn section(timeline: &Timeline) -> Markup {
     }
 }
 
-/// What the colours stand for, with the figures of the cursor's moment.
+/// The legend: colours, with the figures at the cursor.
 fn legend(timeline: &Timeline, picture: &Picture, at: &Sample) -> Markup {
     let line = |class: &str| {
         html! {

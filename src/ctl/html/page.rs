@@ -27,7 +27,7 @@ struct Section {
 /// Makes the page of a report, whose text is `json`.
 ///
 /// # Errors
-/// What cannot be read or drawn, as a line's end.
+/// Why the page cannot be made, as the end of a line.
 pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<String, String> {
     let mut sections = Vec::new();
     let mut add = |id, title, body| sections.push(Section { id, title, body });

@@ -5,7 +5,7 @@ use super::{figures, text};
 use crate::model::Report;
 use maud::{Markup, html};
 
-/// What the page is called.
+/// The title of the page.
 pub fn title(report: &Report) -> String {
     match report.process.pid {
         Some(pid) => format!("Memory of process {pid}"),

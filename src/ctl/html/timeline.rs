@@ -47,14 +47,14 @@ pub struct Sample {
     pub accounts: Vec<i64>,
 }
 
-/// What happened at a moment.
+/// An event of the timeline.
 #[derive(Debug)]
 pub struct Event {
     /// Seconds since the start.
     pub time: f64,
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its name, or what was said of it: somebody else's text.
+    /// Its name or its message. The text comes from the file and is not trusted.
     pub text: String,
 }
 
@@ -70,7 +70,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Mark => "mark",

@@ -113,8 +113,8 @@ fn serve_one(mut stream: &TcpStream, answer: Answer<'_>) -> io::Result<()> {
         rest = &rest[count..];
     }
 
-    // What still arrives is thrown away: a socket that is closed over unread bytes takes the response
-    // back with it (RFC 9112, 9.6).
+    // Reads and drops the rest of the request: if a socket is closed with unread bytes, the client may
+    // lose the response (RFC 9112, 9.6).
     stream.shutdown(Shutdown::Write)?;
     let deadline = Instant::now() + CLOSING_TIME;
     loop {

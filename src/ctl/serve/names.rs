@@ -70,7 +70,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// What the machine is called.
+/// The name of the machine.
 #[allow(unsafe_code)]
 fn machine_name() -> Option<String> {
     let mut room = [0u8; 256];

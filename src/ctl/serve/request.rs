@@ -105,7 +105,7 @@ fn prefers_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     open > 0.0 && open >= plain
 }
 
-/// What is sent back. The connection ends with it.
+/// The response. The connection ends after it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
     status: &'static str,
@@ -128,7 +128,7 @@ impl Response {
         }
     }
 
-    /// What was asked for.
+    /// A successful response.
     pub fn ok(content_type: &'static str, body: String) -> Self {
         Response {
             status: "200 OK",

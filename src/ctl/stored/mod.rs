@@ -1,4 +1,4 @@
-//! What was stored of a process: a file of `--live`, or a report in JSON, as the same plain data.
+//! Reads a file of `--live` or a report in JSON, and gives the same plain data for both.
 //!
 //! The file is somebody's: it may be a pipe, a directory, huge, torn or hostile. It is looked at
 //! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
@@ -69,7 +69,7 @@ pub struct Stored {
     pub refusal: Option<(u64, String)>,
 }
 
-/// What a file holds.
+/// The content of a file.
 pub enum Document {
     /// A card and a ledger; whether their process runs.
     Record(Box<Record>, bool),

@@ -53,7 +53,7 @@ impl Rule {
         text
     }
 
-    /// What is swept, for people: `mem above 64.0 KiB`.
+    /// The requests that are swept, in words: `mem above 64.0 KiB`.
     pub fn subject(&self) -> String {
         let mut text = self
             .accounts

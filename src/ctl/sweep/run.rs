@@ -78,7 +78,7 @@ impl End {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 pub struct Run {
     /// How it ended.
     pub end: End,

@@ -25,7 +25,7 @@ pub struct Unclaimed {
     pub is_claimed: bool,
 }
 
-/// What is resident of the mappings that the data in `ranges` points to, which is read through
+/// The resident bytes of the mappings that the data in `ranges` points to. Reads the data through
 /// `buffer`.
 pub fn claimed(
     unclaimed: &mut [Unclaimed],

@@ -1,4 +1,4 @@
-//! What a mapped file is, by its name.
+//! The kind of a mapped file, by its name.
 
 use super::rows::Row;
 

@@ -1,5 +1,5 @@
-//! What libraries have mapped for themselves, by library: told by the address that each map was asked
-//! from, which lies in the library's code. Plain data and the linker's list; nothing is allocated.
+//! Memory that libraries have mapped themselves, by library. The address of the call that asked for a map
+//! lies in the library's code. Uses plain data and the linker's list; allocates nothing.
 
 #![allow(unsafe_code)]
 
@@ -17,14 +17,14 @@ const CALLERS: usize = 256;
 
 const NAME: usize = 64;
 
-/// What one library has mapped.
+/// The maps of one library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Library {
     name: [u8; NAME],
     length: usize,
     /// Bytes that it has mapped and may write.
     pub mapped: u64,
-    /// What is resident of them.
+    /// Resident bytes of them.
     pub resident: u64,
 }
 

@@ -178,7 +178,7 @@ struct Sheet<'a> {
     balance: Balance,
     /// Nothing was asked in vain.
     is_whole: bool,
-    /// What nobody is known to own.
+    /// Memory without a known owner.
     unclaimed: Array<'a, Unclaimed>,
     /// Libraries' writable data, which may point there.
     data: Array<'a, Range<usize>>,

@@ -1,4 +1,4 @@
-//! What is known of the process's addresses before its mappings are read: the loaded objects'
+//! Addresses of the process that are known before its mappings are read: the loaded objects'
 //! zeroed data, which has mappings without a name, the executable's own range, and a few tables.
 
 #![allow(unsafe_code)]

@@ -4,12 +4,12 @@
 use super::libraries::{LIBRARIES, Library};
 use crate::ledger::{Account, REPORTED};
 
-/// What a row's memory is.
+/// The kind of a row's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Live blocks of an account.
     Account,
-    /// What the heap keeps beside live blocks.
+    /// Memory that the heap keeps beside live blocks.
     Heap,
     /// A mapped file.
     File,
@@ -66,9 +66,9 @@ pub enum Row {
     Brk,
     /// Memory that is shared with other processes.
     Shared,
-    /// What libraries have mapped for themselves.
+    /// Memory that libraries have mapped themselves.
     LibraryMaps,
-    /// What the kernel maps itself.
+    /// Maps of the kernel.
     Kernel,
 }
 
@@ -100,7 +100,7 @@ const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
 pub struct Balance {
     /// Bytes that are resident.
     pub resident: u64,
-    /// What the account `mapped` has, by library.
+    /// The account `mapped`, by library.
     libraries: [Library; LIBRARIES],
     rows: [u64; ROWS],
 }
@@ -173,7 +173,7 @@ impl Balance {
         self.rows.iter().sum()
     }
 
-    /// What is resident and in no row. Below 0 where memory came while it was looked at.
+    /// Resident bytes that are in no row. Below 0 if memory was added during the measurement.
     pub fn remainder(&self) -> i64 {
         self.resident as i64 - self.explained() as i64
     }

@@ -28,7 +28,7 @@ pub enum Owner {
     Row(Row),
     /// Live array data.
     Arrays,
-    /// What a library has mapped, by its number.
+    /// Maps of a library, by its number.
     Library(usize),
 }
 
@@ -53,13 +53,13 @@ pub struct Scratch {
     start: *mut u8,
 }
 
-/// What lies in it.
+/// The parts of the mapping.
 pub struct Parts<'a> {
     /// Known addresses.
     pub extents: Array<'a, Extent>,
     /// Thread pointers.
     pub threads: Array<'a, usize>,
-    /// What nobody is known to own.
+    /// Memory without a known owner.
     pub unclaimed: Array<'a, Unclaimed>,
     /// Libraries' writable data.
     pub data: Array<'a, Range<usize>>,

@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// What a thread is within an episode; see the module's text.
+/// The state of a thread within an episode; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     New,
@@ -125,7 +125,7 @@ impl Part {
     }
 }
 
-/// What CPython makes of a small request, as far as it matters to whether it may be refused.
+/// The use that CPython makes of a small request, as far as it decides whether it may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// An error of the innermost `try`.
@@ -180,17 +180,17 @@ const IDLE: u64 = 64;
 /// The least number of bytes that a notified thread may allocate before the next notification.
 const LEAST_PATIENCE: i64 = 8 << 10;
 
-/// What a new thread may take of the reserve: its thread state, a chunk of data stack, and what tells
-/// the one that made it that it runs.
+/// Bytes of the reserve that a new thread may allocate: its thread state, a chunk of data stack, and the
+/// signal to its creator that it runs.
 const FIRST_STEPS: i64 = 48 << 10;
 
 /// Bounds of a small request of a thread that was not notified.
 const SMALL: (u64, u64) = (4 << 10, 64 << 10);
 
-/// What locks and the dynamic loader ask for, at most.
+/// The largest request of locks and of the dynamic loader.
 const TINY: u64 = 2 << 10;
 
-/// What a thread may take of the reserve unnoticed.
+/// Bytes of the reserve that a thread may allocate before it is notified.
 fn slice(reserve: u64) -> i64 {
     (reserve / 32).min(64 << 10) as i64
 }
@@ -372,7 +372,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the thread may take of the reserve unnoticed: less where many ask.
+    /// Bytes of the reserve that the thread may allocate before it is notified: fewer if many threads ask.
     fn slice(&self) -> i64 {
         slice(self.reserve) / (1 + JOINED[self.scope.index()].load(Relaxed) / 4)
     }
@@ -507,7 +507,7 @@ impl Case<'_> {
         part.patience.set(share.max(LEAST_PATIENCE));
     }
 
-    /// What is left below the cap.
+    /// Bytes left below the cap.
     fn left(&self) -> i64 {
         let cap = LEDGER.cap(self.scope).unwrap_or(0) as i64;
         cap - LEDGER.bound(self.scope)
@@ -556,8 +556,8 @@ pub enum Told {
     Now,
 }
 
-/// What becomes of the error that was posted for the calling thread, at a safe point. The caller
-/// holds the GIL and raises it.
+/// Takes the error that was posted for the calling thread, at a safe point. The caller holds the GIL
+/// and raises it.
 pub fn told(slot: &Slot) -> Told {
     let Some(python) = python() else {
         return Told::No;
@@ -572,7 +572,7 @@ pub fn told(slot: &Slot) -> Told {
         let (Some(scope), State::Posted) = (scope, part.state.get()) else {
             return Told::No;
         };
-        // What was taken of the reserve has been given back meanwhile.
+        // The bytes of the reserve have been freed meanwhile.
         let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
         if LEDGER.bound(scope) <= hold {
             part.state.set(State::New);

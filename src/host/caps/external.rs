@@ -30,7 +30,7 @@ const MISSED: u8 = 2;
 /// The error on its way to the main thread, and the last that it had.
 struct Error {
     state: AtomicU8,
-    /// What was left of the limit when the error was posted first.
+    /// Bytes left of the limit when the error was first posted.
     left: AtomicI64,
     /// The map that was asked for last.
     asked: AtomicUsize,
@@ -39,10 +39,10 @@ struct Error {
 
 /// The last error that was raised since much of the limit was left; `external` is 0 where none was.
 struct Last {
-    /// What was charged beside the ledger then.
+    /// Bytes charged beside the ledger then.
     external: AtomicI64,
-    /// What was charged in all: what the heaps give back and keep resident moves to the charges beside
-    /// the ledger, and is no growth.
+    /// All bytes charged then. Freed memory that the heaps keep resident moves to the charges beside the
+    /// ledger, and is no growth.
     charged: AtomicI64,
     /// By how much both may grow before there is another.
     patience: AtomicI64,
@@ -194,8 +194,8 @@ pub(super) fn has_error(python: &Python) {
     }
 }
 
-/// What becomes of the error that was posted for the main thread, at a safe point; None where none was.
-/// The caller holds the GIL and raises it.
+/// Takes the error that was posted for the main thread, at a safe point. Returns `None` if none was
+/// posted. The caller holds the GIL and raises it.
 pub(super) fn told(python: &Python) -> Option<Told> {
     if !ERROR.is(POSTED) || !(python.is_main)() {
         return None;

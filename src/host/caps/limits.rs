@@ -91,7 +91,7 @@ static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Sc
 /// The cap and the hold of each scope by caps and limits, without [`FOLLOWED`].
 static FIXED: [[AtomicU64; 2]; Scope::COUNT] =
     [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT];
-/// What the total may be by the charges of a control group.
+/// The largest total that the charges of a control group allow.
 static FOLLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
@@ -102,7 +102,7 @@ static STACKS_SEEN: AtomicI64 = AtomicI64::new(0);
 const SHALLOW: i64 = 1 << 20;
 const STACK_STEP: i64 = 256 << 10;
 
-/// What the total's cap may be at most.
+/// The highest cap that the total may get.
 static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The part of a cap that is kept for handling its errors.
@@ -183,9 +183,9 @@ fn combine(scope: Scope) {
     LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
 }
 
-/// What an error that passes all calls on the data stacks needs beside the usual reserve, in bytes:
-/// from CPython 3.11 on each call gets a frame object then, which is as large as its frame on the stack
-/// and half as much again, and a line of the traceback. The chunks of the stack are freed on the way.
+/// Bytes that an error needs beside the usual reserve when it leaves all calls on the data stacks. Since
+/// CPython 3.11 each call then gets a line of the traceback and a frame object, which is as large as its
+/// frame on the stack and half as much again. The chunks of the stack are freed on the way.
 fn for_unwinding() -> u64 {
     let deep = STACKS.load(Relaxed) - SHALLOW;
     (deep.max(0) / 2 * 3) as u64
@@ -271,11 +271,11 @@ pub fn leave(index: usize, slot: &Slot) {
     });
 }
 
-/// What the windows of the calling thread add up to at most, which a request may find open.
+/// The largest sum of the calling thread's open windows.
 const WINDOWS: i64 = 64 << 10;
 
-/// What may still be booked to a scope before its reserve, by what all threads have published; None
-/// where nothing stands over it. `slot` is the calling thread's.
+/// Bytes that may still be booked to a scope before its reserve, by the bytes that all threads have
+/// published. Returns `None` if the scope has no ceiling. `slot` is the calling thread's.
 pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     let hold = LEDGER.hold(scope)? as i64;
     LEDGER.close_windows(slot);

@@ -3,12 +3,12 @@
 //! A ceiling of the ledger has a cap and, beneath it, a reserve. A request that would go into the
 //! reserve ends up in [`episode`]: a large one is refused at once; a small one is served from the
 //! reserve, and the thread that took more than a slice of it is notified, by an error that Python
-//! raises at a place where the script can catch it, or by one refused request. What was refused
+//! raises at a place where the script can catch it, or by one refused request. The last refusal
 //! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
 //!
-//! What the caps need of Python (where a thread is, how it is told) is handed over by
-//! [`arm`], so that the heap beneath Python can call this. What the heap calls runs inside
-//! the allocator, on any thread: they do not allocate, lock or panic.
+//! [`arm`] hands over the functions that the caps need of Python (where a thread is, how to notify it),
+//! so that the heap beneath Python can call this module. Functions that the heap calls run inside the
+//! allocator, on any thread: they do not allocate, lock or panic.
 
 mod episode;
 mod external;
@@ -35,21 +35,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 
-/// What the caps ask of Python, and of the report. Each may be called inside the allocator, on any thread.
+/// The functions of Python and of the report that the caps call. Each may be called inside the allocator,
+/// on any thread.
 pub struct Python {
     /// Where the calling thread's Python code is.
     pub place: fn() -> Place,
     /// Whether Python runs and is not being finalised.
     pub is_running: fn() -> bool,
-    /// Has the calling thread, the main thread, told at its next safe point; false where that
-    /// cannot be.
+    /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is
+    /// impossible.
     pub post: fn() -> bool,
-    /// Has the main thread relieve memory at its next safe point.
+    /// Makes the main thread free memory at its next safe point.
     pub post_pressure: fn() -> bool,
-    /// Whether the calling thread is the one that safe points are Python's to find for.
+    /// Whether the calling thread is the main thread, whose safe points Python finds.
     pub is_main: fn() -> bool,
-    /// What a small request of so many bytes is for, as far as its size tells, and whether an error
-    /// passes in the calling thread.
+    /// The use of a small request, guessed from its bytes and from whether an error is being raised in the
+    /// calling thread.
     pub role: fn(usize, bool) -> Role,
     /// Writes the calling thread's Python traceback, cut where it is full; its length.
     pub trace: fn(&mut [u8]) -> usize,

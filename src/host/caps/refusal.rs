@@ -1,4 +1,4 @@
-//! What was refused last.
+//! The last refused request.
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 

@@ -1,4 +1,4 @@
-//! What `--cap` and its like say.
+//! The values of `--cap`, `--soft-cap` and `--cap-share`.
 
 use crate::bytes::{self, Expected};
 use crate::ledger::Scope;
@@ -12,16 +12,16 @@ pub enum CapSize {
     Bytes(u64),
     /// So many hundredths of a percent of what the process may have.
     Share(u32),
-    /// What the process's cgroup allows, less what the ledger does not see.
+    /// The limit of the process's cgroup, less the memory that the ledger does not see.
     Auto,
 }
 
 /// One cap: `[ACCOUNT=]SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it is over.
+    /// Its scope.
     pub scope: Scope,
-    /// How much that may have.
+    /// The size of the cap.
     pub size: CapSize,
 }
 
@@ -38,7 +38,7 @@ pub struct Settings {
     pub soft: Rules,
     /// `--cap-share`.
     pub share: Option<Share>,
-    /// What the total's cap may be at most, in bytes, now and later.
+    /// The highest cap of the total in bytes, now and later.
     pub most: Option<u64>,
 }
 

@@ -40,7 +40,7 @@ pub fn start(settings: &Settings, slot: &Slot) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the process may have altogether.
+/// The memory that the process may have.
 struct Machine {
     group: Option<cgroup::Limit>,
     physical: u64,

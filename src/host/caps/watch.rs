@@ -28,25 +28,25 @@ const STEP: i64 = 16;
 const SPEED: i64 = 16 << 10;
 /// The least and the most of that time, in microseconds.
 const INTERVAL: (i64, i64) = (500, 100_000);
-/// What is left when every growth is looked at.
+/// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
 
 struct Charges {
-    /// What this process, or its share of the group, may be charged.
+    /// The largest charge that this process, or its share of the group, may reach.
     limit: u64,
     /// The group; None where only this process counts.
     group: Option<Watch>,
-    /// What this process was charged beside the ledger's live bytes at its start.
+    /// Bytes charged to this process beside the ledger's live bytes at its start.
     beside: u64,
 }
 
-/// What the files say, in bytes.
+/// Figures from the files, in bytes.
 struct Reading {
-    /// What the total may be now.
+    /// The largest total now.
     cap: u64,
-    /// What is charged of the limit.
+    /// Bytes charged of the limit.
     charged: u64,
-    /// What this process alone is charged.
+    /// Bytes charged to this process alone.
     own: u64,
 }
 
@@ -57,10 +57,10 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
 static NEXT_TIME: AtomicI64 = AtomicI64::new(0);
 static IS_NEAR: AtomicBool = AtomicBool::new(false);
-/// What was left of the limit when the files were read last, and what libraries have mapped since.
+/// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 static MAPPED_SINCE: AtomicI64 = AtomicI64::new(0);
-/// What was charged then beside the ledger's live bytes.
+/// Bytes charged then beside the ledger's live bytes.
 static EXTERNAL: AtomicI64 = AtomicI64::new(0);
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
@@ -121,7 +121,7 @@ pub(super) fn read(force: bool) {
         let by_charge = charges.limit.saturating_sub(MARGIN) as i64 - charged as i64;
         MAPPED_SINCE.store(0, Relaxed);
         LEFT.store(by_charge, Relaxed);
-        // What is mapped and was never touched may be touched without a word.
+        // Mapped memory that was never touched may be touched without a notice.
         let (untouched, near) = match external::is_at_work(charges.limit) {
             true => (
                 external::untouched(own, live),
@@ -136,15 +136,15 @@ pub(super) fn read(force: bool) {
     BUSY.store(false, Release);
 }
 
-/// The limit, and what is left of it for a map of `bytes`; None where nothing is followed. The files are
-/// read where the map, with those since the last reading, is a good part of what was left.
+/// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed. Reads
+/// the files if the maps since the last reading, with this one, are a large part of the bytes left.
 pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
     let charges = CHARGES.get()?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     let since = MAPPED_SINCE.load(Relaxed);
     let known = LEFT.load(Relaxed);
     read(since.saturating_add(bytes) > known / STEP);
-    // What was mapped before the last reading is touched by now, or is a reserve.
+    // Memory that was mapped before the last reading has been touched by now, or is a reserve.
     let since = MAPPED_SINCE.load(Relaxed);
     let left = LEFT.load(Relaxed) - since;
     if bytes <= left {
@@ -160,7 +160,7 @@ pub(super) fn external() -> Option<i64> {
     Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
 }
 
-/// What was left of the limit when the files were read last, in bytes.
+/// Bytes left of the limit when the files were last read.
 pub(super) fn left() -> i64 {
     LEFT.load(Relaxed)
 }

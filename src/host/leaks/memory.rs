@@ -177,8 +177,8 @@ fn parse(line: &[u8]) -> Option<(Range, &[u8], bool)> {
     Some((range, rights, is_anonymous))
 }
 
-/// What can be read without a fault, as far as the check needs to know: the libraries' data and the
-/// pages of the heaps, freed blocks included.
+/// Memory that the check can read without a fault: the libraries' data and the pages of the heaps, freed
+/// blocks included.
 pub struct Readable<'a>(pub &'a [Range]);
 
 impl Readable<'_> {

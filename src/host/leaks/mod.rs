@@ -77,7 +77,7 @@ impl Group {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 pub struct Findings {
     /// Threads of Python that still ran when the script had ended: what their frames hold is lost
     /// without any fault of the script's.
@@ -232,7 +232,7 @@ pub fn check(top: &StackTop) -> Option<&'static Findings> {
     Some(FINDINGS.get_or_init(|| found))
 }
 
-/// What [`check`] found; None before.
+/// The findings of [`check`]; `None` before it has run.
 pub fn findings() -> Option<&'static Findings> {
     FINDINGS.get()
 }

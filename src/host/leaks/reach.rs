@@ -21,7 +21,7 @@ pub struct Block {
     /// Usable bytes.
     pub size: usize,
     pub account: Account,
-    /// What the block holds, if it is an object.
+    /// The object in the block, if it holds one.
     pub object: Option<Object>,
     pub is_reached: bool,
 }

@@ -1,4 +1,4 @@
-//! What `--leak-check` asks for.
+//! The value of `--leak-check`.
 
 /// Which accounts are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

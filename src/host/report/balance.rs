@@ -1,4 +1,4 @@
-//! What a report says of the resident size, row by row. Does not allocate.
+//! The resident size in a report, row by row. Does not allocate.
 
 use super::Sink;
 use super::text::Right;

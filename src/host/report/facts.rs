@@ -1,5 +1,5 @@
-//! What a report says that does not change while the process runs. Gathered once, at the start,
-//! since a signal handler may not ask.
+//! Facts of a report that do not change while the process runs. Gathered once, at the start: a signal
+//! handler may not gather them.
 
 use crate::heap;
 use crate::ledger::{Account, LEDGER};
@@ -16,7 +16,7 @@ pub struct Facts {
     pub mimalloc: String,
     /// All arguments of the process, bytes that are not UTF-8 replaced.
     pub argv: Vec<String>,
-    /// What the script is called, such as `job.py`.
+    /// The script's name, such as `job.py`.
     pub command: String,
     /// The allocator's name.
     pub allocator: &'static str,
@@ -63,8 +63,8 @@ impl Facts {
     pub fn is_active(&self, account: Account) -> bool {
         match account {
             Account::Numpy => numpy::is_active(),
-            // What was booked before another allocator was chosen stays booked: at a tool's wish, or
-            // by PYTHONMALLOC, it is chosen after the host's own start.
+            // A tool or PYTHONMALLOC chooses another allocator only after the host's own start. Blocks
+            // that were booked before stay booked.
             Account::Native | Account::Mapped => {
                 let is_counted = self.native == native::Mode::Count.name();
                 let figures = || *LEDGER.snapshot().account(account);

@@ -1,4 +1,4 @@
-//! What a report says of guard pages.
+//! Guard pages in a report.
 
 use super::Sink;
 use crate::heap::guards::Figures;

@@ -1,4 +1,4 @@
-//! What a report says of lost blocks, and the block of lines on standard error.
+//! Lost blocks in a report, and as lines on standard error.
 
 use super::Sink;
 use crate::bytes::Bytes;

@@ -78,7 +78,7 @@ pub enum Ending {
 
 /// A report, ready to be rendered.
 pub struct Report<'a> {
-    /// What does not change while the process runs.
+    /// Facts that do not change while the process runs.
     pub facts: &'a Facts,
     /// Peaks and totals; also live bytes and blocks where Python was not finalised.
     pub now: Snapshot,
@@ -94,13 +94,13 @@ pub struct Report<'a> {
     pub ending: Ending,
     /// Made inside a signal handler, where another thread may be booking.
     pub partial: bool,
-    /// What array data is made from; None where no NumPy is counted.
+    /// The allocator of array data; `None` if no NumPy is counted.
     pub numpy: Option<numpy::Figures>,
     /// The bounded heap; None without one.
     pub region: Option<bound::Figures>,
-    /// What was guarded; None where guards are off.
+    /// The figures of guard pages; `None` if guards are off.
     pub guards: Option<GuardFigures>,
-    /// What the leak check found; None where it has not looked.
+    /// The findings of the leak check; `None` if it has not run.
     pub leaks: Option<&'static Findings>,
     /// The resident size explained, of the moment of the live figures; None where it was not taken.
     pub balance: Option<&'a Balance>,

@@ -1,7 +1,6 @@
-//! What a report says of the peak. Does not allocate.
+//! The peak in a report. Does not allocate.
 //!
-//! What was seen stays in its place and is not copied: a report is written on the stack of a signal handler
-//! too.
+//! The data of the peak is not copied: a report may be written on the stack of a signal handler.
 
 use super::{Report, Sink, balance, dossier, known};
 use crate::balance::Balance;

@@ -1,4 +1,4 @@
-//! What a report says of the bounded heap.
+//! The bounded heap in a report.
 
 use super::Sink;
 use crate::bytes::Bytes;

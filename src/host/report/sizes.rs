@@ -1,4 +1,4 @@
-//! What a report says of size classes. Does not allocate.
+//! Size classes in a report. Does not allocate.
 
 use super::Sink;
 use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Classes, Histogram};

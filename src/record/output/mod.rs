@@ -20,7 +20,7 @@ use pyhost_os::template::PathBuffer;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
 
-/// What is at a path where output is to go.
+/// The kind of file at the path of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Nothing: a file is created.
@@ -96,7 +96,7 @@ impl Display for Refusal {
 /// How many links are followed, as the system does.
 const LINKS: usize = 40;
 
-/// What is at an absolute path. Links are followed: then `path` is the last target's.
+/// Finds the kind of file at an absolute path. Follows links: `path` becomes the path of the last target.
 ///
 /// # Errors
 /// Output cannot go there.
@@ -229,7 +229,7 @@ fn number_of(text: &[u8]) -> Option<c_int> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What another process has open, by its link in `/proc`.
+/// Finds the kind of a file that another process has open, by its link in `/proc`.
 fn look_through(link: &CStr) -> Result<Target, Refusal> {
     let found = stat(link, 0).map_err(Refusal::System)?;
     match found.st_mode & libc::S_IFMT {

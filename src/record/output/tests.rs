@@ -97,7 +97,7 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
         let written = unsafe { libc::write(draft.descriptor(), text.as_ptr().cast(), text.len()) };
         assert_eq!(written, text.len() as isize);
     };
-    // What is left of a process of the same id is nobody's to destroy.
+    // A file that an earlier process of the same id has left is not overwritten.
     let own = std::process::id();
     let left = folder.join(format!("report.{own}.part"));
     fs::write(&left, "left").unwrap();
