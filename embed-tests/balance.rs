@@ -1,7 +1,7 @@
 //! The balance sheet, the size classes, and the report of the moment on SIGUSR2.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOST, Run, figure, folder, script};
+use crate::host::{PYHOST, Run, figure, folder, ledger_at, script};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -132,11 +132,7 @@ fn the_resident_size_is_explained_whatever_the_heaps_are() {
         explained(&report);
     }
     let file = folder("ledger").join("ledger");
-    let (_, report) = Run::host()
-        .arg("--ledger-file")
-        .arg(&file)
-        .code("pass")
-        .reported();
+    let (_, report) = Run::host().arg(ledger_at(&file)).code("pass").reported();
     explained(&report);
 }
 

@@ -87,6 +87,13 @@ pub fn timeline_at(path: &Path) -> OsString {
     option
 }
 
+/// `--live` with one file.
+pub fn ledger_at(path: &Path) -> OsString {
+    let mut option = OsString::from("--live=file:");
+    option.push(path);
+    option
+}
+
 /// Compiles a C file of `embed-tests/c` with further arguments; the path of what came out.
 pub fn compile(source: &str, output: &str, arguments: &[&str]) -> PathBuf {
     let output = folder("c").join(output);

@@ -86,7 +86,7 @@ fn files_that_may_not_grow_are_one_line_and_the_script_runs() {
         "--stats=html --stats-file=\"$FILE\"",
         "--stats-brief=\"$FILE\"",
         "--timeline=\"$FILE\"",
-        "--ledger-file=\"$FILE\"",
+        "--live=file:\"$FILE\"",
     ] {
         let outcome = limited("-f 0", &format!("{option} -c \"print('ran')\""));
         assert_eq!(outcome.code(), 0, "{option}: {outcome:#?}");

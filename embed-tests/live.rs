@@ -1,6 +1,6 @@
-//! `--live` and `--ledger-file`: the counters of a process, seen from outside and after its end.
+//! `--live`: the counters of a process, seen from outside and after its end.
 
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, until};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, ledger_at, script, until};
 use crate::skipping::skipped;
 use pyhost_testing::Random;
 use serde_json::Value;
@@ -522,6 +522,7 @@ fn the_variable_names_a_directory_or_says_yes_or_no() {
         ("on", "[1]"),
         ("0", "[0]"),
         ("off", "[0]"),
+        ("file:one", "[0]"),
         ("", "[0]"),
     ] {
         let outcome = Run::host()
@@ -544,6 +545,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
     fs::write(&file, "").unwrap();
     for (path, part) in [
         (open.to_str().unwrap(), "can be written by others"),
+        (file.to_str().unwrap(), "or file: and a path"),
         (file.to_str().unwrap(), "is no directory"),
         ("/nonexistent/a/b", "cannot be made"),
     ] {
@@ -584,8 +586,8 @@ fn what_is_no_ledger_is_told_in_a_line() {
         let outcome = Run::program(PYHOSTCTL).args(["show", file]).run();
         is_told(&outcome, 1, part);
     }
-    let file = ["--ledger-file", "/nonexistent/ledger"];
-    let outcome = Run::host().args(file).args(["-c", "print(1)"]).run();
+    let file = ledger_at(Path::new("/nonexistent/ledger"));
+    let outcome = Run::host().arg(file).args(["-c", "print(1)"]).run();
     is_told(&outcome, 2, "no directory");
 }
 
@@ -595,11 +597,7 @@ fn each_process_has_a_file_of_its_own_where_the_name_says_so() {
     let code = "import subprocess, sys
 subprocess.run([sys.executable, '-c', 'pass'], check=True)";
     let template = folder.join("%p");
-    Run::host()
-        .arg("--ledger-file")
-        .arg(&template)
-        .code(code)
-        .ok();
+    Run::host().arg(ledger_at(&template)).code(code).ok();
     let mut found = fs::read_dir(&folder).unwrap();
     let first = found.next().unwrap().unwrap().path();
     assert_eq!(found.count(), 1);
@@ -643,7 +641,11 @@ fn a_value_of_live_says_on_off_or_a_directory_and_never_nothing() {
     }
     let empty = run("--live=", "");
     assert_eq!(empty.code(), 2, "{empty:#?}");
-    assert!(empty.stderr.contains("expected on, off or a directory"));
+    assert!(
+        empty
+            .stderr
+            .contains("expected on, off, a directory or file:PATH")
+    );
     // No directory was made of a word.
     assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
     let listed = Run::program(PYHOSTCTL)

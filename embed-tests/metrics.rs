@@ -3,7 +3,7 @@
 
 use crate::daemon::{Daemon, check_metrics, debian, fed, free_address, get, value, values};
 use crate::environments::named;
-use crate::host::{PYHOSTCTL, Run, figure, folder, stock, until};
+use crate::host::{PYHOSTCTL, Run, figure, folder, ledger_at, stock, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -41,8 +41,7 @@ except MemoryError: pass
 os._exit(5)";
     let outcome = Run::host()
         .args(["--cap", "200M", "--cap", "mem=150M", "--stats=openmetrics"])
-        .arg("--ledger-file")
-        .arg(&ledger)
+        .arg(ledger_at(&ledger))
         .arg("--stats-file")
         .arg(&file)
         .code(code)

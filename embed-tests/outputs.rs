@@ -1,6 +1,6 @@
 //! Where output goes: nothing that exists is destroyed, and no place of it stops the script.
 
-use crate::host::{Outcome, PYHOST, Run, folder, timeline_at, until};
+use crate::host::{Outcome, PYHOST, Run, folder, ledger_at, timeline_at, until};
 use crate::skipping::skipped;
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ const OUTPUTS: [&[&str]; 5] = [
     &["--stats-file"],
     &["--stats-brief"],
     &["--timeline"],
-    &["--ledger-file"],
+    &["--live=file:"],
     &["--fail=obj=1,above=3M", "--fail-log"],
 ];
 
@@ -27,11 +27,18 @@ except MemoryError:
     pass
 print('ran')";
 
+/// An option up to its path.
+fn begun(option: &str) -> String {
+    match option.ends_with(':') {
+        true => option.to_owned(),
+        false => format!("{option}="),
+    }
+}
+
 /// The host with an output at a path.
 fn with(output: &[&str], path: impl AsRef<Path>) -> Run {
     let (option, others) = output.split_last().unwrap();
-    let mut joined = OsString::from(*option);
-    joined.push("=");
+    let mut joined = OsString::from(begun(option));
     joined.push(path.as_ref());
     Run::host().args(others).arg(joined)
 }
@@ -71,7 +78,7 @@ fn a_script_in_the_place_of_an_output_is_never_written_over() {
         refused(&separate, "expected");
         refused(&with(output, &script).code(CODE).run(), "did not write it");
         let variable = format!("PYHOST_{}", option[2..].to_uppercase().replace('-', "_"));
-        if *option != "--ledger-file" {
+        if *option != "--live=file:" {
             let by_variable = Run::host().args(others).env(&variable, &script);
             refused(&by_variable.code(CODE).run(), "did not write it");
         }
@@ -135,7 +142,7 @@ fn devices_and_open_descriptors_are_written_into() {
     let link = folder.join("null");
     symlink("/dev/null", &link).unwrap();
     for output in OUTPUTS {
-        if output == ["--ledger-file"] {
+        if output == ["--live=file:"] {
             let outcome = with(output, "/dev/null").code(CODE).run();
             refused(&outcome, "expected a regular file");
             continue;
@@ -189,7 +196,7 @@ fn a_descriptor_that_the_script_has_closed_gets_no_report() {
 #[test]
 fn a_device_that_is_full_is_one_line_and_the_script_runs() {
     for output in OUTPUTS {
-        if output != ["--ledger-file"] {
+        if output != ["--live=file:"] {
             let outcome = with(output, "/dev/full").code(CODE).run();
             warned(&outcome, "No space left on device");
         }
@@ -201,7 +208,7 @@ fn a_fifo_never_makes_the_script_wait() {
     for output in OUTPUTS {
         let path = folder("outputs").join("fifo");
         fifo(&path);
-        if output == ["--ledger-file"] {
+        if output == ["--live=file:"] {
             refused(&with(output, &path).code(CODE).run(), "cannot be mapped");
             continue;
         }
@@ -290,7 +297,7 @@ fn in_mounts(options: &str, dir: &Path, script: &str) -> Option<Outcome> {
 fn words(path: &str) -> impl Iterator<Item = String> {
     OUTPUTS
         .iter()
-        .map(move |output| format!("{}={path}", output.join(" ")))
+        .map(move |output| format!("{}{path}", begun(&output.join(" "))))
 }
 
 #[test]
@@ -476,8 +483,7 @@ fn two_hosts_may_have_one_ledger_file() {
     let code = "print('ran', flush=True); import sys; sys.stdin.read()
 data = [[n] for n in range(10000)]";
     let mut first = Command::new(PYHOST)
-        .arg("--ledger-file")
-        .arg(&path)
+        .arg(ledger_at(&path))
         .args(["-c", code])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -490,7 +496,7 @@ data = [[n] for n in range(10000)]";
         .unwrap()
         .read_exact(&mut line)
         .unwrap();
-    ran(&with(&["--ledger-file"], &path).code(CODE).ok());
+    ran(&with(&["--live=file:"], &path).code(CODE).ok());
     drop(first.stdin.take());
     assert_eq!(first.wait().unwrap().code(), Some(0));
 }

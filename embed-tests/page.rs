@@ -2,7 +2,7 @@
 //!
 //! `page/check.py` drives the browser over a pipe and prints what it found; what must hold is here.
 
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, timeline_at};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, ledger_at, script, timeline_at};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -578,8 +578,7 @@ fn reports_come_from_stdin_a_killed_process_or_a_file() {
     // Of a ledger that a kill has left.
     let ledger = place.join("ledger");
     let killed = Run::host()
-        .arg("--ledger-file")
-        .arg(&ledger)
+        .arg(ledger_at(&ledger))
         .code("import os, signal; keep = bytes(5_000_000); os.kill(os.getpid(), signal.SIGKILL)")
         .run();
     assert_eq!(killed.code(), 137);

@@ -1,7 +1,7 @@
 //! `pyhost.track()` and `pyhost.snapshot()`: figures of a block against what it is known to take, in
 //! every way that a block may run, and the differences of two moments.
 
-use crate::host::{PYHOSTCTL, Run, folder, script, stock, version};
+use crate::host::{PYHOSTCTL, Run, folder, ledger_at, script, stock, version};
 use std::process::Command;
 
 #[test]
@@ -71,7 +71,7 @@ data = bytes(64 << 20)
 del data
 with pyhost.track():
     os.kill(os.getpid(), 9)";
-    let killed = Run::host().arg("--ledger-file").arg(&file).code(code).run();
+    let killed = Run::host().arg(ledger_at(&file)).code(code).run();
     assert_eq!(killed.code(), 137, "{killed:#?}");
     let shown = Run::program(PYHOSTCTL).arg("show").arg(&file).ok().stdout;
     let total = shown

@@ -92,7 +92,7 @@ pub struct DiffOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// A process id, a file of --live or --ledger-file, or a report in JSON
+    /// A process id, a file of --live, or a report in JSON
     #[arg(value_name = "A")]
     pub a: String,
 
@@ -121,7 +121,7 @@ pub struct ShowOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// A process id, a file of --live or --ledger-file, or a report in JSON
+    /// A process id, a file of --live, or a report in JSON
     #[arg(value_name = "FILE|PID")]
     pub what: String,
 }
@@ -150,7 +150,7 @@ pub struct HtmlOptions {
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
-    /// A report in JSON, `-` for stdin, a process id, or a file of --live or --ledger-file
+    /// A report in JSON, `-` for stdin, a process id, or a file of --live
     #[arg(value_name = "REPORT")]
     pub report: String,
 }

@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -41,24 +42,42 @@ pub enum Setting {
     On,
     /// In a file of this directory: an absolute path.
     At(PathBuf),
+    /// In this file: an absolute path, in which `%p` stands for the process id.
+    File(PathBuf),
 }
 
+/// Begins a value that names a file.
+const FILE: &[u8] = b"file:";
+
 impl Setting {
-    /// Reads a value: `on` or `1`, `off` or `0`, or a directory; `None` where it is empty or there is
-    /// no working directory to find it from.
+    /// Reads a value: `on` or `1`, `off` or `0`, a directory, or `file:` and a path. Returns `None` if a path is
+    /// empty or there is no working directory to find it from.
     pub fn of(value: &OsStr) -> Option<Self> {
-        match value.as_encoded_bytes() {
+        let absolute = |path: &OsStr| std::path::absolute(path).ok();
+        if let Some(path) = value.as_bytes().strip_prefix(FILE) {
+            return absolute(OsStr::from_bytes(path)).map(Setting::File);
+        }
+        match value.as_bytes() {
             b"on" | b"1" => Some(Setting::On),
             b"off" | b"0" => Some(Setting::Off),
-            _ => std::path::absolute(value).ok().map(Setting::At),
+            _ => absolute(value).map(Setting::At),
         }
     }
 
-    /// The directory that is meant where the ledger is kept in a file.
+    /// The directory that is meant, or else the default one.
     pub fn directory(&self) -> PathBuf {
         match self {
             Setting::At(path) => path.clone(),
-            Setting::On | Setting::Off => default_directory(),
+            Setting::On | Setting::Off | Setting::File(_) => default_directory(),
+        }
+    }
+
+    /// The value that is read as this one in any working directory.
+    pub fn show(&self) -> OsString {
+        match self {
+            Setting::Off => "off".into(),
+            Setting::File(path) => OsString::from_vec([FILE, path.as_os_str().as_bytes()].concat()),
+            Setting::On | Setting::At(_) => self.directory().into_os_string(),
         }
     }
 }
@@ -388,6 +407,8 @@ mod tests {
             ("off", Some(Setting::Off)),
             ("0", Some(Setting::Off)),
             ("/a/b", Some(Setting::At(PathBuf::from("/a/b")))),
+            ("file:/a/%p", Some(Setting::File(PathBuf::from("/a/%p")))),
+            ("file:", None),
             ("", None),
         ] {
             assert_eq!(read(text), expected, "{text}");

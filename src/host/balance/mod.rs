@@ -219,7 +219,7 @@ impl Sheet<'_> {
             name if name.starts_with(b"[anon_shmem") => Row::Shared,
             name if name.starts_with(b"[") => Row::Kernel,
             name if name == self.own_path => Row::Executable,
-            // The file of `--ledger-file`, which lies over the ledger.
+            // The file of `--live`, which lies over the ledger.
             _ if self.executable.contains(&mapping.start) => Row::HostTables,
             name => files::row_of(name),
         }

@@ -1,8 +1,8 @@
-//! The shared ledger: `--live` keeps card and ledger in a file of a directory, `--ledger-file` in a
-//! file of a given name, so that others can read them while the process runs and after a kill.
+//! The shared ledger: `--live` keeps card and ledger in a file of a directory, or in a file of a given
+//! name, so that others can read them while the process runs and after a kill.
 //!
 //! [`start`] runs while the process has one thread and before the heap's own handlers of forks. With
-//! `--live` a forked child makes a file of its own; with `--ledger-file` it keeps its counters to
+//! a directory a forked child makes a file of its own; with a given name it keeps its counters to
 //! itself. An exit removes the process's file; what ends by a signal leaves it. The end and the
 //! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no
 //! lock.
@@ -207,7 +207,7 @@ fn in_file(template: &[u8]) -> bool {
     });
     kept.map_err(|refusal| {
         notice(format_args!(
-            "--ledger-file: '{}' {refusal}; the script runs without it",
+            "--live: '{}' {refusal}; the script runs without it",
             String::from_utf8_lossy(template)
         ));
     })
@@ -264,7 +264,8 @@ fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
         Ok(()) => return Ok(true),
         Err(Unfit::Wrong(what)) if is_required => {
             return Err(Error::option(format!(
-                "--live: '{}' {what}; expected a directory that only its user can write to",
+                "--live: '{}' {what}; expected a directory that only its user can write to, \
+                 or file: and a path",
                 path.display()
             )));
         }

@@ -209,20 +209,18 @@ impl Kind for Path {
     }
 }
 
-/// Where the ledger is shared: `on`, `off` or a directory.
+/// Where the ledger is shared: `on`, `off`, a directory or a file.
 pub enum Live {}
 
 impl Kind for Live {
     type Value = Setting;
 
     fn read(text: &OsStr) -> Result<Setting, String> {
-        Setting::of(text).ok_or_else(|| "expected on, off or a directory after '='".to_owned())
+        Setting::of(text)
+            .ok_or_else(|| "expected on, off, a directory or file:PATH after '='".to_owned())
     }
 
     fn show(value: &Setting, _: &str) -> Result<OsString, Error> {
-        Ok(match value {
-            Setting::Off => "off".into(),
-            setting => setting.directory().into_os_string(),
-        })
+        Ok(value.show())
     }
 }

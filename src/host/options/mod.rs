@@ -33,12 +33,11 @@ use crate::template::names_process;
 use crate::timeline;
 pub use allocators::Allocators;
 use arguments::{help, host_arguments, is_python_name, parse};
-use observation::LIVE;
 use outputs::{Outputs, STATS_FILE};
 pub use region::RegionSettings;
 use std::ffi::OsString;
 use table::Given;
-use variables::{OUTERMOST, variable};
+use variables::{LIVE, OUTERMOST, variable};
 
 /// What the host shall do.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The options of looking on from outside, from the command line or the variables.
 
-use super::outputs::{LEDGER_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
+use super::outputs::{LIVE_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
 use super::table::Given;
 use crate::error::Error;
 use crate::live::Place;
@@ -10,44 +10,27 @@ use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The variable of `--live`.
-pub const LIVE: &str = "PYHOST_LIVE";
-
-/// Where the ledger is to be kept.
+/// Where the ledger is to be kept. A file that only the variable names is for one process alone if its name
+/// has the process id: each process would write one for all.
 ///
 /// # Errors
-/// Two places, or a path that is wrong.
+/// A path that is wrong.
 pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<Place, Error> {
-    let given = &cli.live;
-    let is_on = |setting: &Setting| *setting != Setting::Off;
-    let ledger_file = &cli.ledger_file;
-    if given.as_ref().is_some_and(is_on) && ledger_file.is_some() {
-        return Err(Error::option(
-            "--ledger-file: --live keeps the ledger already; expected one of them",
-        ));
-    }
-    if let Some(path) = ledger_file {
-        let path = outputs.choose(LEDGER_FILE, path, true, false)?;
-        return Ok(path.map_or(Place::Own, Place::File));
-    }
-    let is_required = matches!(given, Some(Setting::At(_)));
-    match given.as_ref().or(variables.live.as_ref()) {
-        Some(Setting::Off) | None => {}
-        Some(setting) => {
-            return Ok(Place::Directory {
-                path: setting.directory(),
-                is_required,
-            });
-        }
-    }
-    // One file for all processes would be written by each.
-    let of_process = |path: &&OsString| names_process(path.as_encoded_bytes());
-    match variables.ledger_file.as_ref().filter(of_process) {
-        Some(path) => {
-            let path = outputs.choose(LEDGER_FILE, path, true, true)?;
+    let is_given = cli.live.is_some();
+    match cli.live.as_ref().or(variables.live.as_ref()) {
+        Some(Setting::Off) | None => Ok(Place::Own),
+        Some(Setting::File(path)) => {
+            let path = path.as_os_str();
+            if !is_given && !names_process(path.as_encoded_bytes()) {
+                return Ok(Place::Own);
+            }
+            let path = outputs.choose(LIVE_FILE, path, true, !is_given)?;
             Ok(path.map_or(Place::Own, Place::File))
         }
-        None => Ok(Place::Own),
+        Some(setting) => Ok(Place::Directory {
+            path: setting.directory(),
+            is_required: is_given && matches!(setting, Setting::At(_)),
+        }),
     }
 }
 

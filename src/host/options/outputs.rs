@@ -5,6 +5,7 @@
 //! that output. So is any trouble with a path that an outer host handed on: its child processes may
 //! live in another directory tree, or belong to another user.
 
+use super::variables::LIVE;
 use crate::error::Error;
 use crate::output::{self, Refusal, Target};
 use crate::process;
@@ -58,10 +59,10 @@ pub const FAIL_LOG: Output = Output {
     variable: "PYHOST_FAIL_LOG",
     is_mapped: false,
 };
-/// `--ledger-file`.
-pub const LEDGER_FILE: Output = Output {
-    option: "--ledger-file",
-    variable: "PYHOST_LEDGER_FILE",
+/// `--live`, where it names a file.
+pub const LIVE_FILE: Output = Output {
+    option: "--live",
+    variable: LIVE,
     is_mapped: true,
 };
 

@@ -215,14 +215,14 @@ SIGUSR2 has the report of the moment written, and the process goes on";
     stats_fd: Number<i32>, "--stats-fd", "PYHOST_STATS_FD", Form::Next("N"), "\
 Write the report to this open descriptor, as JSON unless --stats says
 otherwise";
-    live: Live, "--live", "PYHOST_LIVE", Form::Optional("DIR|on|off", "on"), "\
+    live: Live, "--live", "PYHOST_LIVE", Form::Optional("DIR|on|off|file:PATH", "on"), "\
 Keep the ledger in a file of this directory, which pyhostctl reads while
 the process runs and after a kill; child processes do so too
-  on   in $XDG_RUNTIME_DIR/pyhost, else in /dev/shm/pyhost-UID [default]
-  off  not at all, whatever PYHOST_LIVE says";
-    ledger_file: Path, "--ledger-file", "PYHOST_LEDGER_FILE", Form::Next("PATH"), "\
-Keep the ledger in this file, which outlives a kill; %p is the process
-id. Forked children keep theirs to themselves";
+  on         in $XDG_RUNTIME_DIR/pyhost, else in /dev/shm/pyhost-UID
+             [default]
+  off        not at all, whatever PYHOST_LIVE says
+  file:PATH  in this file, which stays; %p is the process id, then child
+             processes keep files of their own";
     timeline: Path, "--timeline", "PYHOST_TIMELINE", Form::Equals("FILE"), "\
 Write every account and the resident size over time to this file, as
 lines of JSON; --timeline-interval says how often. %p is the process id";
@@ -291,7 +291,7 @@ mod tests {
                 (_, _, "--cap" | "--soft-cap") => "64M;numpy=25%",
                 (_, _, "--timeline-interval") => "10ms",
                 (_, _, "--guard") => "all",
-                (_, _, "--live" | "--ledger-file" | "--timeline") => "/tmp/a",
+                (_, _, "--live" | "--timeline") => "/tmp/a",
                 (_, _, "--numpy-region") => "64M,1G",
                 (_, _, "--region") => "64M",
                 (Form::Alone, ..) => "1",

@@ -7,6 +7,9 @@ use std::ffi::OsString;
 /// Names the outermost host of a family of processes, by its process id.
 pub const OUTERMOST: &str = "PYHOST_OUTERMOST";
 
+/// The variable of `--live`.
+pub const LIVE: &str = "PYHOST_LIVE";
+
 /// A variable that is set and not empty.
 pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())

@@ -13,7 +13,7 @@ const BEGINNINGS: [&[u8]; 6] = [
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
-    b"pyhcard", // --ledger-file, of each version
+    b"pyhcard", // --live=file:PATH, of each version
 ];
 
 /// Whether a file that begins with these bytes was written by pyhost. `beginning` holds [`ENOUGH`]
