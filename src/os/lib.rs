@@ -6,6 +6,7 @@
 
 pub mod bytes;
 pub mod descriptor;
+pub mod duration;
 pub mod errno;
 pub mod list;
 pub mod moment;

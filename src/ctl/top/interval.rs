@@ -1,5 +1,6 @@
-//! How often `top` looks: `500ms`, `1s`, `2m`, `0.5`.
+//! The interval of `top`: `500ms`, `1s`, `2m`, `0.5`.
 
+use pyhost_os::duration;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(3600);
 
-/// A time between two looks.
+/// The time between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval(pub Duration);
 
@@ -16,21 +17,8 @@ impl FromStr for Interval {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected a time between 50ms and 1h, such as 500ms, 1s or 2m";
-        let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
-        let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-        let scale = match unit {
-            "ms" => 0.001,
-            "" | "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(EXPECTED),
-        };
-        let seconds = number.parse::<f64>().map_err(|_| EXPECTED)? * scale;
-        let time = Duration::try_from_secs_f64(seconds).map_err(|_| EXPECTED)?;
-        match (LEAST..=MOST).contains(&time) {
-            true => Ok(Interval(time)),
-            false => Err(EXPECTED),
-        }
+        let found = duration::parse(text, Some("s"), LEAST..=MOST);
+        found.map(Interval).ok_or(EXPECTED)
     }
 }
 

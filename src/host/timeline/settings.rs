@@ -1,9 +1,13 @@
-//! What is to be sampled, how often, and where to.
+//! The settings of the sampler: its files and its interval.
 
 use crate::bytes::Expected;
+use pyhost_os::duration;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+const LEAST: Duration = Duration::from_millis(1);
+const MOST: Duration = Duration::from_secs(3600);
 
 /// The time between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +24,8 @@ impl FromStr for Interval {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         const EXPECTED: Expected = Expected("a time from 1ms to 1h, such as 10ms, 0.5s or 1m");
-        let split = text.find(|letter: char| letter.is_ascii_alphabetic());
-        let (number, unit) = text.split_at(split.ok_or(EXPECTED)?);
-        let scale = match unit {
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(EXPECTED),
-        };
-        let number: f64 = number.parse().map_err(|_| EXPECTED)?;
-        let seconds = number * scale;
-        match (0.001..=3600.0).contains(&seconds) {
-            true => Ok(Interval(Duration::from_secs_f64(seconds))),
-            false => Err(EXPECTED),
-        }
+        let found = duration::parse(text, None, LEAST..=MOST);
+        found.map(Interval).ok_or(EXPECTED)
     }
 }
 
@@ -45,7 +35,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// What the sampler is to write; it does not run where there is nothing.
+/// The settings of the sampler. It does not run without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The file of the timeline: an absolute path, in which `%p` stands for the process id.
