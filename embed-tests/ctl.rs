@@ -1,5 +1,5 @@
-//! `pyhostctl`: what it lists, shows and compares, from outside, of hosts that run and that were
-//! killed, and what it says to files that are none of theirs.
+//! `pyhostctl`: lists, shows and compares hosts that run and hosts that were killed, and refuses files that
+//! no host has written.
 
 use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until_seen};
 use crate::skipping::skipped;
@@ -22,7 +22,7 @@ for line in sys.stdin:
     kept.append(bytearray(int(line) << 10))
     print('took', flush=True)";
 
-/// A host that does what it is told. It is killed when it is dropped.
+/// A host that obeys commands on its standard input. It is killed when it is dropped.
 pub struct Obedient {
     child: Child,
     input: Option<ChildStdin>,
@@ -30,7 +30,7 @@ pub struct Obedient {
 }
 
 impl Obedient {
-    /// Starts one whose file lies in `directory`, with further options.
+    /// Starts a host with its file in `directory`, and with further options.
     pub fn start(directory: &Path, options: &[&str]) -> Self {
         Obedient::run(directory, options, OBEDIENT, &[])
     }
@@ -251,7 +251,7 @@ fn a_report_of_the_host_is_shown_as_a_table() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // The dossier beside the caps is none.
+    // The dossier beside the caps is not listed as a cap.
     assert_eq!(text.matches("cap of").count(), 2, "{text}");
     assert!(!text.contains("(dossier)"), "{text}");
 }
@@ -528,7 +528,7 @@ fn hostile_files_of_a_directory_are_passed_over() {
     let (host, file, whole) = real_file(&directory);
     let name = file.file_name().unwrap().to_str().unwrap();
     let parts: Vec<&str> = name.strip_suffix(".live").unwrap().split('-').collect();
-    // Of a process that runs, which is no host; and of another pid namespace, where the lock tells.
+    // A running process that is no host; and one of another pid namespace, where the lock decides.
     let own = std::process::id().to_string();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let ticks = stat.rsplit(')').next().unwrap().split(' ').nth(20).unwrap();

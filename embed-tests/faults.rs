@@ -210,8 +210,8 @@ fn each_allocator_and_the_debug_hooks_can_be_made_to_fail() {
 
 #[test]
 fn failures_begin_after_initialisation_and_end_before_finalisation() {
-    // Every request fails that CPython makes while the script runs; none of its start and its
-    // end, which would crash, and none of the functions that end the script.
+    // Every request of CPython fails while the script runs. Requests of its start and end do not, which
+    // would crash, nor those of the functions that end the script.
     let code = "import atexit, os
 atexit.register(lambda: os.write(1, b'ends\\n'))
 class Late:

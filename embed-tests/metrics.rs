@@ -102,7 +102,7 @@ os._exit(5)";
         value(&text, "pyhost_cpu_seconds_total", &[]),
     );
     assert!(wall > 0.0 && processor > 0.0, "{wall} {processor}");
-    // To the second, as the ledger tells it: both read the clock at the start.
+    // Equal to the ledger's to the second: both read the clock at the start.
     let started = value(&text, "process_start_time_seconds", &[]);
     let code = "import datetime, sys
 print(datetime.datetime.strptime(sys.argv[1][:19] + '+0000', '%Y-%m-%dT%H:%M:%S%z').timestamp())";

@@ -372,7 +372,7 @@ fn every_ending_leaves_a_whole_page_and_its_own_status() {
             0,
             "became another program",
         ),
-        // None of the three descriptors that the program begins with.
+        // Without the three descriptors that a program starts with.
         ("os.closerange(0, 3); os._exit(0)", 0, "_exit, status 0"),
         // Whose children are reaped as they end.
         (

@@ -253,7 +253,7 @@ fn a_run_is_compared_with_its_baseline() {
             "2 tests compared, 0 not in it; 0 above it by more than 10%",
         );
     }
-    // More: told, and an error where that is asked for.
+    // More memory: reported, and an error if that is asked for.
     write_suite(&place, 6);
     let told = run(&[]);
     assert_eq!(told.code(), 0, "{told:#?}");

@@ -1,4 +1,4 @@
-//! The type stubs: they are those of the module as it is, and tell a type checker what it does.
+//! The type stubs: they match the module, and a type checker accepts the scripts that use it.
 
 use crate::environments::development;
 use crate::host::{Outcome, Run, folder, script, version};

@@ -15,7 +15,7 @@ const LEFT: &str = "left with status";
 impl Pane {
     /// Runs `pyhostctl --dir DIRECTORY WORDS`, and then says its status; `before` is put before it.
     fn open(directory: &Path, before: &str, words: &str, width: u32, height: u32) -> Self {
-        // A socket's path is short, so it lies in the system's folder.
+        // A socket's path must be short, so it is in the system's folder.
         let name = format!(
             "pyhostctl-top-{}",
             folder("tmux").file_name().unwrap().display()
@@ -210,7 +210,7 @@ fn a_narrow_terminal_shows_what_fits() {
     pane.until("a row", |lines| (pids(lines) == [host.pid()]).then_some(()));
     let wide = |lines: &[String]| lines.iter().any(|line| line.contains("RESIDENT"));
     assert!(!wide(&pane.lines()));
-    // No colour is set but the terminal's own: none of the sequences that begin with 3 or 4.
+    // No colour is set except the terminal's own: no sequence begins with 3 or 4.
     let styled = pane.tmux(&["capture-pane", "-p", "-e"]);
     let styled = styled.replace("\u{1b}[39m", "").replace("\u{1b}[49m", "");
     assert!(
@@ -373,7 +373,7 @@ fn a_terminal_that_is_gone_ends_it() {
     let pane = Pane::open(&directory, "trap '' HUP;", "top", 80, 24);
     pane.until_line("0 hosts");
     let program = pane.program();
-    // Nobody is left to take the signal: it is told by the terminal's end alone.
+    // The signal is ignored, so the program can only notice that the terminal is gone.
     drop(pane);
     until_seen("the end", || {
         match std::fs::read_to_string(format!("/proc/{program}/stat")) {

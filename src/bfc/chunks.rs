@@ -18,7 +18,7 @@ pub const GRANULE: usize = 256;
 #[repr(transparent)]
 pub struct Handle(pub(super) u32);
 
-// SAFETY: a number.
+// SAFETY: a transparent `u32`, for which all bits zero is a value.
 unsafe impl FromZeros for Handle {}
 
 impl Handle {

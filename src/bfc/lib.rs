@@ -11,9 +11,9 @@
 //! at its end grows with it; and the bins are trees in the chunks themselves. A call takes
 //! logarithmic time in the number of free chunks.
 //!
-//! A [`Bfc`] is no more than data: one thread at a time, the caller has a lock. It lies beneath
-//! malloc-like hooks: it takes no memory from any heap (see [`reserved`]), does not panic, and
-//! only [`map::Map::write`] formats. The memory of free chunks goes back to the system when the
+//! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as
+//! malloc call it: it takes no memory from any heap (see [`reserved`]), does not panic, and only
+//! [`map::Map::write`] formats. The memory of free chunks goes back to the system when the
 //! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
 //! pages.
 

@@ -62,7 +62,7 @@ impl Reservation {
 
     /// The place `offset` bytes from the start, or None beyond the end.
     pub fn pointer(&self, offset: usize) -> Option<NonNull<u8>> {
-        // SAFETY: within the mapping.
+        // SAFETY: `offset` is below `bytes`, so the pointer stays inside the mapping.
         (offset < self.bytes).then(|| unsafe { self.base.add(offset) })
     }
 
@@ -72,7 +72,7 @@ impl Reservation {
     /// # Safety
     /// `from <= to <= self.bytes()`, and no one else reads or writes these bytes meanwhile.
     pub unsafe fn clear(&self, from: usize, to: usize) {
-        // SAFETY: the caller's duties; the ends lie in the run.
+        // SAFETY: by the contract above; `first` and `last` are inside `from..to`.
         unsafe {
             if to - from >= LAZY_BYTES
                 && let Some((first, last)) = self.give_back(from, to)
@@ -111,7 +111,7 @@ impl Reservation {
     /// # Safety
     /// As for [`Reservation::clear`].
     unsafe fn fill(&self, from: usize, to: usize) {
-        // SAFETY: the caller's duties.
+        // SAFETY: by the contract above the bytes are inside the reservation, and no one else uses them.
         unsafe { self.base.add(from).write_bytes(0, to - from) };
     }
 }

@@ -848,7 +848,7 @@ fn locked_pages_are_zeroed_by_stores() {
     let mut bfc = reserve(size, size);
     let block = take(&mut bfc, size);
     bytes_at(block, size).fill(0xA5);
-    // SAFETY: a page of the block, mapped.
+    // SAFETY: the page lies inside the block, which is mapped; `mlock` changes no data.
     let locked = unsafe { libc::mlock(block.wrapping_add(MIB).cast(), page()) } == 0;
     bfc.free(block);
     let clean = bfc.allocate(size, true).unwrap().as_ptr();

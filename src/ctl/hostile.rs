@@ -40,7 +40,7 @@ fn no_mutated_record_harms_its_reader() {
         let mut bytes = whole.clone();
         let few = 1 + random.below(60);
         for _ in 0..if round % 4 == 0 { SIZE } else { few } {
-            // Most of what is shown lies in the first fields and in the accounts.
+            // Most of the output comes from the first fields and from the accounts.
             let end = random.of(&[160, 4096, card, card + 2048, SIZE]);
             let at = random.below(end);
             if at >= 8 && !(card..card + 8).contains(&at) {

@@ -21,7 +21,7 @@ pub enum Account {
     /// Writable private anonymous memory that libraries map themselves. Beside the total: what is
     /// mapped is often never touched, and no allocation of the heaps. See docs/balance.md.
     Mapped = 6,
-    /// Part of `Obj` that lies inside `Arena`, so that the total counts it once. Internal.
+    /// The part of `Obj` that is inside `Arena`, so that the total counts it once. Internal.
     Pooled = 7,
 }
 

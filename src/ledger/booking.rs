@@ -143,7 +143,7 @@ impl Ledger {
     /// The heights that hold for a booking.
     fn heights(&self, account: Account, reach: Reach) -> Heights {
         if account == Account::Pooled {
-            return Heights::NONE; // it lies inside an arena, which was booked
+            return Heights::NONE; // it is inside an arena, which was booked
         }
         Heights {
             account: self.accounts[account as usize].ceiling.height(reach),

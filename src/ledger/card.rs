@@ -1,8 +1,8 @@
-//! The card: whose ledger it is, how the process stands, its marks and its last refusal.
+//! The card: facts about the ledger's process, its state, its marks and its last refusal.
 //!
-//! It lies before the ledger in a file that both are mapped onto, so that who reads the file, while
-//! the process runs or after a kill, knows what the counters are of. Of fixed layout, `repr(C)`,
-//! made of atomics alone like the ledger: the reader may see any pattern of bits.
+//! Card and ledger are mapped onto one file, the card first. So a reader of the file knows the process of
+//! the counters, while it runs and after a kill. The layout is fixed, `repr(C)`, and consists of atomics
+//! only, as in the ledger: the reader may see any pattern of bits.
 //!
 //! Written at the start, in a forked child, at a mark, at a refusal and at the end. Nothing here
 //! allocates or locks; a signal handler may write it.
@@ -47,7 +47,7 @@ impl<const WORDS: usize> Text<WORDS> {
         Text([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Writes what there is room for, cut between characters.
+    /// Writes as much as fits, cut between characters.
     pub fn set(&self, text: &str) {
         let mut length = text.len().min(WORDS * 8);
         while !text.is_char_boundary(length) {

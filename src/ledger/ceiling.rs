@@ -1,6 +1,6 @@
 //! Ceilings: how high the live bytes of an account, or of all together, may go.
 //!
-//! A ceiling has two heights, the cap and below it the hold; between them lies the reserve. A
+//! A ceiling has two heights, the cap and below it the hold; between them is the reserve. A
 //! booking names the height that it may reach. What is compared is the published bound, which is
 //! never below what is live: a booking that would take it past the height gets a smaller window
 //! first, down to none, and is refused only then. Concurrent threads move the bound by compare

@@ -3,15 +3,14 @@
 //! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell
 //! carries an upper and a lower bound. While the thread's live bytes stay between them, the shared counters do not
 //! change. Only a booking that would cross a bound takes the slow path (`booking`), which publishes the new
-//! bound to the account and to the total. What is published is never below what is live, so the
-//! peaks taken from it are never low.
+//! bound to the account and to the total. The published bytes are never below the live bytes, so the
+//! peaks taken from them are never low.
 //!
 //! `mem` and `obj` have exact peaks as long as one GIL serialises them: the thread that last
-//! booked keeps its highest, and another thread that comes to book takes the ownership over in
-//! the slow path. See `booking`.
+//! booked keeps its highest, and the next thread takes over the ownership in the slow path. See `booking`.
 //!
-//! The storage is one block of fixed layout, `repr(C)`, made of atomics alone: it lies in static
-//! memory, and a page shared with a file can be mapped over it. Safe Rust, no Python, no heap.
+//! The storage is one block of fixed layout, `repr(C)`, of atomics only. It is static memory, and a page
+//! shared with a file can be mapped over it. Safe Rust, no Python, no heap.
 
 #![deny(unsafe_code)]
 

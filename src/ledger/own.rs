@@ -1,8 +1,8 @@
-//! The process's own card and ledger: one piece of static memory whose pages hold nothing else, so
-//! that a file can be mapped over them, whatever the size of a page.
+//! The process's own card and ledger: static memory whose pages hold nothing else, so that a file can be
+//! mapped over them with any size of page.
 //!
-//! In the file the record may have bytes in front of it: those from the start of the card's page to
-//! the card. It is always the end of the file. On pages of 4 KiB there are none.
+//! The record is always the end of that file. Before it are the bytes from the start of the card's page to
+//! the card; with pages of 4 KiB there are no such bytes.
 
 #![deny(unsafe_code)]
 

@@ -81,7 +81,7 @@ fn note_growth_since(before: u64) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: fills a structure of ours.
+    // SAFETY: `time` lives through the call, which writes only to it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
     let now = time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000;
     if now.saturating_sub(before) < PAUSE {
@@ -157,7 +157,7 @@ pub fn largest_child(own_peak: u64) -> LargestChild {
 
 /// `ru_maxrss` in bytes.
 fn usage(who: libc::c_int) -> u64 {
-    // SAFETY: the call fills the structure.
+    // SAFETY: an `rusage` of zeros is valid, and the call writes only to it.
     unsafe {
         let mut usage: libc::rusage = zeroed();
         libc::getrusage(who, &mut usage);
@@ -196,7 +196,7 @@ impl Status {
                 break;
             }
         }
-        // SAFETY: a descriptor of this function's own.
+        // SAFETY: this function opened `file`, and nothing else has the descriptor.
         unsafe { libc::close(file) };
         status
     }

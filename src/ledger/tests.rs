@@ -443,7 +443,8 @@ fn many_threads_never_pass_a_ceiling_together() {
                             try_book::<NATIVE>(ledger, slot, bytes, Reach::Hold)
                         };
                         if booked {
-                            // Told after the ledger, and of an end before it: never above it.
+                            // Added after the booking and subtracted before the release: never above
+                            // the ledger's bytes.
                             let now = live.fetch_add(bytes as i64, SeqCst) + bytes as i64;
                             assert!(now <= CAP, "{now}");
                             blocks.push(bytes);

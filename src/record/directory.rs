@@ -127,8 +127,8 @@ fn is_zombie(stat: &[u8]) -> bool {
     matches!(state, Some(b"Z" | b"X")) && matches!(threads, None | Some(b"0" | b"1"))
 }
 
-/// When the process of an id in the caller's namespace started, in clock ticks; None where there
-/// is none, or none that still runs.
+/// The start of a process in clock ticks, by its id in the caller's namespace. Returns `None` if no such
+/// process runs.
 pub fn started(pid: i32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     start_ticks(&stat).filter(|_| !is_zombie(&stat))
@@ -237,7 +237,7 @@ fn is_locked(path: &Path) -> bool {
 pub fn default_directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(runtime) => Path::new(&runtime).join("pyhost"),
-        // SAFETY: no arguments.
+        // SAFETY: `geteuid` takes no arguments and cannot fail.
         None => PathBuf::from(format!("/dev/shm/pyhost-{}", unsafe { libc::geteuid() })),
     }
 }
@@ -282,7 +282,7 @@ pub fn prepare(directory: &Path) -> Result<(), Unfit> {
         _ => {}
     }
     let found = fs::metadata(directory).map_err(|error| Unfit::System("cannot be read", error))?;
-    // SAFETY: no arguments.
+    // SAFETY: `geteuid` takes no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
     if !found.is_dir() {
         return Err(Unfit::Wrong("is no directory".to_owned()));
@@ -344,7 +344,7 @@ pub fn tidy(directory: &Path) -> Vec<Record> {
     killed
 }
 
-/// Where the baseline of a process lies.
+/// The path of a process's baseline.
 pub fn baseline(directory: &Path, identity: &Identity) -> PathBuf {
     let name = identity.file_name();
     let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);

@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const CARD: usize = size_of::<Card>();
 const LEDGER: usize = size_of::<Ledger>();
 
-/// Where the record begins in a file of so many bytes: it is the file's end, and in front of it lies
-/// what fills the first page of the machine that wrote it. `None` for a length that no record has.
+/// The offset of the record in a file of `length` bytes. The record is the end of the file; before it is
+/// the rest of a page of the machine that wrote it. Returns `None` for a length that no record has.
 pub fn start_in_file(length: u64) -> Option<usize> {
     let start = usize::try_from(length.checked_sub(SIZE as u64)?).ok()?;
     (start.is_multiple_of(UNIT) && start < LARGEST_PAGE).then_some(start)

@@ -1,5 +1,6 @@
-//! The metrics of hosts, as Prometheus and its like read them. One renderer for `--stats=openmetrics`,
-//! where the host writes its own, and for `pyhostctl serve`, which writes those of all that run.
+//! The metrics of hosts in the format of Prometheus (OpenMetrics). The same renderer serves
+//! `--stats=openmetrics`, by which a host writes its own, and `pyhostctl serve`, which writes those of all
+//! running hosts.
 //!
 //! The families are a table; [`write()`] walks it, and within a family the processes, since the samples
 //! of a family must stand together. A family without a sample is left out. Nothing here allocates,
@@ -81,7 +82,7 @@ pub struct About<'a> {
     pub profile: &'a str,
 }
 
-/// A process, as far as it is known: what is None gives no sample.
+/// The known facts of a process. A `None` gives no sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Process<'a> {
     /// Its id, where that is to be a label.

@@ -39,7 +39,7 @@ pub struct Canvas {
     moments: usize,
     /// The most steps of the vertical axis.
     heights: usize,
-    /// Stretches of time that are told apart.
+    /// The number of stretches that the time is divided into.
     stretches: usize,
 }
 
@@ -57,7 +57,7 @@ impl Canvas {
     }
 }
 
-/// Parts of the time of which the page tells up to three samples each.
+/// The number of stretches of time. The page keeps at most three samples of each.
 pub const STRETCHES: usize = 256;
 /// For a window of a desk.
 pub const WIDE: Canvas = Canvas {
@@ -89,7 +89,7 @@ pub const NARROW: Canvas = Canvas {
 const LANES: usize = 3;
 /// Events that are drawn; the table has more.
 const MOST_EVENTS: usize = 200;
-/// A cap above this many times the highest figure is told and not drawn.
+/// A cap above this many times the highest figure is named and not drawn.
 const CAP_IN_SIGHT: f64 = 2.5;
 const RIGHT: i32 = 28;
 /// The length of the mark of a tick.

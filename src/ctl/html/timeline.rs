@@ -95,8 +95,8 @@ impl Timeline {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// The end of a line that begins with the file's name: it is not a timeline, or a line of it is
-    /// none of JSON.
+    /// The end of a line that begins with the file's name: it is not a timeline, or one of its lines
+    /// is not JSON.
     pub fn of_text(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
         let head = lines.next().map(|(_, line)| line).unwrap_or_default();
@@ -208,7 +208,7 @@ impl Timeline {
             picked.dedup();
             kept.extend(picked.into_iter().map(|index| &group[index]));
         }
-        // The last word is as telling as a peak.
+        // The last sample matters as much as a peak.
         match (kept.last(), self.samples.last()) {
             (Some(&kept_last), Some(last)) if !std::ptr::eq(kept_last, last) => kept.push(last),
             _ => {}

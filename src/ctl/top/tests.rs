@@ -61,7 +61,7 @@ pub fn draw(record: Record, alive: bool, width: u16) {
     }
 }
 
-/// As many hosts as there are process ids, none of which has booked anything.
+/// A host for each process id. They have booked nothing.
 fn state_of(pids: &[i32]) -> State {
     let mut state = State::new(None);
     state.take(moment_of(pids));

@@ -1,8 +1,8 @@
-//! Anonymous mappings that a library has made for itself, such as the work space of a BLAS: told by
-//! the library's own data, which holds their address.
+//! Anonymous mappings that a library has made itself, such as the work space of a BLAS. They are recognised
+//! by the library's own data, which holds their address.
 //!
 //! A mapping counts as a library's where a word of some library's writable data points to its first
-//! memory page. What only the heap or a stack points to is not found this way.
+//! memory page. Mappings that only the heap or a stack points to are not found.
 
 use super::scratch::Array;
 use crate::process::maps::Memory;

@@ -67,8 +67,7 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Finds who has mapped what there is. Takes the dynamic linker's lock: not with the heap's gate
-    /// closed.
+    /// Finds the library of each map. Takes the dynamic linker's lock, so the heap's gate must be open.
     pub fn look() -> Self {
         let nobody = Caller {
             address: 0,

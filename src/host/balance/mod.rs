@@ -219,7 +219,7 @@ impl Sheet<'_> {
             name if name.starts_with(b"[anon_shmem") => Row::Shared,
             name if name.starts_with(b"[") => Row::Kernel,
             name if name == self.own_path => Row::Executable,
-            // The file of `--live`, which lies over the ledger.
+            // The file of `--live`, which is mapped over the ledger.
             _ if self.executable.contains(&mapping.start) => Row::HostTables,
             name => files::row_of(name),
         }
@@ -274,9 +274,9 @@ impl Sheet<'_> {
         }
     }
 
-    /// Where the stack that a mapping begins with ends; its start where it begins with none.
+    /// The end of the stack at the start of a mapping; the mapping's start if it begins with no stack.
     ///
-    /// A thread's pointer lies at the upper end of its stack, in its last page. A thread that mimalloc does not know
+    /// A thread's pointer is at the upper end of its stack, in its last page. A thread that mimalloc does not know
     /// has never allocated; its stack follows closed memory, and has the default size.
     fn stack_end(&self, mapping: &Mapping<'_>) -> usize {
         let inside = |thread: &&usize| (mapping.start..mapping.end).contains(*thread);
@@ -338,8 +338,8 @@ impl Sheet<'_> {
         (Part::Nobody, end.min(next))
     }
 
-    /// Which part of a heap's page `address` lies in: its description, its blocks, or the room where it has
-    /// made none yet, which may still hold what was freed before the page began.
+    /// The part of a heap's page that contains `address`: its description, its blocks, or the rest, where it
+    /// has no blocks yet. The rest may still hold data that was freed before the page began.
     fn part_of_page(&self, page: PageView, address: usize, end: usize) -> (Part, usize) {
         let blocks = page.blocks.0 & !(self.page - 1);
         let made = page.blocks.1.next_multiple_of(self.page);

@@ -1,28 +1,30 @@
 //! Episodes: from the request that first enters a ceiling's reserve until live bytes have fallen
 //! below it again.
 //!
-//! Within an episode each thread that asks is in one of four states. *New*: it has taken less than
-//! a slice of the reserve; it is served, so that a thread that did not hog notices nothing.
-//! *Posted*: Python was asked to raise `MemoryError` in it at the next safe point (the main thread
-//! alone has such). *Missed*: the safe point came where another handler would have caught the
-//! error, or none; then it is tried again, and after a few times a request is refused. *Told*: it has its
-//! error, and what it needs to handle it comes from the reserve.
+//! Within an episode each thread that allocates is in one of four states:
 //!
-//! A thread without safe points of its own is told by a refused request straight away, and so is
-//! the main thread where half of what was left goes without one (a loop in C). CPython makes
-//! `MemoryError` of a refused request inside the innermost `try` around it, but for the places
-//! where it has a bug: so the main thread is told by a safe point wherever it has one.
+//! - *New*: it has allocated less than a slice of the reserve. Its requests are served, so that a thread
+//!   that allocates little notices nothing.
+//! - *Posted*: Python was asked to raise `MemoryError` in it at its next safe point. Only the main thread
+//!   has safe points.
+//! - *Missed*: at the safe point another handler would have caught the error, or no handler. The error is
+//!   posted again; after a few times a request is refused.
+//! - *Told*: it has got its error. The reserve serves its handling.
 //!
-//! CPython also swallows refusals: where the table of interned strings cannot grow, it clears the
-//! error and goes on without. So a refusal is not yet an error that the script had. [`error_ended`]
-//! counts the errors that passed Python code; without one of these, or one that the host raised,
-//! the last quarter of the reserve stays, and the process is not ended.
+//! A thread without safe points is notified by a refused request at once. So is the main thread if half
+//! of the rest of the reserve is used without a safe point (a loop in C). CPython raises `MemoryError`
+//! for a refused request inside the innermost `try` around it, except at the places where it has a bug:
+//! so the main thread is notified at a safe point wherever it has one.
 //!
-//! Some requests are the wrong ones to refuse, see [`Role`]: CPython loses the error where it gets no
-//! frame object while another error passes (3.11 to 3.13), and raises none where it gets no further
-//! chunk of its data stack (3.11). They are served to the end. What a deep recursion needs on the way
-//! out is part of the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
+//! CPython also ignores some refusals: if the table of interned strings cannot grow, it clears the error
+//! and continues. So a refusal does not prove that the script got an error. [`error_ended`] counts the
+//! errors that passed through Python code. Without one of these, or one that the host raised, the last
+//! quarter of the reserve is kept, and the process is not ended.
 //!
+//! Some requests must not be refused, see [`Role`]: CPython loses the error if it gets no frame object
+//! while it raises another error (3.11 to 3.13), and raises none if it gets no further chunk of its data
+//! stack (3.11). They are served to the end. The memory that a deep recursion needs to unwind is part of
+//! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
 
 use super::refusal::{self, How};
 use super::{Python, python};
@@ -383,8 +385,7 @@ impl Case<'_> {
             && (is_large(self.bytes, self.reserve, true) || !(python.place)().is_fragile())
     }
 
-    /// Whether this request is the one by which the thread is told. Moves the thread to the next
-    /// state.
+    /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
     fn must_refuse(&self, part: &Part, python: &Python) -> bool {
         let taken = self.slot.live() - part.base.get();
         let middle_passed = || self.lacks_room(Reach::Middle);
@@ -469,11 +470,11 @@ impl Case<'_> {
         });
     }
 
-    /// Refuses the request: the thread is told. Always false.
+    /// Refuses the request, which notifies the thread. Always returns false.
     fn refuse(&self, part: &Part, python: &Python) -> bool {
         LEDGER.count_refusal(self.account);
         if self.account == Account::Arena && is_large(self.bytes, self.reserve, false) {
-            // pymalloc makes do without another arena: nobody is told by this.
+            // pymalloc continues without another arena: no thread is notified by this.
             return false;
         }
         self.set_told(part);
@@ -488,10 +489,10 @@ impl Case<'_> {
         false
     }
 
-    /// The thread has its error. What is left of the reserve serves what it and the others that
-    /// were told do about that: half of it before they are told again, and so on until nothing is
-    /// left. A further refusal of a large request changes that only where an error has come of the
-    /// last one: CPython may have swallowed it.
+    /// Records that the thread has its error. The rest of the reserve serves it and the other notified
+    /// threads: half of it before their next notification, and so on until nothing is left. A further
+    /// refusal of a large request changes that only if the last one caused an error: CPython may have
+    /// ignored it.
     fn set_told(&self, part: &Part) {
         let told = &THREADS[self.scope.index()];
         if part.state.replace(State::Told) != State::Told {

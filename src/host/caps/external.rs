@@ -1,12 +1,12 @@
 //! Growth past malloc under `--cap auto`: libraries that map memory themselves.
 //!
-//! Nobody can refuse a page that is touched, so the script is told early: where less than a *zone* is
-//! left of the limit and libraries have mapped at least as much, the main thread gets a `MemoryError` at its
-//! next safe point that is a place for it, which may be the end of the call that grew; where half of
-//! what was left has gone without one, at any but a loop's jump. It gets another only where the charges
-//! have grown on by a good part of what was left. A map that is larger than what is left is refused.
+//! A page that is touched cannot be refused, so the script is notified early: if less than a *zone* is
+//! left of the limit and libraries have mapped at least as much, the main thread gets a `MemoryError` at
+//! its next suitable safe point, which may be the end of the call that mapped. If half of the rest is used
+//! before that, it gets the error at any safe point but a loop's jump. It gets another error only if the
+//! charges have grown by a large part of the rest. A map that is larger than the rest is refused.
 //!
-//! All process-wide, without a lock: two threads that decide at once post twice at worst.
+//! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::watch;
 use super::{Place, Python, Told, python, refusal};

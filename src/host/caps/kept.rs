@@ -17,7 +17,7 @@ pub struct Kept<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is touched only by whoever has set `busy`.
+// SAFETY: the value is touched only by the thread that has set `busy`.
 unsafe impl<T: Copy> Sync for Kept<T> {}
 
 impl<T: Copy> Kept<T> {

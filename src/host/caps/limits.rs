@@ -2,7 +2,7 @@
 //! code that are open. The lowest of them is the ledger's ceiling.
 //!
 //! A cap is a ceiling for good, its reserve inside it. A limit caps the growth of a scope since
-//! its block was entered; the room in which Python handles the error lies above it, and below the
+//! its block was entered; the room in which Python handles the error is above it, and below the
 //! cap. All functions but [`binding`] are for callers that hold the GIL.
 
 use super::episode;

@@ -104,7 +104,7 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
         __libc_stack_end.addr()
     };
     let top = top.address();
-    // On another thread's stack the distance is none of a stack.
+    // On another thread's stack the distance is too large for a stack.
     if top < bottom && bottom - top < 64 << 20 {
         ranges.push(Range {
             start: top.next_multiple_of(8),
@@ -160,7 +160,7 @@ fn read_maps() -> Option<Table<u8>> {
     Some(text)
 }
 
-/// Addresses and rights of a line, and whether no file lies behind it.
+/// Addresses and rights of a line, and whether the mapping has no file.
 fn parse(line: &[u8]) -> Option<(Range, &[u8], bool)> {
     let mut fields = line
         .split(|&byte| byte == b' ')

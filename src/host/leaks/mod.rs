@@ -105,8 +105,8 @@ impl Findings {
         self.blocks == 0 && self.broken.is_empty()
     }
 
-    /// The pages in which a block was freed twice, or written to after it was freed: which of their blocks
-    /// are live cannot be known, so none of them is among the lost.
+    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
+    /// are unknown, so none of their blocks is reported as lost.
     pub fn broken(&self) -> &[Broken] {
         &self.broken
     }
@@ -117,8 +117,8 @@ impl Findings {
     }
 }
 
-/// Begins to watch if `scope` asks for it and every block lies in a heap of the host's; else a notice
-/// says why not. Once, when Python has been initialised, while the process has one thread.
+/// Starts the leak check if `scope` asks for it and every block is in a heap of the host; otherwise prints
+/// a notice with the reason. Called once, after Python's initialisation, while the process has one thread.
 ///
 /// # Errors
 /// mimalloc gives no heap.
@@ -137,8 +137,8 @@ pub fn start(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<()
     if !arm(scope, debug_hooks) {
         return Err(Error::start("mimalloc gives no heap"));
     }
-    // What a module makes while it is imported is the module's own. An object off a free list lies
-    // in a block of another time, so the lists are emptied on the way.
+    // Objects that a module creates during its import belong to the module. An object from a free list
+    // has an older block, so the lists are emptied before and after.
     let watcher = Watcher {
         begin: || {
             if !mark::is_before() {

@@ -171,11 +171,11 @@ impl Sites {
     }
 }
 
-/// Whether a block may be of tracemalloc itself, which loses some of its own on 3.9 to 3.12. While it
-/// is at work it knows of every block of RAW but those; where it was stopped the form must tell.
+/// Whether a block may belong to tracemalloc, which loses some of its own on 3.9 to 3.12. While it runs it
+/// knows every block of RAW except its own. If it was stopped, the block's content decides.
 ///
 /// # Safety
-/// A live block of `size` bytes at `address`.
+/// `address` is a live block of `size` bytes.
 pub unsafe fn may_be_tracemallocs(account: Account, address: usize, size: usize) -> bool {
     if account != Account::Raw || !LOADED.load(Relaxed) {
         return false;

@@ -25,7 +25,7 @@ static PIECES: [(AtomicUsize, AtomicUsize); 16] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address lies in the memory of a table.
+/// Whether an address is inside the memory of a table.
 pub fn is_in_table(address: usize) -> bool {
     PIECES
         .iter()

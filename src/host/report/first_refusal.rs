@@ -1,7 +1,6 @@
 //! The dossier of an episode's first refusal: gathers it, keeps it for the report, and writes it to standard error.
 //!
-//! All of this happens inside the allocator, on any thread: the dossier lies in static memory, and nothing is
-//! allocated.
+//! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
 
 use super::dossier;
 use crate::caps::{Kept, Refusal};

@@ -1,7 +1,7 @@
-//! A file in the making: it lies beside its place until it is whole.
+//! An output file that is being written: it has a temporary name in its directory until it is complete.
 //!
-//! Where the directory lets nothing be made or moved (a single file that is mounted into a
-//! container, a directory of another user's), the file that is there is written in place.
+//! If the directory allows no new file or no rename (a single file that is mounted into a container, a
+//! directory of another user), the existing file is written in place.
 
 #![allow(unsafe_code)]
 
@@ -10,11 +10,11 @@ use pyhost_os::errno::Errno;
 use pyhost_os::template::{PathBuffer, format_into};
 use std::ffi::c_int;
 
-/// A file in the making.
+/// An output file that is being written.
 pub struct Draft<'a> {
-    /// Where it is to go.
+    /// The final path.
     place: &'a PathBuffer,
-    /// Where it lies; `None` where it is written in place.
+    /// The path of the temporary file; `None` if the file is written in place.
     part: Option<PathBuffer>,
     /// Whether there was nothing at its place.
     is_new: bool,
@@ -70,7 +70,7 @@ impl<'a> Draft<'a> {
     #[inline(never)] // for the caller's stack
     fn beside(place: &PathBuffer, flags: c_int) -> Result<(PathBuffer, c_int), Errno> {
         let flags = flags | libc::O_CREAT | libc::O_EXCL;
-        // SAFETY: no arguments.
+        // SAFETY: `getpid` takes no arguments and cannot fail.
         let pid = unsafe { libc::getpid() };
         let mut error = Errno(libc::EEXIST);
         for number in 0..NAMES {

@@ -190,7 +190,7 @@ pub fn identity(descriptor: c_int) -> Option<(u64, u64)> {
 }
 
 fn is_open(descriptor: c_int) -> bool {
-    // SAFETY: a query of a descriptor.
+    // SAFETY: `F_GETFD` only reads the flags; a number that is no descriptor gives -1.
     unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
 }
 
@@ -215,7 +215,7 @@ fn descriptor_of(path: &[u8]) -> Option<Opened> {
     let rest = path.strip_prefix(b"/proc/")?;
     let mut parts = rest.splitn(3, |&byte| byte == b'/');
     let (process, folder, number) = (parts.next()?, parts.next()?, number_of(parts.next()?)?);
-    // SAFETY: no arguments.
+    // SAFETY: `getpid` takes no arguments and cannot fail.
     let own = unsafe { libc::getpid() };
     match (process, folder) {
         (b"self" | b"thread-self", b"fd") => Some(Opened::Own(number)),

@@ -114,7 +114,7 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     write(&draft, "two");
     draft.discard();
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
-    // SAFETY: descriptors of this test's own.
+    // SAFETY: this test opened both descriptors and uses neither afterwards.
     unsafe {
         libc::close(descriptor);
         libc::close(other);
