@@ -5,8 +5,8 @@
 //! one takes the place of an earlier, whole or not at all.
 
 use crate::cli::BaselineOptions;
+use crate::document::Document;
 use crate::model::Report;
-use crate::stored::Document;
 use crate::{Failure, find, print};
 use pyhost_record::directory::{self, BASELINES, Identity};
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -1,8 +1,9 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row.
 
 use crate::cli::DiffOptions;
+use crate::document::Document;
 use crate::show::path_of;
-use crate::stored::{Document, Row, Stored};
+use crate::summary::{AccountSummary, Summary};
 use crate::{Failure, baseline, print};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
@@ -26,7 +27,7 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
             (baseline::of(&options.a, &path, directory)?, path)
         }
     };
-    let (a, b) = (Document::read(&a)?.stored(), Document::read(&b)?.stored());
+    let (a, b) = (Document::read(&a)?.summary(), Document::read(&b)?.summary());
     let pairs = pairs(&a, &b);
     print(&match options.json {
         true => to_json(&a, &b, &pairs),
@@ -36,22 +37,23 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
 
 /// Both forms of a comparison.
 #[cfg(test)]
-pub fn forms(a: &Stored, b: &Stored) -> [String; 2] {
+pub fn forms(a: &Summary, b: &Summary) -> [String; 2] {
     let pairs = pairs(a, b);
     [to_text(a, b, &pairs), to_json(a, b, &pairs)]
 }
 
 /// The accounts of both, in A's order and then B's; one that only the other has counts nothing.
-fn pairs(a: &Stored, b: &Stored) -> Vec<(Row, Row)> {
-    let named = |rows: &[Row], name: &str| rows.iter().find(|row| row.name == name).cloned();
+fn pairs(a: &Summary, b: &Summary) -> Vec<(AccountSummary, AccountSummary)> {
+    let named =
+        |rows: &[AccountSummary], name: &str| rows.iter().find(|row| row.name == name).cloned();
     let mut names: Vec<&str> = a.accounts.iter().map(|row| row.name.as_str()).collect();
     let others = b.accounts.iter().map(|row| row.name.as_str());
     let others: Vec<&str> = others.filter(|name| !names.contains(name)).collect();
     names.extend(others);
-    let row = |rows: &[Row], name: &str| {
-        named(rows, name).unwrap_or_else(|| Row {
+    let row = |rows: &[AccountSummary], name: &str| {
+        named(rows, name).unwrap_or_else(|| AccountSummary {
             name: name.to_owned(),
-            ..Row::default()
+            ..AccountSummary::default()
         })
     };
     let both = names
@@ -75,22 +77,22 @@ fn change(a: u64, b: u64) -> i64 {
     change.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-fn line_of(letter: char, stored: &Stored) -> String {
-    let when = match stored.seconds {
+fn line_of(letter: char, summary: &Summary) -> String {
+    let when = match summary.seconds {
         Some(seconds) => format!(", {seconds:.1} s after its start"),
         None => String::new(),
     };
     format!(
         "{letter}: process {} ({}), Python {}, since {}{when}: {}\n",
-        stored.pid,
-        stored.command,
-        plain(&stored.python),
-        plain(&stored.started),
-        plain(&stored.stands)
+        summary.pid,
+        summary.command,
+        plain(&summary.python),
+        plain(&summary.started),
+        plain(&summary.status)
     )
 }
 
-fn to_text(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
+fn to_text(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)]) -> String {
     let mut text = line_of('A', a) + &line_of('B', b);
     let _ = writeln!(
         text,
@@ -142,20 +144,20 @@ fn to_text(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
     text
 }
 
-fn to_json(a: &Stored, b: &Stored, pairs: &[(Row, Row)]) -> String {
+fn to_json(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)]) -> String {
     let mut text = String::new();
     let mut sink = Json::new(&mut text);
     sink.text("schema", SCHEMA);
-    for (key, stored) in [("a", a), ("b", b)] {
+    for (key, summary) in [("a", a), ("b", b)] {
         sink.begin(key);
-        sink.int("pid", stored.pid);
+        sink.int("pid", summary.pid);
         sink.begin_list("argv");
-        for word in &stored.argv {
+        for word in &summary.argv {
             sink.text("", word);
         }
         sink.end();
-        sink.text("started", &stored.started);
-        match stored.seconds {
+        sink.text("started", &summary.started);
+        match summary.seconds {
             Some(seconds) => sink.fraction("wall_seconds", seconds),
             None => sink.null("wall_seconds"),
         }
@@ -195,23 +197,23 @@ fn both(key: &str, a: u64, b: u64, sink: &mut impl Sink) {
 mod tests {
     use super::*;
 
-    fn row(name: &str, live_bytes: u64) -> Row {
-        Row {
+    fn row(name: &str, live_bytes: u64) -> AccountSummary {
+        AccountSummary {
             name: name.to_owned(),
             live_bytes,
-            ..Row::default()
+            ..AccountSummary::default()
         }
     }
 
     #[test]
     fn accounts_of_either_side_have_a_row() {
-        let a = Stored {
+        let a = Summary {
             accounts: vec![row("raw", 1024), row("gone", u64::MAX)],
-            ..Stored::default()
+            ..Summary::default()
         };
-        let b = Stored {
+        let b = Summary {
             accounts: vec![row("new", 5), row("raw", 3072)],
-            ..Stored::default()
+            ..Summary::default()
         };
         let pairs = pairs(&a, &b);
         let names: Vec<&str> = pairs.iter().map(|(a, _)| a.name.as_str()).collect();

@@ -1,9 +1,10 @@
 //! The readers of records and reports, given mutated ones by a fixed seed. Each is read or refused in
 //! one line, nothing panics, and the output holds only letters and line ends.
 
+use crate::document::Document;
 use crate::model::Report;
 use crate::show::to_text;
-use crate::stored::{Document, Stored};
+use crate::summary::Summary;
 use crate::{diff, top};
 use pyhost_ledger::card::Card;
 use pyhost_record::{Record, SIZE, blank};
@@ -15,10 +16,10 @@ fn assert_plain(text: &str) {
     assert!(!text.contains(steers), "{text:?}");
 }
 
-/// Shows what was stored in every form.
-fn show(stored: &Stored) {
-    assert_plain(&to_text(stored));
-    for form in diff::forms(stored, &Stored::default()) {
+/// Shows a summary in every form.
+fn show(summary: &Summary) {
+    assert_plain(&to_text(summary));
+    for form in diff::forms(summary, &Summary::default()) {
         assert_plain(&form);
     }
 }
@@ -57,7 +58,7 @@ fn no_mutated_record_harms_its_reader() {
         };
         read += 1;
         let alive = round % 2 == 0;
-        show(&Stored::of_record(&record, alive));
+        show(&Summary::of_record(&record, alive));
         let text = Report::of_record(&record, alive).to_json();
         assert_plain(&text);
         // A count that no ledger has may be refused, in words.
@@ -124,7 +125,7 @@ fn no_mutated_report_harms_its_reader() {
         match Report::of_json(&text) {
             Ok(report) => {
                 read += 1;
-                show(&Stored::of_report(&report));
+                show(&Summary::of_report(&report));
             }
             Err(error) => {
                 assert_plain(&error);

@@ -1,12 +1,13 @@
 //! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
 //!
-//! It links no libpython, and runs anywhere. One module a command; what several need: [`find`], the
-//! files of hosts; [`process`], `/proc`; [`report`], a host's report in its JSON form; [`stored`], what was stored of a
-//! process, read.
+//! It links no libpython. Each command has a module. Several commands use [`find`] (the files of hosts),
+//! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`model`] (a report) and [`summary`]
+//! (its figures as a table shows them).
 
 mod baseline;
 mod cli;
 mod diff;
+mod document;
 mod find;
 #[cfg(test)]
 mod hostile;
@@ -17,7 +18,7 @@ mod ps;
 mod report;
 mod serve;
 mod show;
-mod stored;
+mod summary;
 mod sweep;
 mod top;
 

@@ -1,10 +1,10 @@
 //! `pyhostctl report`: the reports of hosts that run, made of their files.
 
 use crate::cli::ReportOptions;
+use crate::document::Document;
 use crate::model::Report;
 use crate::process::{Usage, identity_of};
 use crate::show::to_text;
-use crate::stored::Document;
 use crate::{Failure, find, print};
 use pyhost_ledger::card::Card;
 use pyhost_record::directory::Here;
@@ -22,7 +22,7 @@ pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
             Document::Record(record, true) if !options.text => {
                 text += &Report::of_record(record, true).to_json()
             }
-            Document::Record(_, true) => text += &to_text(&document.stored()),
+            Document::Record(_, true) => text += &to_text(&document.summary()),
             _ => {
                 return Err(Failure(format!(
                     "process {name} runs no more; expected a host that runs, or `pyhostctl show \

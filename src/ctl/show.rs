@@ -1,8 +1,9 @@
 //! `pyhostctl show`: the accounts of a process that runs, was killed, or left a report.
 
 use crate::cli::ShowOptions;
+use crate::document::Document;
 use crate::model::Report;
-use crate::stored::{Document, Stored};
+use crate::summary::Summary;
 use crate::{Failure, find, print};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
@@ -18,7 +19,7 @@ pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
     print(&match (&document, options.json) {
         (Document::Record(record, alive), true) => Report::of_record(record, *alive).to_json(),
         (Document::Report(_, text), true) => escaped(text),
-        (_, false) => to_text(&document.stored()),
+        (_, false) => to_text(&document.summary()),
     })
 }
 
@@ -51,14 +52,14 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// A process as a table for people.
-pub fn to_text(stored: &Stored) -> String {
+pub fn to_text(summary: &Summary) -> String {
     let mut text = format!(
         "process {} ({}), Python {}, since {}: {}\n",
-        stored.pid,
-        stored.command,
-        plain(&stored.python),
-        plain(&stored.started),
-        plain(&stored.stands)
+        summary.pid,
+        summary.command,
+        plain(&summary.python),
+        plain(&summary.started),
+        plain(&summary.status)
     );
     let _ = writeln!(
         text,
@@ -66,7 +67,7 @@ pub fn to_text(stored: &Stored) -> String {
         "account", "live", "peak", "live blocks", "allocations", "refused", "failed"
     );
     let shown = |bytes| Bytes(bytes).to_string();
-    for row in &stored.accounts {
+    for row in &summary.accounts {
         let _ = writeln!(
             text,
             "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
@@ -79,9 +80,9 @@ pub fn to_text(stored: &Stored) -> String {
             row.failed
         );
     }
-    let (live, peak) = stored.total;
+    let (live, peak) = summary.total;
     let _ = writeln!(text, "{:<8}{:>12}{:>12}", "total", shown(live), shown(peak));
-    let _ = match stored.resident {
+    let _ = match summary.resident {
         (Some(now), Some(peak)) => {
             writeln!(text, "resident {}, peak {}", shown(now), shown(peak))
         }
@@ -89,17 +90,17 @@ pub fn to_text(stored: &Stored) -> String {
         (None, Some(peak)) => writeln!(text, "resident peak {}", shown(peak)),
         (None, None) => Ok(()),
     };
-    if let Some(bytes) = stored.inherited {
+    if let Some(bytes) = summary.inherited {
         let _ = writeln!(
             text,
             "a forked child: {} of the live bytes were there at the fork, and are its parent's too",
             shown(bytes)
         );
     }
-    for (name, bytes) in &stored.caps {
+    for (name, bytes) in &summary.caps {
         let _ = writeln!(text, "cap of {} ({})", shown(*bytes), plain(name));
     }
-    if let Some((count, line)) = &stored.refusal {
+    if let Some((count, line)) = &summary.refusal {
         let _ = writeln!(text, "refusals: {count}; the last: {}", plain(line));
     }
     text

@@ -25,7 +25,7 @@ mod timeline;
 mod contrast;
 
 use crate::cli::HtmlOptions;
-use crate::stored::text_of_file;
+use crate::document::text_of_file;
 use crate::{Failure, print};
 use pyhost_os::errno::Errno;
 use pyhost_os::template::PathBuffer;

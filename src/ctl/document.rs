@@ -4,11 +4,10 @@
 //! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
 //! are as the file has them: who shows them makes the texts plain.
 
-mod summary;
-
 use crate::Failure;
 use crate::model::Report;
 use crate::process::identity_of;
+use crate::summary::Summary;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
@@ -18,56 +17,6 @@ use std::path::Path;
 
 /// The largest report that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
-
-/// One account's figures.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
-    /// The account's name.
-    pub name: String,
-    /// Bytes allocated and not freed.
-    pub live_bytes: u64,
-    /// The highest live bytes.
-    pub peak_bytes: u64,
-    /// Blocks allocated and not freed.
-    pub live_blocks: u64,
-    /// Blocks allocated so far.
-    pub total_blocks: u64,
-    /// Requests that a cap refused.
-    pub refused: u64,
-    /// Requests that the heap could not meet.
-    pub failed: u64,
-}
-
-/// A process at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stored {
-    /// Its process id.
-    pub pid: i64,
-    /// Its command line.
-    pub argv: Vec<String>,
-    /// The same as a part of a line, plain.
-    pub command: String,
-    /// Python's version.
-    pub python: String,
-    /// When it started, in the form of RFC 3339.
-    pub started: String,
-    /// Seconds from the start to that moment, where they are known.
-    pub seconds: Option<f64>,
-    /// How it stood: a clause for people.
-    pub stands: String,
-    /// Its accounts, in the order of a report.
-    pub accounts: Vec<Row>,
-    /// Live and peak bytes of all accounts together.
-    pub total: (u64, u64),
-    /// Resident bytes, at the moment and at most, where they are known.
-    pub resident: (Option<u64>, Option<u64>),
-    /// Live bytes that a forked child began with, and its parent counts too.
-    pub inherited: Option<u64>,
-    /// Ceilings in bytes, by name.
-    pub caps: Vec<(String, u64)>,
-    /// How many refusals were reported, and the last in a line.
-    pub refusal: Option<(u64, String)>,
-}
 
 /// The content of a file.
 pub enum Document {
@@ -100,11 +49,11 @@ impl Document {
         Ok(Document::Report(Box::new(report), text))
     }
 
-    /// The process that it is of.
-    pub fn stored(&self) -> Stored {
+    /// The summary of its process.
+    pub fn summary(&self) -> Summary {
         match self {
-            Document::Record(record, alive) => Stored::of_record(record, *alive),
-            Document::Report(report, _) => Stored::of_report(report),
+            Document::Record(record, alive) => Summary::of_record(record, *alive),
+            Document::Report(report, _) => Summary::of_report(report),
         }
     }
 }

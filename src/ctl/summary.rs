@@ -1,26 +1,76 @@
-//! The summary of a report: what `show` and `diff` print.
+//! The summary of a report: the figures that `show` and `diff` print. A record's summary is made from its
+//! report.
 
-use super::{Row, Stored};
 use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
 use pyhost_record::Record;
 
-impl Stored {
+/// One account's figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountSummary {
+    /// The account's name.
+    pub name: String,
+    /// Bytes allocated and not freed.
+    pub live_bytes: u64,
+    /// The highest live bytes.
+    pub peak_bytes: u64,
+    /// Blocks allocated and not freed.
+    pub live_blocks: u64,
+    /// Blocks allocated so far.
+    pub total_blocks: u64,
+    /// Requests that a cap refused.
+    pub refused: u64,
+    /// Requests that the heap could not meet.
+    pub failed: u64,
+}
+
+/// A process at one moment, for people. Numbers that cannot be negative are unsigned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Its process id.
+    pub pid: i64,
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// The command line in one line, plain.
+    pub command: String,
+    /// Python's version.
+    pub python: String,
+    /// When it started, in the form of RFC 3339.
+    pub started: String,
+    /// Seconds from the start to that moment, if known.
+    pub seconds: Option<f64>,
+    /// Its state in words, such as `was killed`.
+    pub status: String,
+    /// Its accounts, in the order of a report.
+    pub accounts: Vec<AccountSummary>,
+    /// Live and peak bytes of all accounts together.
+    pub total: (u64, u64),
+    /// Resident bytes at that moment and at the peak, if known.
+    pub resident: (Option<u64>, Option<u64>),
+    /// Live bytes of a forked child at its start, which its parent counts too.
+    pub inherited: Option<u64>,
+    /// Ceilings in bytes, by name.
+    pub caps: Vec<(String, u64)>,
+    /// How many refusals were reported, and the last in a line.
+    pub refusal: Option<(u64, String)>,
+}
+
+impl Summary {
     /// The summary of a report.
     pub fn of_report(report: &Report) -> Self {
         let process = &report.process;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let caps = report.caps.scopes.iter();
-        Stored {
+        Summary {
             pid: process.pid.unwrap_or_default(),
             command: command(&process.argv, &text(&process.command)),
             argv: process.argv.clone(),
             python: text(&report.python.version),
             started: text(&process.started),
             seconds: process.wall_seconds,
-            stands: stands(process),
+            status: status(process),
             accounts: accounts(report),
             total: (
                 count(report.total.live_bytes),
@@ -40,14 +90,14 @@ impl Stored {
 
     /// The summary of a record; `alive` if its process runs.
     pub fn of_record(record: &Record, alive: bool) -> Self {
-        Stored {
+        Summary {
             // The card knows which of the words are the host's, and how the process ended.
             command: record.card().command(),
-            stands: match alive {
+            status: match alive {
                 true => "runs".to_owned(),
                 false => record.card().ending(),
             },
-            ..Stored::of_report(&Report::of_record(record, alive))
+            ..Summary::of_report(&Report::of_record(record, alive))
         }
     }
 }
@@ -77,15 +127,15 @@ fn command(argv: &[String], name: &str) -> String {
 }
 
 /// The accounts: those that this version knows first, in a report's order.
-fn accounts(report: &Report) -> Vec<Row> {
+fn accounts(report: &Report) -> Vec<AccountSummary> {
     let known = |name: &str| REPORTED.iter().position(|account| account.name() == name);
-    let mut rows: Vec<Row> = report.accounts.0.iter().map(row).collect();
+    let mut rows: Vec<AccountSummary> = report.accounts.0.iter().map(row).collect();
     rows.sort_by_key(|row| known(&row.name).unwrap_or(REPORTED.len()));
     rows
 }
 
-fn row((name, account): &(String, Account)) -> Row {
-    Row {
+fn row((name, account): &(String, Account)) -> AccountSummary {
+    AccountSummary {
         name: name.clone(),
         live_bytes: count(account.live_bytes),
         peak_bytes: count(account.peak_bytes),
@@ -96,7 +146,7 @@ fn row((name, account): &(String, Account)) -> Row {
     }
 }
 
-fn stands(process: &Process) -> String {
+fn status(process: &Process) -> String {
     match (process.ended_by.as_deref(), process.exit_status) {
         (None, _) => "ran".to_owned(),
         (Some("kill"), _) => "was killed".to_owned(),
