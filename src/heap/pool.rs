@@ -116,7 +116,7 @@ pub struct Statistics {
     pub limit_bytes: Option<u64>,
 }
 
-struct State {
+struct PoolState {
     limit: Limit,
     auto_blocks: u64,
     newest: *mut Links,
@@ -134,9 +134,9 @@ struct State {
 
 // SAFETY: the pointers lead to kept blocks, which belong to the pool, whichever thread has the
 // lock.
-unsafe impl Send for State {}
+unsafe impl Send for PoolState {}
 
-static POOL: Mutex<State> = Mutex::new(State {
+static POOL: Mutex<PoolState> = Mutex::new(PoolState {
     limit: Limit::Auto,
     auto_blocks: FIRST_LIMIT,
     newest: null_mut(),
@@ -153,9 +153,9 @@ static POOL: Mutex<State> = Mutex::new(State {
 });
 
 /// The pool, locked for the length of `work`, inside the gate. `work` must not allocate.
-fn locked<T>(work: impl FnOnce(&mut State) -> T) -> T {
+fn locked<T>(work: impl FnOnce(&mut PoolState) -> T) -> T {
     let _inside = gate::enter(state().slot(), thread_id());
-    let mut guard: MutexGuard<'_, State> = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard: MutexGuard<'_, PoolState> = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     work(&mut guard)
 }
 
@@ -177,7 +177,7 @@ unsafe fn header<'a>(pointer: *mut u8) -> &'a mut Header {
     unsafe { &mut *pointer.sub(size_of::<Header>()).cast::<Header>() }
 }
 
-impl State {
+impl PoolState {
     fn bucket(&mut self, size: usize) -> &mut *mut Links {
         let hash = (size / GRAIN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         &mut self.buckets[hash % BUCKETS]

@@ -113,7 +113,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
         }
-    } else if options.guard != heap::guards::Settings::Off {
+    } else if options.guard != heap::guards::GuardSettings::Off {
         notice(format_args!(
             "--guard: malloc is left to another allocator, and nothing is guarded"
         ));

@@ -25,7 +25,7 @@ pub use crate::own::CARD;
 /// How a process stands, by its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
+pub enum ProcessState {
     /// It runs, or it was killed.
     Running = 0,
     /// Its image is being replaced by another program's.
@@ -208,7 +208,7 @@ impl Card {
             pid: AtomicI32::new(0),
             parent: AtomicI32::new(0),
             user: AtomicU32::new(0),
-            state: AtomicU32::new(State::Running as u32),
+            state: AtomicU32::new(ProcessState::Running as u32),
             status: AtomicI32::new(0),
             debug_hooks: AtomicU32::new(0),
             active: AtomicU32::new(0),
@@ -313,20 +313,20 @@ impl Card {
 
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
     /// of `CLOCK_REALTIME`.
-    pub fn set_state(&self, state: State, status: i32, now: u64) {
+    pub fn set_state(&self, state: ProcessState, status: i32, now: u64) {
         self.status.store(status, Relaxed);
         self.ended.store(now, Relaxed);
         self.state.store(state as u32, Release);
     }
 
     /// How the process stands by its own word, with the exit status or the signal.
-    pub fn state(&self) -> (State, i32) {
+    pub fn state(&self) -> (ProcessState, i32) {
         let state = match self.state.load(Acquire) {
-            1 => State::Exec,
-            2 => State::Exited,
-            3 => State::Signalled,
-            4 => State::Exhausted,
-            _ => State::Running,
+            1 => ProcessState::Exec,
+            2 => ProcessState::Exited,
+            3 => ProcessState::Signalled,
+            4 => ProcessState::Exhausted,
+            _ => ProcessState::Running,
         };
         (state, self.status.load(Relaxed))
     }
@@ -334,11 +334,11 @@ impl Card {
     /// How it ended, in words, where it runs no more.
     pub fn ending(&self) -> String {
         match self.state() {
-            (State::Running, _) => "was killed".to_owned(),
-            (State::Exec, _) => "became another program".to_owned(),
-            (State::Exited, status) => format!("ended with status {status}"),
-            (State::Signalled, signal) => format!("ended by {}", signal_words(signal)),
-            (State::Exhausted, status) => {
+            (ProcessState::Running, _) => "was killed".to_owned(),
+            (ProcessState::Exec, _) => "became another program".to_owned(),
+            (ProcessState::Exited, status) => format!("ended with status {status}"),
+            (ProcessState::Signalled, signal) => format!("ended by {}", signal_words(signal)),
+            (ProcessState::Exhausted, status) => {
                 format!("ended with status {status}: the reserve of a cap was used up")
             }
         }
@@ -432,7 +432,7 @@ impl Card {
         for cell in &self.cells {
             cell.number.store(0, Relaxed);
         }
-        self.set_state(State::Running, 0, 0);
+        self.set_state(ProcessState::Running, 0, 0);
     }
 }
 

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use pyhost_ledger::card::{Card, Magic, State};
+use pyhost_ledger::card::{Card, Magic, ProcessState};
 pub use pyhost_ledger::own::SIZE;
 use pyhost_ledger::own::{LARGEST_PAGE, UNIT};
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
@@ -165,13 +165,13 @@ impl Record {
     pub fn was_killed(&self) -> bool {
         matches!(
             self.card.state().0,
-            State::Running | State::Signalled | State::Exhausted
+            ProcessState::Running | ProcessState::Signalled | ProcessState::Exhausted
         )
     }
 
     /// Whether the process, as far as it knows, goes on.
     pub fn is_running(&self) -> bool {
-        self.card.state().0 == State::Running
+        self.card.state().0 == ProcessState::Running
     }
 
     /// One line about a process that was killed: its id and command, the signal if the file has it, live
@@ -181,10 +181,12 @@ impl Record {
         let pid = card.pid.load(Relaxed);
         let mut text = format!("process {pid} ({}) ", card.command());
         let _ = match card.state() {
-            (State::Exhausted, status) => {
+            (ProcessState::Exhausted, status) => {
                 write!(text, "ended with status {status}, its cap used up,")
             }
-            (State::Signalled, signal) => write!(text, "was killed by {}", signal_words(signal)),
+            (ProcessState::Signalled, signal) => {
+                write!(text, "was killed by {}", signal_words(signal))
+            }
             _ => write!(text, "was killed"),
         };
         let total = self.snapshot;

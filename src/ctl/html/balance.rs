@@ -39,7 +39,7 @@ fn about(row: &BalanceRow) -> &str {
 }
 
 /// A part of the bar.
-struct Part {
+struct SheetPart {
     name: String,
     class: &'static str,
     bytes: i64,
@@ -47,14 +47,14 @@ struct Part {
 }
 
 /// Lays the rows and what remains side by side, in percent of their sum; none where it is 0.
-fn parts(balance: &Balance) -> (Vec<Part>, f64) {
+fn parts(balance: &Balance) -> (Vec<SheetPart>, f64) {
     let rows = balance.rows.iter();
     let rows = rows.map(|row| (words(&row.name), class(row), row.resident_bytes));
     let rest = ("remainder".to_owned(), "remainder", balance.remainder_bytes);
     let mut from = 0.0;
     let mut parts = Vec::new();
     for (name, class, bytes) in rows.chain([rest]).filter(|(_, _, bytes)| *bytes > 0) {
-        parts.push(Part {
+        parts.push(SheetPart {
             name,
             class,
             bytes,

@@ -2,7 +2,7 @@
 
 use super::{Account, Cap, Caps, Children, Host, Process, Python, Report, Total};
 use crate::report::resident_of_record;
-use pyhost_ledger::card::{Card, State};
+use pyhost_ledger::card::{Card, ProcessState};
 use pyhost_os::moment::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::Record;
@@ -84,14 +84,16 @@ fn process(card: &Card, alive: bool) -> Process {
         ended => Some(ended),
     };
     let ended_by = match card.state() {
-        (State::Running, _) => "kill",
-        (State::Exec, _) => "exec",
-        (State::Exited, _) => "exit",
-        (State::Exhausted, _) => "_exit",
-        (State::Signalled, signal) => signal_name(signal),
+        (ProcessState::Running, _) => "kill",
+        (ProcessState::Exec, _) => "exec",
+        (ProcessState::Exited, _) => "exit",
+        (ProcessState::Exhausted, _) => "_exit",
+        (ProcessState::Signalled, signal) => signal_name(signal),
     };
     let exit_status = match card.state() {
-        (State::Exited | State::Exhausted, status) if !alive => Some(i64::from(status)),
+        (ProcessState::Exited | ProcessState::Exhausted, status) if !alive => {
+            Some(i64::from(status))
+        }
         _ => None,
     };
     let is_forked = card.forked.load(Relaxed) == 1;

@@ -5,7 +5,7 @@
 //! them too.
 
 use super::columns::{Part, TITLE};
-use super::state::State;
+use super::state::View;
 use super::tables;
 use pyhost_os::plain::plain;
 use ratatui::Frame;
@@ -21,7 +21,7 @@ const LEAST_WITH_FOOT: u16 = 6;
 const FOOT: &str = "q quit  up/down select  s sort  r reverse  p pause  ? help";
 
 /// Draws the state; `place` names the interval and the directory.
-pub fn draw(frame: &mut Frame<'_>, state: &mut State, place: &str) {
+pub fn draw(frame: &mut Frame<'_>, state: &mut View, place: &str) {
     let area = frame.area();
     let foot = u16::from(area.height >= LEAST_WITH_FOOT);
     let [head, body, foot] = Layout::vertical([Length(1), Fill(1), Length(foot)]).areas(area);
@@ -42,7 +42,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, place: &str) {
     }
 }
 
-fn title(state: &State, place: &str) -> Line<'static> {
+fn title(state: &View, place: &str) -> Line<'static> {
     let paused = if state.paused { "PAUSED  " } else { "" };
     let what = match (state.watched, state.hosts.len()) {
         (Some(_), _) => "pyhostctl top".to_owned(),
@@ -67,7 +67,7 @@ fn draw_below(frame: &mut Frame<'_>, mut area: Rect, parts: impl IntoIterator<It
 }
 
 /// Draws the list, scrolled to the selected host, and below it that host's accounts.
-fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
+fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
     let selected = state.selected();
     let mut details = vec![Part::Lines(vec![Line::default()])];
     match selected.and_then(|place| state.hosts.get(place)) {

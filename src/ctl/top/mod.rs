@@ -24,7 +24,7 @@ use columns::Part;
 use keys::{Keys, Woken};
 use sample::Sampler;
 use screen::Screen;
-use state::{State, Step};
+use state::{Step, View};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
@@ -56,7 +56,7 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
         std::thread::sleep(options.interval.0);
         moment = sampler.look()?;
     }
-    let mut state = State::new(options.pid.map(|name| name.pid));
+    let mut state = View::new(options.pid.map(|name| name.pid));
     state.take(moment);
     let parts = match options.pid {
         None => vec![tables::hosts(&state, u16::MAX)],
@@ -73,7 +73,7 @@ fn watch(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
-    let mut state = State::new(options.pid.map(|name| name.pid));
+    let mut state = View::new(options.pid.map(|name| name.pid));
     let place = format!("every {}  {}", options.interval, directory.display());
     let mut next = Instant::now();
     loop {

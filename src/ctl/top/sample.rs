@@ -6,7 +6,7 @@
 use crate::find::Name;
 use crate::process::Usage;
 use crate::{Failure, find};
-use pyhost_ledger::card::State;
+use pyhost_ledger::card::ProcessState;
 use pyhost_ledger::{Account, Scope, Snapshot};
 use pyhost_os::moment;
 use pyhost_record::directory::{self, Entry, Here, Identity};
@@ -297,10 +297,10 @@ impl Watched {
         let record = self.read()?;
         let name = Name::of(&self.entry.identity);
         let state = record.card().state().0;
-        if state == State::Running && runs {
+        if state == ProcessState::Running && runs {
             return Ok((record, None));
         }
-        if state == State::Exec
+        if state == ProcessState::Exec
             && let Ok(Some(next)) = Watched::open(&name, directory)
         {
             // The program that took its place is a host.
@@ -309,7 +309,7 @@ impl Watched {
         }
         // What ends says so before it does, and is still there for a moment.
         let mut how = record.card().ending();
-        if state == State::Exec && !runs {
+        if state == ProcessState::Exec && !runs {
             how += ", which has ended";
         }
         Ok((record, Some(how)))

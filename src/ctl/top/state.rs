@@ -92,7 +92,7 @@ pub enum Step {
 }
 
 /// What is shown.
-pub struct State {
+pub struct View {
     /// The process that is watched, where it is one.
     pub watched: Option<i32>,
     /// The hosts, in the order in which they are shown.
@@ -115,10 +115,10 @@ pub struct State {
     selected: Option<Identity>,
 }
 
-impl State {
+impl View {
     /// Nothing was looked at yet.
     pub fn new(watched: Option<i32>) -> Self {
-        State {
+        View {
             watched,
             hosts: Vec::new(),
             ended: None,

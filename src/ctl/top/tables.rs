@@ -5,7 +5,7 @@
 
 use super::columns::{Column, Part, TITLE, table};
 use super::sample::{Host, Rates, Use};
-use super::state::State;
+use super::state::View;
 use pyhost_ledger::{Account, Scope};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
@@ -198,7 +198,7 @@ fn bar(used: Option<Use>) -> Span<'static> {
 }
 
 /// The hosts, one a line.
-pub fn hosts(state: &State, width: u16) -> Part {
+pub fn hosts(state: &View, width: u16) -> Part {
     table(HOSTS, &state.hosts, Some(state.sort.title()), width)
 }
 
@@ -241,7 +241,7 @@ fn wrapped(text: &str, width: u16) -> impl Iterator<Item = String> {
 }
 
 /// The watched process: whether it runs or how it ended, and its accounts.
-pub fn watched(state: &State, width: u16) -> Vec<Part> {
+pub fn watched(state: &View, width: u16) -> Vec<Part> {
     let Some(host) = state.hosts.first() else {
         return Vec::new();
     };

@@ -4,7 +4,7 @@ use super::columns::Part;
 use super::draw::draw as draw_frame;
 use super::keys::Key;
 use super::sample::{Host, Moment};
-use super::state::{State, Step};
+use super::state::{Step, View};
 use super::tables;
 use crate::find;
 use crate::process::Usage;
@@ -29,7 +29,7 @@ fn host(record: Record, pid: i32) -> Host {
 }
 
 /// The lines of a terminal of that size, with the state drawn.
-fn drawn(state: &mut State, width: u16, height: u16) -> Vec<String> {
+fn drawn(state: &mut View, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let place = "every 1 s  /run/pyhost\u{1b}[2J";
     terminal
@@ -43,7 +43,7 @@ fn drawn(state: &mut State, width: u16, height: u16) -> Vec<String> {
 /// Draws a host in all forms; nothing but letters comes out.
 pub fn draw(record: Record, alive: bool, width: u16) {
     let watched = (!alive).then_some(7);
-    let mut state = State::new(watched);
+    let mut state = View::new(watched);
     let ended = watched.map(|_| "was killed".to_owned());
     let hosts = vec![host(record, 7)];
     state.take(Moment { hosts, ended });
@@ -62,8 +62,8 @@ pub fn draw(record: Record, alive: bool, width: u16) {
 }
 
 /// A host for each process id. They have booked nothing.
-fn state_of(pids: &[i32]) -> State {
-    let mut state = State::new(None);
+fn state_of(pids: &[i32]) -> View {
+    let mut state = View::new(None);
     state.take(moment_of(pids));
     state
 }
@@ -74,7 +74,7 @@ fn moment_of(pids: &[i32]) -> Moment {
     Moment { hosts, ended: None }
 }
 
-fn pids(state: &State) -> Vec<i32> {
+fn pids(state: &View) -> Vec<i32> {
     state.hosts.iter().map(|host| host.identity.pid).collect()
 }
 
@@ -117,7 +117,7 @@ fn forty_columns_show_who_and_how_much() {
 fn the_selected_host_stays_selected_and_in_sight() {
     let all: Vec<i32> = (1..=50).collect();
     let mut state = state_of(&all);
-    let shown = |state: &mut State, pid: i32| {
+    let shown = |state: &mut View, pid: i32| {
         let lines = drawn(state, 80, 20);
         lines
             .iter()

@@ -20,7 +20,7 @@ mod settings;
 mod slots;
 
 pub use fault::fault_at;
-pub use settings::Settings;
+pub use settings::GuardSettings;
 
 use super::booking::{release_block, settle};
 use super::caps::Request;
@@ -72,8 +72,8 @@ pub struct Figures {
 ///
 /// # Errors
 /// The system gives no such range; nothing is guarded.
-pub fn start(settings: Settings) -> Result<(), Errno> {
-    let Settings::Sample { min, every } = settings else {
+pub fn start(settings: GuardSettings) -> Result<(), Errno> {
+    let GuardSettings::Sample { min, every } = settings else {
         return Ok(());
     };
     let region = Region::reserve().ok_or_else(Errno::last)?;

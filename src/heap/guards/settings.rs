@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// What is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settings {
+pub enum GuardSettings {
     /// Nothing.
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
@@ -25,7 +25,7 @@ const DEFAULT_MIN: u64 = 4096;
 /// One of how many where that is not given.
 const DEFAULT_EVERY: u64 = 8;
 
-impl FromStr for Settings {
+impl FromStr for GuardSettings {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
@@ -33,9 +33,9 @@ impl FromStr for Settings {
             "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1K or more",
         );
         match text {
-            "off" => return Ok(Settings::Off),
+            "off" => return Ok(GuardSettings::Off),
             "all" => {
-                return Ok(Settings::Sample {
+                return Ok(GuardSettings::Sample {
                     min: LEAST,
                     every: 1,
                 });
@@ -59,15 +59,15 @@ impl FromStr for Settings {
         if min < LEAST || every == 0 {
             return Err(expected);
         }
-        Ok(Settings::Sample { min, every })
+        Ok(GuardSettings::Sample { min, every })
     }
 }
 
-impl fmt::Display for Settings {
+impl fmt::Display for GuardSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Settings::Off => out.write_str("off"),
-            Settings::Sample { min, every } => write!(out, "min={min}B,every={every}"),
+            GuardSettings::Off => out.write_str("off"),
+            GuardSettings::Sample { min, every } => write!(out, "min={min}B,every={every}"),
         }
     }
 }
@@ -79,15 +79,18 @@ mod tests {
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
         for text in ["all", "off", "min=64K", "every=10", "every=3,min=1M"] {
-            let settings: Settings = text.parse().unwrap();
-            assert_eq!(settings.to_string().parse::<Settings>().unwrap(), settings);
+            let settings: GuardSettings = text.parse().unwrap();
+            assert_eq!(
+                settings.to_string().parse::<GuardSettings>().unwrap(),
+                settings
+            );
         }
-        let all = Settings::Sample {
+        let all = GuardSettings::Sample {
             min: 1024,
             every: 1,
         };
         assert_eq!("all".parse(), Ok(all));
-        let default = Settings::Sample {
+        let default = GuardSettings::Sample {
             min: 65536,
             every: DEFAULT_EVERY,
         };
@@ -111,7 +114,7 @@ mod tests {
             "min=4K;every=2",
             "size=4K",
         ] {
-            assert!(text.parse::<Settings>().is_err(), "{text}");
+            assert!(text.parse::<GuardSettings>().is_err(), "{text}");
         }
     }
 }

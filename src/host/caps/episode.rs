@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// Where a thread's Python code is, as far as it matters to who catches an error there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CodePlace {
     /// The thread runs no Python code.
     Nowhere,
     /// Inside an import, or while a traceback is printed: no place for an error that can wait.
@@ -60,24 +60,27 @@ pub enum Place {
     Unknown,
 }
 
-impl Place {
+impl CodePlace {
     pub(super) fn is_fragile(self) -> bool {
-        matches!(self, Place::Fragile | Place::Machinery | Place::Serving)
+        matches!(
+            self,
+            CodePlace::Fragile | CodePlace::Machinery | CodePlace::Serving
+        )
     }
 
     /// Whether an error that was to be raised at `meant` is raised as well here.
-    fn stands_for(self, meant: Place) -> bool {
-        if self == Place::Serving || meant == Place::Serving {
+    fn stands_for(self, meant: CodePlace) -> bool {
+        if self == CodePlace::Serving || meant == CodePlace::Serving {
             // The next code that is called has it.
             return !self.is_fragile();
         }
-        self == meant || self == Place::Fragile && meant.is_fragile()
+        self == meant || self == CodePlace::Fragile && meant.is_fragile()
     }
 }
 
 /// The state of a thread within an episode; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     New,
     Posted,
     Missed,
@@ -85,15 +88,15 @@ enum State {
 }
 
 /// A thread's part in an episode. Plain cells without a destructor, as the heap's own.
-struct Part {
+struct ThreadPart {
     episode: Cell<u64>,
-    state: Cell<State>,
+    state: Cell<Stage>,
     /// The thread's live bytes at its last notification, or when it came.
     base: Cell<i64>,
     /// Bytes that a notified thread may allocate before the next notification. For a thread that is to be notified at
     /// a safe point: bytes that it may allocate before one of its requests is refused instead.
     patience: Cell<i64>,
-    place: Cell<Place>,
+    place: Cell<CodePlace>,
     attempts: Cell<u8>,
     /// Refusals in a row between which the thread did next to nothing, and the blocks that it had
     /// allocated at the last.
@@ -114,7 +117,7 @@ struct Part {
     asked: Cell<(Account, usize)>,
 }
 
-impl Part {
+impl ThreadPart {
     /// Whether the thread had an error in this episode that it could catch.
     fn had_error(&self) -> bool {
         self.raised.get() || self.errors.get() != self.errors_at_start.get()
@@ -140,13 +143,13 @@ pub enum Role {
 }
 
 thread_local! {
-    static PART: Part = const {
-        Part {
+    static PART: ThreadPart = const {
+        ThreadPart {
             episode: Cell::new(0),
-            state: Cell::new(State::New),
+            state: Cell::new(Stage::New),
             base: Cell::new(0),
             patience: Cell::new(0),
-            place: Cell::new(Place::Nowhere),
+            place: Cell::new(CodePlace::Nowhere),
             attempts: Cell::new(0),
             vain: Cell::new(0),
             blocks: Cell::new(0),
@@ -362,11 +365,11 @@ pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) 
 
 impl Case<'_> {
     /// Makes the calling thread part of the scope's episode.
-    fn join(&self, part: &Part) {
+    fn join(&self, part: &ThreadPart) {
         let episode = begin(self.scope);
         if part.episode.get() != episode {
             part.episode.set(episode);
-            part.state.set(State::New);
+            part.state.set(Stage::New);
             part.base.set(self.slot.live());
             part.errors_at_start.set(part.errors.get());
             part.raised.set(false);
@@ -386,18 +389,18 @@ impl Case<'_> {
     }
 
     /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
-    fn must_refuse(&self, part: &Part, python: &Python) -> bool {
+    fn must_refuse(&self, part: &ThreadPart, python: &Python) -> bool {
         let taken = self.slot.live() - part.base.get();
         let middle_passed = || self.lacks_room(Reach::Middle);
         match part.state.get() {
             // A thread that took little has nothing to do with it.
-            State::New if taken <= self.slice() => false,
-            State::New if part.is_new.get() && taken <= FIRST_STEPS => false,
-            State::Told if taken <= part.patience.get() => false,
-            State::New | State::Told => match (python.place)() {
-                Place::Nowhere if part.state.get() == State::New => false,
+            Stage::New if taken <= self.slice() => false,
+            Stage::New if part.is_new.get() && taken <= FIRST_STEPS => false,
+            Stage::Told if taken <= part.patience.get() => false,
+            Stage::New | Stage::Told => match (python.place)() {
+                CodePlace::Nowhere if part.state.get() == Stage::New => false,
                 place if place.is_fragile() && !middle_passed() => false,
-                place if (python.is_main)() && place != Place::Nowhere => {
+                place if (python.is_main)() && place != CodePlace::Nowhere => {
                     part.attempts.set(0);
                     part.base.set(self.slot.live());
                     part.patience.set(self.left() / 2);
@@ -406,12 +409,13 @@ impl Case<'_> {
                 }
                 _ => self.may_be_refused(part, python),
             },
-            State::Posted | State::Missed if taken > part.patience.get() => {
-                let serves = (python.place)() == Place::Serving && !self.lacks_room(Reach::High);
+            Stage::Posted | Stage::Missed if taken > part.patience.get() => {
+                let serves =
+                    (python.place)() == CodePlace::Serving && !self.lacks_room(Reach::High);
                 !serves && self.may_be_refused(part, python)
             }
-            State::Posted => false,
-            State::Missed => {
+            Stage::Posted => false,
+            Stage::Missed => {
                 let place = (python.place)();
                 if !place.is_fragile() && part.attempts.get() >= ATTEMPTS {
                     return self.may_be_refused(part, python);
@@ -424,7 +428,7 @@ impl Case<'_> {
 
     /// Whether it may be this small request: one of which CPython makes an error, unless little is
     /// left. Chunks of the data stack are served to the end.
-    fn may_be_refused(&self, part: &Part, python: &Python) -> bool {
+    fn may_be_refused(&self, part: &ThreadPart, python: &Python) -> bool {
         surfaces(self.account)
             && self.account != Account::Arena
             && match self.role(part, python) {
@@ -435,7 +439,7 @@ impl Case<'_> {
     }
 
     /// Whether the last quarter of the reserve is for this small request, too.
-    fn may_take_the_rest(&self, part: &Part, python: &Python) -> bool {
+    fn may_take_the_rest(&self, part: &ThreadPart, python: &Python) -> bool {
         if self.account == Account::Arena || !surfaces(self.account) {
             return true;
         }
@@ -443,10 +447,10 @@ impl Case<'_> {
             return true;
         }
         let place = (python.place)();
-        part.had_error() || place.is_fragile() || place == Place::Nowhere
+        part.had_error() || place.is_fragile() || place == CodePlace::Nowhere
     }
 
-    fn role(&self, part: &Part, python: &Python) -> Role {
+    fn role(&self, part: &ThreadPart, python: &Python) -> Role {
         (python.role)(self.asked, part.has_error())
     }
 
@@ -459,19 +463,19 @@ impl Case<'_> {
         LEDGER.lacks_room(self.account, self.bytes, reach).is_some()
     }
 
-    fn post(&self, part: &Part, place: Place, python: &Python) {
+    fn post(&self, part: &ThreadPart, place: CodePlace, python: &Python) {
         part.place.set(place);
         part.asked.set((self.account, self.asked));
         part.attempts.set(part.attempts.get().saturating_add(1));
         let posted = (python.post)();
         part.state.set(match posted {
-            true => State::Posted,
-            false => State::Missed,
+            true => Stage::Posted,
+            false => Stage::Missed,
         });
     }
 
     /// Refuses the request, which notifies the thread. Always returns false.
-    fn refuse(&self, part: &Part, python: &Python) -> bool {
+    fn refuse(&self, part: &ThreadPart, python: &Python) -> bool {
         LEDGER.count_refusal(self.account);
         if self.account == Account::Arena && is_large(self.bytes, self.reserve, false) {
             // pymalloc continues without another arena: no thread is notified by this.
@@ -493,9 +497,9 @@ impl Case<'_> {
     /// threads: half of it before their next notification, and so on until nothing is left. A further
     /// refusal of a large request changes that only if the last one caused an error: CPython may have
     /// ignored it.
-    fn set_told(&self, part: &Part) {
+    fn set_told(&self, part: &ThreadPart) {
         let told = &THREADS[self.scope.index()];
-        if part.state.replace(State::Told) != State::Told {
+        if part.state.replace(Stage::Told) != Stage::Told {
             told.fetch_add(1, Relaxed);
         } else if part.has_error() && is_large(self.bytes, self.reserve, false) {
             return;
@@ -516,7 +520,7 @@ impl Case<'_> {
 
     /// Whether the thread has been refused so often, with nothing between, that it will not stop.
     /// Refusals that CPython swallows do not count, unless nothing is left.
-    fn asks_in_vain(&self, part: &Part) -> bool {
+    fn asks_in_vain(&self, part: &ThreadPart) -> bool {
         let blocks = self.slot.blocks();
         let idle = blocks - part.blocks.replace(blocks) <= IDLE;
         let errors = part.errors.get();
@@ -570,19 +574,19 @@ pub fn told(slot: &Slot) -> Told {
         let episode = part.episode.get();
         let scope = Scope::all()
             .find(|scope| episode != 0 && EPISODES[scope.index()].load(Relaxed) == episode);
-        let (Some(scope), State::Posted) = (scope, part.state.get()) else {
+        let (Some(scope), Stage::Posted) = (scope, part.state.get()) else {
             return Told::No;
         };
         // The bytes of the reserve have been freed meanwhile.
         let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
         if LEDGER.bound(scope) <= hold {
-            part.state.set(State::New);
+            part.state.set(Stage::New);
             part.base.set(slot.live());
             return Told::No;
         }
         let place = (python.place)();
         if !place.stands_for(part.place.get()) {
-            part.state.set(State::Missed);
+            part.state.set(Stage::Missed);
             return Told::Elsewhere;
         }
         let (account, bytes) = part.asked.get();

@@ -9,7 +9,7 @@
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::watch;
-use super::{Place, Python, Told, python, refusal};
+use super::{CodePlace, Python, Told, python, refusal};
 use crate::ledger::{Account, LEDGER, Scope};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize};
@@ -201,10 +201,10 @@ pub(super) fn told(python: &Python) -> Option<Told> {
         return None;
     }
     let place = (python.place)();
-    let is_place = !place.is_fragile() && place != Place::Jump;
+    let is_place = !place.is_fragile() && place != CodePlace::Jump;
     // At a jump nothing of the script's loop would catch it.
     let least = match place {
-        Place::Jump => 0,
+        CodePlace::Jump => 0,
         _ => ERROR.left.load(Relaxed) / 2,
     };
     let can_wait = watch::left() > least;

@@ -20,12 +20,12 @@ mod settings;
 mod start;
 mod watch;
 
-pub use episode::{Place, Role, Told, error_ended, may_start_thread, thread_begins, told};
+pub use episode::{CodePlace, Role, Told, error_ended, may_start_thread, thread_begins, told};
 pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{How, Refusal, last};
-pub use settings::{CapSize, Rule, Rules, Settings, Share};
+pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
 pub use start::start;
 
 use crate::heap;
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8};
 /// on any thread.
 pub struct Python {
     /// Where the calling thread's Python code is.
-    pub place: fn() -> Place,
+    pub place: fn() -> CodePlace,
     /// Whether Python runs and is not being finalised.
     pub is_running: fn() -> bool,
     /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is

@@ -31,7 +31,7 @@ pub struct Rules(pub Vec<Rule>);
 
 /// All that is asked of caps at the start.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct CapSettings {
     /// `--cap`.
     pub hard: Rules,
     /// `--soft-cap`.

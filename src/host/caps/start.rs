@@ -1,6 +1,6 @@
 //! Puts in force what options ask of caps, once Python has initialised.
 
-use super::settings::{CapSize, Rule, Settings};
+use super::settings::{CapSettings, CapSize, Rule};
 use super::{LimitError, limits, pressure, watch};
 use crate::bytes::Bytes;
 use crate::descriptor::notice;
@@ -13,7 +13,7 @@ use std::fmt;
 ///
 /// # Errors
 /// A cap is below what Python itself has live at its start, and its reserve.
-pub fn start(settings: &Settings, slot: &Slot) -> Result<(), Error> {
+pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
     if settings.hard.0.is_empty() && settings.soft.0.is_empty() {
         return Ok(());
     }

@@ -36,10 +36,10 @@ pub struct Left {
     pub big_blocks: BigBlocks,
 }
 
-struct Place(UnsafeCell<Left>);
+struct LeftCell(UnsafeCell<Left>);
 // SAFETY: written by the thread that moves `STATE` from 0 to 1, read once it is 2.
-unsafe impl Sync for Place {}
-static PLACE: Place = Place(UnsafeCell::new(Left {
+unsafe impl Sync for LeftCell {}
+static PLACE: LeftCell = LeftCell(UnsafeCell::new(Left {
     time: 0,
     ledger: Snapshot::EMPTY,
     numpy: None,

@@ -32,7 +32,7 @@ pub const MAX_RULES: usize = 8;
 
 /// What the options say of forced failures.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct FaultSettings {
     /// The rules; empty where `--fail` is not given.
     pub rules: Vec<Spec>,
     /// The file with a line for each injected failure, as an absolute path.
@@ -54,7 +54,7 @@ pub fn is_on() -> bool {
 /// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
 /// `place` returns where in the script the calling thread is. `when_armed` is called when the rules begin to hold,
 /// with `true`, and when they end to: what serves malloc asks [`fails`] only in between.
-pub fn start(settings: &Settings, place: fn(&mut Line), when_armed: fn(bool)) {
+pub fn start(settings: &FaultSettings, place: fn(&mut Line), when_armed: fn(bool)) {
     if settings.rules.is_empty() {
         return;
     }

@@ -14,7 +14,7 @@
 
 mod mapping;
 
-use crate::card::{CARD, State};
+use crate::card::{CARD, ProcessState};
 use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 
 /// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LedgerPlace {
     /// In the process's own memory.
     Own,
     /// In a file: an absolute path, which may hold `%p`.
@@ -90,14 +90,14 @@ const TOLD: usize = 3;
 /// # Errors
 /// A directory that must not be used.
 pub fn start(
-    place: &Place,
+    place: &LedgerPlace,
     shared: bool,
     argv: &[OsString],
     host_words: usize,
     command: &str,
 ) -> Result<Kept, Error> {
     begin_clock();
-    if *place == Place::Own && !shared {
+    if *place == LedgerPlace::Own && !shared {
         return Ok(Kept {
             is_in_place: true,
             is_shared: false,
@@ -111,9 +111,9 @@ pub fn start(
     CARD.host_words.store(host_words as u64, Relaxed);
     CARD.script.set(command);
     let is_in_file = match place {
-        Place::Own => false,
-        Place::File(template) => in_file(template),
-        Place::Directory { path, is_required } => in_directory(path, *is_required)?,
+        LedgerPlace::Own => false,
+        LedgerPlace::File(template) => in_file(template),
+        LedgerPlace::Directory { path, is_required } => in_directory(path, *is_required)?,
     };
     let is_shared = is_in_file || shared && in_memory();
     IS_SHARED.store(is_shared, Relaxed);
@@ -131,7 +131,7 @@ pub fn start(
         bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
     Ok(Kept {
-        is_in_place: is_in_file || *place == Place::Own,
+        is_in_place: is_in_file || *place == LedgerPlace::Own,
         is_shared,
     })
 }
@@ -152,7 +152,7 @@ fn in_memory() -> bool {
 /// Python has ended the process before a report was planned, as it does for a bad option of its own:
 /// a file that stayed would be taken for that of a process that was killed.
 extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
-    if CARD.state().0 == State::Running && CARD.pid.load(Relaxed) == process::id() {
+    if CARD.state().0 == ProcessState::Running && CARD.pid.load(Relaxed) == process::id() {
         end(Ending::Exit(status), None);
     }
 }
@@ -413,22 +413,24 @@ fn name_child() -> Option<()> {
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
     let (state, status) = match ending {
         Ending::Running => return,
-        Ending::QuickExit(status) if IS_EXHAUSTED.load(Relaxed) => (State::Exhausted, status),
-        Ending::Exit(status) | Ending::QuickExit(status) => (State::Exited, status & 0xff),
-        Ending::Signal(signal) => (State::Signalled, signal),
-        Ending::Exec => (State::Exec, 0),
+        Ending::QuickExit(status) if IS_EXHAUSTED.load(Relaxed) => {
+            (ProcessState::Exhausted, status)
+        }
+        Ending::Exit(status) | Ending::QuickExit(status) => (ProcessState::Exited, status & 0xff),
+        Ending::Signal(signal) => (ProcessState::Signalled, signal),
+        Ending::Exec => (ProcessState::Exec, 0),
     };
-    if is_shared() && state != State::Exec {
+    if is_shared() && state != ProcessState::Exec {
         // For who reads the card later.
         CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
     }
     CARD.set_state(state, status, moment::now());
     brief::tell_end(left);
-    if state != State::Exec {
+    if state != ProcessState::Exec {
         timeline::end();
         trouble::tell();
     }
-    if state == State::Exited && HAS_FILE.load(Relaxed) {
+    if state == ProcessState::Exited && HAS_FILE.load(Relaxed) {
         // SAFETY: a path that ends with a zero byte.
         unsafe {
             let (_, name) = &*NAMES.0.get();
@@ -439,7 +441,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
 
 /// The process goes on after all: another image did not take its place.
 pub fn resume() {
-    CARD.set_state(State::Running, 0, 0);
+    CARD.set_state(ProcessState::Running, 0, 0);
 }
 
 /// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.

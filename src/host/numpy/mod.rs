@@ -16,7 +16,7 @@ mod settings;
 mod stores;
 
 pub use settings::{
-    Alignment, ArrayAllocator, DEFAULT_ALIGNMENT, REGION_ALIGNMENT, Region, Settings,
+    Alignment, ArrayAllocator, ArraySettings, DEFAULT_ALIGNMENT, REGION_ALIGNMENT, Region,
 };
 
 use crate::allocator::Allocator;
@@ -92,7 +92,7 @@ const SYSTEM_ALIGNMENT: usize = 16;
 /// # Errors
 /// The region cannot be reserved, or the machine has no such node.
 pub fn start(
-    settings: &Settings,
+    settings: &ArraySettings,
     allocator: Allocator,
     debug_hooks: bool,
     context: *mut c_void,

@@ -87,7 +87,7 @@ impl fmt::Display for Region {
 
 /// The `--numpy-*` options; None where not given.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
+pub struct ArraySettings {
     /// `--numpy-allocator`.
     pub allocator: Option<ArrayAllocator>,
     /// `--numpy-align`.

@@ -16,7 +16,7 @@ pub struct Allocators {
     /// Whether CPython's debug hooks lie over them.
     pub debug_hooks: bool,
     /// NumPy's.
-    pub numpy: numpy::Settings,
+    pub numpy: numpy::ArraySettings,
 }
 
 impl Allocators {
@@ -52,7 +52,7 @@ impl Allocators {
             debug_hooks: asked.debug_hooks || options.debug_hooks && !asked.is_taken,
             // Beneath a tool that must see every block, array data is left to it as well.
             numpy: match native {
-                Mode::Off => numpy::Settings::default(),
+                Mode::Off => numpy::ArraySettings::default(),
                 _ => options.numpy,
             },
         })

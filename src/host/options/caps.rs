@@ -2,7 +2,7 @@
 
 use super::baked;
 use super::table::Given;
-use crate::caps::{CapSize, Rule, Rules, Settings};
+use crate::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::error::Error;
 use crate::ledger::Scope;
 
@@ -10,7 +10,7 @@ use crate::ledger::Scope;
 ///
 /// # Errors
 /// A cap of the total above the one that was baked in.
-pub fn settings(cli: &Given, variables: &Given) -> Result<Settings, Error> {
+pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
     let rules = |given: &Option<Vec<Rule>>, inherited: &Option<Vec<Rule>>| {
         Rules(
             given
@@ -38,7 +38,7 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<Settings, Error> {
             }),
         }
     }
-    Ok(Settings {
+    Ok(CapSettings {
         hard,
         soft: rules(&cli.soft_cap, &variables.soft_cap),
         share: cli.cap_share.or(variables.cap_share),

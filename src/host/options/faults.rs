@@ -5,8 +5,8 @@ use super::outputs::{FAIL_LOG, Outputs};
 use super::table::Given;
 use crate::allocator::Allocator;
 use crate::error::Error;
+pub use crate::faults::FaultSettings;
 use crate::faults::MAX_RULES;
-pub use crate::faults::Settings;
 use crate::ledger::Account;
 use crate::native::Mode;
 use std::ffi::OsString;
@@ -22,13 +22,13 @@ pub fn settings(
     variables: &Given,
     is_inherited: bool,
     outputs: &mut Outputs,
-) -> Result<Settings, Error> {
+) -> Result<FaultSettings, Error> {
     let log = match (&cli.fail_log, &variables.fail_log) {
         (Some(path), _) => outputs.choose(FAIL_LOG, path, false, false)?,
         (None, Some(path)) => outputs.choose(FAIL_LOG, path, false, is_inherited)?,
         (None, None) => None,
     };
-    let settings = Settings {
+    let settings = FaultSettings {
         rules: cli
             .fail
             .as_ref()

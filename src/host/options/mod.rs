@@ -26,7 +26,7 @@ use crate::heap::profile::Profile;
 use crate::leaks::{DEFAULT_STATUS, Scope};
 use crate::live;
 use crate::native::Mode;
-use crate::numpy::{ArrayAllocator, REGION_ALIGNMENT, Settings};
+use crate::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::names_process;
@@ -51,15 +51,15 @@ pub struct Options {
     /// `--profile`.
     pub profile: Profile,
     /// `--cap` and its like.
-    pub caps: crate::caps::Settings,
+    pub caps: crate::caps::CapSettings,
     /// The bounded heap.
     pub region: RegionSettings,
     /// The `--numpy-*` options.
-    pub numpy: Settings,
+    pub numpy: ArraySettings,
     /// The `--fail` options.
-    pub faults: faults::Settings,
+    pub faults: faults::FaultSettings,
     /// `--guard`.
-    pub guard: guards::Settings,
+    pub guard: guards::GuardSettings,
     /// `--leak-check`.
     pub leak_check: Scope,
     /// `--leak-exit-status`.
@@ -67,9 +67,9 @@ pub struct Options {
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Where the ledger is kept.
-    pub live: live::Place,
+    pub live: live::LedgerPlace,
     /// What is to be sampled.
-    pub timeline: timeline::Settings,
+    pub timeline: timeline::TimelineSettings,
     /// Whether an interactive run ends with one line.
     pub closing_line: bool,
     /// All arguments of the process.
@@ -175,7 +175,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             .leak_exit_status
             .or(variables.leak_exit_status)
             .unwrap_or(DEFAULT_STATUS),
-        guard: (cli.guard.or(variables.guard)).unwrap_or(guards::Settings::Off),
+        guard: (cli.guard.or(variables.guard)).unwrap_or(guards::GuardSettings::Off),
         closing_line: stderr_is_terminal && !as_python && !off && stats.is_none() && !inherited,
         stats,
         argv,
@@ -198,7 +198,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         || options.timeline.is_on()
         || options.faults.log.is_some()
         || stderr_is_terminal;
-    let is_watched = asked || options.live != live::Place::Own;
+    let is_watched = asked || options.live != live::LedgerPlace::Own;
     if is_watched && command::is_a_scripts(&options.command) {
         let service = options.command.clone().into();
         options.exports.push((command::SERVICE.to_owned(), service));
@@ -210,8 +210,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
 }
 
 /// What the options and, where they are silent, the variables say of array data.
-fn numpy(cli: &Given, variables: &Given) -> Settings {
-    Settings {
+fn numpy(cli: &Given, variables: &Given) -> ArraySettings {
+    ArraySettings {
         allocator: cli.numpy_allocator.or(variables.numpy_allocator),
         alignment: cli.numpy_align.or(variables.numpy_align),
         huge_pages: cli.numpy_huge_pages.or(variables.numpy_huge_pages),
@@ -223,7 +223,7 @@ fn numpy(cli: &Given, variables: &Given) -> Settings {
 
 /// Refuses what goes with another choice only.
 fn check_numpy(options: &Options) -> Result<(), Error> {
-    let Settings {
+    let ArraySettings {
         allocator,
         alignment,
         huge_pages,

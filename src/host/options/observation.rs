@@ -3,9 +3,9 @@
 use super::outputs::{LIVE_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
 use super::table::Given;
 use crate::error::Error;
-use crate::live::Place;
+use crate::live::LedgerPlace;
 use crate::template::names_process;
-use crate::timeline::{Interval, Settings};
+use crate::timeline::{Interval, TimelineSettings};
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,19 +15,19 @@ use std::path::Path;
 ///
 /// # Errors
 /// A path that is wrong.
-pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<Place, Error> {
+pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<LedgerPlace, Error> {
     let is_given = cli.live.is_some();
     match cli.live.as_ref().or(variables.live.as_ref()) {
-        Some(Setting::Off) | None => Ok(Place::Own),
+        Some(Setting::Off) | None => Ok(LedgerPlace::Own),
         Some(Setting::File(path)) => {
             let path = path.as_os_str();
             if !is_given && !names_process(path.as_encoded_bytes()) {
-                return Ok(Place::Own);
+                return Ok(LedgerPlace::Own);
             }
             let path = outputs.choose(LIVE_FILE, path, true, !is_given)?;
-            Ok(path.map_or(Place::Own, Place::File))
+            Ok(path.map_or(LedgerPlace::Own, LedgerPlace::File))
         }
-        Some(setting) => Ok(Place::Directory {
+        Some(setting) => Ok(LedgerPlace::Directory {
             path: setting.directory(),
             is_required: is_given && matches!(setting, Setting::At(_)),
         }),
@@ -72,7 +72,7 @@ pub fn settings(
     variables: &Given,
     inherited: bool,
     outputs: &mut Outputs,
-) -> Result<Settings, Error> {
+) -> Result<TimelineSettings, Error> {
     let mut file = |output: Output, path: &Option<OsString>, variable: &Option<OsString>| {
         let Some(found) = path.as_ref().or(variable.as_ref()) else {
             return Ok(None);
@@ -92,7 +92,7 @@ pub fn settings(
             "--timeline-interval: there is no timeline; expected --timeline=FILE",
         ));
     }
-    Ok(Settings {
+    Ok(TimelineSettings {
         timeline,
         interval: cli
             .timeline_interval

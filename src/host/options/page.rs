@@ -22,7 +22,7 @@ const PROGRAM: &str = "pyhostctl";
 /// Such a path is one that output must not go to.
 pub fn plan(
     mut asked: Stats,
-    timeline: &mut timeline::Settings,
+    timeline: &mut timeline::TimelineSettings,
     is_told: bool,
     outputs: &mut Outputs,
 ) -> Result<Option<Stats>, Error> {
@@ -57,7 +57,7 @@ pub fn plan(
 /// At the timeline's place is a file that pyhost did not write.
 fn find(
     template: &[u8],
-    timeline: &mut timeline::Settings,
+    timeline: &mut timeline::TimelineSettings,
     is_told: bool,
     outputs: &mut Outputs,
 ) -> Result<Option<Page>, Error> {

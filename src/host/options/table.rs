@@ -182,7 +182,7 @@ with + between them [default: all]; SPEC is some of these, with commas
     fail_log: Path, "--fail-log", "PYHOST_FAIL_LOG", Form::Next("PATH"), "\
 Write one line for each injected failure to this file: process, number
 of the request, account, size, and the lines of Python it came from";
-    guard: Text<guards::Settings>, "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
+    guard: Text<guards::GuardSettings>, "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
 Put a page that cannot be touched behind sampled blocks, so that a write
 past the end dies at once, with the account and the size in one line
   min=SIZE  blocks of this size and more, 1K at the least [default: 4K]

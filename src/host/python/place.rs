@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::caps::Place;
+use crate::caps::CodePlace;
 use crate::descriptor::format_into;
 use crate::faults::Line;
 use std::ffi::{c_char, c_int};
@@ -45,24 +45,24 @@ pub fn is_frame(bytes: usize) -> bool {
 }
 
 /// Where an error that is raised now in the calling thread would be caught.
-pub fn place() -> Place {
+pub fn place() -> CodePlace {
     let (mut frame, mut handler) = (0, 0);
     // SAFETY: reads the calling thread's own frames, which it cannot leave meanwhile; the
     // variables outlive the calls.
     unsafe {
         if pyhost_place_is_known() == 0 {
-            return Place::Unknown;
+            return CodePlace::Unknown;
         }
         match (
             pyhost_handler(&mut frame, &mut handler),
             pyhost_is_fragile(),
         ) {
-            (0, _) => Place::Nowhere,
-            (_, 1) => Place::Fragile,
-            (_, 2) => Place::Machinery,
-            (_, 3) => Place::Serving,
-            (2, _) => Place::Jump,
-            _ => Place::Within { frame, handler },
+            (0, _) => CodePlace::Nowhere,
+            (_, 1) => CodePlace::Fragile,
+            (_, 2) => CodePlace::Machinery,
+            (_, 3) => CodePlace::Serving,
+            (2, _) => CodePlace::Jump,
+            _ => CodePlace::Within { frame, handler },
         }
     }
 }

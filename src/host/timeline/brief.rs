@@ -11,7 +11,7 @@
 
 use super::trouble::{self, Output};
 use crate::bytes::Bytes;
-use crate::card::{CARD, State};
+use crate::card::{CARD, ProcessState};
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
 use crate::errno::Errno;
 use crate::ledger::{LEDGER, Scope, Snapshot};
@@ -130,7 +130,7 @@ pub fn tell_refusal() {
 /// handler.
 pub fn tell_end(left: Option<&Snapshot>) {
     let later = LATER.load(Relaxed);
-    if later == AS_FILE && CARD.state().0 == State::Exec {
+    if later == AS_FILE && CARD.state().0 == ProcessState::Exec {
         return; // of a forked child that has become another program
     }
     if later != NEVER && descriptor() == NONE {
@@ -240,10 +240,12 @@ impl Display for Brief<'_> {
         let seconds = until.saturating_sub(started) as f64 / 1e9;
         write!(out, "pyhost: process {pid} ({command}), {seconds:.1} s: ")?;
         match state {
-            State::Running => writeln!(out, "running or killed")?,
-            State::Exec => writeln!(out, "became another program")?,
-            State::Exited | State::Exhausted => writeln!(out, "exit status {status}")?,
-            State::Signalled => writeln!(out, "ended by {}", signal_name(status))?,
+            ProcessState::Running => writeln!(out, "running or killed")?,
+            ProcessState::Exec => writeln!(out, "became another program")?,
+            ProcessState::Exited | ProcessState::Exhausted => {
+                writeln!(out, "exit status {status}")?
+            }
+            ProcessState::Signalled => writeln!(out, "ended by {}", signal_name(status))?,
         }
         writeln!(
             out,

@@ -16,7 +16,7 @@ mod sampler;
 mod settings;
 pub mod trouble;
 
-pub use settings::{Interval, Settings};
+pub use settings::{Interval, TimelineSettings};
 
 use crate::card::CARD;
 use crate::descriptor::notice;
@@ -41,7 +41,7 @@ const PATIENCE: u64 = 1_000_000_000;
 
 /// Starts the sampler, where there is anything to be written. What cannot be written is left out, with
 /// a notice; so is all of it where the system gives no process.
-pub fn start(settings: &Settings) {
+pub fn start(settings: &TimelineSettings) {
     let timeline = settings.timeline.as_deref().and_then(|template| {
         let opened = open_timeline(template, settings);
         opened
@@ -142,7 +142,7 @@ fn leave_out(option: &str, template: &[u8], why: &Refusal) {
     ));
 }
 
-fn open_timeline(template: &[u8], settings: &Settings) -> Result<TimelineFile, Refusal> {
+fn open_timeline(template: &[u8], settings: &TimelineSettings) -> Result<TimelineFile, Refusal> {
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(Refusal::TooLong)?;
     let target = output::look(&mut path)?;

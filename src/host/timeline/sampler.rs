@@ -7,7 +7,7 @@
 
 use super::brief;
 use super::file::TimelineFile;
-use crate::card::{CARD, MARKS, State};
+use crate::card::{CARD, MARKS, ProcessState};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, small_file};
@@ -29,7 +29,7 @@ pub const WAKE: c_int = libc::SIGUSR1;
 fn says_end() -> bool {
     matches!(
         CARD.state().0,
-        State::Exited | State::Signalled | State::Exhausted
+        ProcessState::Exited | ProcessState::Signalled | ProcessState::Exhausted
     )
 }
 
@@ -73,7 +73,7 @@ pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: l
             write_events(timeline, &mut told, seconds, started, &snapshot, has_ended);
             timeline.sample(seconds, &snapshot, resident);
         }
-        let is_exec = CARD.state().0 == State::Exec;
+        let is_exec = CARD.state().0 == ProcessState::Exec;
         let since = *exec_since.get_or_insert(now);
         if !is_exec {
             exec_since = None;
@@ -131,15 +131,15 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
 fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
     let (state, status) = CARD.state();
     let (ended_by, exit_status) = match state {
-        State::Running => ("kill", None),
-        State::Exec => ("exec", None),
-        State::Exited | State::Exhausted => ("exit", Some(status)),
-        State::Signalled => (signal_name(status), None),
+        ProcessState::Running => ("kill", None),
+        ProcessState::Exec => ("exec", None),
+        ProcessState::Exited | ProcessState::Exhausted => ("exit", Some(status)),
+        ProcessState::Signalled => (signal_name(status), None),
     };
     if let Some(timeline) = timeline {
         timeline.end(seconds, ended_by, exit_status);
     }
-    if state == State::Running {
+    if state == ProcessState::Running {
         brief::tell_end(None); // else the host has
     }
     // SAFETY: ends this process.

@@ -37,7 +37,7 @@ impl fmt::Display for Interval {
 
 /// The settings of the sampler. It does not run without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct TimelineSettings {
     /// The file of the timeline: an absolute path, in which `%p` stands for the process id.
     pub timeline: Option<Vec<u8>>,
     /// The time between two samples.
@@ -46,7 +46,7 @@ pub struct Settings {
     pub brief: Option<Vec<u8>>,
 }
 
-impl Settings {
+impl TimelineSettings {
     /// Whether a sampler is to run.
     pub fn is_on(&self) -> bool {
         self.timeline.is_some() || self.brief.is_some()
