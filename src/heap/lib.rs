@@ -47,6 +47,7 @@ pub mod pool;
 pub mod profile;
 pub mod region;
 pub mod register;
+pub mod source_line;
 mod thread;
 mod walk;
 

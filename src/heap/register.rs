@@ -2,14 +2,14 @@
 //! of Python of its allocation.
 //!
 //! Such blocks are rare and always take the slow path, so the register is always on. A table in
-//! static memory that is filled from its beginning; whoever takes an entry writes it alone, and
-//! its address last. Any thread, inside the gate; nothing is allocated.
+//! static memory that is filled from its beginning; the thread that takes an entry writes it alone, and
+//! its key last. Any thread, inside the gate; nothing is allocated.
 
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
+use crate::source_line::SourceLine;
 use std::cell::UnsafeCell;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -18,8 +18,6 @@ pub const BIG: usize = 1 << 20;
 
 /// How many blocks the register holds; more are counted alone.
 const ENTRIES: usize = 8192;
-/// Room for a file's name, of which the end is kept.
-const FILE: usize = 80;
 
 /// A big block, as it was registered.
 #[derive(Clone, Copy, Debug)]
@@ -30,21 +28,11 @@ pub struct BigBlock {
     pub bytes: u64,
     /// When it was made: seconds of the monotonic clock.
     pub made: f64,
-    /// The line of Python that the allocating thread was at; 0 where it ran none.
-    pub line: i32,
-    file: [u8; FILE],
-    file_length: usize,
+    /// The line of Python that made it.
+    pub source: SourceLine,
 }
 
 impl BigBlock {
-    /// The file of that line; empty where there is none.
-    pub fn file(&self) -> &str {
-        let file = &self.file[..self.file_length];
-        // The name is cut in front, maybe within a letter.
-        let start = file.iter().position(|byte| byte & 0xc0 != 0x80);
-        std::str::from_utf8(&file[start.unwrap_or(0)..]).unwrap_or("?")
-    }
-
     /// Seconds since it was made.
     pub fn age(&self) -> f64 {
         now() - self.made
@@ -70,9 +58,7 @@ static TABLE: [Entry; ENTRIES] = [const {
             account: Account::Raw,
             bytes: 0,
             made: 0.0,
-            line: 0,
-            file: [0; FILE],
-            file_length: 0,
+            source: SourceLine::NONE,
         }),
     }
 }; ENTRIES];
@@ -81,21 +67,6 @@ static TABLE: [Entry; ENTRIES] = [const {
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Blocks for which there was no room.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
-
-/// Writes the file of the line that the calling thread is at, and gives its length and the line.
-type Line = fn(&mut [u8]) -> (usize, i32);
-static LINE: OnceLock<Line> = OnceLock::new();
-
-/// Gives the function that finds the line of Python that a thread is at. It must not allocate.
-pub fn set_line(line: Line) {
-    let _ = LINE.set(line);
-}
-
-/// Writes the file of the line that the calling thread is at, and gives its length and the line;
-/// (0, 0) where it runs no Python code, or none yet.
-pub fn line_of_caller(file: &mut [u8]) -> (usize, i32) {
-    LINE.get().map_or((0, 0), |line| line(file))
-}
 
 /// Seconds of the monotonic clock, read cheaply.
 pub fn now() -> f64 {
@@ -108,8 +79,8 @@ pub fn now() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What an entry keeps of a block's address: no pointer, or the leak check, which searches static memory,
-/// would take every big block for one that is still in use.
+/// The key of a block's address. It is no pointer: the leak check searches static memory, and would take
+/// every big block for one that is still in use.
 fn key_of(address: usize) -> usize {
     !address
 }
@@ -118,16 +89,12 @@ fn key_of(address: usize) -> usize {
 #[cold]
 pub fn add(address: usize, account: Account, bytes: usize) {
     let key = key_of(address);
-    let mut block = BigBlock {
+    let block = BigBlock {
         account,
         bytes: bytes as u64,
         made: now(),
-        line: 0,
-        file: [0; FILE],
-        file_length: 0,
+        source: SourceLine::of_caller(),
     };
-    let (length, line) = line_of_caller(&mut block.file);
-    (block.file_length, block.line) = (length.min(FILE), line);
     for (index, entry) in TABLE.iter().enumerate() {
         let taken = entry.key.load(Relaxed) == 0
             && entry

@@ -1,25 +1,21 @@
 //! What an access to a closed page was: for the line that a signal handler writes. Allocates
 //! nothing and takes no lock.
 
-use super::slots::{FILE, FREED, REGION};
+use super::slots::{FREED, REGION};
 use crate::ledger::Account;
+use crate::source_line::SourceLine;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Where a block was made: file, length of its name, line.
-pub struct Place<'a>(pub &'a ([u8; FILE], usize, i32));
+/// The place of a block's allocation, in parentheses; nothing if it is not known.
+pub struct AllocatedAt<'a>(pub &'a SourceLine);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for AllocatedAt<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, length, line) = self.0;
-        // A name that was cut in front may begin within a letter.
-        let name = file[..*length].utf8_chunks().map(|chunk| chunk.valid());
-        if *length == 0 {
-            return Ok(());
+        match self.0.file_bytes() {
+            [] => Ok(()),
+            _ => write!(out, " (allocated at {})", self.0),
         }
-        out.write_str(" (allocated at ")?;
-        name.into_iter().try_for_each(|part| out.write_str(part))?;
-        write!(out, ":{line})")
     }
 }
 
@@ -42,7 +38,7 @@ pub struct Fault {
     size: usize,
     account: Account,
     was_freed: bool,
-    place: ([u8; FILE], usize, i32),
+    source: SourceLine,
 }
 
 /// The fault at an address; None where it is not in the range, or no block is near.
@@ -56,7 +52,7 @@ pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
         size: record.size.load(Relaxed),
         account: record.account(),
         was_freed: record.state.load(Acquire) == FREED,
-        place: record.place(),
+        source: record.source(),
     })
 }
 
@@ -85,7 +81,7 @@ impl fmt::Display for Fault {
             if self.was_freed { "freed " } else { "" },
             self.size,
             self.account.name(),
-            Place(&self.place),
+            AllocatedAt(&self.source),
         )
     }
 }

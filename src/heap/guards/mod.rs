@@ -26,10 +26,11 @@ use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
 use super::thread::{state, thread_id};
-use super::{gate, mark, register};
+use super::{gate, mark};
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::Account;
+use crate::source_line::SourceLine;
 use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -139,9 +140,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // 0 is older than any mark.
     let number = if mark::is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
-    let mut file = [0; slots::FILE];
-    let (length, line) = register::line_of_caller(&mut file);
-    record.set_place(&file[..length.min(file.len())], line);
+    record.set_source(&SourceLine::of_caller());
     record.state.store(LIVE, Release);
     let block = start as *mut u8;
     let request = Request {
@@ -238,13 +237,12 @@ fn check_around(slot_end: usize, record: &Record) {
             .map(|before| (start - before, "before the start")),
     };
     if let Some((bytes, side)) = found {
-        let file = record.place();
         refuse(format_args!(
             "free(): {} {side} of a block of {} bytes of the account {}{}, overwritten",
             fault::Count(bytes),
             end - start,
             record.account().name(),
-            fault::Place(&file),
+            fault::AllocatedAt(&record.source()),
         ));
     }
 }

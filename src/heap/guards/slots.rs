@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
+use crate::source_line::{FILE, SourceLine};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -26,9 +27,6 @@ pub const LIVE: u32 = 2;
 pub const FREED: u32 = 3;
 /// Could not be closed; not used again.
 pub const STUCK: u32 = 4;
-
-/// Bytes kept of the name of the file that made a block.
-pub const FILE: usize = 80;
 
 /// Classes: blocks of up to 2^18 pages, 1 GiB where a page has 4 KiB.
 const CLASSES: usize = 19;
@@ -63,22 +61,23 @@ impl Record {
         Account::ALL.get(index).copied().unwrap_or(Account::Native)
     }
 
-    pub fn set_place(&self, file: &[u8], line: i32) {
+    pub fn set_source(&self, source: &SourceLine) {
+        let file = source.file_bytes();
         for (to, &from) in self.file.iter().zip(file) {
             to.store(from, Relaxed);
         }
-        self.line.store(line, Relaxed);
+        self.line.store(source.line, Relaxed);
         self.file_length.store(file.len() as u32, Release);
     }
 
-    /// The file and the line that made the block; no file where they are not known.
-    pub fn place(&self) -> ([u8; FILE], usize, i32) {
-        let length = (self.file_length.load(Acquire) as usize).min(FILE);
+    /// The line of Python that made the block.
+    pub fn source(&self) -> SourceLine {
+        let length = self.file_length.load(Acquire) as usize;
         let mut file = [0; FILE];
         for (to, from) in file.iter_mut().zip(&self.file) {
             *to = from.load(Relaxed);
         }
-        (file, length, self.line.load(Relaxed))
+        SourceLine::of_parts(file, length, self.line.load(Relaxed))
     }
 }
 

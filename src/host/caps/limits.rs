@@ -7,6 +7,7 @@
 
 use super::episode;
 use super::kept::Kept;
+use crate::heap::source_line::SourceLine;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
@@ -25,30 +26,18 @@ pub struct Limit {
     /// The scope's live bytes when the block was entered.
     pub base: u64,
     /// The line of the `with` statement.
-    pub line: i32,
-    file: [u8; 80],
-    file_length: usize,
+    pub source: SourceLine,
 }
 
 impl Limit {
-    /// A limit of so many bytes of growth, for a block at that place.
-    pub fn new(bytes: u64, name: &str, line: i32) -> Self {
-        let mut file = [0; 80];
-        let from = name.len().saturating_sub(file.len());
-        let name = name.get(from..).unwrap_or_default();
-        file[..name.len()].copy_from_slice(name.as_bytes());
+    /// A limit of so many bytes of growth, for the block of the calling thread's line.
+    pub fn here(bytes: u64) -> Self {
+        let source = SourceLine::of_caller();
         Limit {
             bytes,
             base: 0,
-            line,
-            file,
-            file_length: name.len(),
+            source,
         }
-    }
-
-    /// The file of the `with` statement; empty where it is not known.
-    pub fn file(&self) -> &str {
-        std::str::from_utf8(&self.file[..self.file_length]).unwrap_or_default()
     }
 }
 

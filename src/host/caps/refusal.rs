@@ -96,9 +96,9 @@ impl fmt::Display for Refusal {
         match &self.limit {
             Some(limit) => {
                 write!(out, "limit of {} ({scope}) of ", Bytes(limit.bytes))?;
-                match limit.line {
+                match limit.source.line {
                     0 => write!(out, "a block")?,
-                    line => write!(out, "the block at {}:{line}", limit.file())?,
+                    _ => write!(out, "the block at {}", limit.source)?,
                 }
                 let growth = Bytes(self.live.saturating_sub(limit.base));
                 write!(out, " reached: {asked} after {growth} of growth")

@@ -12,7 +12,6 @@ use crate::bytes::Bytes;
 use crate::caps;
 use crate::heap;
 use crate::ledger::Scope;
-use crate::python::place;
 use pyo3::ffi::{self, PyMethodDef, PyObject};
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -78,9 +77,6 @@ unsafe extern "C" fn new(
 }
 
 unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    let mut file = [0; 80];
-    let (length, line) = place::line(&mut file);
-    let name = std::str::from_utf8(&file[..length]).unwrap_or("?");
     // SAFETY: called by Python, with the GIL and an instance.
     unsafe {
         let limiter = object.cast::<Limiter>();
@@ -88,7 +84,7 @@ unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyOb
             let text = "limit: its block is running already; expected one limit for each block";
             return raise(ffi::PyExc_RuntimeError, text);
         }
-        let limit = caps::Limit::new((*limiter).bytes, name, line);
+        let limit = caps::Limit::here((*limiter).bytes);
         match caps::enter((*limiter).scope, limit, heap::slot()) {
             Ok(number) => {
                 (*limiter).open = number + 1;

@@ -201,9 +201,9 @@ fn tell_failure(map: &bfc::Map, size: usize) {
     let _ = map.write(&[], &mut out);
     for block in register::largest::<8>(Account::Numpy).iter().flatten() {
         let _ = write!(out, "live: {}", Bytes(block.bytes));
-        let _ = match block.line {
+        let _ = match block.source.line {
             0 => writeln!(out, ", made by no line of Python"),
-            line => writeln!(out, ", made at {}:{line}", block.file()),
+            _ => writeln!(out, ", made at {}", block.source),
         };
     }
     out.flush();

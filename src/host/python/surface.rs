@@ -9,7 +9,7 @@
 use super::place;
 use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
-use crate::heap::{self, register};
+use crate::heap::{self, source_line};
 use crate::peak;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
@@ -27,7 +27,7 @@ static RELIEFS: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
 pub fn arm(first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
-    register::set_line(place::line);
+    source_line::set_finder(place::line);
     watch_errors();
     // SAFETY: a function of the executable.
     unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };

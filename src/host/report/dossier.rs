@@ -68,9 +68,9 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
 pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Result {
     let (size, of) = (Bytes(block.bytes), block.account.name());
     write!(out, "    {size} of {of}, {age:.1} s old")?;
-    match block.line {
+    match block.source.line {
         0 => writeln!(out),
-        line => writeln!(out, ", made at {}:{line}", block.file()),
+        _ => writeln!(out, ", made at {}", block.source),
     }
 }
 
@@ -88,8 +88,8 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
             sink.begin("limit");
             sink.int("bytes", limit.bytes as i64);
             sink.int("base_bytes", limit.base as i64);
-            sink.text("file", limit.file());
-            sink.int("line", i64::from(limit.line));
+            sink.text("file", limit.source.file());
+            sink.int("line", i64::from(limit.source.line));
             sink.end();
         }
         None => sink.null("limit"),
@@ -124,13 +124,13 @@ fn describe_block_of(block: &BigBlock, age: f64, sink: &mut impl Sink) {
     sink.text("account", block.account.name());
     sink.int("size_bytes", block.bytes as i64);
     sink.fraction("age_seconds", age);
-    match block.line {
+    match block.source.line {
         0 => {
             sink.null("file");
             sink.null("line");
         }
         line => {
-            sink.text("file", block.file());
+            sink.text("file", block.source.file());
             sink.int("line", i64::from(line));
         }
     }
