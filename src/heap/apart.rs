@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The addresses that share an upper half.
 const SPAN: usize = 4 << 30;
-/// What is left out at both ends of each span: lower halves that are small, as signed numbers too.
+/// Bytes left out at both ends of each span: lower halves that are small numbers, signed or unsigned.
 const EDGE: usize = 512 << 20;
 /// The upper halves.
 const UPPER: std::ops::Range<usize> = 0x7b00..0x7d00;
 /// The addresses that mimalloc asks for (`MI_HINT_BASE`, `MI_HINT_MAX`).
 const WISHES: std::ops::Range<usize> = 2 << 40..31 << 40;
-/// What mimalloc's wishes are multiples of, and the gap between two (`MI_HINT_ALIGN`).
+/// The alignment of the addresses that mimalloc asks for, and the gap between two (`MI_HINT_ALIGN`).
 const ALIGNMENT: usize = 4 << 20;
 
 /// The next address; 0 where heaps lie where mimalloc wants them.

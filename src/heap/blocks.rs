@@ -49,7 +49,7 @@ impl Free {
     }
 }
 
-/// What a walk gives.
+/// The result of a walk.
 #[derive(Clone, Copy)]
 pub struct LiveBlock {
     /// Its start.

@@ -46,8 +46,7 @@ pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
     (!counts(account) || caps::admits(slot, account, size)) && !is_beyond(account, size)
 }
 
-/// What is asked for where `size` bytes are needed and `more` would be welcome: all of it, unless a
-/// cap is near.
+/// The bytes to request if `size` bytes are needed and `more` would be useful: `more`, unless a cap is near.
 #[inline]
 pub(super) fn within_reach(account: Account, size: usize, more: usize) -> usize {
     let is_near = || LEDGER.lacks_room(account, more, Reach::Hold).is_some();

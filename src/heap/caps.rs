@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Request<'a> {
     /// The account.
     pub account: Account,
-    /// What is booked: the usable bytes of the block, where it was made already.
+    /// Booked bytes: the usable bytes if the block exists already.
     pub bytes: usize,
-    /// What was asked for.
+    /// Requested bytes.
     pub asked: usize,
     /// Gives back the block that was made, which is refused: before the refusal is reported, so that
     /// the block is not taken for live.

@@ -51,7 +51,7 @@ pub struct Heap {
     _opaque: [u8; 0],
 }
 
-/// What a heap walk reports of a page (`mi_heap_area_t`).
+/// A page as a heap walk reports it (`mi_heap_area_t`).
 #[repr(C)]
 pub struct HeapArea {
     pub blocks: *mut c_void,
@@ -132,7 +132,7 @@ const _: () = {
 unsafe extern "C" {
     /// The theap of a thread that has none yet: every page in it is empty.
     pub static _mi_theap_empty: Theap;
-    /// What stands for a theap that could not be made.
+    /// A placeholder for a theap that could not be made.
     pub static _mi_theap_empty_wrong: Theap;
     /// First level of the map from address to page; null before the first allocation.
     pub static _mi_page_map: AtomicPtr<AtomicPtr<*mut Page>>;

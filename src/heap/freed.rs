@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The least block of `native`: a link and a mark.
 pub const LEAST: usize = 16;
 
-/// What no program writes by accident, together with the address that it writes it to.
+/// A number that no program writes by accident to the address that it is combined with.
 const KEY: usize = 0xa3c5_9ac2_f1d6_7e4b;
 
 /// A freed block of `native`.

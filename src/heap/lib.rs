@@ -13,11 +13,11 @@
 //! that allocates and frees walks through a whole page of 64 KiB, a size class, where pymalloc stays
 //! on one line of the cache.
 //!
-//! What the hooks cost by the machine code (x86-64, release), a small block of the thread's own:
-//! `malloc` 24 instructions, `calloc` 31 and a store or a `memset`, `free` 35, a `realloc` that
-//! stays where it is about 45. Of `malloc`, 9 are the accounting: the cell's address, a load, an add, a
+//! The cost of the hooks in machine code (x86-64, release), for a small block of the calling thread:
+//! `malloc` 24 instructions, `calloc` 31 and a store or a `memset`, `free` 35, a `realloc` in
+//! place about 45. Of `malloc`, 9 are the accounting: the cell's address, a load, an add, a
 //! compare with the bound, a store, a compare with the highest so far, an increment; of `free` 8,
-//! and 10 find the page of a pointer that may be anyone's. Nothing is locked; the only calls are
+//! and 10 find the page of a pointer that may belong to any thread. Nothing is locked; the only calls are
 //! to the slow paths, as jumps.
 //!
 //! All functions may be called from any thread at any moment, before `main` and while a thread
@@ -77,7 +77,7 @@ static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
 /// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
 static SEVERAL_GILS: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// What the ledger asks of its surroundings, for whoever ends a segment of it.
+/// The functions that the ledger calls, for callers that end one of its segments.
 pub static GILS: Gils = Gils {
     several: several_gils,
     barrier: gate::barrier_everywhere,
@@ -208,7 +208,7 @@ fn new_theap(account: Account) -> *mut Theap {
             theap
         };
         PAGE_MAP.store(ffi::_mi_page_map.load(Acquire), Release);
-        // What stands for a failure refuses for ever: not to be kept.
+        // The placeholder for a failure refuses every request, so it is not kept.
         match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
             true => null_mut(),
             false => theap,
@@ -602,7 +602,7 @@ pub fn largest_within(room: u64) -> u64 {
     room / step * step
 }
 
-/// What [`reallocate`] did.
+/// The result of [`reallocate`].
 pub enum Reallocated {
     /// The block, moved or not; null where there was no memory, and the old block still lives.
     Block(*mut u8),

@@ -42,8 +42,8 @@ pub fn set(native: bool) -> bool {
     true
 }
 
-/// What the calling thread allocates counts as older than the mark until [`leave_before`]. Nests.
-/// After [`set`].
+/// Until [`leave_before`], blocks that the calling thread allocates count as older than the mark. Calls may
+/// be nested. Called after [`set`].
 pub fn enter_before() {
     let state = state();
     state.before.set(state.before.get() + 1);

@@ -22,9 +22,9 @@ const MOST_MOVES: u32 = 8_000;
 /// Moves so far; [`MOST_MOVES`] where the system has none.
 static MOVES: AtomicU32 = AtomicU32::new(0);
 
-/// What a block that grows to `size` bytes asks for: where objects lie, an eighth more, since
-/// what grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes
-/// are an eighth apart.
+/// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that
+/// grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes are an eighth
+/// apart.
 #[inline]
 pub(super) fn room_to_grow(size: usize) -> usize {
     match size {

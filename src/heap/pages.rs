@@ -158,7 +158,7 @@ fn submap(index: usize) -> Option<*mut *mut Page> {
     (!submap.is_null()).then_some(submap)
 }
 
-/// What there is to tell of a page, where `slice` is the first that it is entered for.
+/// The view of a page, if `slice` is the first slice of the page.
 fn view(page: *mut Page, slice: usize) -> Option<PageView> {
     if !begins_in(page, slice) {
         return None;
@@ -204,7 +204,7 @@ unsafe fn freed_elsewhere(page: *mut Page, used: u64, area: Range<usize>) -> u64
     }
 }
 
-/// What else mimalloc has taken: memory for pages to come, and for its own description of it.
+/// Other memory of mimalloc: for future pages, and for its own description of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arena {
     /// Its first address.

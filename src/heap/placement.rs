@@ -37,7 +37,7 @@ const NUMPY_HUGE_PAGES: usize = 1 << 22;
 /// A size that no memory reaches: no advice.
 const NO_ADVICE: usize = usize::MAX;
 
-/// What `madvise` is told, of memory of at least so many bytes.
+/// The advice for `madvise`, and the least bytes of memory that get it.
 static ADVICE: AtomicI32 = AtomicI32::new(libc::MADV_HUGEPAGE);
 static ADVISED_FROM: AtomicUsize = AtomicUsize::new(NO_ADVICE);
 

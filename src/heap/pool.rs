@@ -72,7 +72,7 @@ const BEARABLE: u64 = 500;
 
 /// Sizes are multiples of this, header included.
 const GRAIN: usize = 64;
-/// What a kept block needs for its links.
+/// Bytes that a kept block needs for its links.
 const LEAST: usize = size_of::<Links>();
 const BUCKETS: usize = 256;
 
@@ -97,7 +97,7 @@ struct Links {
     previous: *mut Links,
 }
 
-/// What a pool did so far, and holds.
+/// The statistics of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Requests that a kept block met.
@@ -429,7 +429,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
         let old = *header(pointer);
-        // What the heap gave may be more than it was asked for: then the block stays.
+        // The heap may have given more than was requested: then the block stays.
         let fitting = whole(size).filter(|&whole| whole <= old.charged);
         if let Some(whole) = fitting
             && old.charged - whole <= arrays::slack(old.charged)
@@ -511,8 +511,8 @@ unsafe fn give_one_back(pointer: *mut u8, charged: usize) {
     }
 }
 
-/// What the pool did so far; None where another thread, or this one beneath a signal handler, has
-/// the lock.
+/// The statistics of the pool. Returns `None` if another thread has the lock, or this one below a signal
+/// handler.
 pub fn statistics() -> Option<Statistics> {
     let pool = POOL.try_lock().ok()?;
     let (limit_blocks, limit_bytes) = pool.limits();

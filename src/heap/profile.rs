@@ -1,4 +1,4 @@
-//! What the heaps keep and what they give back: `--profile`.
+//! `--profile`: how much free memory the heaps keep.
 //!
 //! Each profile sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
 //! choices are in `docs/results/performance.md`. A `MIMALLOC_*` variable wins over a profile.
@@ -135,7 +135,7 @@ fn ask_for_huge_pages() {
 }
 
 /// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first.
-/// What the system refuses is left.
+/// If the system refuses, nothing changes.
 fn reserve_huge_pages() {
     const SIZE: usize = 1 << 30;
     /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of

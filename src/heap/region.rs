@@ -17,7 +17,7 @@ const NUMPY: usize = Account::Numpy as usize;
 
 static REGION: Mutex<Option<Bfc>> = Mutex::new(None);
 
-/// What is told of the first request that the region could not meet.
+/// The function that reports the first request that the region could not meet.
 static ON_FAILURE: OnceLock<fn(&Map, usize)> = OnceLock::new();
 
 /// Runs `work` on the region, inside the gate; None before [`reserve`]. `work` must not allocate.

@@ -1,4 +1,4 @@
-//! What the heap keeps for each thread: its theap an account and its ledger slot.
+//! The heap's data of a thread: a theap for each account, and the ledger slot.
 //!
 //! Both start as stand-ins that send every request to the slow path, which is where a thread is
 //! set up. A thread's end is the destructor of mimalloc's own pthread key, which the host

@@ -8,7 +8,7 @@ use super::{gate, guards, mark};
 use crate::ledger::Account;
 use std::sync::atomic::Ordering::Acquire;
 
-/// What a walk found.
+/// The findings of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkedHeap {
     /// Live blocks.

@@ -44,11 +44,11 @@ pub enum Key {
 pub enum Woken {
     /// Keys.
     Keys(Vec<Key>),
-    /// The moment has come, or the terminal's size has changed.
+    /// The time is over, or the terminal's size has changed.
     Look,
-    /// The process goes on after a stop, in a terminal that others have used.
+    /// The process continues after a stop; other programs may have used the terminal.
     Continued,
-    /// A signal that ends the program has come.
+    /// A signal that ends the program was received.
     Ended,
     /// The terminal is gone.
     Gone,
@@ -75,7 +75,7 @@ impl Keys {
         let continued = Arc::new(AtomicBool::new(false));
         let second = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
-            // Where a terminal that takes nothing holds the program up, a second one ends it.
+            // A second signal ends the program if it is blocked by a terminal that accepts no output.
             flag::register_conditional_default(signal, Arc::clone(&second))?;
             flag::register(signal, Arc::clone(&second))?;
             flag::register_usize(signal, Arc::clone(&ending), signal as usize)?;
@@ -94,7 +94,7 @@ impl Keys {
         })
     }
 
-    /// Waits for `time`, or for good.
+    /// Waits for an event, at most `time`.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -155,7 +155,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Ends as the signal ends that has come, if one has.
+    /// Ends the process by the received signal, if there is one.
     pub fn follow_signal(&self) {
         let signal = self.ending.load(Relaxed);
         if signal != 0 {

@@ -1,8 +1,8 @@
-//! `pyhostctl top`: the hosts that run, or one of them, in the terminal, looked at anew and anew.
+//! `pyhostctl top`: the running hosts, or one of them, in the terminal, updated at an interval.
 //!
-//! One thread: it looks ([`sample`]), draws ([`draw`], on [`screen`]) what the [`state`] says, and waits
-//! for keys, signals or the next moment ([`keys`]). Tables are made in [`tables`], which fit them to
-//! the width by [`columns`]. Without a terminal one table is printed, as with `--once`.
+//! One thread reads the hosts ([`sample`]), draws the [`state`] ([`draw`], on [`screen`]), and waits for
+//! keys, signals or the next moment ([`keys`]). [`tables`] makes the tables; [`columns`] fits them to the
+//! width. Without a terminal it prints one table, as with `--once`.
 
 mod columns;
 mod draw;

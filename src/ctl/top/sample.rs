@@ -1,7 +1,7 @@
-//! What `top` shows, taken at one moment: the hosts that run, with their rates since the last one.
+//! A moment of the view: the running hosts, with their rates since the last moment.
 //!
-//! A process is known by boot, pid namespace, process id and start time, so that a process id that
-//! comes again begins anew; so does a program that takes another's place by `exec`.
+//! A process is identified by boot, pid namespace, process id and start time. So a process id that is used
+//! again starts without rates; so does a program that replaces another by `exec`.
 
 use crate::find::Name;
 use crate::process::Usage;
@@ -23,13 +23,13 @@ use std::time::Instant;
 pub struct Host {
     /// Who it is.
     pub identity: Identity,
-    /// What its file said.
+    /// The record from its file.
     pub record: Record,
     /// Resident bytes.
     pub resident: Option<u64>,
     /// Seconds since its start.
     pub seconds: u64,
-    /// What it did since the last moment.
+    /// The last moment, for rates.
     pub since: Option<Since>,
 }
 
@@ -40,7 +40,7 @@ pub struct Since {
     seconds: f64,
 }
 
-/// What moved in a second.
+/// Changes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Allocations.
@@ -52,7 +52,7 @@ pub struct Rates {
 /// A cap and what is live below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// What it stands over.
+    /// Its scope.
     pub scope: Scope,
     /// The cap in bytes.
     pub cap: u64,
@@ -156,14 +156,14 @@ pub struct Sampler {
     watched: Option<Watched>,
 }
 
-/// A process that is watched to its end. Its file stays open: what the process says there at the
-/// end is read after the name has gone.
+/// A process that is watched to its end. Its file stays open, so that its last counters can be read after
+/// the name has gone.
 struct Watched {
     entry: Entry,
     file: File,
 }
 
-/// What a moment showed.
+/// The hosts at one moment.
 pub struct Moment {
     /// The hosts that run, by process id; of the watched one, its last counters.
     pub hosts: Vec<Host>,
@@ -307,7 +307,7 @@ impl Watched {
             *self = next;
             return Ok((self.read()?, None));
         }
-        // What ends says so before it does, and is still there for a moment.
+        // A process writes its end into the file before it ends, and exists a moment longer.
         let mut how = record.card().ending();
         if state == ProcessState::Exec && !runs {
             how += ", which has ended";

@@ -1,4 +1,4 @@
-//! What `top` shows and in which order: the last moment, the sort, the selected host, what keys do.
+//! The state of the view: the last moment, the order, the selected host; and the effect of keys.
 
 use super::keys::Key;
 use super::sample::{Host, Moment};
@@ -62,7 +62,7 @@ impl Sort {
         Sort::ALL[(at.unwrap_or(0) + 1) % Sort::ALL.len()]
     }
 
-    /// What is compared; what is not known is least.
+    /// The value to sort by; an unknown value is the least.
     fn value(self, host: &Host) -> f64 {
         let snapshot = &host.record.snapshot;
         let rates = || host.total_rates();
@@ -80,7 +80,7 @@ impl Sort {
     }
 }
 
-/// What follows a key.
+/// The effect of a key on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Go on.
@@ -91,7 +91,7 @@ pub enum Step {
     Leave,
 }
 
-/// What is shown.
+/// The state of the view.
 pub struct View {
     /// The process that is watched, where it is one.
     pub watched: Option<i32>,
@@ -101,7 +101,7 @@ pub struct View {
     pub ended: Option<String>,
     /// How many moments were taken.
     pub number: u64,
-    /// What the hosts are sorted by.
+    /// The column by which the hosts are sorted.
     pub sort: Sort,
     /// The smallest first.
     pub rising: bool,

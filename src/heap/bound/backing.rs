@@ -1,5 +1,5 @@
-//! What backs the region: `--region-lock` and `--region-huge-pages`. At the start of `main`, while the process has
-//! one thread; what is committed later follows in [`grant`].
+//! The memory behind the region: `--region-lock` and `--region-huge-pages`. Called at the start of `main`,
+//! while the process has one thread; memory that is committed later follows in [`grant`].
 
 use super::commits::SLICE;
 use super::{COMMITTED, HUGE_PAGES, LOCKED, PEAK, grant, locked, memory, size};

@@ -1,4 +1,4 @@
-//! What of the region is committed, and whether more may be: plain arithmetic, no system call.
+//! The committed part of the region, and whether more may be committed: plain arithmetic, no system call.
 //!
 //! mimalloc commits and gives back whole slices. It asks again for slices that it has, and gives
 //! back slices that it has not, so each slice has a bit, and only a bit that changes is counted.
@@ -23,7 +23,7 @@ pub struct Commits {
     whole_blocks: bool,
 }
 
-/// What a commit added.
+/// The slices that a commit added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Bytes that were not committed before.
@@ -80,7 +80,7 @@ impl Commits {
         self.blocks.len() * BLOCK_SLICES
     }
 
-    /// What a word of bits counts for.
+    /// The bytes that a word of bits counts as.
     fn weight(whole_blocks: bool, bits: u32) -> u64 {
         match whole_blocks {
             true => u64::from(bits != 0) * BLOCK as u64,

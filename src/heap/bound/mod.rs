@@ -52,7 +52,7 @@ const MAX_ARENAS: usize = 150;
 /// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
 const ARENA_UNIT: usize = 32 << 20;
 
-/// What must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
+/// Bytes that must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
 const THREAD_ROOM: u64 = 2 * SLICE as u64;
 
 /// First address of the range; 0 without a region.
@@ -79,10 +79,10 @@ static HUGE_PAGES: AtomicBool = AtomicBool::new(false);
 /// Python is starting: without memory for that, nothing can be handled.
 static STARTING: AtomicBool = AtomicBool::new(true);
 
-/// What a report tells of the region.
+/// The figures of the region in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// What may be committed, in bytes.
+    /// Bytes that may be committed.
     pub size: u64,
     /// Bytes of addresses that are reserved.
     pub reserved: u64,
@@ -158,7 +158,7 @@ pub(super) fn reserve(size: u64) -> bool {
         SIZE.store(size, Relaxed);
         let taken = hand_over(base, range);
         if !taken {
-            // What mimalloc took of it stays usable, as the counted part of an unbounded heap.
+            // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
             ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
             SIZE.store(0, Relaxed);
         }
@@ -209,7 +209,7 @@ pub fn size() -> Option<u64> {
     Some(SIZE.load(Relaxed)).filter(|&size| size != 0)
 }
 
-/// What there is to tell of the region; None without one. Also from a signal handler.
+/// The figures of the region; `None` without one. A signal handler may call this.
 pub fn figures() -> Option<Figures> {
     Some(Figures {
         size: size()?,

@@ -1,22 +1,22 @@
 //! Room of the region for threads that start: kept from the moment that a thread is made until it has
 //! committed its first pages.
 //!
-//! A thread of Python's takes some half a mebibyte for its first steps, a slice for each size of its
-//! blocks. Where it gets none, CPython cannot say so: `threading.Thread.start()` waits for ever for a thread
-//! that has ended. So a thread is not made where the room is not there (`EAGAIN`, of which CPython makes a
-//! RuntimeError), and other threads do not get what was kept for it.
+//! A thread of Python needs about half a mebibyte for its first steps, a slice for each size of its blocks.
+//! If it gets none, CPython cannot report it: `threading.Thread.start()` waits forever for a thread that has
+//! ended. So a thread is not created without the room (`EAGAIN`, for which CPython raises RuntimeError), and
+//! other threads do not get the room that was kept for it.
 //!
-//! What a thread did not need is given back when it has taken what first steps take, when it ends, or
-//! when the thread that made it makes the next one and this one has taken most of that. All functions
-//! are called with the lock of the commits held.
+//! The rest of a thread's room is given back when the thread has taken as much as first steps need, when it
+//! ends, or when its creator makes the next thread and this one has taken most of it. All functions are
+//! called with the lock of the commits held.
 
 use super::commits::SLICE;
 use std::cell::Cell;
 
-/// What is kept for a thread: 9 slices were taken by one that does nothing, on 3.9 to 3.13.
+/// Bytes kept for a thread. A thread that does nothing took 9 slices, on 3.9 to 3.13.
 pub const NEED: u64 = 16 * SLICE as u64;
 
-/// What first steps take, and what shows that a thread is beyond most of them.
+/// Bytes that first steps need, and bytes after which most of them are done.
 const STEPS: u64 = 9 * SLICE as u64;
 const MOST_STEPS: u64 = 6 * SLICE as u64;
 
@@ -27,9 +27,9 @@ const COUNT: usize = 256;
 type Name = super::Promise;
 
 thread_local! {
-    /// What was kept for the calling thread.
+    /// The room that was kept for the calling thread.
     static OWN: Cell<Option<Name>> = const { Cell::new(None) };
-    /// What the calling thread had kept for the last one that it made.
+    /// The room that the calling thread reserved for the last thread that it made.
     static GIVEN: Cell<Option<Name>> = const { Cell::new(None) };
 }
 

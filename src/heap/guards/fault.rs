@@ -1,5 +1,5 @@
-//! What an access to a closed page was: for the line that a signal handler writes. Allocates
-//! nothing and takes no lock.
+//! Describes an access to a closed page, for the line that a signal handler writes. Allocates nothing and
+//! takes no lock.
 
 use super::slots::{FREED, REGION};
 use crate::ledger::Account;

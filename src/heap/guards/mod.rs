@@ -54,7 +54,7 @@ static GUARDED: AtomicU64 = AtomicU64::new(0);
 /// Blocks that should have been guarded and were not, for want of room.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// What was guarded so far.
+/// The figures of guard pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// The least size that is sampled.
@@ -103,7 +103,7 @@ pub fn are_on() -> bool {
     REGION.get().is_some()
 }
 
-/// What was guarded so far; None where guards are off. Also from a signal handler.
+/// The figures of guard pages; `None` if guards are off. A signal handler may call this.
 pub fn figures() -> Option<Figures> {
     let region = REGION.get()?;
     Some(Figures {
@@ -277,7 +277,7 @@ pub fn table() -> Option<Range<usize>> {
 pub struct Guarded {
     /// Counts guarded blocks in the order of their allocation.
     pub number: u64,
-    /// What it is booked to.
+    /// Its account.
     pub account: Account,
     /// Its start.
     pub start: *mut u8,

@@ -4,7 +4,7 @@ use crate::bytes::{self, Expected};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is guarded.
+/// The blocks that are guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardSettings {
     /// Nothing.

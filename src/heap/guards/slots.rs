@@ -2,7 +2,7 @@
 //!
 //! A slot of class `k` is `2^k` pages for a block and one that stays closed. The records lie
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
-//! changes by compare and exchange, and only whoever has set [`TAKEN`] changes the rest.
+//! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ const SLOTS: usize = 32768;
 /// Bytes of a class, at most; what exceeds the pages of one slot alone.
 const CLASS_BYTES: usize = 4 << 30;
 
-/// What is known of a slot.
+/// The record of a slot.
 #[repr(C, align(128))]
 pub struct Record {
     pub state: AtomicU32,

@@ -53,7 +53,7 @@ pub enum LedgerPlace {
     },
 }
 
-/// What became of the ledger's place.
+/// The result of moving the ledger into its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// It is where it was asked for.

@@ -40,7 +40,7 @@ static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
 static COMMAND: OnceLock<String> = OnceLock::new();
 static TOLD_PEAK: AtomicU64 = AtomicU64::new(0);
 static TOLD_REFUSED: AtomicU64 = AtomicU64::new(0);
-/// What is written at the end alone, or not by this process at all.
+/// Output that this process writes only at its end, or never.
 static LATER: AtomicU8 = AtomicU8::new(NEVER);
 
 /// Nothing is opened at the end.

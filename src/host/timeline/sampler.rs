@@ -33,7 +33,7 @@ fn says_end() -> bool {
     )
 }
 
-/// What was last written of what changes now and then.
+/// The last written values of figures that change rarely.
 struct Told {
     marks: u64,
     refused: u64,

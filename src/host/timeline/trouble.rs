@@ -1,5 +1,5 @@
-//! What the sampler could not write. It has no standard error of its own, which would keep the host's
-//! readers waiting for its end: so the host says it, at its own end.
+//! Errors of the sampler. It has no standard error: readers of the host's would wait for its end too. So the
+//! host prints the errors at its own end.
 
 #![allow(unsafe_code)]
 
