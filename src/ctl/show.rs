@@ -7,6 +7,7 @@ use crate::summary::Summary;
 use crate::{Failure, find, print};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
+use pyhost_record::table;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -61,27 +62,20 @@ pub fn to_text(summary: &Summary) -> String {
         plain(&summary.started),
         plain(&summary.status)
     );
-    let _ = writeln!(
-        text,
-        "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
-        "account", "live", "peak", "live blocks", "allocations", "refused", "failed"
-    );
+    let _ = table::titles(&mut text);
+    let _ = writeln!(text, "{:>9}{:>8}", "refused", "failed");
     let shown = |bytes| Bytes(bytes).to_string();
     for row in &summary.accounts {
-        let _ = writeln!(
-            text,
-            "{:<8}{:>12}{:>12}{:>13}{:>14}{:>9}{:>8}",
-            plain(&row.name),
-            shown(row.live_bytes),
-            shown(row.peak_bytes),
-            row.live_blocks,
-            row.total_blocks,
-            row.refused,
-            row.failed
+        let _ = table::row(
+            &mut text,
+            &plain(&row.name),
+            [row.live_bytes, row.peak_bytes],
+            [row.live_blocks, row.total_blocks],
         );
+        let _ = writeln!(text, "{:>9}{:>8}", row.refused, row.failed);
     }
     let (live, peak) = summary.total;
-    let _ = writeln!(text, "{:<8}{:>12}{:>12}", "total", shown(live), shown(peak));
+    let _ = table::total(&mut text, live, peak);
     let _ = match summary.resident {
         (Some(now), Some(peak)) => {
             writeln!(text, "resident {}, peak {}", shown(now), shown(peak))

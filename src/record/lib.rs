@@ -10,5 +10,6 @@ mod file;
 pub mod json;
 pub mod metrics;
 pub mod output;
+pub mod table;
 
 pub use file::{Cap, Record, SIZE, Unreadable, begins, blank, start_in_file};

@@ -1,9 +1,9 @@
 //! The resident size in a report, row by row. Does not allocate.
 
 use super::Sink;
-use super::text::Right;
 use crate::balance::{Balance, Library, ROWS};
 use crate::bytes::Bytes;
+use pyhost_record::table::Right;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
 

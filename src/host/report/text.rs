@@ -6,29 +6,8 @@ use crate::ledger::{Account, AccountFigures};
 use crate::native;
 use crate::numpy;
 use crate::resident::{Resident, Source};
+use pyhost_record::table;
 use std::fmt::{self, Display, Write};
-
-/// Pads a value to the right edge of its column. `Bytes` writes itself in pieces, which the
-/// formatter's own width does not take.
-pub(super) struct Right<T>(pub T, pub usize);
-
-impl<T: Display> Display for Right<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct Count(usize);
-        impl Write for Count {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                self.0 += text.chars().count();
-                Ok(())
-            }
-        }
-        let mut count = Count(0);
-        write!(count, "{}", self.0)?;
-        for _ in count.0..self.1 {
-            out.write_char(' ')?;
-        }
-        write!(out, "{}", self.0)
-    }
-}
 
 /// Bytes, or a word where they are not known.
 struct OrUnknown(Option<u64>);
@@ -94,23 +73,15 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
             ""
         },
     )?;
-    writeln!(
-        out,
-        "{:<8}{:>12}{:>12}{:>13}{:>14}",
-        "account", "live", "peak", "live blocks", "allocations"
-    )?;
+    table::titles(out)?;
+    writeln!(out)?;
     for (account, figures) in report.now.accounts() {
         if report.facts.is_active(account) && account.is_in_total() {
             row(report, account, figures, out)?;
         }
     }
-    writeln!(
-        out,
-        "{:<8}{}{}",
-        "total",
-        Right(Bytes(report.live().total_live_bytes), 12),
-        Right(Bytes(report.now.total_peak_bytes), 12),
-    )?;
+    let total = report.live().total_live_bytes;
+    table::total(out, total, report.now.total_peak_bytes)?;
     let mapped = report.now.account(Account::Mapped);
     if mapped.total_blocks + mapped.refused > 0 && report.facts.is_active(Account::Mapped) {
         row(report, Account::Mapped, mapped, out)?;
@@ -166,15 +137,13 @@ fn row(
     out: &mut impl Write,
 ) -> fmt::Result {
     let live = report.live().account(account);
-    writeln!(
+    table::row(
         out,
-        "{:<8}{}{}{:>13}{:>14}",
         account.name(),
-        Right(Bytes(live.live_bytes), 12),
-        Right(Bytes(figures.peak_bytes), 12),
-        live.live_blocks,
-        figures.total_blocks,
+        [live.live_bytes, figures.peak_bytes],
+        [live.live_blocks, figures.total_blocks],
     )?;
+    writeln!(out)?;
     for (count, what) in [
         (figures.refused, "refused"),
         (figures.failed, "failed"),
