@@ -1,7 +1,7 @@
 //! The map of a region as text, after the dump that TensorFlow prints where its allocator runs
 //! out of memory: a line for each bin with chunks, a line a chunk if asked for, the sums.
 //!
-//! Writes straight to what it is given and allocates nothing.
+//! Writes directly to its output and allocates nothing.
 
 use super::{BINS, Bfc, BinStatistics, ChunkView, Statistics};
 use pyhost_os::bytes::Bytes;

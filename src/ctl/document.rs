@@ -1,8 +1,8 @@
 //! Reads a file of `--live` or a report in JSON, and gives the same plain data for both.
 //!
-//! The file is somebody's: it may be a pipe, a directory, huge, torn or hostile. It is looked at
-//! before it is read, and read up to a bound; what is wrong with it is one line. Numbers and texts
-//! are as the file has them: who shows them makes the texts plain.
+//! The file is not trusted: it may be a pipe, a directory, huge, torn or hostile. Its kind is checked before
+//! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
+//! the code that prints them makes the texts plain.
 
 use crate::Failure;
 use crate::model::Report;

@@ -437,7 +437,7 @@ pub struct Faults {
     pub rules: Vec<FaultRule>,
 }
 
-/// A rule, and what it saw.
+/// A rule, and the requests that it counted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FaultRule {

@@ -268,7 +268,7 @@ impl Ledger {
         shared.owner.store(self.index_of(slot) as u32 + 1, Relaxed);
     }
 
-    /// Turns an exact account into a windowed one, for good.
+    /// Turns an exact account into a windowed one, until the process ends.
     ///
     /// The caller belongs to another interpreter than the owner, which may be booking right now.
     /// Every other cell is closed, and threads that come to the slow path wait.

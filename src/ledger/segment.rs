@@ -1,17 +1,17 @@
 //! Segments: the peaks since a moment, without losing those of the process's life.
 //!
-//! Where a segment ends, the peak of every account and of the total is handed to the caller, kept
-//! among the earlier ones, and begun anew from what is live. The peak of the process's life, which
-//! snapshots and readers of a ledger's file see, is the higher of the two words, so that at no moment
-//! it is low. A caller that measures several overlapping spans folds each ended segment into all of them.
+//! When a segment ends, the caller gets the peak of every account and of the total. The peak is kept among
+//! the earlier ones, and the next one starts from the live bytes. The peak of the process's life, which
+//! snapshots and readers of a ledger's file see, is the higher of the two words, so it is never low. A caller
+//! that measures several overlapping spans adds each ended segment to all of them.
 //!
 //! A segment also begins with narrow windows: those of the caller, and of the accounts that one GIL
-//! serialises, are closed. Windows of other threads stay, so that a segment's peak is as a peak ever
-//! is: exact for `mem` and `obj` under one GIL, else never low and high by the windows at most.
+//! serialises, are closed. Windows of other threads stay open. So a segment's peak is as precise as any
+//! peak: exact for `mem` and `obj` under one GIL, else never low, and high by the windows at most.
 //!
-//! Any thread that owns its slot and holds the GIL of its interpreter. Allocates nothing, and takes
-//! no lock: what two threads that end segments at once get, both get a part of, so a caller that
-//! wants all of it lets one thread in at a time. Booking is as ever.
+//! The caller is any thread that owns its slot and holds the GIL of its interpreter. Allocates nothing and
+//! takes no lock: if two threads end segments at once, each gets a part of the peaks. A caller that needs all
+//! of them lets one thread in at a time. Booking does not change.
 
 use super::account::{ACCOUNTS, Account, REPORTED};
 use super::booking::{Gils, raise};
@@ -94,8 +94,8 @@ impl Ledger {
         Peaks::of(accounts, self.total_peak.load(Relaxed))
     }
 
-    /// Starts every peak anew from what is live now, that of the process's life too; the peaks of
-    /// the segment that ended. `slot` is the caller's.
+    /// Restarts every peak from the live bytes, also that of the process's life. Returns the peaks of the
+    /// segment that ended. `slot` is the caller's.
     pub fn reset_peaks(&self, slot: &Slot, gils: &Gils) -> Peaks {
         let ended = self.end_segment(slot, gils);
         for shared in &self.accounts {
@@ -115,8 +115,8 @@ impl Ledger {
                     }
                     return begin_anew(&shared.peak, &shared.earlier_peak, &shared.bound, gils);
                 }
-                // As a booking does, see `adjust`: what another GIL's thread may be booking to is
-                // no longer exact, and who turns it waits for `entered`.
+                // As a booking does, see `adjust`: an account that a thread of another GIL may be booking
+                // to is no longer exact, and the thread that changes it waits for `entered`.
                 EXACT if !self.owns(slot, account) && (gils.several)() => {
                     self.make_windowed(account, gils);
                 }
@@ -178,16 +178,16 @@ impl Ledger {
     }
 }
 
-/// Takes a peak that other threads may be raising, keeps it among the earlier ones and begins anew
-/// from `bound`.
+/// Takes a peak that other threads may be raising, keeps it among the earlier ones, and restarts it from
+/// `bound`.
 fn begin_anew(peak: &AtomicI64, earlier: &AtomicI64, bound: &AtomicI64, gils: &Gils) -> i64 {
-    // Kept before it is taken: a reader of both words finds it in at least one.
+    // First kept, then taken: a reader of both words finds it in at least one.
     raise(earlier, peak.load(Relaxed));
     let ended = peak.swap(i64::MIN, AcqRel);
     raise(earlier, ended);
-    // Who books raises the bound and then compares with the peak. Taken first and looked at after
-    // the swap, either the bound has what was booked or the booker finds the low peak; where the
-    // machine may turn its two steps round, a barrier in its thread keeps them in order.
+    // A booking raises the bound and then compares it with the peak. The peak is taken first and the bound
+    // is read after the swap, so either the bound includes the booking or the booking sees the low peak. If
+    // the machine may reorder the two steps of the booking, a barrier in its thread keeps their order.
     if cfg!(not(target_arch = "x86_64")) {
         (gils.barrier)();
     }

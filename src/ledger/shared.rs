@@ -1,7 +1,7 @@
-//! The block that a ledger is: its stored layout, and who has which slot of it.
+//! The block of a ledger: its stored layout, and the owner of each slot.
 //!
 //! A thread beyond the last slot, and one that is past its destructors, books into the overflow
-//! slot with locked instructions; slower, never wrong.
+//! slot with locked instructions, which is slower.
 
 use super::account::{ACCOUNTS, Account};
 use super::ceiling::Ceiling;

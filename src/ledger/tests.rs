@@ -19,8 +19,8 @@ static ONE_GIL: Gils = Gils {
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
 
-/// How often a test repeats what it tries: `wanted` times, and 500 times less under Miri, which is slower
-/// by about as much.
+/// How often a test repeats a step: `wanted` times, and 500 times less under Miri, which is slower by about
+/// as much.
 const fn rounds(wanted: u64) -> u64 {
     match cfg!(miri) {
         true => wanted.div_ceil(500),
@@ -643,8 +643,8 @@ fn segments_that_end_while_threads_book_are_never_low() {
             while !done.load(SeqCst) {
                 let ended = ledger.end_segment(slot, &ONE_GIL);
                 all.raise(&ended);
-                // The oracle hears of a block after the ledger, of its end before: what it knows
-                // of is live, and was not missed by the segment that just began.
+                // The oracle adds a block after the ledger does and removes it before: its blocks are live,
+                // and the segment that has just begun counts them.
                 let known = live.load(SeqCst);
                 let peaks = ledger.segment_peaks();
                 assert!(peaks.account(Account::Native) as i64 >= known);

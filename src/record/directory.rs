@@ -82,7 +82,7 @@ impl Setting {
     }
 }
 
-/// Who a process is, on this machine and beyond its life.
+/// The identity of a process on this machine, also after its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The boot's id, without dashes.

@@ -95,7 +95,7 @@ const RIGHT: i32 = 28;
 /// The length of the mark of a tick.
 const TICK: i32 = 8;
 
-/// A picture, and what it leaves out.
+/// A picture, and the data that it leaves out.
 pub struct Picture {
     /// The `svg` element.
     pub svg: Markup,
@@ -322,7 +322,7 @@ fn unit_of_bytes(most: f64) -> (f64, &'static str) {
     (scale, "PiB")
 }
 
-/// How many of a unit make a second, and what it is called.
+/// The number of units in a second, and the unit's name.
 fn unit_of_seconds(last: f64) -> (f64, &'static str) {
     match last {
         ..2.0 => (1000.0, "ms"),

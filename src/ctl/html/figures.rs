@@ -62,7 +62,7 @@ pub fn scroll(label: &str, table: &impl Render) -> Markup {
     html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
 }
 
-/// Names and what they stand for.
+/// Names with their values.
 pub fn facts(facts: &[(String, Markup)]) -> Markup {
     html! {
         dl.facts {

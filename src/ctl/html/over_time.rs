@@ -1,5 +1,5 @@
-//! The section of the timeline: the picture twice, for wide and narrow windows, a cursor for those
-//! who run scripts, and the samples and events as tables for all.
+//! The section of the timeline: the picture twice, for wide and narrow windows, a cursor for
+//! browsers that run scripts, and the samples and events as tables for all.
 
 use super::chart::{self, NARROW, Picture, STRETCHES, WIDE, account_class};
 use super::figures::{maybe_bytes, scroll, swatch};

@@ -1,7 +1,7 @@
-//! `pyhostctl serve`: the metrics of all hosts that run, over HTTP, for Prometheus.
+//! `pyhostctl serve`: the metrics of all running hosts, over HTTP, for Prometheus.
 //!
 //! Each connection has a thread ([`connections`]), which parses the request ([`request`]), and reads the
-//! hosts' files anew for each scrape ([`hosts`]). Nothing is kept from one scrape to the next: a
+//! hosts' files again for each scrape ([`hosts`]). Nothing is kept from one scrape to the next: a
 //! process that has ended is missing from the next one.
 
 mod address;

@@ -29,7 +29,7 @@ impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// Standard output is no terminal, or cannot be written to.
+    /// Standard output is not a terminal, or cannot be written.
     pub fn enter() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -42,10 +42,10 @@ impl Screen {
             .inspect_err(|_| leave())
     }
 
-    /// Takes the terminal again, after others had it, and draws everything anew next time.
+    /// Takes the terminal again after other programs have used it. The next frame is drawn whole.
     ///
     /// # Errors
-    /// It does not take what is written.
+    /// The terminal cannot be written.
     pub fn again(&mut self) -> io::Result<()> {
         take()?;
         // `Terminal::clear` would ask the terminal for the cursor's place, and wait for the answer.
