@@ -2,7 +2,7 @@
 //!
 //! `page/check.py` drives the browser over a pipe and prints what it found; what must hold is here.
 
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, ledger_at, script, timeline_at};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, ledger_at, script, timeline_at, until};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -435,6 +435,83 @@ print(seen, os.path.exists(PAGE), sorted(os.listdir('/proc/self/fd')) == DESCRIP
         .ok();
     assert_eq!(outcome.stdout, "[] True True\n");
     assert!(whole(&page).contains("exit status 0"));
+}
+
+#[test]
+fn a_host_that_another_process_kills_leaves_a_page_of_its_last_counters() {
+    let place = folder("page");
+    let page = place.join("page.html");
+    let code = "import os, subprocess, pyhost, time
+keep = [bytes(1000) for _ in range(10000)]
+pyhost.mark('before')
+time.sleep(0.2)
+subprocess.run(['kill', '-9', str(os.getpid())])
+time.sleep(100)";
+    let outcome = Run::host()
+        .args(["--stats=html", "--stats-file"])
+        .arg(&page)
+        .code(code)
+        .run();
+    assert_eq!(outcome.code(), 137, "{outcome:#?}");
+    // The sampler outlives the host.
+    until("the page, and no timeline", || {
+        let left = std::fs::read_dir(&place).unwrap().count();
+        (page.exists() && left == 1).then_some(())
+    });
+    let text = whole(&page);
+    assert!(text.contains("was killed") && text.contains("\"ended_by\":\"kill\""));
+    assert!(text.contains(">before</td>"));
+}
+
+#[test]
+fn a_script_that_closes_every_descriptor_keeps_its_report() {
+    let place = folder("page");
+    let page = place.join("page.html");
+    let code = "import os
+os.closerange(3, os.sysconf('SC_OPEN_MAX'))
+print('ran')";
+    let outcome = Run::host()
+        .args(["--stats=html", "--stats-file"])
+        .arg(&page)
+        .code(code)
+        .ok();
+    assert_eq!(outcome.stdout, "ran\n");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("page.html.json', of which `pyhostctl html` makes"),
+        "{outcome:#?}"
+    );
+    let report = place.join("page.html.json");
+    assert_eq!(read(&report)["process"]["exit_status"], 0);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+}
+
+#[test]
+fn a_child_that_outlives_its_parent_has_a_page_where_the_name_tells_them_apart() {
+    let place = folder("page");
+    let code = "import os, time
+parent = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.setsid()";
+    Run::host()
+        .args(["--stats=html", "--stats-file"])
+        .arg(place.join("%p.html"))
+        .code(code)
+        .ok();
+    let pages = until("two pages", || {
+        let found = std::fs::read_dir(&place).unwrap();
+        let found: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "html");
+        (found.len() == 2 && found.iter().all(is_page)).then_some(found)
+    });
+    for page in pages {
+        whole(&page);
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code)]
 
-use super::page::Unmade;
 use super::{page, render};
 use crate::descriptor::{Descriptor, notice};
 use crate::errno::Errno;
@@ -14,6 +13,7 @@ use crate::output::{self, Draft, Target};
 use crate::process;
 use crate::report::{Destination, Format, Report, Stats};
 use crate::template::PathBuffer;
+use crate::timeline::pages::NoPage;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -48,7 +48,7 @@ enum Failure {
     /// The descriptor is open for another file than at the start.
     OtherFile,
     /// `pyhostctl` made no page.
-    Page(Unmade),
+    Page(NoPage),
 }
 
 impl From<Errno> for Failure {
@@ -93,7 +93,31 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     match written {
         Ok(()) if page::is_told() => notice(format_args!("the page is {}", path.shown())),
         Ok(()) => {}
+        Err(Failure::Page(NoPage::NoSampler)) => write_beside(report, template, &path),
         Err(why) => complain(format_args!("'{}'", path.shown()), &why),
+    }
+}
+
+/// Writes the report of a page that cannot be made as JSON beside the page's place.
+#[inline(never)]
+fn write_beside(report: &Report<'_>, template: &[u8], page: &PathBuffer) {
+    let Some(mut path) = PathBuffer::expand(template, report.pid, b".json") else {
+        return;
+    };
+    let written = match output::look(&mut path) {
+        Ok(target @ (Target::New | Target::Old)) => {
+            write_draft(report, Format::Json, &path, target).is_ok()
+        }
+        _ => false,
+    };
+    let page = page.shown();
+    match written {
+        true => notice(format_args!(
+            "cannot make the page '{page}': the process that makes it cannot be reached; the report is written to \
+             '{}', of which `pyhostctl html` makes the page",
+            path.shown()
+        )),
+        false => complain(format_args!("'{page}'"), &Failure::Page(NoPage::NoSampler)),
     }
 }
 
@@ -157,14 +181,17 @@ fn complain(place: std::fmt::Arguments<'_>, why: &Failure) {
         Failure::OtherFile => notice(format_args!(
             "cannot write the report to {place}: the script has closed it"
         )),
-        Failure::Page(Unmade::Because(what, None)) => {
+        Failure::Page(NoPage::NoSampler) => notice(format_args!(
+            "cannot make the page {place}: the process that makes it cannot be reached"
+        )),
+        Failure::Page(NoPage::Failed(what, None)) => {
             notice(format_args!("cannot make the page {place}: {what}"));
         }
-        Failure::Page(Unmade::Because(what, Some(error))) => {
+        Failure::Page(NoPage::Failed(what, Some(error))) => {
             notice(format_args!(
                 "cannot make the page {place}: {what} ({error})"
             ));
         }
-        Failure::Page(Unmade::Told) => {}
+        Failure::Page(NoPage::Told) => {}
     }
 }

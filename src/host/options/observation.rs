@@ -99,6 +99,7 @@ pub fn settings(
             .or(variables.timeline_interval)
             .unwrap_or_default(),
         brief,
+        renderer: None,
     })
 }
 

@@ -5,9 +5,9 @@ use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use crate::error::Error;
 use crate::output::{self, Target};
 use crate::process;
-use crate::report::{Destination, Format, Page, Stats};
+use crate::report::{Destination, Format, Stats};
 use crate::template::PathBuffer;
-use crate::timeline;
+use crate::timeline::{self, pages::Renderer};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn find(
     timeline: &mut timeline::TimelineSettings,
     is_told: bool,
     outputs: &mut Outputs,
-) -> Result<Option<Page>, Error> {
+) -> Result<Option<Renderer>, Error> {
     let own = process::executable();
     let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
     let path = match process::is_privileged_start() {
@@ -83,12 +83,17 @@ fn find(
     }
     let path = timeline.timeline.as_deref();
     let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
-    Ok(Some(Page {
+    let path = path.map(|path| path.as_c_str().to_owned());
+    let page = PathBuffer::expand(template, process::id(), b"");
+    let renderer = Renderer {
         program,
-        timeline: path.map(|path| path.as_c_str().to_owned()),
+        timeline: path,
         is_timeline_its_own,
+        page: page.map(|path| path.as_c_str().to_owned()),
         is_told,
-    }))
+    };
+    timeline.renderer = Some(renderer.clone());
+    Ok(Some(renderer))
 }
 
 /// Whether the page goes to a regular file, beside which there may be another.

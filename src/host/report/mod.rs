@@ -18,7 +18,7 @@ mod sizes;
 mod text;
 
 pub use balance::describe_members as describe_balance;
-pub use destination::{Destination, Page, Stats};
+pub use destination::{Destination, Stats};
 pub use dossier::{describe_block, describe_refusal};
 pub use facts::{Facts, mimalloc_version};
 pub use first_refusal::first_refusal;

@@ -1,4 +1,5 @@
-//! `--timeline`, `--stats-brief`: a small process that samples the accounts and the resident size.
+//! `--timeline`, `--stats-brief`: a small process that samples the accounts and the resident size, and has the pages
+//! of `--stats=html` made.
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
 //! host leaves it time for a last word. It is made by `clone` before Python initialises, while the
@@ -12,6 +13,7 @@
 
 pub mod brief;
 mod file;
+pub mod pages;
 mod sampler;
 mod settings;
 pub mod trouble;
@@ -27,7 +29,7 @@ use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
 use pyhost_os::moment;
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +56,9 @@ pub fn start(settings: &TimelineSettings) {
             .map_err(|why| leave_out("--stats-brief", template, &why))
             .is_ok()
     });
-    if timeline.is_none() && !brief {
+    let requests = settings.renderer.as_ref().and_then(|_| pages::open());
+    let serves = settings.renderer.as_ref().zip(requests);
+    if timeline.is_none() && !brief && serves.is_none() {
         return;
     }
     trouble::share();
@@ -68,7 +72,7 @@ pub fn start(settings: &TimelineSettings) {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut signals);
         libc::sigprocmask(libc::SIG_BLOCK, &signals, &mut before);
-        let made = make_process();
+        let made = make_process(0);
         if made != 0 {
             libc::sigprocmask(libc::SIG_SETMASK, &before, null_mut());
         }
@@ -78,11 +82,14 @@ pub fn start(settings: &TimelineSettings) {
                  without one",
                 Errno::last()
             )),
-            0 => sampler::run(timeline, settings.interval.0, host),
+            0 => sampler::run(timeline, settings.interval.0, serves, host),
             sampler => {
                 SAMPLER.store(sampler as libc::pid_t, Relaxed);
                 HOST.store(host, Relaxed);
             }
+        }
+        if let Some(requests) = requests {
+            libc::close(requests);
         }
         if let Some(timeline) = timeline.filter(|timeline| timeline.descriptor() >= 0) {
             libc::close(timeline.descriptor());
@@ -90,7 +97,7 @@ pub fn start(settings: &TimelineSettings) {
     }
 }
 
-/// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`]: the system may
+/// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
 /// end it with the host, as in a container whose first process the host is. Any thread, also from a
 /// signal handler; after the card says how the host ends.
 pub fn end() {
@@ -110,6 +117,7 @@ pub fn end() {
         libc::kill(sampler, sampler::WAKE);
         let since = moment::monotonic();
         while libc::waitpid(sampler, null_mut(), libc::__WALL | libc::WNOHANG) == 0
+            && !trouble::is_all_written()
             && moment::monotonic() - since < PATIENCE
         {
             libc::nanosleep(&pause, null_mut());
@@ -118,18 +126,18 @@ pub fn end() {
 }
 
 /// Makes a copy of this process, past the executable's own `syscall`, which would count it as the
-/// script's.
+/// script's. Its parent gets `signal` at its end, or none for 0.
 ///
 /// # Safety
 /// As `clone(2)` without flags.
-unsafe fn make_process() -> c_long {
+unsafe fn make_process(signal: c_int) -> c_long {
     next::resolve();
     // SAFETY: the symbol has this type.
     unsafe {
         call!(
             next::SYSCALL,
             fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long,
-            (libc::SYS_clone, 0, 0, 0, 0, 0),
+            (libc::SYS_clone, c_long::from(signal), 0, 0, 0, 0),
             -1
         )
     }

@@ -5,8 +5,9 @@
 
 #![allow(unsafe_code)]
 
-use super::brief;
 use super::file::TimelineFile;
+use super::pages::{self, Renderer};
+use super::{brief, trouble};
 use crate::card::{CARD, MARKS, ProcessState};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
@@ -44,9 +45,16 @@ struct Told {
 ///
 /// # Safety
 /// To be called in the sampler's process alone.
-pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: libc::pid_t) -> ! {
+pub unsafe fn run(
+    mut timeline: Option<TimelineFile>,
+    interval: Duration,
+    mut serves: Option<(&Renderer, c_int)>,
+    pid: libc::pid_t,
+) -> ! {
+    let kept = timeline.as_ref().map_or(-1, TimelineFile::descriptor);
+    let requests = serves.map_or(-1, |(_, requests)| requests);
     // SAFETY: this process has one thread; what it closes are its own copies.
-    let host = unsafe { let_go(timeline.as_ref().map(TimelineFile::descriptor), pid) };
+    let host = unsafe { let_go([kept, brief::descriptor(), requests], pid) };
     let started = CARD.started_monotonic.load(Relaxed);
     let mut told = Told {
         marks: 0,
@@ -61,7 +69,9 @@ pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: l
         while next <= now {
             next += interval.as_nanos() as u64;
         }
-        let has_ended = host.ends_within(next - now) || says_end();
+        let requests = serves.map_or(-1, |(_, requests)| requests);
+        let (has_ended, is_asked) = host.ends_within(next - now, requests);
+        let has_ended = has_ended || says_end();
         let now = moment::monotonic();
         let seconds = now.saturating_sub(started) as f64 / 1e9;
         let snapshot = LEDGER.snapshot();
@@ -79,7 +89,13 @@ pub unsafe fn run(mut timeline: Option<TimelineFile>, interval: Duration, pid: l
             exec_since = None;
         }
         if has_ended || is_exec && now - since > EXEC_TAKES {
-            end(timeline.as_mut(), seconds);
+            end(timeline.as_mut(), seconds, serves);
+        }
+        if let Some((renderer, requests)) = serves.as_mut().filter(|_| is_asked)
+            && !pages::answer(*requests, renderer)
+        {
+            // A host that is killed closes its end a moment before it ends.
+            *requests = -1;
         }
         brief::tell_progress(&snapshot);
     }
@@ -127,8 +143,8 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
     caps
 }
 
-/// Writes the last line and ends the sampler.
-fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
+/// Writes the last line, has the last pages made, and ends the sampler.
+fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Renderer, c_int)>) -> ! {
     let (state, status) = CARD.state();
     let (ended_by, exit_status) = match state {
         ProcessState::Running => ("kill", None),
@@ -141,6 +157,13 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64) -> ! {
     }
     if state == ProcessState::Running {
         brief::tell_end(None); // else the host has
+    }
+    if let Some((renderer, requests)) = serves {
+        trouble::note_all_written();
+        if state == ProcessState::Running {
+            pages::make_of_killed(renderer);
+        }
+        while requests >= 0 && pages::answer(requests, renderer) {}
     }
     // SAFETY: ends this process.
     unsafe {
@@ -165,9 +188,10 @@ struct Host {
 }
 
 impl Host {
-    /// Waits until the host calls, at most so many nanoseconds; whether it has ended.
-    fn ends_within(&self, nanoseconds: u64) -> bool {
-        let mut polls = [self.process, self.call].map(|fd| libc::pollfd {
+    /// Waits until the host calls or there is a request, at most so many nanoseconds; whether the host has ended, and
+    /// whether there is a request.
+    fn ends_within(&self, nanoseconds: u64, requests: c_int) -> (bool, bool) {
+        let mut polls = [self.process, self.call, requests].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
@@ -178,13 +202,14 @@ impl Host {
         };
         // SAFETY: structures of ours; a descriptor below 0 is only waited with.
         unsafe {
-            libc::ppoll(polls.as_mut_ptr(), 2, &time, std::ptr::null());
+            libc::ppoll(polls.as_mut_ptr(), 3, &time, std::ptr::null());
             if polls[1].revents != 0 {
                 // Anybody may have sent it: it is taken, and the card asked.
                 let mut call: libc::signalfd_siginfo = std::mem::zeroed();
                 libc::read(self.call, (&raw mut call).cast(), size_of_val(&call));
             }
-            polls[0].revents != 0 || libc::getppid() != self.pid
+            let has_ended = polls[0].revents != 0 || libc::getppid() != self.pid;
+            (has_ended, polls[2].revents != 0)
         }
     }
 
@@ -205,16 +230,15 @@ impl Host {
 ///
 /// # Safety
 /// To be called in the sampler's process alone.
-unsafe fn let_go(kept: Option<c_int>, pid: libc::pid_t) -> Host {
+unsafe fn let_go(mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
     // SAFETY: calls of the system with memory of ours; the descriptors are this process's copies.
     unsafe {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
         let mut first = 0;
-        let mut keep = [kept.unwrap_or(-1), brief::descriptor()];
-        keep.sort_unstable();
-        for descriptor in keep.into_iter().filter(|&descriptor| descriptor >= 0) {
+        kept.sort_unstable();
+        for descriptor in kept.into_iter().filter(|&descriptor| descriptor >= 0) {
             close_range(first, descriptor - 1);
             first = descriptor + 1;
         }

@@ -1,5 +1,6 @@
 //! The settings of the sampler: its files and its interval.
 
+use super::pages::Renderer;
 use crate::bytes::Expected;
 use pyhost_os::duration;
 use std::fmt;
@@ -44,12 +45,14 @@ pub struct TimelineSettings {
     pub interval: Interval,
     /// The file of `--stats-brief`, likewise.
     pub brief: Option<Vec<u8>>,
+    /// How pages are made, if one is to be.
+    pub renderer: Option<Renderer>,
 }
 
 impl TimelineSettings {
     /// Whether a sampler is to run.
     pub fn is_on(&self) -> bool {
-        self.timeline.is_some() || self.brief.is_some()
+        self.timeline.is_some() || self.brief.is_some() || self.renderer.is_some()
     }
 }
 

@@ -1,18 +1,20 @@
 //! Errors of the sampler. It has no standard error: readers of the host's would wait for its end too. So the
-//! host prints the errors at its own end.
+//! host prints the errors at its own end. Beside them, whether the sampler has written its last lines.
 
 #![allow(unsafe_code)]
 
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
 
 /// The first error of each output, 0 for none. Shared with the sampler.
 struct Shared {
     timeline: AtomicI32,
     brief: AtomicI32,
+    /// The sampler has written its last lines, and lives on to have pages made.
+    is_all_written: AtomicBool,
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
@@ -63,6 +65,18 @@ fn of(output: Output) -> Option<&'static AtomicI32> {
         Output::Timeline => &shared.timeline,
         Output::Brief => &shared.brief,
     })
+}
+
+/// In the sampler: its last lines are written.
+pub fn note_all_written() {
+    if let Some(shared) = shared() {
+        shared.is_all_written.store(true, Release);
+    }
+}
+
+/// Whether the sampler has written its last lines.
+pub fn is_all_written() -> bool {
+    shared().is_some_and(|shared| shared.is_all_written.load(Acquire))
 }
 
 /// Remembers an error; the first counts.
