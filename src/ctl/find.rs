@@ -17,7 +17,7 @@ use std::time::Duration;
 const FILLING: Duration = Duration::from_millis(2);
 
 /// A host that runs.
-pub struct Host {
+pub struct FoundHost {
     /// The process, by the name of its file.
     pub identity: Identity,
     /// The contents of its file.
@@ -29,7 +29,7 @@ pub struct Host {
 /// The hosts of a directory.
 pub struct Found {
     /// The hosts that run, by process id.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<FoundHost>,
     /// Files that are named like a host's but hold no ledger.
     pub unreadable_files: u64,
 }
@@ -58,7 +58,7 @@ pub fn running(directory: &Path) -> Result<Found, Failure> {
         std::thread::sleep(FILLING);
     }
     let unreadable_files = read(unreadable, &here, &mut hosts).len() as u64;
-    let key = |host: &Host| (host.identity.pid, host.identity.pid_namespace);
+    let key = |host: &FoundHost| (host.identity.pid, host.identity.pid_namespace);
     hosts.sort_by_key(key);
     hosts.dedup_by_key(|host| key(host));
     Ok(Found {
@@ -80,7 +80,7 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Adds the hosts of these files that run; returns the files that exist and hold no ledger.
-fn read(paths: Vec<PathBuf>, here: &Here, hosts: &mut Vec<Host>) -> Vec<PathBuf> {
+fn read(paths: Vec<PathBuf>, here: &Here, hosts: &mut Vec<FoundHost>) -> Vec<PathBuf> {
     let is_gone = |error: &Unreadable| matches!(error, Unreadable::System(error) if error.kind() == io::ErrorKind::NotFound);
     let mut unreadable = Vec::new();
     for path in paths {
@@ -95,7 +95,7 @@ fn read(paths: Vec<PathBuf>, here: &Here, hosts: &mut Vec<Host>) -> Vec<PathBuf>
 
 /// The host of a record, if its process runs. That is checked last, so that what was read of `/proc`
 /// before is the same process's.
-fn host(path: PathBuf, record: Record, here: &Here) -> Option<Host> {
+fn host(path: PathBuf, record: Record, here: &Here) -> Option<FoundHost> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let identity = Identity::of_file_name(name)?;
     // A host whose card says that it has ended is about to remove its file.
@@ -104,7 +104,7 @@ fn host(path: PathBuf, record: Record, here: &Here) -> Option<Host> {
     }
     let usage = Usage::of(&identity, here);
     let entry = Entry { path, identity };
-    entry.is_alive(here).then_some(Host {
+    entry.is_alive(here).then_some(FoundHost {
         identity: entry.identity,
         record,
         usage,

@@ -119,7 +119,7 @@ fn check_figures(report: &Value) -> Result<(), String> {
 pub struct Report {
     pub schema: String,
     pub partial: bool,
-    pub host: Host,
+    pub host: HostFacts,
     pub python: Python,
     pub process: Process,
     pub children: Option<Children>,
@@ -145,7 +145,7 @@ pub struct Report {
 /// The program that ran the script.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Host {
+pub struct HostFacts {
     pub version: Option<String>,
     pub mimalloc: Option<String>,
     pub native: Option<String>,

@@ -29,7 +29,7 @@ use crate::document::text_of_file;
 use crate::{Failure, print};
 use pyhost_os::errno::Errno;
 use pyhost_os::template::PathBuffer;
-use pyhost_record::output::{self, Draft, Refusal, Target};
+use pyhost_record::output::{self, Draft, OutputError, Target};
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
 use std::io::{self, Write};
@@ -79,7 +79,7 @@ fn write(path: &Path, page: &str) -> Result<(), Failure> {
     let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{shown}' {why}"));
     let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
     let place = PathBuffer::of(absolute.as_os_str().as_bytes());
-    let mut place = place.ok_or_else(|| refuse(&Refusal::TooLong))?;
+    let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
     let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
     let written = match target {
         Target::New | Target::Old => write_file(&place, target, page),

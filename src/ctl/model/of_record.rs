@@ -1,6 +1,6 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
-use super::{Account, Cap, Caps, Children, Host, Process, Python, Report, Total};
+use super::{Account, Cap, Caps, Children, HostFacts, Process, Python, Report, Total};
 use crate::report::resident_of_record;
 use pyhost_ledger::card::{Card, ProcessState};
 use pyhost_os::moment::{self, Utc};
@@ -42,7 +42,7 @@ impl Report {
         Report {
             schema: SCHEMA.to_owned(),
             partial: true,
-            host: Host {
+            host: HostFacts {
                 version: Some(card.host.get()),
                 mimalloc: Some(card.mimalloc.get()),
                 native: Some(card.native.get()),

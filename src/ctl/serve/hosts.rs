@@ -1,6 +1,6 @@
 //! Hosts as processes of the metrics.
 
-use crate::find::{Found, Host};
+use crate::find::{Found, FoundHost};
 use pyhost_ledger::card::Card;
 use pyhost_ledger::{REPORTED, Scope};
 use pyhost_record::directory;
@@ -56,7 +56,7 @@ impl Texts {
 
 /// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are
 /// labelled with theirs.
-fn process<'a>(host: &'a Host, texts: &'a Texts, namespace: u64) -> Process<'a> {
+fn process<'a>(host: &'a FoundHost, texts: &'a Texts, namespace: u64) -> Process<'a> {
     let (record, card) = (&host.record, host.record.card());
     let mut active = [false; REPORTED.len()];
     for &account in REPORTED {

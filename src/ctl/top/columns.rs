@@ -26,7 +26,7 @@ const GAP: u16 = 1;
 const LONGEST: u16 = 166;
 
 /// A part of a view.
-pub enum Part {
+pub enum ViewPart {
     /// Lines of text.
     Lines(Vec<Line<'static>>),
     /// A table, and its size with the titles.
@@ -57,7 +57,7 @@ pub fn table<'a, T: ?Sized + 'a>(
     rows: impl IntoIterator<Item = &'a T>,
     sorted: Option<&str>,
     width: u16,
-) -> Part {
+) -> ViewPart {
     let columns = fitting(columns, width);
     let last = columns.len().saturating_sub(1);
     let mut left = width;
@@ -102,23 +102,23 @@ pub fn table<'a, T: ?Sized + 'a>(
         .header(titles)
         .column_spacing(GAP)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    Part::Table(Box::new(table), size)
+    ViewPart::Table(Box::new(table), size)
 }
 
-impl Part {
+impl ViewPart {
     /// Its number of lines.
     pub fn height(&self) -> u16 {
         match self {
-            Part::Lines(lines) => lines.len().min(u16::MAX.into()) as u16,
-            Part::Table(_, size) => size.height,
+            ViewPart::Lines(lines) => lines.len().min(u16::MAX.into()) as u16,
+            ViewPart::Table(_, size) => size.height,
         }
     }
 
     /// Its text without colours, and without blanks at the ends of lines.
     pub fn text(self) -> String {
         let lines: Vec<String> = match self {
-            Part::Lines(lines) => lines.iter().map(Line::to_string).collect(),
-            Part::Table(table, size) => {
+            ViewPart::Lines(lines) => lines.iter().map(Line::to_string).collect(),
+            ViewPart::Table(table, size) => {
                 let mut buffer = Buffer::empty(Rect::from((Position::ORIGIN, size)));
                 (*table).render(buffer.area, &mut buffer);
                 (0..size.height)
@@ -144,15 +144,15 @@ fn text_of(buffer: &Buffer, line: u16) -> String {
     text
 }
 
-impl Widget for Part {
+impl Widget for ViewPart {
     fn render(self, area: Rect, buffer: &mut Buffer) {
         match self {
-            Part::Lines(lines) => {
+            ViewPart::Lines(lines) => {
                 for (line, row) in lines.into_iter().zip(area.rows()) {
                     line.render(row, buffer);
                 }
             }
-            Part::Table(table, _) => Widget::render(*table, area, buffer),
+            ViewPart::Table(table, _) => Widget::render(*table, area, buffer),
         }
     }
 }

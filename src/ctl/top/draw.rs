@@ -4,7 +4,7 @@
 //! Colours are left out where `NO_COLOR` is set; titles, the selected line and alarms differ without
 //! them too.
 
-use super::columns::{Part, TITLE};
+use super::columns::{TITLE, ViewPart};
 use super::state::View;
 use super::tables;
 use pyhost_os::plain::plain;
@@ -58,7 +58,7 @@ fn title(state: &View, place: &str) -> Line<'static> {
 }
 
 /// Draws the parts one below the other, as far as they fit.
-fn draw_below(frame: &mut Frame<'_>, mut area: Rect, parts: impl IntoIterator<Item = Part>) {
+fn draw_below(frame: &mut Frame<'_>, mut area: Rect, parts: impl IntoIterator<Item = ViewPart>) {
     for part in parts {
         let [mine, rest] = Layout::vertical([Length(part.height()), Fill(1)]).areas(area);
         frame.render_widget(part, mine);
@@ -69,7 +69,7 @@ fn draw_below(frame: &mut Frame<'_>, mut area: Rect, parts: impl IntoIterator<It
 /// Draws the list, scrolled to the selected host, and below it that host's accounts.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
     let selected = state.selected();
-    let mut details = vec![Part::Lines(vec![Line::default()])];
+    let mut details = vec![ViewPart::Lines(vec![Line::default()])];
     match selected.and_then(|place| state.hosts.get(place)) {
         Some(host) => {
             let text = format!(
@@ -77,20 +77,20 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
                 host.identity.pid,
                 host.record.card().command()
             );
-            details.push(Part::Lines(vec![Line::styled(text, TITLE)]));
+            details.push(ViewPart::Lines(vec![Line::styled(text, TITLE)]));
             details.extend(tables::accounts(host, area.width));
         }
-        None => details.push(Part::Lines(vec![Line::raw("no host runs here")])),
+        None => details.push(ViewPart::Lines(vec![Line::raw("no host runs here")])),
     }
     // The titles, and the empty line below the list.
     let room = area.height.saturating_sub(2);
     let least = LEAST_LIST.min(room).max(1);
-    let taken = details.iter().skip(1).map(Part::height).sum();
+    let taken = details.iter().skip(1).map(ViewPart::height).sum();
     let hosts = state.hosts.len().min(u16::MAX.into()) as u16;
     let length = hosts.min(room.saturating_sub(taken).max(least));
     let list = Length((1 + length).min(area.height));
     let [list, below] = Layout::vertical([list, Fill(1)]).areas(area);
-    if let Part::Table(table, _) = tables::hosts(state, area.width) {
+    if let ViewPart::Table(table, _) = tables::hosts(state, area.width) {
         state.list.select(selected);
         // No line stays empty while there are hosts above it.
         let offset = state.list.offset_mut();

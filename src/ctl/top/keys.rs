@@ -41,7 +41,7 @@ pub enum Key {
 
 /// The event that ended a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum Wake {
     /// Keys.
     Keys(Vec<Key>),
     /// The time is over, or the terminal's size has changed.
@@ -98,7 +98,7 @@ impl Keys {
     ///
     /// # Errors
     /// The system refuses to wait.
-    pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Woken> {
+    pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Wake> {
         let time = match self.escaped {
             true => Some(time.map_or(REST, |time| time.min(REST))),
             false => time,
@@ -119,21 +119,21 @@ impl Keys {
             }
         }
         if self.ending.load(Relaxed) != 0 {
-            return Ok(Woken::Ended);
+            return Ok(Wake::Ended);
         }
         if polled[1].revents != 0 {
             let _ = self.bell.read(&mut [0; 64]);
             return Ok(match self.continued.swap(false, Relaxed) {
-                true => Woken::Continued,
-                false => Woken::Look,
+                true => Wake::Continued,
+                false => Wake::Look,
             });
         }
         match polled[0].revents {
             // Nothing followed: Escape was pressed, and no key that begins with it.
-            0 if std::mem::take(&mut self.escaped) => Ok(Woken::Keys(vec![Key::Leave])),
-            0 => Ok(Woken::Look),
-            libc::POLLIN => Ok(self.read().map_or(Woken::Gone, Woken::Keys)),
-            _ => Ok(Woken::Gone),
+            0 if std::mem::take(&mut self.escaped) => Ok(Wake::Keys(vec![Key::Leave])),
+            0 => Ok(Wake::Look),
+            libc::POLLIN => Ok(self.read().map_or(Wake::Gone, Wake::Keys)),
+            _ => Ok(Wake::Gone),
         }
     }
 

@@ -20,8 +20,8 @@ pub use tables::clock;
 
 use crate::cli::TopOptions;
 use crate::{Failure, print};
-use columns::Part;
-use keys::{Keys, Woken};
+use columns::ViewPart;
+use keys::{Keys, Wake};
 use sample::Sampler;
 use screen::Screen;
 use state::{Step, View};
@@ -62,7 +62,7 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
         None => vec![tables::hosts(&state, u16::MAX)],
         Some(_) => tables::watched(&state, u16::MAX),
     };
-    print(&parts.into_iter().map(Part::text).collect::<String>())
+    print(&parts.into_iter().map(ViewPart::text).collect::<String>())
 }
 
 fn watch(
@@ -89,11 +89,11 @@ fn watch(
             .looks()
             .then(|| next.saturating_duration_since(Instant::now()));
         match keys.wait(time).map_err(cannot)? {
-            Woken::Look => {}
-            Woken::Continued => screen.again().map_err(cannot)?,
-            Woken::Ended => return Ok(()),
-            Woken::Gone => return Err(Failure("the terminal is gone".to_owned())),
-            Woken::Keys(pressed) => {
+            Wake::Look => {}
+            Wake::Continued => screen.again().map_err(cannot)?,
+            Wake::Ended => return Ok(()),
+            Wake::Gone => return Err(Failure("the terminal is gone".to_owned())),
+            Wake::Keys(pressed) => {
                 for key in pressed {
                     match state.press(key) {
                         Step::On => {}

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// A host at the moment.
-pub struct Host {
+pub struct SampledHost {
     /// Who it is.
     pub identity: Identity,
     /// The record from its file.
@@ -68,10 +68,10 @@ impl Use {
     }
 }
 
-impl Host {
+impl SampledHost {
     /// A host of which nothing earlier is known.
-    pub fn at_once(found: find::Host) -> Self {
-        let find::Host {
+    pub fn at_once(found: find::FoundHost) -> Self {
+        let find::FoundHost {
             identity,
             record,
             usage,
@@ -81,7 +81,7 @@ impl Host {
             ended => ended,
         };
         let started = record.card().started.load(Relaxed);
-        Host {
+        SampledHost {
             resident: usage.resident,
             seconds: until.saturating_sub(started) / 1_000_000_000,
             identity,
@@ -166,7 +166,7 @@ struct Watched {
 /// The hosts at one moment.
 pub struct Moment {
     /// The hosts that run, by process id; of the watched one, its last counters.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<SampledHost>,
     /// How the watched process ended, once it has.
     pub ended: Option<String>,
 }
@@ -214,7 +214,7 @@ impl Sampler {
                 let (record, end) = watched.look(&self.directory)?;
                 ended = end;
                 let identity = watched.entry.identity.clone();
-                vec![find::Host {
+                vec![find::FoundHost {
                     usage: Usage::of(&identity, &Here::find()),
                     identity,
                     record,
@@ -240,7 +240,7 @@ impl Sampler {
                 snapshot: host.record.snapshot,
             };
             self.before.insert(name, before);
-            let mut host = Host::at_once(host);
+            let mut host = SampledHost::at_once(host);
             host.since = since;
             hosts.push(host);
         }

@@ -1,7 +1,7 @@
 //! The state of the view: the last moment, the order, the selected host; and the effect of keys.
 
 use super::keys::Key;
-use super::sample::{Host, Moment};
+use super::sample::{Moment, SampledHost};
 use pyhost_record::directory::Identity;
 use ratatui::widgets::TableState;
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ impl Sort {
     }
 
     /// The value to sort by; an unknown value is the least.
-    fn value(self, host: &Host) -> f64 {
+    fn value(self, host: &SampledHost) -> f64 {
         let snapshot = &host.record.snapshot;
         let rates = || host.total_rates();
         match self {
@@ -96,7 +96,7 @@ pub struct View {
     /// The process that is watched, where it is one.
     pub watched: Option<i32>,
     /// The hosts, in the order in which they are shown.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<SampledHost>,
     /// How the watched process ended.
     pub ended: Option<String>,
     /// How many moments were taken.

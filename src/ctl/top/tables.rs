@@ -3,8 +3,8 @@
 //! Texts of the hosts are made plain here, so that no name that a script gives itself steers the
 //! terminal.
 
-use super::columns::{Column, Part, TITLE, table};
-use super::sample::{Host, Rates, Use};
+use super::columns::{Column, TITLE, ViewPart, table};
+use super::sample::{Rates, SampledHost, Use};
 use super::state::View;
 use pyhost_ledger::{Account, Scope};
 use pyhost_os::bytes::Bytes;
@@ -19,7 +19,7 @@ const LAST_MARKS: u64 = 3;
 const WARNING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-const HOSTS: &[Column<Host>] = &[
+const HOSTS: &[Column<SampledHost>] = &[
     right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
     right("TIME", 9, 8, |host| clock(host.seconds).into()),
     right("LIVE", 11, 0, |host| {
@@ -60,7 +60,7 @@ struct AccountRow {
 }
 
 impl AccountRow {
-    fn of_account(host: &Host, account: Account) -> Self {
+    fn of_account(host: &SampledHost, account: Account) -> Self {
         let figures = host.record.snapshot.account(account);
         AccountRow {
             name: account.name(),
@@ -74,7 +74,7 @@ impl AccountRow {
         }
     }
 
-    fn of_total(host: &Host) -> Self {
+    fn of_total(host: &SampledHost) -> Self {
         let snapshot = &host.record.snapshot;
         AccountRow {
             name: Scope::Total.name(),
@@ -198,12 +198,12 @@ fn bar(used: Option<Use>) -> Span<'static> {
 }
 
 /// The hosts, one a line.
-pub fn hosts(state: &View, width: u16) -> Part {
+pub fn hosts(state: &View, width: u16) -> ViewPart {
     table(HOSTS, &state.hosts, Some(state.sort.title()), width)
 }
 
 /// A host's accounts with their rates and caps; its last marks and its last refusal.
-pub fn accounts(host: &Host, width: u16) -> [Part; 2] {
+pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
     let all = host.record.snapshot.accounts();
     let rows = all.map(|(account, _)| AccountRow::of_account(host, account));
     let rows: Vec<AccountRow> = rows.chain([AccountRow::of_total(host)]).collect();
@@ -212,11 +212,11 @@ pub fn accounts(host: &Host, width: u16) -> [Part; 2] {
         let text = format!("refusals: {count}; the last: {}", plain(&text));
         lines.extend(wrapped(&text, width).map(|text| Line::styled(text, ALARM)));
     }
-    [table(ACCOUNTS, &rows, None, width), Part::Lines(lines)]
+    [table(ACCOUNTS, &rows, None, width), ViewPart::Lines(lines)]
 }
 
 /// The last marks, with the seconds from the start to them.
-fn marks(host: &Host) -> Option<String> {
+fn marks(host: &SampledHost) -> Option<String> {
     let card = host.record.card();
     let (count, started) = (card.marks(), card.started_monotonic.load(Relaxed));
     let last = (count.saturating_sub(LAST_MARKS)..count).filter_map(|before| {
@@ -241,7 +241,7 @@ fn wrapped(text: &str, width: u16) -> impl Iterator<Item = String> {
 }
 
 /// The watched process: whether it runs or how it ended, and its accounts.
-pub fn watched(state: &View, width: u16) -> Vec<Part> {
+pub fn watched(state: &View, width: u16) -> Vec<ViewPart> {
     let Some(host) = state.hosts.first() else {
         return Vec::new();
     };
@@ -254,13 +254,13 @@ pub fn watched(state: &View, width: u16) -> Vec<Part> {
     if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
         lines.push(Line::raw(format!("resident {}", Bytes(resident))));
     }
-    let mut parts = vec![Part::Lines(lines)];
+    let mut parts = vec![ViewPart::Lines(lines)];
     parts.extend(accounts(host, width));
     parts
 }
 
 /// The help on the keys.
-pub fn help() -> Part {
+pub fn help() -> ViewPart {
     let keys = [
         "q, Ctrl-C      leave",
         "up, down, k, j select a host",
@@ -276,7 +276,7 @@ pub fn help() -> Part {
         "/S      in a second, since the last look",
         "*       what the list is sorted by",
     ];
-    Part::Lines(keys.map(Line::raw).to_vec())
+    ViewPart::Lines(keys.map(Line::raw).to_vec())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Draws hosts, also such whose files say anything, into terminals of any size; keys and their effect.
 
-use super::columns::Part;
+use super::columns::ViewPart;
 use super::draw::draw as draw_frame;
 use super::keys::Key;
-use super::sample::{Host, Moment};
+use super::sample::{Moment, SampledHost};
 use super::state::{Step, View};
 use super::tables;
 use crate::find;
@@ -13,7 +13,7 @@ use pyhost_record::{Record, blank};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-fn host(record: Record, pid: i32) -> Host {
+fn host(record: Record, pid: i32) -> SampledHost {
     let boot = String::from("b");
     let identity = Identity {
         boot,
@@ -21,7 +21,7 @@ fn host(record: Record, pid: i32) -> Host {
         pid,
         start_ticks: 2,
     };
-    Host::at_once(find::Host {
+    SampledHost::at_once(find::FoundHost {
         identity,
         record,
         usage: Usage::default(),
@@ -51,7 +51,7 @@ pub fn draw(record: Record, alive: bool, width: u16) {
         None => vec![tables::hosts(&state, u16::MAX)],
         Some(_) => tables::watched(&state, u16::MAX),
     };
-    let text: String = parts.into_iter().map(Part::text).collect();
+    let text: String = parts.into_iter().map(ViewPart::text).collect();
     for line in text
         .lines()
         .map(str::to_owned)

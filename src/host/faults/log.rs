@@ -6,7 +6,7 @@
 use crate::descriptor::{notice, write_quietly};
 use crate::errno::Errno;
 use crate::ledger::Account;
-use crate::output::{self, Refusal, Target};
+use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::PathBuffer;
 use std::ffi::c_int;
@@ -97,7 +97,7 @@ fn out_of_the_way(descriptor: c_int) -> c_int {
 /// Opens the log. `fresh` empties it. Where that fails the script runs without it, which a notice says.
 pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
     let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
-        None => Err(Refusal::TooLong),
+        None => Err(OutputError::TooLong),
         Some(mut path) => output::look(&mut path).and_then(|target| open(path, target, fresh)),
     };
     match opened {
@@ -124,19 +124,19 @@ struct Opened {
     is_created: bool,
 }
 
-fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, Refusal> {
+fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, OutputError> {
     let is_stream = target == Target::Stream;
     let descriptor = match target {
         // A FIFO is opened once somebody reads it.
         Target::Stream => match output::open_stream(path.as_c_str()) {
             Ok(descriptor) => out_of_the_way(descriptor),
             Err(Errno(libc::ENXIO)) => -1,
-            Err(error) => return Err(Refusal::System(error)),
+            Err(error) => return Err(OutputError::System(error)),
         },
         Target::Descriptor(own) => {
             // SAFETY: an open descriptor.
             match unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) } {
-                -1 => return Err(Refusal::System(Errno::last())),
+                -1 => return Err(OutputError::System(Errno::last())),
                 descriptor => descriptor,
             }
         }
@@ -145,7 +145,7 @@ fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, Refusal
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
             // SAFETY: a path that ends with a zero byte.
             match unsafe { libc::open(path.as_ptr(), flags | fresh, 0o666 as libc::c_uint) } {
-                -1 => return Err(Refusal::System(Errno::last())),
+                -1 => return Err(OutputError::System(Errno::last())),
                 descriptor => out_of_the_way(descriptor),
             }
         }

@@ -20,7 +20,7 @@ use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
-use crate::output::{self, Draft, Refusal, Target};
+use crate::output::{self, Draft, OutputError, Target};
 use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
 use crate::resident::{keep_noting, resident};
@@ -201,9 +201,9 @@ pub fn describe(facts: &Facts) {
 /// Keeps the ledger in one file; false where it cannot, which a notice says.
 fn in_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
-    let kept = path.ok_or(Refusal::TooLong).and_then(|mut path| {
+    let kept = path.ok_or(OutputError::TooLong).and_then(|mut path| {
         let target = output::look(&mut path)?;
-        map_file(&path, target).map_err(Refusal::System)
+        map_file(&path, target).map_err(OutputError::System)
     });
     kept.map_err(|refusal| {
         notice(format_args!(

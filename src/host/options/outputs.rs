@@ -7,7 +7,7 @@
 
 use super::variables::LIVE;
 use crate::error::Error;
-use crate::output::{self, Refusal, Target};
+use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::PathBuffer;
 use std::ffi::OsStr;
@@ -122,25 +122,25 @@ impl Outputs {
 
 /// Whether output may go to the path of this process, and can as far as is known now; the regular file
 /// that it is, with links followed.
-fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<Option<Vec<u8>>, Refusal> {
+fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<Option<Vec<u8>>, OutputError> {
     let buffer = match is_template {
         true => PathBuffer::expand(path, process::id(), b""),
         false => PathBuffer::of(path),
     };
-    let mut buffer = buffer.ok_or(Refusal::TooLong)?;
+    let mut buffer = buffer.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut buffer)?;
     if is_mapped && !matches!(target, Target::New | Target::Old) {
-        return Err(Refusal::NotMapped);
+        return Err(OutputError::NotMapped);
     }
     output::check(&buffer, target)?;
     let is_file = matches!(target, Target::New | Target::Old);
     Ok(is_file.then(|| buffer.as_bytes().to_vec()))
 }
 
-fn describe(option: &str, path: &[u8], refusal: Refusal) -> String {
+fn describe(option: &str, path: &[u8], refusal: OutputError) -> String {
     let shown = String::from_utf8_lossy(path);
     match refusal {
-        Refusal::NoDirectory => {
+        OutputError::NoDirectory => {
             format!("{option}: no directory for '{shown}'; expected a file in one that exists")
         }
         refusal => format!("{option}: '{shown}' {refusal}"),

@@ -15,7 +15,7 @@ use crate::card::{CARD, ProcessState};
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
 use crate::errno::Errno;
 use crate::ledger::{LEDGER, Scope, Snapshot};
-use crate::output::{self, Refusal, Target};
+use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::{PathBuffer, names_process};
 use pyhost_os::moment;
@@ -54,15 +54,15 @@ const AS_FILE: u8 = 2;
 ///
 /// # Errors
 /// Why it cannot be written; then nothing is left of it.
-pub fn start(template: &[u8]) -> Result<(), Refusal> {
+pub fn start(template: &[u8]) -> Result<(), OutputError> {
     let _ = COMMAND.set(CARD.command());
     let _ = TEMPLATE.set(template.to_vec());
     let path = PathBuffer::expand(template, process::id(), b"");
-    let mut path = path.ok_or(Refusal::TooLong)?;
+    let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
     match target {
         Target::New | Target::Old => {
-            let file = open(&path, target).map_err(Refusal::System)?;
+            let file = open(&path, target).map_err(OutputError::System)?;
             FILE.store(out_of_the_way(file), Relaxed);
             if let Err(error) = write(&LEDGER.snapshot()) {
                 close();
@@ -70,7 +70,7 @@ pub fn start(template: &[u8]) -> Result<(), Refusal> {
                     // SAFETY: a path that ends with a zero byte, of a file that was made here.
                     unsafe { libc::unlink(path.as_ptr()) };
                 }
-                return Err(Refusal::System(error));
+                return Err(OutputError::System(error));
             }
         }
         Target::Stream => LATER.store(AS_STREAM, Relaxed),
@@ -78,7 +78,7 @@ pub fn start(template: &[u8]) -> Result<(), Refusal> {
             // SAFETY: an open descriptor.
             let copy = unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, 3) };
             if copy < 0 {
-                return Err(Refusal::System(Errno::last()));
+                return Err(OutputError::System(Errno::last()));
             }
             FILE.store(out_of_the_way(copy), Relaxed);
             LATER.store(AS_STREAM, Relaxed);
@@ -136,7 +136,7 @@ pub fn tell_end(left: Option<&Snapshot>) {
     if later != NEVER && descriptor() == NONE {
         match open_now() {
             Ok(file) => FILE.store(file, Relaxed),
-            Err(Refusal::System(error)) => trouble::remember(Output::Brief, error),
+            Err(OutputError::System(error)) => trouble::remember(Output::Brief, error),
             Err(refusal) => notice(format_args!("--stats-brief: the file {refusal}")),
         }
     }
@@ -147,17 +147,17 @@ pub fn tell_end(left: Option<&Snapshot>) {
 }
 
 #[inline(never)] // for the caller's stack
-fn open_now() -> Result<c_int, Refusal> {
+fn open_now() -> Result<c_int, OutputError> {
     let template = TEMPLATE.get().map_or(&[][..], Vec::as_slice);
     let path = PathBuffer::expand(template, process::id(), b"");
-    let mut path = path.ok_or(Refusal::TooLong)?;
+    let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
     match target {
         Target::Stream => output::open_stream(path.as_c_str()),
         Target::Descriptor(own) => return Ok(own),
         _ => open(&path, target),
     }
-    .map_err(Refusal::System)
+    .map_err(OutputError::System)
 }
 
 /// In a forked child: the file is its parent's. It has one of its own at its end where the name holds

@@ -24,7 +24,7 @@ use crate::card::CARD;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::native::next::{self, call};
-use crate::output::{self, Refusal};
+use crate::output::{self, OutputError};
 use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
@@ -143,16 +143,20 @@ unsafe fn make_process(signal: c_int) -> c_long {
     }
 }
 
-fn leave_out(option: &str, template: &[u8], why: &Refusal) {
+fn leave_out(option: &str, template: &[u8], why: &OutputError) {
     let shown = String::from_utf8_lossy(template);
     notice(format_args!(
         "{option}: '{shown}' {why}; the script runs without it"
     ));
 }
 
-fn open_timeline(template: &[u8], settings: &TimelineSettings) -> Result<TimelineFile, Refusal> {
+fn open_timeline(
+    template: &[u8],
+    settings: &TimelineSettings,
+) -> Result<TimelineFile, OutputError> {
     let path = PathBuffer::expand(template, process::id(), b"");
-    let mut path = path.ok_or(Refusal::TooLong)?;
+    let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
-    TimelineFile::create(path, target, CARD.command(), settings.interval.0).map_err(Refusal::System)
+    TimelineFile::create(path, target, CARD.command(), settings.interval.0)
+        .map_err(OutputError::System)
 }

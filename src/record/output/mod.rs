@@ -3,7 +3,7 @@
 //! Output creates a file, or takes the place of a regular file that pyhost wrote itself
 //! ([`mod@format`]) or that is empty. It is written *into* a character device, a FIFO or an open
 //! descriptor (`/dev/fd/N`, `/dev/stdout`, `/proc/PID/fd/N`), and a symbolic link is followed: the
-//! same holds for its target. Anything else is refused ([`Refusal`]).
+//! same holds for its target. Anything else is refused ([`OutputError`]).
 //!
 //! [`look`] decides; it changes nothing. [`Draft`] makes a file beside its place and moves it there
 //! when it is whole. Nothing here allocates or locks, so that a signal handler may write a report.
@@ -35,7 +35,7 @@ pub enum Target {
 
 /// Why output cannot go to a path. Displays as the rest of a line that begins with the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OutputError {
     /// A regular file that pyhost did not write.
     Foreign,
     /// A regular file whose content cannot be read.
@@ -56,39 +56,39 @@ pub enum Refusal {
     System(Errno),
 }
 
-impl Refusal {
+impl OutputError {
     /// Whether the path is wrong, and not a resource missing that another machine or day may have.
     pub fn is_wrong_path(self) -> bool {
-        !matches!(self, Refusal::System(_))
+        !matches!(self, OutputError::System(_))
     }
 }
 
-impl Display for Refusal {
+impl Display for OutputError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Foreign => out.write_str(
+            OutputError::Foreign => out.write_str(
                 "exists, and pyhost did not write it; expected a new file, an empty one, or one \
                  that pyhost wrote",
             ),
-            Refusal::Unreadable(error) => write!(
+            OutputError::Unreadable(error) => write!(
                 out,
                 "exists and cannot be read ({error}), so it may be another program's; expected a \
                  new file"
             ),
-            Refusal::Directory => out.write_str("is a directory; expected a file"),
-            Refusal::Other => out
+            OutputError::Directory => out.write_str("is a directory; expected a file"),
+            OutputError::Other => out
                 .write_str("is a block device or a socket; expected a file, a FIFO or a terminal"),
-            Refusal::Closed => {
+            OutputError::Closed => {
                 out.write_str("is no open descriptor; expected one that the caller opened")
             }
-            Refusal::NotMapped => {
+            OutputError::NotMapped => {
                 out.write_str("cannot be mapped into memory; expected a regular file")
             }
-            Refusal::NoDirectory => {
+            OutputError::NoDirectory => {
                 out.write_str("is in no directory; expected a file in one that exists")
             }
-            Refusal::TooLong => out.write_str("is too long; expected a shorter path"),
-            Refusal::System(error) => write!(out, "cannot be written ({error})"),
+            OutputError::TooLong => out.write_str("is too long; expected a shorter path"),
+            OutputError::System(error) => write!(out, "cannot be written ({error})"),
         }
     }
 }
@@ -101,13 +101,13 @@ const LINKS: usize = 40;
 /// # Errors
 /// Output cannot go there.
 #[inline(never)] // for the caller's stack
-pub fn look(path: &mut PathBuffer) -> Result<Target, Refusal> {
+pub fn look(path: &mut PathBuffer) -> Result<Target, OutputError> {
     for _ in 0..LINKS {
         match descriptor_of(path.as_bytes()) {
             Some(Opened::Own(descriptor)) if is_open(descriptor) => {
                 return Ok(Target::Descriptor(descriptor));
             }
-            Some(Opened::Own(_)) => return Err(Refusal::Closed),
+            Some(Opened::Own(_)) => return Err(OutputError::Closed),
             Some(Opened::Others) => return look_through(path.as_c_str()),
             None => {}
         }
@@ -116,27 +116,27 @@ pub fn look(path: &mut PathBuffer) -> Result<Target, Refusal> {
             Err(Errno(libc::ENOENT)) => {
                 let folder = path.folder();
                 return match stat(folder.as_c_str(), 0) {
-                    Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Err(Refusal::NoDirectory),
-                    Err(error) => Err(Refusal::System(error)),
+                    Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Err(OutputError::NoDirectory),
+                    Err(error) => Err(OutputError::System(error)),
                     Ok(_) => Ok(Target::New),
                 };
             }
-            Err(Errno(libc::ENOTDIR)) => return Err(Refusal::NoDirectory),
-            Err(Errno(libc::ENAMETOOLONG)) => return Err(Refusal::TooLong),
-            Err(error) => return Err(Refusal::System(error)),
+            Err(Errno(libc::ENOTDIR)) => return Err(OutputError::NoDirectory),
+            Err(Errno(libc::ENAMETOOLONG)) => return Err(OutputError::TooLong),
+            Err(error) => return Err(OutputError::System(error)),
         };
         match found.st_mode & libc::S_IFMT {
             libc::S_IFLNK => path.follow().map_err(|error| match error {
-                Errno(libc::ENAMETOOLONG) => Refusal::TooLong,
-                error => Refusal::System(error),
+                Errno(libc::ENAMETOOLONG) => OutputError::TooLong,
+                error => OutputError::System(error),
             })?,
             libc::S_IFREG => return look_into(path.as_c_str()),
             libc::S_IFCHR | libc::S_IFIFO => return Ok(Target::Stream),
-            libc::S_IFDIR => return Err(Refusal::Directory),
-            _ => return Err(Refusal::Other),
+            libc::S_IFDIR => return Err(OutputError::Directory),
+            _ => return Err(OutputError::Other),
         }
     }
-    Err(Refusal::System(Errno(libc::ELOOP)))
+    Err(OutputError::System(Errno(libc::ELOOP)))
 }
 
 /// Whether the target could be written to now, as far as that can be known without a change: a
@@ -144,7 +144,7 @@ pub fn look(path: &mut PathBuffer) -> Result<Target, Refusal> {
 ///
 /// # Errors
 /// The system's reason.
-pub fn check(path: &PathBuffer, target: Target) -> Result<(), Refusal> {
+pub fn check(path: &PathBuffer, target: Target) -> Result<(), OutputError> {
     let own = || access(path.as_c_str(), libc::W_OK);
     let folder = || access(path.folder().as_c_str(), libc::W_OK | libc::X_OK);
     match target {
@@ -154,7 +154,7 @@ pub fn check(path: &PathBuffer, target: Target) -> Result<(), Refusal> {
         Target::Stream => own(),
         Target::Descriptor(_) => Ok(()),
     }
-    .map_err(Refusal::System)
+    .map_err(OutputError::System)
 }
 
 /// Opens a device or a FIFO to write into it, without waiting; the descriptor.
@@ -230,31 +230,31 @@ fn number_of(text: &[u8]) -> Option<c_int> {
 }
 
 /// Finds the kind of a file that another process has open, by its link in `/proc`.
-fn look_through(link: &CStr) -> Result<Target, Refusal> {
-    let found = stat(link, 0).map_err(Refusal::System)?;
+fn look_through(link: &CStr) -> Result<Target, OutputError> {
+    let found = stat(link, 0).map_err(OutputError::System)?;
     match found.st_mode & libc::S_IFMT {
         libc::S_IFREG | libc::S_IFCHR | libc::S_IFIFO => Ok(Target::Stream),
-        libc::S_IFDIR => Err(Refusal::Directory),
-        _ => Err(Refusal::Other),
+        libc::S_IFDIR => Err(OutputError::Directory),
+        _ => Err(OutputError::Other),
     }
 }
 
 /// Whether a regular file may be replaced. Its content is read, since the size of one in `/proc` is 0.
 #[inline(never)] // for the caller's stack
-fn look_into(path: &CStr) -> Result<Target, Refusal> {
+fn look_into(path: &CStr) -> Result<Target, OutputError> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let file = open(path, flags).map_err(Refusal::Unreadable)?;
+    let file = open(path, flags).map_err(OutputError::Unreadable)?;
     let mut bytes = [0u8; format::ENOUGH];
     // SAFETY: a descriptor of this function's own, and a buffer and its length.
     let read = unsafe {
         let read = libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), 0);
         let error = Errno::last();
         libc::close(file);
-        usize::try_from(read).map_err(|_| Refusal::Unreadable(error))?
+        usize::try_from(read).map_err(|_| OutputError::Unreadable(error))?
     };
     match read == 0 || format::is_ours(&bytes[..read]) {
         true => Ok(Target::Old),
-        false => Err(Refusal::Foreign),
+        false => Err(OutputError::Foreign),
     }
 }
 

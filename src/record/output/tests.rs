@@ -13,7 +13,7 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-fn seen(path: &Path) -> Result<(Target, PathBuf), Refusal> {
+fn seen(path: &Path) -> Result<(Target, PathBuf), OutputError> {
     let mut buffer = PathBuffer::of(path.as_os_str().as_bytes()).unwrap();
     let target = look(&mut buffer)?;
     Ok((target, PathBuf::from(buffer.shown())))
@@ -29,18 +29,18 @@ fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
     for (content, expected) in [
         ("", Ok(Target::Old)),
         (REPORT, Ok(Target::Old)),
-        ("print(1)\n", Err(Refusal::Foreign)),
-        ("\0", Err(Refusal::Foreign)),
+        ("print(1)\n", Err(OutputError::Foreign)),
+        ("\0", Err(OutputError::Foreign)),
     ] {
         fs::write(&file, content).unwrap();
         assert_eq!(seen(&file).map(|found| found.0), expected, "{content:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
-    assert_eq!(seen(&folder), Err(Refusal::Directory));
-    assert_eq!(seen(&folder.join("a/b")), Err(Refusal::NoDirectory));
-    assert_eq!(seen(&file.join("b")), Err(Refusal::NoDirectory));
+    assert_eq!(seen(&folder), Err(OutputError::Directory));
+    assert_eq!(seen(&folder.join("a/b")), Err(OutputError::NoDirectory));
+    assert_eq!(seen(&file.join("b")), Err(OutputError::NoDirectory));
     let long = folder.join("x".repeat(300));
-    assert_eq!(seen(&long), Err(Refusal::TooLong));
+    assert_eq!(seen(&long), Err(OutputError::TooLong));
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -55,15 +55,15 @@ fn a_link_is_followed_to_its_last_target() {
     fs::write(&target, REPORT).unwrap();
     assert_eq!(seen(&far), Ok((Target::Old, target.clone())));
     fs::write(&target, "mine").unwrap();
-    assert_eq!(seen(&far), Err(Refusal::Foreign));
+    assert_eq!(seen(&far), Err(OutputError::Foreign));
     symlink("/dev/null", folder.join("null")).unwrap();
     let null = seen(&folder.join("null")).unwrap();
     assert_eq!(null, (Target::Stream, PathBuf::from("/dev/null")));
     symlink("round", folder.join("round")).unwrap();
     let round = seen(&folder.join("round"));
-    assert_eq!(round, Err(Refusal::System(Errno(libc::ELOOP))));
+    assert_eq!(round, Err(OutputError::System(Errno(libc::ELOOP))));
     symlink("no/such", folder.join("nowhere")).unwrap();
-    assert_eq!(seen(&folder.join("nowhere")), Err(Refusal::NoDirectory));
+    assert_eq!(seen(&folder.join("nowhere")), Err(OutputError::NoDirectory));
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -81,7 +81,7 @@ fn a_path_of_an_open_file_names_the_descriptor() {
         let found = seen(Path::new(&text)).map(|found| found.0);
         assert_eq!(found, Ok(Target::Descriptor(number)), "{text}");
     }
-    assert_eq!(seen(Path::new("/dev/fd/987")), Err(Refusal::Closed));
+    assert_eq!(seen(Path::new("/dev/fd/987")), Err(OutputError::Closed));
     let stdout = seen(Path::new("/dev/stdout")).map(|found| found.0);
     assert_eq!(stdout, Ok(Target::Descriptor(1)));
     fs::remove_dir_all(&folder).unwrap();
