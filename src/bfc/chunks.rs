@@ -6,7 +6,8 @@
 // Only for the claim that zeroed memory is valid.
 #![allow(unsafe_code)]
 
-use super::reserved::{FromZeros, Table};
+use super::reserved::Table;
+use pyhost_os::mapping::FromZeros;
 use std::ops::{Index, IndexMut};
 
 /// Bytes of a granule: every chunk starts at a multiple of it and is a multiple long

@@ -6,64 +6,44 @@
 
 #![allow(unsafe_code)]
 
+use pyhost_os::mapping::{FromZeros, Mapping};
 use pyhost_os::process::page_size;
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 /// From this length on, memory is zeroed by giving its pages back. For less, the faults on the
-/// new pages cost more than the stores.
-pub const LAZY_BYTES: usize = 1 << 20;
+/// new pages cost more than the stores. Less under Miri, which takes its time for each byte.
+pub const LAZY_BYTES: usize = if cfg!(miri) { 16 << 10 } else { 1 << 20 };
 
 /// The least page of any machine, and so the least alignment of a reservation.
 const LEAST_PAGE: usize = 4096;
 
-/// A private mapping of zeroed memory, which its owner unmaps when dropped.
-pub struct Reservation {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread; the value is its only owner.
-unsafe impl Send for Reservation {}
+/// Zeroed memory for more than is used, unmapped when dropped.
+///
+/// Readable and writable at once, rather than `PROT_NONE` and an mprotect(2) a growth: growth cannot
+/// fail half-way.
+pub struct Reservation(Mapping);
 
 impl Reservation {
     /// Reserves `bytes`, aligned to a page. None where the kernel refuses, as it does for 0.
     pub fn new(bytes: usize) -> Option<Reservation> {
-        // Readable and writable at once, rather than `PROT_NONE` and an mprotect(2) a growth:
-        // with `MAP_NORESERVE` untouched pages are not charged (except where
-        // vm.overcommit_memory is 2), and growth cannot fail half-way.
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return None;
-        }
-        let base = NonNull::new(base.cast())?;
-        Some(Reservation { base, bytes })
+        Mapping::reserve(bytes).map(Reservation)
     }
 
     /// Address of the first byte.
     pub fn address(&self) -> usize {
-        self.base.addr().get()
+        self.0.start().addr().get()
     }
 
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.0.bytes()
     }
 
     /// The place `offset` bytes from the start, or None beyond the end.
     pub fn pointer(&self, offset: usize) -> Option<NonNull<u8>> {
-        // SAFETY: `offset` is below `bytes`, so the pointer stays inside the mapping.
-        (offset < self.bytes).then(|| unsafe { self.base.add(offset) })
+        // SAFETY: within the mapping, by the comparison.
+        (offset < self.bytes()).then(|| unsafe { self.0.start().add(offset) })
     }
 
     /// Zeroes the bytes `from..to` of the reservation. A long run gives its whole pages back to
@@ -97,13 +77,8 @@ impl Reservation {
         if first >= last {
             return None;
         }
-        // SAFETY: whole pages of the mapping, which nobody uses.
-        let result = unsafe {
-            let start = self.base.add(first).as_ptr().cast();
-            libc::madvise(start, last - first, libc::MADV_DONTNEED)
-        };
-        // `EINVAL`: pages that someone locked (mlockall(2)) cannot be given back.
-        (result == 0).then_some((first, last))
+        // SAFETY: whole pages of the mapping, which nobody uses, by the caller's promise.
+        unsafe { self.0.give_back(first..last) }.then_some((first, last))
     }
 
     /// Zeroes by stores.
@@ -111,23 +86,10 @@ impl Reservation {
     /// # Safety
     /// As for [`Reservation::clear`].
     unsafe fn fill(&self, from: usize, to: usize) {
-        // SAFETY: by the contract above the bytes are inside the reservation, and no one else uses them.
-        unsafe { self.base.add(from).write_bytes(0, to - from) };
+        // SAFETY: bytes of the mapping, which nobody else uses, by the caller's promise.
+        unsafe { self.0.start().add(from).write_bytes(0, to - from) };
     }
 }
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; its owner is going.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
-}
-
-/// A type for which zeroed memory is a valid value.
-///
-/// # Safety
-/// It must be.
-pub unsafe trait FromZeros: Copy {}
 
 /// A table of a fixed length in a reservation of its own, zeroed at first.
 pub struct Table<T> {
@@ -175,6 +137,6 @@ impl<T: FromZeros> Table<T> {
         let index = if index < self.length { index } else { 0 };
         // SAFETY: the reservation holds `length` entries, of which there is at least one, from
         // an address that is aligned to a page.
-        unsafe { self.reservation.base.cast::<T>().add(index) }
+        unsafe { self.reservation.0.start().cast::<T>().add(index) }
     }
 }

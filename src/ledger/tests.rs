@@ -19,11 +19,11 @@ static ONE_GIL: Gils = Gils {
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
 
-/// How often a test repeats a step: `wanted` times, and 500 times less under Miri, which is slower by about
+/// How often a test repeats a step: `wanted` times, and 2000 times less under Miri, which is slower by about
 /// as much.
 const fn rounds(wanted: u64) -> u64 {
     match cfg!(miri) {
-        true => wanted.div_ceil(500),
+        true => wanted.div_ceil(2000),
         false => wanted,
     }
 }
@@ -114,7 +114,7 @@ fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
 
 #[test]
 fn one_thread_books_exactly_and_peaks_are_never_low() {
-    for seed in 1..=5 {
+    for seed in 1..=if cfg!(miri) { 1 } else { 5 } {
         one_thread::<OBJ>(seed, true);
         one_thread::<ARENA>(seed, true);
         one_thread::<RAW>(seed, false);
@@ -259,7 +259,7 @@ fn a_second_gil_in_the_middle_of_a_run_loses_nothing() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         },
     };
-    for round in 0..20 {
+    for round in 0..if cfg!(miri) { 2 } else { 20 } {
         SECOND_GIL.store(false, SeqCst);
         let ledger = ledger();
         let booked = AtomicI64::new(0);
@@ -311,7 +311,8 @@ fn the_total_counts_a_pooled_block_once() {
         book::<POOLED>(ledger, slot, 512, &ONE_GIL);
     }
     let snapshot = ledger.snapshot();
-    assert_eq!(snapshot.account(Account::Obj).live_bytes, 512_000);
+    let booked = 512 * rounds(1000);
+    assert_eq!(snapshot.account(Account::Obj).live_bytes, booked);
     assert_eq!(snapshot.total_live_bytes, 1 << 20);
     let too_high = snapshot.total_peak_bytes as i64 - (1 << 20);
     assert!((0..=SLACK).contains(&too_high), "{too_high}");
@@ -336,9 +337,9 @@ fn threads_beyond_the_slots_share_one_and_lose_nothing() {
         }
     });
     let native = *ledger.snapshot().account(Account::Native);
-    assert_eq!(native.live_bytes, 4 * 10_000 * 32);
-    assert_eq!(native.live_blocks, 4 * 10_000);
-    assert_eq!(native.total_blocks, 4 * 20_000);
+    assert_eq!(native.live_bytes, 4 * rounds(10_000) * 32);
+    assert_eq!(native.live_blocks, 4 * rounds(10_000));
+    assert_eq!(native.total_blocks, 4 * 2 * rounds(10_000));
     ledger.yield_slot(taken[5]);
     assert!(!ledger.is_overflow(ledger.claim()));
 }
@@ -421,7 +422,7 @@ fn one_thread_fills_a_ceiling_to_the_byte_and_never_passes_it() {
 
 #[test]
 fn many_threads_never_pass_a_ceiling_together() {
-    const CAP: i64 = 4 << 20;
+    const CAP: i64 = if cfg!(miri) { 256 << 10 } else { 4 << 20 };
     for scope in [Scope::Total, Scope::Account(Account::Native)] {
         let ledger = ledger();
         ledger.set_ceiling(scope, Some(CAP as u64), 1 << 20);
@@ -466,7 +467,7 @@ fn many_threads_never_pass_a_ceiling_together() {
                 });
             }
         });
-        assert!(refusals.into_inner() > 100);
+        assert!(refusals.into_inner() > if cfg!(miri) { 0 } else { 100 });
         let snapshot = ledger.snapshot();
         assert_eq!(snapshot.total_live_bytes, 0);
         let peak = match scope {
@@ -585,7 +586,7 @@ fn overlapping_spans<const A: usize>(seed: u64, slack: i64) {
         assert!((0..=SLACK).contains(&(snapshot.total_peak_bytes as i64 - life)));
         assert!(ledger.segment_peaks().account(Account::ALL[A]) as i64 >= live);
     }
-    assert!(closed > 100);
+    assert!(closed > 100 || cfg!(miri));
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod descriptor;
 pub mod duration;
 pub mod errno;
 pub mod list;
+pub mod mapping;
 pub mod moment;
 pub mod plain;
 pub mod process;

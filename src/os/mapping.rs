@@ -1,0 +1,264 @@
+//! Memory from the kernel, past every heap: zeroed, aligned to a page, unmapped when dropped.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::slice;
+
+/// Anonymous memory, readable and writable.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread; the value is its only owner.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared `Mapping` gives addresses only.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of this process alone. Returns `None` if the kernel refuses, as it does for 0 bytes.
+    pub fn private(bytes: usize) -> Option<Mapping> {
+        Mapping::map(bytes, libc::MAP_PRIVATE)
+    }
+
+    /// As [`Mapping::private`], for much more than will be used: untouched pages are not charged,
+    /// except where vm.overcommit_memory is 2.
+    pub fn reserve(bytes: usize) -> Option<Mapping> {
+        Mapping::map(bytes, libc::MAP_PRIVATE | libc::MAP_NORESERVE)
+    }
+
+    /// Memory that children of `fork` share.
+    pub fn shared(bytes: usize) -> Option<Mapping> {
+        Mapping::map(bytes, libc::MAP_SHARED)
+    }
+
+    #[cfg(not(miri))]
+    fn map(bytes: usize, kind: i32) -> Option<Mapping> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = kind | libc::MAP_ANONYMOUS;
+        // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = NonNull::new(start.cast())?;
+        Some(Mapping { start, bytes })
+    }
+
+    /// The address of the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.start.addr().get();
+        start..start + self.bytes
+    }
+
+    /// Keeps the memory mapped for as long as the process lives.
+    pub fn leak(self) -> NonNull<u8> {
+        let start = self.start;
+        std::mem::forget(self);
+        start
+    }
+
+    /// Gives whole pages back to the kernel: they read as zeros afterwards. Returns false if the kernel
+    /// refuses: `EINVAL` for pages that someone locked (mlockall(2)).
+    ///
+    /// # Safety
+    /// `range` lies within the mapping and on bounds of pages; nobody uses its bytes meanwhile.
+    #[cfg(not(miri))]
+    pub unsafe fn give_back(&self, range: Range<usize>) -> bool {
+        // SAFETY: pages of this mapping, which nobody uses, by the caller's promise.
+        unsafe {
+            let start = self.start.add(range.start).as_ptr().cast();
+            libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
+        }
+    }
+}
+
+#[cfg(not(miri))]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the bytes that were mapped; borrows of them have ended with this value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// What stands in for the kernel under Miri, which knows neither `MAP_NORESERVE` nor madvise(2): Rust's allocator.
+#[cfg(miri)]
+mod stand_in {
+    use super::{Mapping, NonNull, Range};
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    /// More than the tests take; a larger request is refused, as by a kernel without address space.
+    const MOST: usize = 1 << 32;
+
+    fn layout(bytes: usize) -> Option<Layout> {
+        let fits = (1..=MOST).contains(&bytes);
+        Layout::from_size_align(bytes, 4096).ok().filter(|_| fits)
+    }
+
+    impl Mapping {
+        pub(super) fn map(bytes: usize, _kind: i32) -> Option<Mapping> {
+            // SAFETY: the layout is not empty.
+            let start = NonNull::new(unsafe { alloc_zeroed(layout(bytes)?) })?;
+            Some(Mapping { start, bytes })
+        }
+
+        /// See the kernel's.
+        ///
+        /// # Safety
+        /// See the kernel's.
+        pub unsafe fn give_back(&self, range: Range<usize>) -> bool {
+            // SAFETY: bytes of this mapping, which nobody uses, by the caller's promise.
+            unsafe { self.start.add(range.start).write_bytes(0, range.len()) };
+            true
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            let layout = layout(self.bytes).expect("it was mapped");
+            // SAFETY: exactly what `map` allocated.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+/// A type for which memory full of zeros is a valid value.
+///
+/// # Safety
+/// It must be, and the type must not need to be dropped.
+pub unsafe trait FromZeros {}
+
+/// The least page of any machine, and so the least alignment of a mapping.
+const LEAST_PAGE: usize = 4096;
+
+/// A list of values in a mapping of its own, zeroed at first.
+#[derive(Debug)]
+pub struct Mapped<T> {
+    mapping: Mapping,
+    length: usize,
+    values: PhantomData<T>,
+}
+
+impl<T: FromZeros> Mapped<T> {
+    /// Takes all bytes of a mapping. Returns `None` if there is none.
+    fn of(mapping: Option<Mapping>, length: usize) -> Option<Mapped<T>> {
+        const { assert!(align_of::<T>() <= LEAST_PAGE && size_of::<T>() > 0) };
+        Some(Mapped {
+            mapping: mapping?,
+            length,
+            values: PhantomData,
+        })
+    }
+
+    /// A list of `length` values, at least one, in memory of this process alone. Returns `None` if the kernel
+    /// refuses.
+    pub fn private(length: usize) -> Option<Mapped<T>> {
+        let mapping = Mapping::private(length.checked_mul(size_of::<T>())?);
+        Mapped::of(mapping, length)
+    }
+
+    /// As [`Mapped::private`], for many more than will be used: see [`Mapping::reserve`].
+    pub fn reserve(length: usize) -> Option<Mapped<T>> {
+        let mapping = Mapping::reserve(length.checked_mul(size_of::<T>())?);
+        Mapped::of(mapping, length)
+    }
+
+    /// As [`Mapped::private`], in memory that children of `fork` share.
+    pub fn shared(length: usize) -> Option<Mapped<T>>
+    where
+        T: Sync,
+    {
+        let mapping = Mapping::shared(length.checked_mul(size_of::<T>())?);
+        Mapped::of(mapping, length)
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.mapping.addresses()
+    }
+
+    /// Keeps the memory mapped for as long as the process lives.
+    pub fn leak(self) -> &'static mut [T] {
+        let length = self.length;
+        // SAFETY: as in `deref_mut`; the memory is never unmapped, and this was its only owner.
+        unsafe { slice::from_raw_parts_mut(self.mapping.leak().cast().as_ptr(), length) }
+    }
+}
+
+impl<T: FromZeros> Deref for Mapped<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping has room for `length` values from an address that is aligned for them;
+        // zeros are valid ones, and so is whatever was stored since.
+        unsafe { slice::from_raw_parts(self.mapping.start.cast().as_ptr(), self.length) }
+    }
+}
+
+impl<T: FromZeros> DerefMut for Mapped<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and `self` is borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.mapping.start.cast().as_ptr(), self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SAFETY: a number.
+    unsafe impl FromZeros for u64 {}
+
+    #[test]
+    fn mapped_values_are_zero_at_first_and_keep_what_is_stored() {
+        for mut list in [
+            Mapped::<u64>::private(1000),
+            Mapped::reserve(1000),
+            Mapped::shared(1000),
+        ]
+        .map(|list| list.unwrap())
+        {
+            assert_eq!(list.len(), 1000);
+            assert!(list.iter().all(|&value| value == 0));
+            list[999] = 7;
+            assert_eq!(list.iter().sum::<u64>(), 7);
+            assert_eq!(list.addresses().len(), 8000);
+            list.leak()[0] = 1;
+        }
+    }
+
+    #[test]
+    fn pages_that_were_given_back_read_as_zeros() {
+        let page = crate::process::page_size() as usize;
+        let mapping = Mapping::reserve(3 * page).unwrap();
+        // SAFETY: bytes of the mapping, which this test alone uses.
+        unsafe {
+            mapping.start().write_bytes(9, 3 * page);
+            assert!(mapping.give_back(page..2 * page));
+            let bytes = slice::from_raw_parts(mapping.start().as_ptr(), 3 * page);
+            assert!(bytes[page..2 * page].iter().all(|&byte| byte == 0));
+            assert_eq!((bytes[page - 1], bytes[2 * page]), (9, 9));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_none() {
+        assert!(Mapping::private(0).is_none());
+        assert!(Mapping::reserve(usize::MAX / 2).is_none());
+        assert!(Mapped::<u64>::private(usize::MAX).is_none());
+    }
+}
