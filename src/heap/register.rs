@@ -5,13 +5,11 @@
 //! static memory that is filled from its beginning; the thread that takes an entry writes it alone, and
 //! its key last. Any thread, inside the gate; nothing is allocated.
 
-#![allow(unsafe_code)]
-
 use crate::ledger::Account;
-use crate::source_line::SourceLine;
-use std::cell::UnsafeCell;
+use crate::source_line::{FILE, SourceLine};
+use pyhost_os::moment::monotonic_coarse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
 
 /// From this size on a block is big.
 pub const BIG: usize = 1 << 20;
@@ -39,27 +37,55 @@ impl BigBlock {
     }
 }
 
+/// Words of a block in the table.
+const WORDS: usize = 3 + FILE / 8;
+
+impl BigBlock {
+    fn to_words(self) -> [u64; WORDS] {
+        let name = self.source.file_bytes();
+        let line = u64::from(self.source.line as u32);
+        let mut words = [0; WORDS];
+        words[0] = self.account as u64 | (name.len() as u64) << 8 | line << 32;
+        words[1] = self.bytes;
+        words[2] = self.made.to_bits();
+        for (word, bytes) in words[3..].iter_mut().zip(name.chunks(8)) {
+            *word = bytes
+                .iter()
+                .rfold(0, |word, &byte| word << 8 | u64::from(byte));
+        }
+        words
+    }
+
+    fn from_words(words: &[u64; WORDS]) -> BigBlock {
+        let mut file = [0; FILE];
+        for (bytes, word) in file.chunks_exact_mut(8).zip(&words[3..]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let account = Account::ALL.get(words[0] as usize & 0xff);
+        let (length, line) = (words[0] >> 8 & 0xff, words[0] >> 32);
+        BigBlock {
+            account: *account.unwrap_or(&Account::Raw),
+            bytes: words[1],
+            made: f64::from_bits(words[2]),
+            source: SourceLine::of_parts(file, length as usize, line as i32),
+        }
+    }
+}
+
+/// A block, by a sequence lock: written only by the thread that has set `key` to 1, and read by copies that are
+/// thrown away where `key` has changed meanwhile. Words of atomics, so that a copy that is torn is no data race.
 struct Entry {
     /// The block's key; 0 is free, 1 is being written.
     key: AtomicUsize,
-    block: UnsafeCell<BigBlock>,
+    words: [AtomicU64; WORDS],
 }
-
-// SAFETY: `block` is written only by the thread that has set `key` to 1, and read by copies that
-// are thrown away where `key` has changed meanwhile.
-unsafe impl Sync for Entry {}
 
 const BEING_WRITTEN: usize = 1;
 
 static TABLE: [Entry; ENTRIES] = [const {
     Entry {
         key: AtomicUsize::new(0),
-        block: UnsafeCell::new(BigBlock {
-            account: Account::Raw,
-            bytes: 0,
-            made: 0.0,
-            source: SourceLine::NONE,
-        }),
+        words: [const { AtomicU64::new(0) }; WORDS],
     }
 }; ENTRIES];
 
@@ -70,13 +96,7 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// Seconds of the monotonic clock, read cheaply.
 pub fn now() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills a structure of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    monotonic_coarse() as f64 / 1e9
 }
 
 /// The key of a block's address. It is no pointer: the leak check searches static memory, and would take
@@ -103,8 +123,11 @@ pub fn add(address: usize, account: Account, bytes: usize) {
                 .is_ok();
         if taken {
             USED.fetch_max(index + 1, Relaxed);
-            // SAFETY: the entry is this thread's until its key is stored.
-            unsafe { *entry.block.get() = block };
+            // A reader that sees one of these words sees `BEING_WRITTEN` behind them.
+            fence(Release);
+            for (place, word) in entry.words.iter().zip(block.to_words()) {
+                place.store(word, Relaxed);
+            }
             entry.key.store(key, Release);
             return;
         }
@@ -129,11 +152,10 @@ pub fn each(mut take: impl FnMut(BigBlock)) {
     for entry in &TABLE[..USED.load(Relaxed)] {
         let key = entry.key.load(Acquire);
         if key > BEING_WRITTEN {
-            // SAFETY: plain data; the copy counts only where the entry is still the same.
-            let block = unsafe { std::ptr::read_volatile(entry.block.get()) };
-            std::sync::atomic::fence(Acquire);
+            let words = std::array::from_fn(|index| entry.words[index].load(Relaxed));
+            fence(Acquire);
             if entry.key.load(Relaxed) == key {
-                take(block);
+                take(BigBlock::from_words(&words));
             }
         }
     }

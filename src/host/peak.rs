@@ -21,7 +21,6 @@
 #![allow(unsafe_code)]
 
 use crate::balance::{self, Balance};
-use crate::caps::{Held, Kept};
 use crate::card::CARD;
 use crate::descriptor::errno;
 use crate::heap;
@@ -29,6 +28,7 @@ use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET};
 use crate::heap::register::{self, BigBlocks};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::resident::resident;
+use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::moment::monotonic;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -58,8 +58,8 @@ pub struct Sheet {
     pub balance: Balance,
 }
 
-static GLANCE: Kept<Glance> = Kept::empty();
-static SHEET: Kept<Sheet> = Kept::empty();
+static GLANCE: Latest<Glance> = Latest::new();
+static SHEET: Latest<Sheet> = Latest::new();
 
 /// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
 static GLANCE_AGAIN: AtomicU64 = AtomicU64::new(0);
@@ -115,8 +115,11 @@ pub fn start(python: Python) {
 
 /// Looks from here on, as if nothing was seen before.
 fn begin() {
-    GLANCE.clear();
-    SHEET.clear();
+    // SAFETY: before anybody looks, or in a forked child, whose only thread this is.
+    unsafe {
+        GLANCE.clear();
+        SHEET.clear();
+    }
     POSTED.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     SHEET_RESIDENT.store(resident().now.unwrap_or(0), Relaxed);
@@ -245,11 +248,11 @@ fn sheet(bound: i64, early: i64) {
 }
 
 /// The highest moment that was seen. Any thread, also in a signal handler.
-pub fn highest() -> Option<Held<'static, Glance>> {
+pub fn highest() -> Option<HeldLatest<'static, Glance>> {
     GLANCE.hold()
 }
 
 /// The highest moment that has a sheet. Any thread, also in a signal handler.
-pub fn highest_sheet() -> Option<Held<'static, Sheet>> {
+pub fn highest_sheet() -> Option<HeldLatest<'static, Sheet>> {
     SHEET.hold()
 }

@@ -5,6 +5,7 @@
 //! allocation or a signal handler.
 
 pub mod bytes;
+pub mod cell;
 pub mod descriptor;
 pub mod duration;
 pub mod errno;

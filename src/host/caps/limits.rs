@@ -6,9 +6,9 @@
 //! cap. All functions but [`binding`] are for callers that hold the GIL.
 
 use super::episode;
-use super::kept::Kept;
 use crate::heap::source_line::SourceLine;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
+use pyhost_os::cell::Latest;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
@@ -73,7 +73,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     caps: [None; Scope::COUNT],
     limits: [None; LIMITS],
 });
-static LABELS: [Kept<Limit>; LIMITS] = [const { Kept::empty() }; LIMITS];
+static LABELS: [Latest<Limit>; LIMITS] = [const { Latest::new() }; LIMITS];
 /// One past the limit that is each scope's ceiling; 0 where the cap is.
 static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT];
 

@@ -12,7 +12,6 @@
 
 mod episode;
 mod external;
-mod kept;
 mod limits;
 mod pressure;
 mod refusal;
@@ -21,7 +20,6 @@ mod start;
 mod watch;
 
 pub use episode::{CodePlace, Role, Told, error_ended, may_start_thread, thread_begins, told};
-pub use kept::{Held, Kept};
 pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{How, Refusal, last};

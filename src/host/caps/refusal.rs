@@ -2,10 +2,10 @@
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 
-use super::kept::Kept;
 use super::{Python, limits};
 use crate::bytes::Bytes;
 use crate::ledger::{Account, LEDGER, Scope};
+use pyhost_os::cell::Latest;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::AcqRel;
@@ -120,7 +120,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-static LAST: Kept<Refusal> = Kept::empty();
+static LAST: Latest<Refusal> = Latest::new();
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// The last refusal. Any thread, also from a signal handler.

@@ -8,9 +8,7 @@
 
 use crate::balance::{self, Balance};
 use crate::heap::histogram::Histogram;
-use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use pyhost_os::cell::{Exclusive, Held};
 
 /// The exhibits of one moment.
 pub struct Exhibits {
@@ -21,53 +19,32 @@ pub struct Exhibits {
 }
 
 /// Room for the exhibits of one moment, one user at a time.
-pub struct Room {
-    taken: AtomicBool,
-    exhibits: UnsafeCell<Exhibits>,
-}
-
-// SAFETY: the cell is reached by the thread that has set `taken`, and by others once that is done.
-unsafe impl Sync for Room {}
+pub struct Room(Exclusive<Exhibits>);
 
 impl Room {
     /// An empty one.
     pub const fn new() -> Self {
-        Room {
-            taken: AtomicBool::new(false),
-            exhibits: UnsafeCell::new(Exhibits {
-                balance: None,
-                classes: Histogram::EMPTY,
-            }),
-        }
+        Room(Exclusive::new(Exhibits {
+            balance: None,
+            classes: Histogram::EMPTY,
+        }))
     }
 
-    /// Takes the exhibits of this moment; None while somebody else has the room. The room stays
-    /// taken until [`Room::give_back`].
-    pub fn take(&self) -> Option<&Exhibits> {
-        if self.taken.swap(true, AcqRel) {
-            return None;
-        }
-        // SAFETY: the flag makes this the only user until it is given back.
-        unsafe {
-            let exhibits = self.exhibits.get();
-            // First what must match the ledger that was read right before.
-            (*exhibits).classes.take();
-            (*exhibits).balance = balance::take();
-            Some(&*exhibits)
-        }
+    /// Takes the exhibits of this moment. Returns `None` while somebody else has the room.
+    pub fn take(&self) -> Option<Held<'_, Exhibits>> {
+        let mut exhibits = self.0.try_hold()?;
+        // First what must match the ledger that was read right before.
+        exhibits.classes.take();
+        exhibits.balance = balance::take();
+        Some(exhibits)
     }
 
-    /// What was taken last.
+    /// Lets the room be taken again.
     ///
     /// # Safety
-    /// [`Room::take`] has returned it, and the room was not given back.
-    pub unsafe fn exhibits(&self) -> &Exhibits {
-        // SAFETY: the caller's duty: nobody writes.
-        unsafe { &*self.exhibits.get() }
-    }
-
-    /// Lets the room be taken again. Nobody looks at what was taken any more.
-    pub fn give_back(&self) {
-        self.taken.store(false, Release);
+    /// In a forked child: nobody looks at what its parent took.
+    pub unsafe fn begin_child(&self) {
+        // SAFETY: the threads of the parent are gone, by the caller's promise.
+        drop(unsafe { self.0.take_over() });
     }
 }

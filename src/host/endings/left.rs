@@ -13,12 +13,10 @@ use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::peak;
 use crate::resident::resident;
-use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use pyhost_os::cell::Published;
 
 /// The figures of that moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Left {
     /// Nanoseconds since the host started, where somebody looks for the peak.
     pub time: u64,
@@ -34,27 +32,13 @@ pub struct Left {
     pub resident: Option<u64>,
     /// The big blocks.
     pub big_blocks: BigBlocks,
+    /// The balance and the size classes, where they were taken.
+    pub exhibits: Option<&'static Exhibits>,
 }
 
-struct LeftCell(UnsafeCell<Left>);
-// SAFETY: written by the thread that moves `STATE` from 0 to 1, read once it is 2.
-unsafe impl Sync for LeftCell {}
-static PLACE: LeftCell = LeftCell(UnsafeCell::new(Left {
-    time: 0,
-    ledger: Snapshot::EMPTY,
-    numpy: None,
-    region: None,
-    guards: None,
-    resident: None,
-    big_blocks: BigBlocks::NONE,
-}));
-
-/// 0: not taken. 1: being taken. 2: taken.
-static STATE: AtomicU8 = AtomicU8::new(0);
+static LEFT: Published<Left> = Published::new();
 /// What is shown of that moment.
 static EXHIBITS: Room = Room::new();
-/// Whether [`EXHIBITS`] are there; set before the state is 2.
-static HAS_EXHIBITS: AtomicBool = AtomicBool::new(false);
 
 /// Takes the figures of this moment, and with them the balance and the size classes where a report
 /// `shows` them. Once; later calls do nothing.
@@ -62,9 +46,11 @@ static HAS_EXHIBITS: AtomicBool = AtomicBool::new(false);
 /// A function of its own: its frame lies where the leak check has cleared what the script left there.
 #[inline(never)]
 pub fn take(shows: bool) {
-    if STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
-        return;
-    }
+    LEFT.set_once(|| of_this_moment(shows));
+}
+
+#[inline(never)] // see `take`
+fn of_this_moment(shows: bool) -> Left {
     let mut left = Left {
         time: peak::time(),
         ledger: LEDGER.snapshot(),
@@ -73,35 +59,29 @@ pub fn take(shows: bool) {
         guards: guards::figures(),
         resident: resident().now,
         big_blocks: register::big_blocks(),
+        exhibits: None,
     };
     if shows && let Some(exhibits) = EXHIBITS.take() {
-        HAS_EXHIBITS.store(true, Relaxed);
+        let exhibits: &'static Exhibits = exhibits.keep();
+        left.exhibits = Some(exhibits);
         // The sheet and the headline are of one moment, and show one size: the kernel's files differ
         // by some pages.
         let balance = exhibits.balance.as_ref();
         left.resident = balance.map(|balance| balance.resident).or(left.resident);
     }
-    // SAFETY: only the thread that won the exchange writes, and nobody reads before 2.
-    unsafe { *PLACE.0.get() = left };
-    STATE.store(2, Release);
+    left
 }
 
 /// The figures; None before they are taken.
 pub fn figures() -> Option<&'static Left> {
-    // SAFETY: the state says that they are complete; they are not written again in this process.
-    (STATE.load(Acquire) == 2).then(|| unsafe { &*PLACE.0.get() })
-}
-
-/// The balance and the size classes; None where they were not taken.
-pub fn exhibits() -> Option<&'static Exhibits> {
-    let are_there = STATE.load(Acquire) == 2 && HAS_EXHIBITS.load(Relaxed);
-    // SAFETY: the room was taken before the state said so, and is not given back in this process.
-    are_there.then(|| unsafe { EXHIBITS.exhibits() })
+    LEFT.get()
 }
 
 /// In a forked child: its script has not ended.
 pub fn begin_child() {
-    STATE.store(0, Relaxed);
-    HAS_EXHIBITS.store(false, Relaxed);
-    EXHIBITS.give_back();
+    // SAFETY: the child has one thread, and writes no report at this moment.
+    unsafe {
+        LEFT.forget();
+        EXHIBITS.begin_child();
+    }
 }

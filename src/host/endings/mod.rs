@@ -197,7 +197,8 @@ unsafe extern "C" fn forked_in_child() {
     resident::begin_child();
     left::begin_child();
     peak::restart();
-    DUMP_EXHIBITS.give_back();
+    // SAFETY: the child has one thread, which looks at nothing that its parent took.
+    unsafe { DUMP_EXHIBITS.begin_child() };
 }
 
 /// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
@@ -208,7 +209,7 @@ fn report<'a>(
     exhibits: Option<&'a Exhibits>,
 ) -> Report<'a> {
     let left = left::figures().filter(|_| FINALIZED.load(Relaxed));
-    let exhibits = exhibits.or_else(|| left::exhibits().filter(|_| left.is_some() && !partial));
+    let exhibits = exhibits.or_else(|| left.filter(|_| !partial)?.exhibits);
     let now = LEDGER.snapshot();
     let measured = resident::resident();
     let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
@@ -294,13 +295,12 @@ fn dump() -> bool {
     let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
         return false;
     };
-    if let Some(exhibits) = DUMP_EXHIBITS.take() {
-        if !DUMPING.swap(true, AcqRel) {
-            let report = report(plan, Ending::Running, false, Some(exhibits));
-            place::write_file(&report, format, path);
-            DUMPING.store(false, Release);
-        }
-        DUMP_EXHIBITS.give_back();
+    if let Some(exhibits) = DUMP_EXHIBITS.take()
+        && !DUMPING.swap(true, AcqRel)
+    {
+        let report = report(plan, Ending::Running, false, Some(&exhibits));
+        place::write_file(&report, format, path);
+        DUMPING.store(false, Release);
     }
     true
 }

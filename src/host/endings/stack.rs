@@ -6,42 +6,40 @@
 #![allow(unsafe_code)]
 
 use super::signals::STACK;
-use std::cell::UnsafeCell;
+use pyhost_os::cell::Exclusive;
 use std::ffi::c_void;
 use std::mem::zeroed;
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 #[repr(C, align(64))]
-struct Memory(UnsafeCell<[u8; STACK]>);
+struct Memory([u8; STACK]);
 
-// SAFETY: only the thread that has taken it uses it.
-unsafe impl Sync for Memory {}
-
-static MEMORY: Memory = Memory(UnsafeCell::new([0; STACK]));
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static MEMORY: Exclusive<Memory> = Exclusive::new(Memory([0; STACK]));
 
 /// Runs `work`, which must not unwind: on a stack of its own where the calling thread is on a small signal stack,
 /// and no other thread has that stack. All signals are blocked there: a handler would begin at the
 /// signal stack's top, over the frames that are to be returned to.
 pub fn with_room(mut work: impl FnMut()) {
-    // SAFETY: structures that the calls read or fill.
-    unsafe {
+    // SAFETY: the call fills the structure, of which zeros are a value.
+    let current = unsafe {
         let mut current: libc::stack_t = zeroed();
         libc::sigaltstack(null_mut(), &mut current);
-        let is_small = current.ss_flags & libc::SS_ONSTACK != 0 && current.ss_size < STACK;
-        if !is_small || TAKEN.swap(true, Acquire) {
-            return work();
-        }
+        current
+    };
+    let is_small = current.ss_flags & libc::SS_ONSTACK != 0 && current.ss_size < STACK;
+    let Some(mut memory) = is_small.then(|| MEMORY.try_hold()).flatten() else {
+        return work();
+    };
+    // SAFETY: the calls read and fill sets of this function's own. The stack is this thread's while it holds it, is
+    // aligned to 64 bytes at its end too, and as large as one for signals.
+    unsafe {
         let mut all: libc::sigset_t = zeroed();
         let mut before: libc::sigset_t = zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        call_on(MEMORY.0.get().cast::<u8>().add(STACK), &mut work);
+        call_on(memory.0.as_mut_ptr_range().end, &mut work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
     }
-    TAKEN.store(false, Release);
 }
 
 unsafe extern "C" fn call<F: FnMut()>(work: *mut c_void) {

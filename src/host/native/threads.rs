@@ -15,11 +15,9 @@ use super::{Mode, mode};
 use crate::caps;
 use crate::heap::bound;
 use crate::ledger::LEDGER;
-use std::cell::UnsafeCell;
+use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Attributes = *const libc::pthread_attr_t;
@@ -32,43 +30,29 @@ struct Making {
     room: Option<bound::Promise>,
 }
 
-struct Entry {
-    is_taken: AtomicBool,
-    making: UnsafeCell<Option<Making>>,
-}
+// SAFETY: the argument is for the thread that is made, whichever thread passes it on.
+unsafe impl Send for Making {}
 
-// SAFETY: an entry is written by the thread that took it and read once by the thread that it makes,
-// which gives it back: `pthread_create` orders the one before the other.
-unsafe impl Sync for Entry {}
+/// Taken by the thread that makes another one, and freed by that one: `pthread_create` orders the one before the
+/// other.
+type Entry = Exclusive<Option<Making>>;
 
 /// Threads that are being made at once; further ones are not distinguished.
 const ENTRIES: usize = 64;
-static TABLE: [Entry; ENTRIES] = [const {
-    Entry {
-        is_taken: AtomicBool::new(false),
-        making: UnsafeCell::new(None),
-    }
-}; ENTRIES];
+static TABLE: [Entry; ENTRIES] = [const { Exclusive::new(None) }; ENTRIES];
 
-fn entry() -> Option<&'static Entry> {
-    TABLE.iter().find(|entry| {
-        !entry.is_taken.load(Relaxed)
-            && entry
-                .is_taken
-                .compare_exchange(false, true, Acquire, Relaxed)
-                .is_ok()
+/// Fills an entry for a thread, which stays taken.
+fn fill(making: Making) -> Option<&'static Entry> {
+    TABLE.iter().find_map(|entry| {
+        *entry.try_hold()?.keep() = Some(making);
+        Some(entry)
     })
 }
 
 /// The first function of a thread that was made here.
 unsafe extern "C" fn begin(entry: *mut c_void) -> *mut c_void {
-    // SAFETY: the entry that `pthread_create` filled for this thread.
-    let making = unsafe {
-        let entry = &*entry.cast::<Entry>();
-        let making = (*entry.making.get()).take();
-        entry.is_taken.store(false, Release);
-        making
-    };
+    // SAFETY: an entry of the table, which `pthread_create` filled for this thread and which nobody looks at since.
+    let making = unsafe { (*entry.cast::<Entry>()).take_over() }.take();
     let Some(making) = making else {
         return null_mut();
     };
@@ -121,21 +105,19 @@ unsafe extern "C" fn pthread_create(
         },
         false => None,
     };
-    let Some(entry) = entry() else {
+    let making = Making {
+        start,
+        argument,
+        room,
+    };
+    let Some(entry) = fill(making) else {
         return create(start, argument);
     };
-    // SAFETY: the entry is this thread's until the new one runs.
-    unsafe {
-        *entry.making.get() = Some(Making {
-            start,
-            argument,
-            room,
-        });
-    }
     let result = create(begin, (&raw const *entry).cast_mut().cast());
     if result != 0 {
         bound::withdraw_promise();
-        entry.is_taken.store(false, Release);
+        // SAFETY: this thread filled it, and no other one was made.
+        drop(unsafe { entry.take_over() });
     }
     result
 }

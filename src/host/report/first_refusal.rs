@@ -3,7 +3,7 @@
 //! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
 
 use super::dossier;
-use crate::caps::{Kept, Refusal};
+use crate::caps::Refusal;
 use crate::card::CARD;
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::heap::classes::{self, Class};
@@ -11,6 +11,7 @@ use crate::heap::region;
 use crate::heap::register::{self, BigBlocks};
 use crate::ledger::{Account, LEDGER, Snapshot};
 use crate::timeline::brief;
+use pyhost_os::cell::Latest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The first refusal of an episode with what surrounded it.
@@ -32,7 +33,7 @@ const CLASSES: usize = 6;
 /// How many dossiers are written to standard error.
 const MOST_WRITTEN: u32 = 10;
 
-static LATEST: Kept<Dossier> = Kept::empty();
+static LATEST: Latest<Dossier> = Latest::new();
 
 /// The dossier of the latest episode. Any thread, also from a signal handler.
 pub(super) fn latest() -> Option<Dossier> {

@@ -5,16 +5,16 @@
 use super::{Report, Sink, balance, dossier, known};
 use crate::balance::Balance;
 use crate::bytes::Bytes;
-use crate::caps::Held;
 use crate::heap::register::BigBlocks;
 use crate::ledger::Snapshot;
 use crate::peak::{self, Glance, Sheet};
+use pyhost_os::cell::HeldLatest;
 use std::fmt::{self, Write};
 
 /// Where the highest moment is found.
 pub struct AtPeak {
     /// The highest moment that was seen; None where the moment that the report shows is as high.
-    glance: Option<Held<'static, Glance>>,
+    glance: Option<HeldLatest<'static, Glance>>,
     /// The highest balance sheet.
     sheet: HighestSheet,
     /// Seconds from the start to the moment that the report shows.
@@ -22,7 +22,7 @@ pub struct AtPeak {
 }
 
 enum HighestSheet {
-    Seen(Held<'static, Sheet>),
+    Seen(HeldLatest<'static, Sheet>),
     /// The one that the report shows.
     Shown,
     None,

@@ -1,0 +1,328 @@
+//! Values in static memory that hooks and signal handlers share: nothing here allocates, calls the system or waits
+//! for long.
+//!
+//! The protocol of all three: `STATE` says who may touch the value. A thread that moves it from free to busy, by one
+//! exchange with acquire, has the value to itself; a store with release ends that. So each holder sees all that the
+//! holder before it wrote. Whoever finds the value busy goes without it, since the holder may be the very thread that
+//! a signal handler has interrupted.
+//!
+//! In a forked child the holder may be gone. `take_over` gets the value from it there.
+
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const FREE: u8 = 0;
+const BUSY: u8 = 1;
+
+/// Turns of a reader before it goes without the value: the moment that a copy takes, many times over.
+const TURNS: u32 = 10_000;
+
+/// A value that one holder at a time may touch.
+pub struct Exclusive<T> {
+    state: AtomicU8,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is touched by the holder alone, and holders follow each other by release and acquire. It may be
+// made by one thread and dropped by another, hence `Send`.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// A value that is free.
+    pub const fn new(value: T) -> Self {
+        Exclusive {
+            state: AtomicU8::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the value. Returns `None` while another holder has it.
+    pub fn try_hold(&self) -> Option<Held<'_, T>> {
+        let exchange = self.state.compare_exchange(FREE, BUSY, Acquire, Relaxed);
+        exchange.is_ok().then(|| Held(self)) // not `then_some`, which would drop one that is not held
+    }
+
+    /// Takes the value. Returns `None` if another holder has it for longer than a copy takes.
+    pub fn hold(&self) -> Option<Held<'_, T>> {
+        (0..TURNS).find_map(|_| {
+            let held = self.try_hold();
+            if held.is_none() {
+                spin_loop();
+            }
+            held
+        })
+    }
+
+    /// Takes the value from whoever has it.
+    ///
+    /// # Safety
+    /// Nobody who still runs uses it: in a forked child, or after the last use of what [`Held::keep`] returned.
+    pub unsafe fn take_over(&self) -> Held<'_, T> {
+        self.state.store(BUSY, Relaxed);
+        Held(self)
+    }
+}
+
+/// A value that nobody else touches until this is dropped.
+pub struct Held<'a, T>(&'a Exclusive<T>);
+
+impl<'a, T> Held<'a, T> {
+    /// Holds the value for good.
+    pub fn keep(self) -> &'a mut T {
+        let value = self.0.value.get();
+        std::mem::forget(self);
+        // SAFETY: this was the holder, and never frees the value.
+        unsafe { &mut *value }
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this is the holder.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this is the holder, and `self` is borrowed mutably.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.0.state.store(FREE, Release);
+    }
+}
+
+/// The latest of the values that hooks have set: a writer that finds it busy leaves its own value away.
+pub struct Latest<T>(Exclusive<Option<T>>);
+
+impl<T: Copy> Latest<T> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Latest(Exclusive::new(None))
+    }
+
+    /// Sets the value, unless another thread is at it.
+    pub fn set(&self, value: &T) {
+        if let Some(mut held) = self.0.try_hold() {
+            *held = Some(*value);
+        }
+    }
+
+    /// Returns a copy, or `None` if nothing was set, or another thread is at it for long.
+    pub fn get(&self) -> Option<T> {
+        *self.0.hold()?
+    }
+
+    /// The value in its place, for a reader whose stack is small; `None` as in [`Latest::get`]. Writers leave theirs
+    /// away meanwhile.
+    pub fn hold(&self) -> Option<HeldLatest<'_, T>> {
+        let held = self.0.hold()?;
+        held.is_some().then_some(HeldLatest(held))
+    }
+
+    /// Forgets the value.
+    ///
+    /// # Safety
+    /// As for [`Exclusive::take_over`].
+    pub unsafe fn clear(&self) {
+        // SAFETY: the caller's promise.
+        let mut held = unsafe { self.0.take_over() };
+        *held = None;
+    }
+}
+
+impl<T: Copy> Default for Latest<T> {
+    fn default() -> Self {
+        Latest::new()
+    }
+}
+
+/// A value that is there, and that nobody else touches until this is dropped.
+pub struct HeldLatest<'a, T>(Held<'a, Option<T>>);
+
+impl<T> Deref for HeldLatest<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &*self.0 {
+            Some(value) => value,
+            None => {
+                unreachable!("`Latest::hold` found a value, and nobody else has taken it since")
+            }
+        }
+    }
+}
+
+const SET: u8 = 2;
+
+/// A value that is set once in a process, and stays.
+pub struct Published<T> {
+    state: AtomicU8,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is written by the one thread that moves the state from free to busy, and shared, read only, once
+// that thread has stored `SET`.
+unsafe impl<T: Send + Sync> Sync for Published<T> {}
+
+impl<T: Copy> Published<T> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Published {
+            state: AtomicU8::new(FREE),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Sets the value to what `make` returns; does nothing if another call was first.
+    pub fn set_once(&self, make: impl FnOnce() -> T) {
+        if self
+            .state
+            .compare_exchange(FREE, BUSY, Acquire, Relaxed)
+            .is_ok()
+        {
+            let value = make();
+            // SAFETY: the exchange succeeds once, and nobody reads before the store below.
+            unsafe { (*self.value.get()).write(value) };
+            self.state.store(SET, Release);
+        }
+    }
+
+    /// The value; `None` before it is there.
+    pub fn get(&self) -> Option<&T> {
+        let is_set = self.state.load(Acquire) == SET;
+        // SAFETY: the value was written, and is not written again.
+        is_set.then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// Lets the value be set anew.
+    ///
+    /// # Safety
+    /// Nobody has a reference to it, and nobody who still runs sets it: in a forked child.
+    pub unsafe fn forget(&self) {
+        self.state.store(FREE, Release);
+    }
+}
+
+impl<T: Copy> Default for Published<T> {
+    fn default() -> Self {
+        Published::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Values that are torn if they are not `[n; 64]`.
+    type Words = [u64; 64];
+
+    #[test]
+    fn no_copy_is_torn_while_threads_write_and_read() {
+        let latest: Latest<Words> = Latest::new();
+        let turns = if cfg!(miri) { 20 } else { 20_000 };
+        let running = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (1..=2)
+                .map(|number| {
+                    let latest = &latest;
+                    scope
+                        .spawn(move || (0..turns).for_each(|turn| latest.set(&[number * turn; 64])))
+                })
+                .collect();
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while running.load(Relaxed) {
+                        if let Some(words) = latest.get() {
+                            assert!(words.iter().all(|&word| word == words[0]));
+                        }
+                    }
+                });
+            }
+            writers
+                .into_iter()
+                .for_each(|writer| writer.join().unwrap());
+            running.store(false, Relaxed);
+        });
+        assert!(latest.get().is_some());
+    }
+
+    #[test]
+    fn holders_follow_each_other_and_see_what_was_written() {
+        static SUM: Exclusive<[u64; 8]> = Exclusive::new([0; 8]);
+        let turns = if cfg!(miri) { 20 } else { 10_000 };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..turns {
+                        let mut held = loop {
+                            match SUM.hold() {
+                                Some(held) => break held,
+                                None => std::thread::yield_now(),
+                            }
+                        };
+                        held.iter_mut().for_each(|word| *word += 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(*SUM.hold().unwrap(), [3 * turns; 8]);
+    }
+
+    #[test]
+    fn a_value_that_is_held_is_not_given_to_another_and_a_writer_goes_without_it() {
+        let latest = Latest::new();
+        assert!(latest.get().is_none() && latest.hold().is_none());
+        latest.set(&1);
+        let held = latest.hold().unwrap();
+        latest.set(&2);
+        assert!(latest.hold().is_none() && latest.get().is_none());
+        assert_eq!(*held, 1);
+        drop(held);
+        latest.set(&3);
+        assert_eq!(latest.get(), Some(3));
+    }
+
+    #[test]
+    fn a_published_value_is_set_by_one_thread_and_seen_whole_by_all() {
+        static VALUE: Published<Words> = Published::new();
+        assert!(VALUE.get().is_none());
+        std::thread::scope(|scope| {
+            for number in 1..=3 {
+                scope.spawn(move || {
+                    VALUE.set_once(|| [number; 64]);
+                    if let Some(words) = VALUE.get() {
+                        assert!(words.iter().all(|&word| word == words[0]));
+                    }
+                });
+            }
+        });
+        let first = VALUE.get().unwrap()[0];
+        VALUE.set_once(|| [9; 64]);
+        assert!((1..=3).contains(&first));
+        assert_eq!(VALUE.get().unwrap()[0], first);
+    }
+
+    #[test]
+    fn what_is_kept_stays_busy_until_another_takes_it_over() {
+        let cell = Exclusive::new(1);
+        *cell.try_hold().unwrap().keep() = 2;
+        assert!(cell.hold().is_none());
+        // SAFETY: the only borrow has ended.
+        assert_eq!(*unsafe { cell.take_over() }, 2);
+        assert_eq!(*cell.hold().unwrap(), 2);
+    }
+}
