@@ -11,6 +11,7 @@ use crate::heap::bound;
 use crate::leaks;
 use crate::native::{self, Mode};
 use crate::numpy;
+use crate::python::objects::Gil;
 use crate::python::{domains, extensions};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -24,7 +25,7 @@ static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
 
 /// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--native` asks for malloc
 /// to be served by the host. Once, after initialisation.
-pub fn watch(native: Option<Mode>, debug_hooks: bool) {
+pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
     if native.is_none_or(|asked| asked == Mode::Off) {
         DEBUG_HOOKS.store(debug_hooks, Relaxed);
         ARMED.store(true, Relaxed);
@@ -33,26 +34,26 @@ pub fn watch(native: Option<Mode>, debug_hooks: bool) {
         begins: extension_begins,
         loaded: numpy::extension_loaded,
     };
-    if !extensions::watch(watcher) {
+    if !extensions::watch(gil, watcher) {
         notice(format_args!(
             "the loading of NumPy and memray cannot be watched in this Python: array data is not \
              counted, and memray sees few allocations"
         ));
     }
-    numpy::look_for_loaded();
+    numpy::look_for_loaded(gil);
 }
 
-/// An extension module is about to be executed. With the GIL and no exception set.
-fn extension_begins(name: &[u8]) {
+/// An extension module is about to be executed. No exception is set.
+fn extension_begins(gil: Gil<'_>, name: &[u8]) {
     if name == MEMRAY && ARMED.swap(false, Relaxed) {
-        hand_over();
+        hand_over(gil);
     }
 }
 
 #[cold]
-fn hand_over() {
+fn hand_over(gil: Gil<'_>) {
     if native::mode() == Mode::Off {
-        numpy::hand_over(); // the rest is libc's and CPython's already
+        numpy::hand_over(gil); // the rest is libc's and CPython's already
         return;
     }
     let bounded = bound::size().is_some();
@@ -68,7 +69,7 @@ fn hand_over() {
         return;
     }
     native::hand_over();
-    numpy::hand_over();
+    numpy::hand_over(gil);
     native::leave_to("memray");
     notice(format_args!(
         "memray is loaded: malloc and CPython's allocators are left to it from here on \

@@ -19,7 +19,8 @@ use crate::numpy;
 use crate::options::{self, Allocators, Options, Request};
 use crate::process;
 use crate::python::domains;
-use crate::python::interpreter::{self, Arguments};
+use crate::python::interpreter::{self, Arguments, Interpreter};
+use crate::python::objects::Gil;
 use crate::python::{self, place, surface, threads};
 use crate::report::{self, Ending, Facts};
 use crate::timeline;
@@ -69,9 +70,9 @@ fn run_python(mut options: Options) -> Result<i32, Error> {
     let allocators = Allocators::choose(&options, native, domains::asked())?;
     install(&options, &allocators)?;
     plan_report(&mut options, &allocators);
-    initialize(&options, &allocators, &arguments);
-    arm(&options, &allocators)?;
-    Ok(interpreter::run())
+    let interpreter = initialize(&options, &allocators, &arguments);
+    arm(interpreter.gil(), &options, &allocators)?;
+    Ok(interpreter.run())
 }
 
 /// Decides whose malloc serves, and puts the region and the ledger where they were asked for.
@@ -158,43 +159,46 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
     );
 }
 
-fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) {
+fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) -> Interpreter {
     module::register();
-    interpreter::initialize(arguments);
+    let interpreter = interpreter::initialize(arguments);
+    let gil = interpreter.gil();
     heap::bound::python_started();
     if allocators.python == Allocator::Mimalloc && !python::IS_FREE_THREADED {
-        module::answer_allocated_blocks();
+        module::answer_allocated_blocks(gil);
     }
-    handover::watch(options.native, allocators.debug_hooks);
+    handover::watch(gil, options.native, allocators.debug_hooks);
+    interpreter
 }
 
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
-fn arm(options: &Options, allocators: &Allocators) -> Result<(), Error> {
-    surface::arm(report::first_refusal, endings::end_exhausted);
+fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), Error> {
+    surface::arm(gil, report::first_refusal, endings::end_exhausted);
     endings::watch_peak(surface::peak_watcher());
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         threads::load_unwinder();
     }
     if is_capped {
-        surface::prepare_errors();
+        surface::prepare_errors(gil);
     }
     caps::start(&options.caps, heap::slot())?;
     leaks::start(
+        gil,
         options.leak_check,
         allocators.python,
         allocators.debug_hooks,
     )?;
     let is_reported = endings::is_planned() || leaks::is_armed();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
-        module::watch_script_end();
+        module::watch_script_end(gil);
     }
     if is_reported {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
     if endings::dumps_on_signal() {
-        python::dump::watch(endings::dump_on_signal);
+        python::dump::watch(gil, endings::dump_on_signal);
     }
     faults::arm();
     Ok(())

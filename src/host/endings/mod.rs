@@ -31,6 +31,7 @@ use crate::live;
 use crate::numpy;
 use crate::peak;
 use crate::process;
+use crate::python::objects::Gil;
 use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats};
 use crate::resident::{self, Resident};
 use crate::template::names_process;
@@ -124,8 +125,8 @@ pub fn watch_peak(python: peak::Python) {
 }
 
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
-pub fn script_ended() {
-    leaks::script_ended();
+pub fn script_ended(gil: Gil<'_>) {
+    leaks::script_ended(gil);
     let plan = PLAN.get().filter(|plan| plan.stats.is_some());
     peak::stop();
     left::take(plan.is_some_and(|plan| writes_here(plan, process::id())));

@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
+use crate::python::objects::Gil;
 use crate::python::{IS_FREE_THREADED, freelists, interpreters, threads};
 pub use memory::StackTop;
 use objects::NAME;
@@ -122,7 +123,12 @@ impl Findings {
 ///
 /// # Errors
 /// mimalloc gives no heap.
-pub fn start(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<(), Error> {
+pub fn start(
+    gil: Gil<'_>,
+    scope: Scope,
+    allocator: Allocator,
+    debug_hooks: bool,
+) -> Result<(), Error> {
     if scope == Scope::Off {
         return Ok(());
     }
@@ -133,27 +139,27 @@ pub fn start(scope: Scope, allocator: Allocator, debug_hooks: bool) -> Result<()
         ));
         return Ok(());
     }
-    freelists::clear();
+    freelists::clear(gil);
     if !arm(scope, debug_hooks) {
         return Err(Error::start("mimalloc gives no heap"));
     }
     // Objects that a module creates during its import belong to the module. An object from a free list
     // has an older block, so the lists are emptied before and after.
     let watcher = Watcher {
-        begin: || {
+        begin: |gil| {
             if !mark::is_before() {
-                freelists::clear();
+                freelists::clear(gil);
             }
             mark::enter_before();
         },
-        end: || {
+        end: |gil| {
             if mark::is_outermost() {
-                freelists::clear();
+                freelists::clear(gil);
             }
             mark::leave_before();
         },
     };
-    if !imports::watch(watcher) {
+    if !imports::watch(gil, watcher) {
         notice(format_args!(
             "--leak-check: imports cannot be watched in this Python: objects that modules keep count as leaks"
         ));
@@ -207,11 +213,11 @@ fn front() -> usize {
 }
 
 /// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
-/// were allocated, if tracemalloc knows. With the GIL.
-pub fn script_ended() {
+/// were allocated, if tracemalloc knows.
+pub fn script_ended(gil: Gil<'_>) {
     if is_armed() {
-        THREADS.store(threads::wait_for_ends(), Relaxed);
-        sites::keep(accounts(), front());
+        THREADS.store(threads::wait_for_ends(gil), Relaxed);
+        sites::keep(gil, accounts(), front());
         memory::clear_unused_stack();
     }
 }

@@ -10,8 +10,8 @@ use super::table::Table;
 use crate::heap::{self, mark, region};
 use crate::ledger::Account;
 use crate::numpy;
-use crate::python::text::with_text;
-use pyo3::ffi::{self, PyObject};
+use crate::python::objects::{Gil, Owned, Raised, or_none};
+use pyo3::ffi::PyObject;
 use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,57 +50,41 @@ unsafe extern "C" {
     fn _PyTraceMalloc_GetTraceback(domain: c_uint, pointer: usize) -> *mut PyObject;
 }
 
-/// Keeps the site of each live block of `accounts`. With the GIL, no exception set; once.
-pub fn keep(accounts: &[Account], front: usize) {
+/// Keeps the site of each live block of `accounts`. No exception is set; once.
+pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
     mark::enter_before();
-    let is_tracing = is_tracing();
+    let is_tracing = is_tracing(gil);
     mark::leave_before();
     if is_tracing && SITES.get().is_none() {
-        let kept = collect(accounts, front);
+        let kept = collect(gil, accounts, front);
         let _ = kept.map(|sites| SITES.set(sites));
     }
 }
 
 /// Whether tracemalloc is at work.
-fn is_tracing() -> bool {
-    // SAFETY: the GIL is held; new references are released and an exception is cleared.
-    unsafe {
-        let modules = ffi::PyImport_GetModuleDict();
-        let loaded = ffi::PyDict_GetItemString(modules, c"_tracemalloc".as_ptr());
-        // Built in; -X tracemalloc starts it without importing it.
-        let module = ffi::PyImport_ImportModule(c"_tracemalloc".as_ptr());
-        if module.is_null() {
-            ffi::PyErr_Clear();
-            return false;
-        }
-        let answer = ffi::PyObject_CallMethod(module, c"is_tracing".as_ptr(), std::ptr::null());
-        let is_tracing = answer == ffi::Py_True();
-        ffi::Py_XDECREF(answer);
-        ffi::Py_DECREF(module);
-        ffi::PyErr_Clear();
-        LOADED.store(is_tracing || !loaded.is_null(), Relaxed);
-        is_tracing
-    }
+fn is_tracing(gil: Gil<'_>) -> bool {
+    let is_loaded = gil.loaded(c"_tracemalloc").is_some();
+    // Built in; -X tracemalloc starts it without importing it.
+    let Some(module) = or_none(gil.import(c"_tracemalloc")) else {
+        return false;
+    };
+    let answer = module
+        .attribute(c"is_tracing")
+        .and_then(|function| function.call(&[])?.truth());
+    let is_tracing = or_none(answer).unwrap_or(false);
+    LOADED.store(is_tracing || is_loaded, Relaxed);
+    is_tracing
 }
 
 /// tracemalloc's domain of NumPy's array data (`NPY_TRACE_DOMAIN`), to which NumPy reports itself.
 const NUMPY_DOMAIN: c_uint = 389_047;
 
-/// Frames of the block at `address`, a new reference; None where tracemalloc knows of none. With
-/// the GIL.
-fn frames_of(account: Account, address: usize, front: usize) -> Option<*mut PyObject> {
+/// Frames of the block at `address`; None where tracemalloc knows of none.
+fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Option<Owned<'_>> {
     let look = |domain, pointer| {
-        // SAFETY: the GIL is held; the answer is checked, and released where it is of no use.
-        unsafe {
-            let frames = _PyTraceMalloc_GetTraceback(domain, pointer);
-            if !frames.is_null() && ffi::PyTuple_Check(frames) != 0 && ffi::PyTuple_Size(frames) > 0
-            {
-                return Some(frames);
-            }
-            ffi::PyErr_Clear();
-            ffi::Py_XDECREF(frames);
-            None
-        }
+        // SAFETY: attached; a new reference, or null with an exception set.
+        let frames = unsafe { gil.owned(_PyTraceMalloc_GetTraceback(domain, pointer)) };
+        or_none(frames).filter(|frames| frames.is_tuple())
     };
     match account {
         Account::Numpy => numpy::leads()
@@ -110,7 +94,7 @@ fn frames_of(account: Account, address: usize, front: usize) -> Option<*mut PyOb
     }
 }
 
-fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
+fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     const MOST: usize = 1 << 28;
     let mut blocks = Table::new(MOST)?;
     heap::alone(|| {
@@ -133,23 +117,22 @@ fn collect(accounts: &[Account], front: usize) -> Option<Sites> {
     };
     let mut latest = (std::ptr::null_mut(), (0, 0));
     for &(start, account) in blocks.iter() {
-        let Some(frames) = frames_of(account, start, front) else {
+        let Some(frames) = frames_of(gil, account, start, front) else {
             continue;
         };
-        // SAFETY: the GIL is held; the tuple is of tuples of a name and a line, and released.
-        unsafe {
-            let frame = ffi::PyTuple_GetItem(frames, 0);
-            let name = ffi::PyTuple_GetItem(frame, 0);
-            let line = ffi::PyLong_AsLong(ffi::PyTuple_GetItem(frame, 1)) as c_int;
+        let mut add = || -> Result<(), Raised<'_>> {
+            let frame = frames.tuple_item(0)?;
+            let (name, line) = (frame.tuple_item(0)?, frame.tuple_item(1)?.number()?);
             // tracemalloc keeps one object a name, so that equal names are the same.
-            if latest.0 != name {
-                let file = with_text(name, |text| sites.add_name(text));
-                latest = (name, file.unwrap_or((0, 0)));
+            if latest.0 != name.pointer() {
+                let file = name.with_text(|text| sites.add_name(text));
+                latest = (name.pointer(), file.unwrap_or((0, 0)));
             }
-            ffi::Py_DECREF(frames);
-            let file = latest.1;
+            let (file, line) = (latest.1, line as c_int);
             sites.sites.push((start + front, Site { file, line }));
-        }
+            Ok(())
+        };
+        or_none(add());
     }
     Some(sites)
 }

@@ -1,20 +1,17 @@
 //! The module's functions about caps: setting and asking for them, and what is known of refusals
 //! and of big blocks.
 
-#![allow(unsafe_code)]
-
-use super::arguments::{raise, scope, size};
-use super::dictionary::{Dictionary, none};
-use super::tables::{method_with, with_keywords};
+use super::arguments::{scope, size};
+use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
 use crate::caps::{self, LimitError};
 use crate::heap::{self, register};
 use crate::ledger::Scope;
+use crate::python::functions::{Arguments, Method, Module, Signature, This};
+use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::python::surface;
 use crate::report;
-use pyo3::ffi::{self, PyMethodDef, PyObject};
-use std::ffi::{CStr, c_int};
-use std::ptr::null_mut;
+use std::ffi::CStr;
 
 const SET_DOC: &CStr = c"set_cap(size, account=None, *, soft=False)
 --
@@ -63,196 +60,111 @@ Have function() called when a soft cap is passed, once an episode, in the main t
 was collected. Returns function, so that it may be used as a decorator. What it raises is written
 to sys.unraisablehook.";
 
-/// Reads `(account=None, *, soft=False)`, behind a `size` where `with_size`.
-unsafe fn parse(
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-    format: &CStr,
-    with_size: bool,
-) -> Option<(*mut PyObject, *mut PyObject, bool)> {
-    let names = [
-        c"size".as_ptr(),
-        c"account".as_ptr(),
-        c"soft".as_ptr(),
-        std::ptr::null(),
-    ];
-    let (mut size, mut account): (*mut PyObject, *mut PyObject) = (null_mut(), null_mut());
-    let mut soft: c_int = 0;
-    // SAFETY: called by Python, with the GIL; the formats name the variables' types.
-    let parsed = unsafe {
-        if with_size {
-            ffi::PyArg_ParseTupleAndKeywords(
-                arguments,
-                keywords,
-                format.as_ptr(),
-                names.as_ptr().cast_mut().cast(),
-                &raw mut size,
-                &raw mut account,
-                &raw mut soft,
-            )
-        } else {
-            ffi::PyArg_ParseTupleAndKeywords(
-                arguments,
-                keywords,
-                format.as_ptr(),
-                names[1..].as_ptr().cast_mut().cast(),
-                &raw mut account,
-                &raw mut soft,
-            )
-        }
-    };
-    (parsed != 0).then_some((size, account, soft != 0))
+/// Whether a `soft` argument is true.
+fn is_true<'a>(soft: Option<&Object<'a>>) -> Result<bool, Raised<'a>> {
+    soft.map_or(Ok(false), Object::truth)
 }
 
-unsafe extern "C" fn set_cap(
-    _: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL.
-    unsafe {
-        let Some((asked, account, soft)) = parse(arguments, keywords, c"O|O$p:set_cap", true)
-        else {
-            return null_mut();
-        };
-        let Some(scope) = scope("set_cap", account) else {
-            return null_mut();
-        };
-        let bytes = match asked == ffi::Py_None() {
-            true => None,
-            false => match size("set_cap", asked) {
-                None => return null_mut(),
-                bytes => bytes,
-            },
-        };
-        if soft {
-            caps::set_soft(scope, bytes);
-            return none();
+fn set_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<3> =
+        Signature::new(c"O|O$O:set_cap", [c"size", c"account", c"soft"]);
+    let gil = arguments.gil();
+    let [asked, account, soft] = arguments.parse(&SIGNATURE)?;
+    let soft = is_true(soft)?;
+    let scope = scope("set_cap", account)?;
+    let asked = asked.filter(|asked| !asked.is_none());
+    let bytes = asked.map(|asked| size("set_cap", asked)).transpose()?;
+    if soft {
+        caps::set_soft(scope, bytes);
+        return Ok(gil.none());
+    }
+    match caps::set(scope, bytes, heap::slot()) {
+        Ok(()) => Ok(gil.none()),
+        Err(LimitError::Low { live, least }) => {
+            let text = format!(
+                "set_cap: {} has {} live; expected at least {}, with the reserve",
+                scope.name(),
+                Bytes(live),
+                Bytes(least)
+            );
+            Err(gil.raise(Kind::Value, &text))
         }
-        match caps::set(scope, bytes, heap::slot()) {
-            Ok(()) => none(),
-            Err(LimitError::Low { live, least }) => {
-                let text = format!(
-                    "set_cap: {} has {} live; expected at least {}, with the reserve",
-                    scope.name(),
-                    Bytes(live),
-                    Bytes(least)
-                );
-                raise(ffi::PyExc_ValueError, &text)
-            }
-            Err(LimitError::High(most)) => {
-                let text = format!(
-                    "set_cap: expected at most {}, which this build is limited to",
-                    Bytes(most)
-                );
-                raise(ffi::PyExc_ValueError, &text)
-            }
-            Err(LimitError::Full) => raise(ffi::PyExc_RuntimeError, "set_cap: too many limits"),
+        Err(LimitError::High(most)) => {
+            let text = format!(
+                "set_cap: expected at most {}, which this build is limited to",
+                Bytes(most)
+            );
+            Err(gil.raise(Kind::Value, &text))
         }
+        Err(LimitError::Full) => Err(gil.raise(Kind::Runtime, "set_cap: too many limits")),
     }
 }
 
 /// An int, or `None`.
-fn number(bytes: Option<u64>) -> *mut PyObject {
-    match bytes {
-        // SAFETY: with the GIL.
-        Some(bytes) => unsafe { ffi::PyLong_FromUnsignedLongLong(bytes) },
-        None => none(),
-    }
+fn number(gil: Gil<'_>, bytes: Option<u64>) -> Returned<'_> {
+    bytes.map_or_else(|| Ok(gil.none()), |bytes| gil.unsigned(bytes))
 }
 
-unsafe extern "C" fn get_cap(
-    _: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL.
-    unsafe {
-        let Some((_, account, soft)) = parse(arguments, keywords, c"|O$p:get_cap", false) else {
-            return null_mut();
-        };
-        match scope("get_cap", account) {
-            Some(scope) if soft => number(caps::soft(scope)),
-            Some(scope) => number(caps::get(scope)),
-            None => null_mut(),
-        }
-    }
+fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"|O$O:get_cap", [c"account", c"soft"]);
+    let [account, soft] = arguments.parse(&SIGNATURE)?;
+    let soft = is_true(soft)?;
+    let scope = scope("get_cap", account)?;
+    let bytes = if soft {
+        caps::soft(scope)
+    } else {
+        caps::get(scope)
+    };
+    number(arguments.gil(), bytes)
 }
 
-unsafe extern "C" fn headroom(
-    _: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    let names = [c"account".as_ptr(), std::ptr::null()];
-    let mut account = null_mut();
-    // SAFETY: called by Python, with the GIL; the format names the variable's type.
-    unsafe {
-        if ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"|O:headroom".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut account,
-        ) == 0
-        {
-            return null_mut();
-        }
-        let Some(of) = scope("headroom", account) else {
-            return null_mut();
-        };
-        let all = of == Scope::Total;
-        let least = Scope::all()
-            .filter(|&scope| all || scope == of || scope == Scope::Total)
-            .filter_map(|scope| caps::headroom(scope, heap::slot()))
-            .min();
-        number(least.map(heap::largest_within))
-    }
+fn headroom<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O:headroom", [c"account"]);
+    let [account] = arguments.parse(&SIGNATURE)?;
+    let of = scope("headroom", account)?;
+    let all = of == Scope::Total;
+    let least = Scope::all()
+        .filter(|&scope| all || scope == of || scope == Scope::Total)
+        .filter_map(|scope| caps::headroom(scope, heap::slot()))
+        .min();
+    number(arguments.gil(), least.map(heap::largest_within))
 }
 
-unsafe extern "C" fn last_refusal(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn last_refusal(module: This<'_, Module>) -> Returned<'_> {
     match caps::last() {
-        None => none(),
-        Some(refusal) => {
-            Dictionary::build(|dictionary| report::describe_refusal(&refusal, dictionary))
-        }
+        None => Ok(module.gil().none()),
+        Some(refusal) => Dictionary::build(module.gil(), |dictionary| {
+            report::describe_refusal(&refusal, dictionary);
+        }),
     }
 }
 
-unsafe extern "C" fn big_blocks(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn big_blocks(module: This<'_, Module>) -> Returned<'_> {
     let mut blocks = Vec::new();
     register::each(|block| blocks.push(block));
     blocks.sort_by_key(|block| std::cmp::Reverse(block.bytes));
-    Dictionary::list(|list| {
+    Dictionary::list(module.gil(), |list| {
         for block in &blocks {
             report::describe_block(block, list);
         }
     })
 }
 
-unsafe extern "C" fn on_pressure(_: *mut PyObject, function: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL and a live argument.
-    unsafe {
-        if ffi::PyCallable_Check(function) == 0 {
-            return raise(
-                ffi::PyExc_TypeError,
-                "on_pressure: expected a function to call",
-            );
-        }
-        if !surface::add_relief(function) {
-            return null_mut();
-        }
-        ffi::Py_INCREF(function);
-        function
+fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<'a> {
+    if !function.is_callable() {
+        let text = "on_pressure: expected a function to call";
+        return Err(module.gil().raise(Kind::Type, text));
     }
+    surface::add_relief(function)?;
+    Ok(function.to_owned())
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [PyMethodDef; 6] = [
-    with_keywords(c"set_cap", set_cap, SET_DOC),
-    with_keywords(c"get_cap", get_cap, GET_DOC),
-    with_keywords(c"headroom", headroom, HEADROOM_DOC),
-    method_with(c"last_refusal", last_refusal, LAST_DOC, ffi::METH_NOARGS),
-    method_with(c"big_blocks", big_blocks, BLOCKS_DOC, ffi::METH_NOARGS),
-    method_with(c"on_pressure", on_pressure, PRESSURE_DOC, ffi::METH_O),
+pub const METHODS: [Method<Module>; 6] = [
+    Method::named(c"set_cap", set_cap, SET_DOC),
+    Method::named(c"get_cap", get_cap, GET_DOC),
+    Method::named(c"headroom", headroom, HEADROOM_DOC),
+    Method::plain(c"last_refusal", last_refusal, LAST_DOC),
+    Method::plain(c"big_blocks", big_blocks, BLOCKS_DOC),
+    Method::one(c"on_pressure", on_pressure, PRESSURE_DOC),
 ];

@@ -1,113 +1,65 @@
-//! Makes Python objects of the host's figures. With the GIL.
+//! Makes Python objects of the host's figures.
 
-#![allow(unsafe_code)]
-
+use crate::python::objects::{Gil, Owned, Returned};
 use crate::report::Sink;
-use pyo3::ffi::{self, PyObject};
-use std::ptr::null_mut;
 
 /// Builds a dictionary from the described values. Once a call has failed, it only counts the levels.
-pub struct Dictionary {
-    /// The open objects and lists, borrowed from their parents but for the first.
-    open: Vec<*mut PyObject>,
+pub struct Dictionary<'a> {
+    gil: Gil<'a>,
+    /// The open objects and lists.
+    open: Vec<Option<Owned<'a>>>,
     failed: bool,
 }
 
-impl Dictionary {
-    /// What `describe` says, as a new dictionary; null with an exception set on failure. With the
-    /// GIL.
-    pub fn build(describe: impl FnOnce(&mut Self)) -> *mut PyObject {
-        // SAFETY: the GIL is held.
-        Self::build_in(unsafe { ffi::PyDict_New() }, describe)
+impl<'a> Dictionary<'a> {
+    /// What `describe` says, as a new dictionary.
+    pub fn build(gil: Gil<'a>, describe: impl FnOnce(&mut Self)) -> Returned<'a> {
+        Self::build_in(gil.dictionary()?, describe)
     }
 
     /// As [`Dictionary::build`], a list.
-    pub fn list(describe: impl FnOnce(&mut Self)) -> *mut PyObject {
-        // SAFETY: the GIL is held.
-        Self::build_in(unsafe { ffi::PyList_New(0) }, describe)
+    pub fn list(gil: Gil<'a>, describe: impl FnOnce(&mut Self)) -> Returned<'a> {
+        Self::build_in(gil.list()?, describe)
     }
 
-    fn build_in(root: *mut PyObject, describe: impl FnOnce(&mut Self)) -> *mut PyObject {
-        // SAFETY: the GIL is held; the reference is given up on failure.
-        unsafe {
-            if root.is_null() {
-                return root;
-            }
-            let mut dictionary = Dictionary {
-                open: vec![root],
-                failed: false,
-            };
-            describe(&mut dictionary);
-            if dictionary.failed {
-                ffi::Py_DECREF(root);
-                return null_mut();
-            }
-            root
+    fn build_in(root: Owned<'a>, describe: impl FnOnce(&mut Self)) -> Returned<'a> {
+        let mut dictionary = Dictionary {
+            gil: root.gil(),
+            open: vec![Some(root.to_owned())],
+            failed: false,
+        };
+        describe(&mut dictionary);
+        match dictionary.failed {
+            true => Err(root.gil().raised()),
+            false => Ok(root),
         }
     }
 
-    fn add(&mut self, key: &str, value: *mut PyObject) {
-        // SAFETY: the GIL is held; `open` holds live dictionaries and lists; `value` is a new
-        // reference or null with an exception set, and is given up here.
-        unsafe {
-            let parent = self.open.last().copied().unwrap_or(null_mut());
-            if value.is_null() || parent.is_null() {
-                self.failed = true;
-                return;
+    fn add(&mut self, key: &str, value: &Returned<'a>) {
+        let added = match (self.open.last(), value) {
+            (Some(Some(parent)), Ok(value)) if parent.is_list() => parent.append(value),
+            (Some(Some(parent)), Ok(value)) => {
+                let name = self.gil.text(key);
+                name.and_then(|name| parent.set_item(&name, value))
             }
-            let added = if ffi::PyList_Check(parent) != 0 {
-                ffi::PyList_Append(parent, value)
-            } else {
-                let name = string(key);
-                let added = if name.is_null() {
-                    -1
-                } else {
-                    ffi::PyDict_SetItem(parent, name, value)
-                };
-                ffi::Py_XDECREF(name);
-                added
-            };
-            ffi::Py_DECREF(value);
-            self.failed |= added != 0;
-        }
+            _ => Err(self.gil.raised()),
+        };
+        self.failed |= added.is_err();
     }
 
-    fn open(&mut self, key: &str, container: *mut PyObject) {
-        self.add(key, container);
-        // The parent holds it now, unless something failed.
-        self.open
-            .push(if self.failed { null_mut() } else { container });
+    fn open(&mut self, key: &str, container: Returned<'a>) {
+        self.add(key, &container);
+        self.open.push(container.ok());
     }
 }
 
-/// A new string object, or null with an exception set.
-pub fn string(text: &str) -> *mut PyObject {
-    // SAFETY: valid UTF-8 and its length; the GIL is held.
-    unsafe { ffi::PyUnicode_FromStringAndSize(text.as_ptr().cast(), text.len() as isize) }
-}
-
-/// A new reference to `None`. With the GIL.
-pub fn none() -> *mut PyObject {
-    // SAFETY: a live object, whose count is raised for the caller.
-    unsafe {
-        let none = ffi::Py_None();
-        ffi::Py_INCREF(none);
-        none
-    }
-}
-
-// SAFETY (all of the block): the GIL is held, and the calls make new objects.
-impl Sink for Dictionary {
+impl Sink for Dictionary<'_> {
     fn begin(&mut self, key: &str) {
-        // SAFETY: see the block.
-        let object = unsafe { ffi::PyDict_New() };
-        self.open(key, object);
+        self.open(key, self.gil.dictionary());
     }
 
     fn begin_list(&mut self, key: &str) {
-        // SAFETY: see the block.
-        let list = unsafe { ffi::PyList_New(0) };
-        self.open(key, list);
+        self.open(key, self.gil.list());
     }
 
     fn end(&mut self) {
@@ -115,25 +67,22 @@ impl Sink for Dictionary {
     }
 
     fn text(&mut self, key: &str, value: &str) {
-        self.add(key, string(value));
+        self.add(key, &self.gil.text(value));
     }
 
     fn int(&mut self, key: &str, value: i64) {
-        // SAFETY: see the block.
-        self.add(key, unsafe { ffi::PyLong_FromLongLong(value) });
+        self.add(key, &self.gil.int(value));
     }
 
     fn fraction(&mut self, key: &str, value: f64) {
-        // SAFETY: see the block.
-        self.add(key, unsafe { ffi::PyFloat_FromDouble(value) });
+        self.add(key, &self.gil.float(value));
     }
 
     fn flag(&mut self, key: &str, value: bool) {
-        // SAFETY: see the block.
-        self.add(key, unsafe { ffi::PyBool_FromLong(value.into()) });
+        self.add(key, &self.gil.bool(value));
     }
 
     fn null(&mut self, key: &str) {
-        self.add(key, none());
+        self.add(key, &Ok(self.gil.none()));
     }
 }

@@ -2,21 +2,16 @@
 //!
 //! A heap type, one an interpreter; its instances are context managers. `__exit__` takes its
 //! arguments as a C array (`METH_FASTCALL`), since a tuple for them would itself be a request that
-//! may fail, and the block would stay open. All functions need the GIL of their caller's
-//! interpreter.
+//! may fail, and the block would stay open.
 
-#![allow(unsafe_code)]
-
-use super::arguments::raise;
-use super::dictionary::none;
-use super::tables::{Shared, attribute, attribute_end, fast, method};
-use super::types::{self, slot};
 use crate::bytes::Expected;
 use crate::faults::{self, Handle, Spec};
-use crate::python::text::with_text;
-use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyObject};
-use std::ffi::{CStr, c_void};
-use std::ptr::null_mut;
+use crate::python::functions::{
+    Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
+};
+use crate::python::objects::{Kind, Object, Raised, Returned};
+use std::cell::Cell;
+use std::ffi::CStr;
 
 const DOC: &CStr = c"fail(spec=None)
 --
@@ -39,168 +34,109 @@ many of them it let fail:
 The block itself catches nothing. Raises ValueError for a spec that is none, and RuntimeError where
 the host was started without --fail: --fail when=open lets scripts use it.";
 
-/// An instance.
-#[repr(C)]
+/// The value of an instance.
 struct Fail {
-    head: PyObject,
     spec: Option<Spec>,
-    /// Where the block is open.
-    open: Option<Handle>,
-    requests: u64,
-    injected: u64,
+    /// If the block is open.
+    open: Cell<Option<Handle>>,
+    /// Requests that the rule counted, and those that it let fail, in the last block.
+    ended: Cell<(u64, u64)>,
 }
 
-unsafe extern "C" fn new(
-    kind: *mut ffi::PyTypeObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    let names = [c"spec".as_ptr(), std::ptr::null()];
-    let mut text: *mut PyObject = null_mut();
-    // SAFETY: called by Python, with the GIL; the format names the variable's type. The allocator
-    // of the type gives zeroed memory that holds an instance.
-    unsafe {
-        if ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"|O:fail".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut text,
-        ) == 0
-        {
-            return null_mut();
+impl Fail {
+    fn close(&self) {
+        if let Some(handle) = self.open.take() {
+            self.ended.set(faults::close(handle));
         }
-        if !faults::is_on() {
-            return raise(
-                ffi::PyExc_RuntimeError,
-                "fail: the host was started without --fail; expected --fail when=open, or \
-                 PYHOST_FAIL=when=open",
-            );
-        }
-        let mut spec = None;
-        if !text.is_null() && !std::ptr::eq(text, ffi::Py_None()) {
-            let parsed = with_text(text, |text| {
-                let shown = String::from_utf8_lossy(text).into_owned();
-                shown.parse::<Spec>().map_err(|Expected(expected)| {
-                    format!("fail: bad spec '{shown}'; expected {expected}")
-                })
-            });
-            match parsed {
-                Some(Ok(parsed)) => spec = parsed.is_a_rule().then_some(parsed),
-                Some(Err(message)) => return raise(ffi::PyExc_ValueError, &message),
-                None => return raise(ffi::PyExc_TypeError, "fail: expected a str or None"),
-            }
-        }
-        let Some(allocate) = (*kind).tp_alloc else {
-            return null_mut();
-        };
-        let object = allocate(kind, 0).cast::<Fail>();
-        if !object.is_null() {
-            (&raw mut (*object).spec).write(spec);
-            (&raw mut (*object).open).write(None);
-        }
-        object.cast()
+    }
+
+    fn seen(&self) -> (u64, u64) {
+        self.open
+            .get()
+            .map_or(self.ended.get(), |handle| handle.seen())
     }
 }
 
-unsafe extern "C" fn dealloc(object: *mut PyObject) {
-    // SAFETY: called by Python with an instance that nobody has any more; its type is a heap type,
-    // which each instance keeps.
-    unsafe {
-        close(&mut *object.cast());
-        let kind = ffi::Py_TYPE(object);
-        if let Some(free) = (*kind).tp_free {
-            free(object.cast());
+impl Drop for Fail {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn new<'a>(class: Class<'a, Fail>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O:fail", [c"spec"]);
+    let gil = class.gil();
+    let [text] = arguments.parse(&SIGNATURE)?;
+    if !faults::is_on() {
+        let text = "fail: the host was started without --fail; expected --fail when=open, or \
+                    PYHOST_FAIL=when=open";
+        return Err(gil.raise(Kind::Runtime, text));
+    }
+    let spec = match text.filter(|text| !text.is_none()) {
+        None => None,
+        Some(text) => match text.with_text(|text| parse(&String::from_utf8_lossy(text))) {
+            Some(Ok(spec)) => spec.is_a_rule().then_some(spec),
+            Some(Err(message)) => return Err(gil.raise(Kind::Value, &message)),
+            None => return Err(gil.raise(Kind::Type, "fail: expected a str or None")),
+        },
+    };
+    class.instance(Fail {
+        spec,
+        open: Cell::new(None),
+        ended: Cell::new((0, 0)),
+    })
+}
+
+fn parse(text: &str) -> Result<Spec, String> {
+    let spec = text.parse::<Spec>();
+    spec.map_err(|Expected(expected)| format!("fail: bad spec '{text}'; expected {expected}"))
+}
+
+fn enter(fail: This<'_, Fail>) -> Returned<'_> {
+    if fail.open.get().is_some() {
+        let text = "fail: its block is open already";
+        return Err(fail.gil().raise(Kind::Runtime, text));
+    }
+    // Nothing is allocated from here on: the first request is the block's own.
+    match faults::open(fail.spec.as_ref()) {
+        Some(handle) => fail.open.set(Some(handle)),
+        None => {
+            let text = "fail: too many blocks are open";
+            return Err(fail.gil().raise(Kind::Runtime, text));
         }
-        ffi::Py_DECREF(kind.cast());
     }
+    Ok(fail.object().to_owned())
 }
 
-fn close(fail: &mut Fail) {
-    if let Some(handle) = fail.open.take() {
-        (fail.requests, fail.injected) = faults::close(handle);
-    }
+fn exit(fail: This<'_, Fail>) -> Returned<'_> {
+    fail.close();
+    Ok(fail.gil().none())
 }
 
-unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe {
-        let fail = object.cast::<Fail>();
-        if (*fail).open.is_some() {
-            return raise(ffi::PyExc_RuntimeError, "fail: its block is open already");
-        }
-        // Nothing is allocated from here on: the first request is the block's own.
-        match faults::open((*fail).spec.as_ref()) {
-            Some(handle) => (*fail).open = Some(handle),
-            None => return raise(ffi::PyExc_RuntimeError, "fail: too many blocks are open"),
-        }
-        ffi::Py_INCREF(object);
-        object
-    }
-}
-
-unsafe extern "C" fn exit(
-    object: *mut PyObject,
-    _arguments: *mut *mut PyObject,
-    _count: Py_ssize_t,
-) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    close(unsafe { &mut *object.cast() });
-    none()
-}
-
-unsafe extern "C" fn get_requests(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe {
-        let fail = &*object.cast::<Fail>();
-        let requests = fail.open.map_or(fail.requests, |handle| handle.seen().0);
-        ffi::PyLong_FromUnsignedLongLong(requests)
-    }
-}
-
-unsafe extern "C" fn get_injected(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe {
-        let fail = &*object.cast::<Fail>();
-        let injected = fail.open.map_or(fail.injected, |handle| handle.seen().1);
-        ffi::PyLong_FromUnsignedLongLong(injected)
-    }
-}
-
-static mut ATTRIBUTES: Shared<[PyGetSetDef; 3]> = Shared([
-    attribute(
+static ATTRIBUTES: Table<Attribute<Fail>, 2> = Table::new([
+    Attribute::<Fail>::new(
         c"requests",
-        get_requests,
+        |fail| fail.gil().unsigned(fail.seen().0),
         c"How many requests its own rule counted.",
     ),
-    attribute(
+    Attribute::<Fail>::new(
         c"injected",
-        get_injected,
+        |fail| fail.gil().unsigned(fail.seen().1),
         c"How many requests its own rule let fail.",
     ),
-    attribute_end(),
 ]);
 
-static mut METHODS: Shared<[ffi::PyMethodDef; 3]> = Shared([
-    method(c"__enter__", enter, c"Open the block."),
-    fast(c"__exit__", exit, c"Close the block."),
-    ffi::PyMethodDef::zeroed(),
+static METHODS: Table<Method<Fail>, 2> = Table::new([
+    Method::plain(c"__enter__", enter, c"Open the block."),
+    Method::any(c"__exit__", exit, c"Close the block."),
 ]);
 
-/// Adds the type to a module that is being executed; false with an exception set on failure. With
-/// the GIL.
-///
-/// # Safety
-/// `module` is live.
-pub unsafe fn add(module: *mut PyObject) -> bool {
-    let mut slots = [
-        slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
-        slot(ffi::Py_tp_new, new as *mut c_void),
-        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        slot(ffi::Py_tp_methods, (&raw mut METHODS).cast()),
-        slot(ffi::Py_tp_getset, (&raw mut ATTRIBUTES).cast()),
-        slot(0, null_mut()),
+/// Adds the type to a module that is being executed.
+pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+    let slots = [
+        Slot::new(new),
+        Slot::methods(&METHODS),
+        Slot::attributes(&ATTRIBUTES),
     ];
-    // SAFETY: the caller's duty; texts and tables are static.
-    unsafe { types::add::<Fail>(module, c"pyhost.fail", &mut slots) }
+    add_class(module, c"pyhost.fail", DOC, slots)
 }

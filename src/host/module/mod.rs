@@ -1,9 +1,7 @@
 //! The built-in module `pyhost`: the report's figures for the script.
 //!
-//! Plain multi-phase FFI (PEP 489), so that sub-interpreters, also with a GIL of their own, can
-//! import it. Every function needs the GIL of its caller's interpreter.
-
-#![allow(unsafe_code)]
+//! Multi-phase initialisation (PEP 489), so that sub-interpreters, also with a GIL of their own, can
+//! import it.
 
 mod arguments;
 mod buffer;
@@ -13,10 +11,8 @@ mod faults;
 mod library;
 mod limit;
 mod sizes;
-mod tables;
 mod track;
 mod track_spans;
-mod types;
 mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
@@ -26,14 +22,14 @@ use crate::endings;
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
 use crate::ledger::{Account, LEDGER};
-use crate::python::text::with_text;
+use crate::python::functions::{
+    self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
+};
+use crate::python::objects::{Kind, Object, Raised, Returned};
 use crate::report::{self, Sink};
-use dictionary::{Dictionary, none, string};
+use dictionary::Dictionary;
 use pyhost_os::moment;
-use pyo3::ffi::{self, PyObject};
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr::null_mut;
-use tables::{Shared, method, method_with, with_keywords};
+use std::ffi::CStr;
 
 /// The module's name.
 pub const NAME: &CStr = c"pyhost";
@@ -90,120 +86,88 @@ const SUMMARY_DOC: &CStr = c"memory_summary()
 
 Return the figures of this moment as a table for people.";
 
-unsafe extern "C" fn memory_stats(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
     // The figures are taken before anything is allocated for the dictionary.
-    endings::with_report(|report| Dictionary::build(|dictionary| report.describe(dictionary)))
-        .unwrap_or_else(|| Dictionary::build(|_| ()))
+    endings::with_report(|report| Dictionary::build(gil, |dictionary| report.describe(dictionary)))
+        .unwrap_or_else(|| gil.dictionary())
 }
 
-unsafe extern "C" fn memory_summary(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn memory_summary(module: This<'_, Module>) -> Returned<'_> {
     let mut text = String::new();
     endings::with_report(|report| {
         let _ = report::table(report, &mut text);
     });
-    string(&text)
+    module.gil().text(&text)
 }
 
-unsafe extern "C" fn reset_peak_memory_stats(
-    _module: *mut PyObject,
-    _: *mut PyObject,
-) -> *mut PyObject {
+fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
     track_spans::reset_peaks();
-    none()
+    Ok(module.gil().none())
 }
 
-unsafe extern "C" fn mark(_module: *mut PyObject, name: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL.
-    let marked = unsafe {
-        with_text(name, |text| {
-            CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
-        })
+fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
+    let marked = name.with_text(|text| {
+        CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
+    });
+    let text = "expected the name of a mark, a str";
+    marked.ok_or_else(|| module.gil().raise(Kind::Type, text))?;
+    Ok(module.gil().none())
+}
+
+#[allow(unsafe_code)]
+fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
+    let gil = module.gil();
+    let account = name.with_text(|text| {
+        let mut all = Account::ALL.into_iter();
+        all.find(|account| account.name().as_bytes() == text)
+    });
+    // Nothing allocates in the walked heap between the two counts.
+    let ledger = LEDGER.snapshot();
+    let found = account.flatten().and_then(|account| {
+        // SAFETY: the caller's duty, a test's: no other thread allocates there.
+        let found = unsafe { heap::walk(account) }?;
+        Some((ledger.account(account), found))
+    });
+    let Some((booked, found)) = found else {
+        let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
+        return Err(gil.raise(Kind::Value, text));
     };
-    match marked {
-        Some(()) => none(),
-        None => {
-            let text = c"expected the name of a mark, a str";
-            // SAFETY: with the GIL.
-            unsafe { ffi::PyErr_SetString(ffi::PyExc_TypeError, text.as_ptr()) };
-            null_mut()
-        }
-    }
+    gil.tuple([
+        gil.unsigned(booked.live_bytes)?,
+        gil.unsigned(booked.live_blocks)?,
+        gil.unsigned(found.bytes)?,
+        gil.unsigned(found.blocks)?,
+    ])
 }
 
-unsafe extern "C" fn walk(_module: *mut PyObject, name: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL. Nothing allocates in the walked heap between the
-    // two counts: the names are compared and the snapshot is taken on the stack.
-    unsafe {
-        let account = with_text(name, |text| {
-            let mut all = Account::ALL.into_iter();
-            all.find(|account| account.name().as_bytes() == text)
-        })
-        .flatten();
-        let ledger = LEDGER.snapshot();
-        match account.and_then(|account| heap::walk(account).map(|found| (account, found))) {
-            Some((account, found)) => {
-                let booked = ledger.account(account);
-                ffi::Py_BuildValue(
-                    c"KKKK".as_ptr(),
-                    booked.live_bytes,
-                    booked.live_blocks,
-                    found.bytes,
-                    found.blocks,
-                )
-            }
-            None => {
-                let text =
-                    c"expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
-                ffi::PyErr_SetString(ffi::PyExc_ValueError, text.as_ptr());
-                null_mut()
-            }
-        }
+fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O:numpy_memory_map", [c"text"]);
+    let gil = arguments.gil();
+    let [as_text] = arguments.parse(&SIGNATURE)?;
+    let as_text = as_text.map_or(Ok(false), Object::truth)?;
+    let Some((map, chunks)) = region::map() else {
+        let text = "numpy_memory_map: there is no region; expected --numpy-allocator bfc";
+        return Err(gil.raise(Kind::Runtime, text));
+    };
+    if as_text {
+        let mut text = String::new();
+        let _ = map.write(&chunks, &mut text);
+        return gil.text(&text);
     }
-}
-
-unsafe extern "C" fn numpy_memory_map(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    let names = [c"text".as_ptr(), std::ptr::null()];
-    let mut as_text: c_int = 0;
-    // SAFETY: called by Python, with the GIL; the format names the variable's type.
-    unsafe {
-        if ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"|p:numpy_memory_map".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut as_text,
-        ) == 0
-        {
-            return null_mut();
-        }
-        let Some((map, chunks)) = region::map() else {
-            let text = c"numpy_memory_map: there is no region; expected --numpy-allocator bfc";
-            ffi::PyErr_SetString(ffi::PyExc_RuntimeError, text.as_ptr());
-            return null_mut();
-        };
-        if as_text != 0 {
-            let mut text = String::new();
-            let _ = map.write(&chunks, &mut text);
-            return string(&text);
-        }
-        Dictionary::build(|dictionary| {
-            report::describe_region(&map.statistics, dictionary);
-            dictionary.begin_list("bins");
-            map.bins
-                .iter()
-                .for_each(|bin| describe_bin(bin, dictionary));
-            dictionary.end();
-            dictionary.begin_list("chunks");
-            chunks
-                .iter()
-                .for_each(|chunk| describe_chunk(chunk, dictionary));
-            dictionary.end();
-        })
-    }
+    Dictionary::build(gil, |dictionary| {
+        report::describe_region(&map.statistics, dictionary);
+        dictionary.begin_list("bins");
+        map.bins
+            .iter()
+            .for_each(|bin| describe_bin(bin, dictionary));
+        dictionary.end();
+        dictionary.begin_list("chunks");
+        chunks
+            .iter()
+            .for_each(|chunk| describe_chunk(chunk, dictionary));
+        dictionary.end();
+    })
 }
 
 fn describe_bin(bin: &BinStatistics, sink: &mut impl Sink) {
@@ -237,39 +201,36 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
 }
 
 /// The module's own functions; those of its parts follow.
-const FUNCTIONS: [ffi::PyMethodDef; 6] = [
-    method(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
-    method(
+const FUNCTIONS: [Method<Module>; 6] = [
+    Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
+    Method::plain(
         c"reset_peak_memory_stats",
         reset_peak_memory_stats,
         RESET_DOC,
     ),
-    method(c"memory_summary", memory_summary, SUMMARY_DOC),
-    with_keywords(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
-    method_with(c"mark", mark, MARK_DOC, ffi::METH_O),
-    method_with(c"_walk", walk, WALK_DOC, ffi::METH_O),
+    Method::plain(c"memory_summary", memory_summary, SUMMARY_DOC),
+    Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
+    Method::one(c"mark", mark, MARK_DOC),
+    Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-/// How many functions there are, and the entry that ends the table.
-const METHOD_COUNT: usize = {
-    let parts = caps::METHODS.len() + library::METHODS.len() + sizes::METHODS.len();
-    FUNCTIONS.len() + parts + 1
-};
+const PARTS: [&[Method<Module>]; 4] = [
+    &FUNCTIONS,
+    &caps::METHODS,
+    &library::METHODS,
+    &sizes::METHODS,
+];
 
-const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
-    let mut all = [ffi::PyMethodDef::zeroed(); METHOD_COUNT];
+const METHOD_COUNT: usize = PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len();
+
+const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
+    let mut all = [FUNCTIONS[0]; METHOD_COUNT];
     let mut next = 0;
-    let parts: [&[ffi::PyMethodDef]; 4] = [
-        &FUNCTIONS,
-        &caps::METHODS,
-        &library::METHODS,
-        &sizes::METHODS,
-    ];
     let mut part = 0;
-    while part < parts.len() {
+    while part < PARTS.len() {
         let mut index = 0;
-        while index < parts[part].len() {
-            all[next] = parts[part][index];
+        while index < PARTS[part].len() {
+            all[next] = PARTS[part][index];
             next += 1;
             index += 1;
         }
@@ -278,70 +239,20 @@ const fn all_methods() -> [ffi::PyMethodDef; METHOD_COUNT] {
     all
 }
 
-static mut METHODS: Shared<[ffi::PyMethodDef; METHOD_COUNT]> = Shared(all_methods());
+static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
 
-unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
-    // SAFETY: called by the import system with the GIL.
-    match unsafe {
-        buffer::add(module) && limit::add(module) && faults::add(module) && track::add(module)
-    } {
-        true => 0,
-        false => -1,
-    }
+fn fill<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {
+    buffer::add(module)?;
+    limit::add(module)?;
+    faults::add(module)?;
+    track::add(module)
 }
 
-/// Slots of PEP 489, with what each version knows of: several interpreters (3.12), no GIL (3.13).
-const fn slots(execute: *mut c_void) -> [ffi::PyModuleDef_Slot; 4] {
-    [
-        ffi::PyModuleDef_Slot {
-            slot: ffi::Py_mod_exec,
-            value: execute,
-        },
-        #[cfg(Py_3_12)]
-        ffi::PyModuleDef_Slot {
-            slot: ffi::Py_mod_multiple_interpreters,
-            value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
-        },
-        #[cfg(Py_3_13)]
-        ffi::PyModuleDef_Slot {
-            slot: ffi::Py_mod_gil,
-            value: ffi::Py_MOD_GIL_NOT_USED,
-        },
-        END,
-        #[cfg(not(Py_3_12))]
-        END,
-        #[cfg(not(Py_3_13))]
-        END,
-    ]
-}
-
-static mut SLOTS: Shared<[ffi::PyModuleDef_Slot; 4]> = Shared(slots(execute as *mut c_void));
-
-const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot {
-    slot: 0,
-    value: null_mut::<c_void>(),
-};
-
-static mut MODULE: Shared<ffi::PyModuleDef> = Shared(ffi::PyModuleDef {
-    m_base: ffi::PyModuleDef_HEAD_INIT,
-    m_name: NAME.as_ptr(),
-    m_doc: DOC.as_ptr(),
-    m_size: 0,
-    m_methods: (&raw mut METHODS).cast(),
-    m_slots: (&raw mut SLOTS).cast(),
-    m_traverse: None,
-    m_clear: None,
-    m_free: None,
-});
-
-extern "C" fn initialize() -> *mut PyObject {
-    // SAFETY: called by the import system with the GIL; the definition lives for ever.
-    unsafe { ffi::PyModuleDef_Init((&raw mut MODULE).cast()) }
-}
+static FILL: Execute = Execute::new(fill);
+static MODULE: Definition = Definition::new(NAME, Some(DOC), Some(&METHODS), &FILL);
 
 /// Makes `import pyhost` work. Before initialisation.
 pub fn register() {
-    // SAFETY: before initialisation, a constant name and a function of the executable.
-    unsafe { ffi::PyImport_AppendInittab(NAME.as_ptr(), Some(initialize)) };
+    functions::register(NAME, || &MODULE);
     library::register();
 }

@@ -1,18 +1,13 @@
 //! The module's functions about size classes and the resident size.
 
-#![allow(unsafe_code)]
-
-use super::arguments::raise;
-use super::dictionary::{Dictionary, none};
-use super::tables::{method, with_keywords};
+use super::dictionary::Dictionary;
 use crate::balance;
-use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram};
+use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
 use crate::ledger::Account;
-use crate::python::text::with_text;
+use crate::python::functions::{Arguments, Method, Module, Signature, This};
+use crate::python::objects::{Gil, Kind, Raised, Returned};
 use crate::report::{self, Sink};
-use pyo3::ffi::{self, PyMethodDef, PyObject};
 use std::ffi::CStr;
-use std::ptr::null_mut;
 
 const HISTOGRAM_DOC: &CStr = c"size_histogram(account=None)
 --
@@ -40,106 +35,72 @@ d['resident_bytes'] is the sum; d['rows'] is a list of dictionaries with name, k
 'file', 'stack' or 'anonymous') and resident_bytes; d['remainder_bytes'] is what no row explains.
 Returns None where the kernel does not tell what is resident.";
 
-/// The account of an `account` argument: `Ok(None)` is all. `Err` with an exception set for another.
-unsafe fn parse(
-    function: &str,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> Result<Option<Account>, ()> {
-    let names = [c"account".as_ptr(), std::ptr::null()];
-    let mut name: *mut PyObject = null_mut();
-    // SAFETY: called by Python, with the GIL; the format names the variable's type.
-    unsafe {
-        let parsed = ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"|O".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut name,
-        );
-        if parsed == 0 {
-            return Err(());
-        }
-        if name.is_null() || name == ffi::Py_None() {
-            return Ok(None);
-        }
-        let found = with_text(name, |text| {
-            let mut all = ACCOUNTS_WITH_CLASSES.into_iter();
-            all.find(|account| account.name().as_bytes() == text)
-        });
-        if let Some(Some(account)) = found {
-            return Ok(Some(account));
-        }
+/// The account of an `account` argument; None for all. ValueError for another.
+fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Account>, Raised<'a>> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O", [c"account"]);
+    let [name] = arguments.parse(&SIGNATURE)?;
+    let Some(name) = name.filter(|name| !name.is_none()) else {
+        return Ok(None);
+    };
+    let found = name.with_text(|text| {
+        let mut all = ACCOUNTS_WITH_CLASSES.into_iter();
+        all.find(|account| account.name().as_bytes() == text)
+    });
+    let account = found.flatten().ok_or_else(|| {
         let text = format!(
             "{function}: account must be None or one of 'raw', 'mem', 'obj', 'numpy', 'native'"
         );
-        raise(ffi::PyExc_ValueError, &text);
-        Err(())
-    }
+        name.gil().raise(Kind::Value, &text)
+    })?;
+    Ok(Some(account))
 }
 
-/// What `tell` makes of the classes of this moment; null with MemoryError set where there is no memory.
-fn with_classes(tell: impl FnOnce(&Histogram) -> *mut PyObject) -> *mut PyObject {
-    match Histogram::taken() {
-        Some(histogram) => tell(&histogram),
-        // SAFETY: the GIL is held.
-        None => unsafe { ffi::PyErr_NoMemory() },
-    }
+/// The classes of this moment.
+fn classes(gil: Gil<'_>) -> Result<Taken, Raised<'_>> {
+    Histogram::taken().ok_or_else(|| gil.no_memory())
 }
 
-unsafe extern "C" fn size_histogram(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: called by Python.
-    match unsafe { parse("size_histogram", arguments, keywords) } {
-        Err(()) => null_mut(),
-        Ok(Some(account)) => with_classes(|histogram| {
-            Dictionary::list(|list| report::describe_classes(histogram.of(account), list))
+fn size_histogram<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    let gil = arguments.gil();
+    let account = account("size_histogram", arguments)?;
+    let histogram = classes(gil)?;
+    match account {
+        Some(account) => Dictionary::list(gil, |list| {
+            report::describe_classes(histogram.of(account), list);
         }),
-        Ok(None) => with_classes(|histogram| {
-            Dictionary::build(|dictionary| report::describe_histogram(histogram, dictionary))
+        None => Dictionary::build(gil, |dictionary| {
+            report::describe_histogram(&histogram, dictionary);
         }),
     }
 }
 
-unsafe extern "C" fn fragmentation(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: called by Python.
-    match unsafe { parse("fragmentation", arguments, keywords) } {
-        Err(()) => null_mut(),
-        Ok(Some(account)) => with_classes(|histogram| {
-            let figure = histogram.of(account).fragmentation();
-            // SAFETY: the GIL is held.
-            unsafe { ffi::PyFloat_FromDouble(figure) }
-        }),
-        Ok(None) => with_classes(|histogram| {
-            Dictionary::build(|dictionary| {
-                for account in ACCOUNTS_WITH_CLASSES {
-                    let figure = histogram.of(account).fragmentation();
-                    dictionary.fraction(account.name(), figure);
-                }
-            })
+fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    let gil = arguments.gil();
+    let account = account("fragmentation", arguments)?;
+    let histogram = classes(gil)?;
+    match account {
+        Some(account) => gil.float(histogram.of(account).fragmentation()),
+        None => Dictionary::build(gil, |dictionary| {
+            for account in ACCOUNTS_WITH_CLASSES {
+                let figure = histogram.of(account).fragmentation();
+                dictionary.fraction(account.name(), figure);
+            }
         }),
     }
 }
 
-unsafe extern "C" fn balance_sheet(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
     match balance::take() {
-        None => none(),
-        Some(balance) => {
-            Dictionary::build(|dictionary| report::describe_balance(&balance, dictionary))
-        }
+        None => Ok(module.gil().none()),
+        Some(balance) => Dictionary::build(module.gil(), |dictionary| {
+            report::describe_balance(&balance, dictionary);
+        }),
     }
 }
 
 /// For the module's table.
-pub const METHODS: [PyMethodDef; 3] = [
-    with_keywords(c"size_histogram", size_histogram, HISTOGRAM_DOC),
-    with_keywords(c"fragmentation", fragmentation, FRAGMENTATION_DOC),
-    method(c"balance_sheet", balance_sheet, BALANCE_DOC),
+pub const METHODS: [Method<Module>; 3] = [
+    Method::named(c"size_histogram", size_histogram, HISTOGRAM_DOC),
+    Method::named(c"fragmentation", fragmentation, FRAGMENTATION_DOC),
+    Method::plain(c"balance_sheet", balance_sheet, BALANCE_DOC),
 ];

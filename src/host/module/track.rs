@@ -3,22 +3,20 @@
 //! A heap type, one an interpreter; written against the C API so that nothing of Python is allocated
 //! between the figures of its begin and the block, or between the block and the figures of its end.
 //! What needs no such care (accounts as objects, the table, decorated functions) is Python, see
-//! [`super::library`]. With the GIL.
+//! [`super::library`].
 
-#![allow(unsafe_code)]
-
-use super::arguments::{raise, scope};
-use super::dictionary::{none, string};
+use super::arguments::scope;
 use super::library;
-use super::tables::{Shared, attribute, attribute_end, fast, method};
 use super::track_spans as spans;
-use super::types::{self, slot};
 use crate::bytes::Bytes;
 use crate::heap;
-use crate::ledger::{Account, LEDGER, Marks, Others, Peaks, Scope, Slot, Snapshot};
-use pyo3::ffi::{self, Py_ssize_t, PyGetSetDef, PyMethodDef, PyObject};
-use std::ffi::{CStr, c_void};
-use std::ptr::null_mut;
+use crate::ledger::{Account, LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
+use crate::python::functions::{
+    Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
+};
+use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
+use std::cell::Cell;
+use std::ffi::CStr;
 use std::time::Instant;
 
 const DOC: &CStr = c"track(function=None, /, *, account=None)
@@ -42,33 +40,38 @@ As a decorator, @pyhost.track or @pyhost.track(account='obj'), it measures each 
 function's last_track is that of the latest call to end. Coroutine functions and generators are
 measured from their first step to their end.";
 
-/// How far an instance is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    New,
-    Open(u64),
-    Closed,
+/// The value of an instance.
+struct Track {
+    scope: Scope,
+    state: Cell<State>,
 }
 
-/// An instance.
-#[repr(C)]
-struct Track {
-    head: PyObject,
-    scope: Scope,
-    state: State,
+/// How far an instance is.
+#[derive(Clone, Copy)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an instance is as large as its largest state"
+)]
+enum State {
+    New,
+    Open(Begun),
+    Closed(Measured),
+}
+
+/// A block that runs.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Of its span.
+    number: u64,
     begin: Snapshot,
-    /// From here on of the block that has ended.
-    end: Snapshot,
-    peaks: Peaks,
-    started: Option<Instant>,
-    seconds: f64,
-    others: Others,
+    started: Instant,
     /// The slot of the thread that entered, and what all threads had allocated then.
-    own: Option<&'static Slot>,
+    own: &'static LedgerSlot,
     marks: Marks,
 }
 
-/// The figures of an instance, of the block that has ended or runs.
+/// The figures of a block that has ended, or runs.
+#[derive(Clone, Copy)]
 struct Measured {
     begin: Snapshot,
     end: Snapshot,
@@ -116,319 +119,151 @@ impl Measured {
     }
 }
 
-impl Track {
-    /// None where the block was never entered.
-    fn measured(&self) -> Option<Measured> {
-        let (end, peaks, seconds, others) = match self.state {
-            State::New => return None,
-            State::Open(number) => {
-                let (end, peaks) = spans::look(number);
-                (end, peaks, self.elapsed(), self.others_now())
-            }
-            State::Closed => (self.end, self.peaks, self.seconds, self.others),
-        };
-        Some(Measured {
+impl Begun {
+    /// With the figures of its last moment, or of this one.
+    fn measured(&self, (end, peaks): (Snapshot, Peaks)) -> Measured {
+        Measured {
             begin: self.begin,
             end,
             peaks,
-            seconds,
-            others,
-        })
-    }
-
-    fn elapsed(&self) -> f64 {
-        self.started
-            .map_or(0.0, |started| started.elapsed().as_secs_f64())
-    }
-
-    fn others_now(&self) -> Others {
-        self.own.map_or(Others::default(), |own| {
-            LEDGER.others_since(&self.marks, own)
-        })
-    }
-
-    fn close(&mut self) {
-        if let State::Open(number) = self.state {
-            (self.end, self.peaks) = spans::end(number);
-            self.seconds = self.elapsed();
-            self.others = self.others_now();
-            self.state = State::Closed;
+            seconds: self.started.elapsed().as_secs_f64(),
+            others: LEDGER.others_since(&self.marks, self.own),
         }
     }
 }
 
-unsafe extern "C" fn new(
-    kind: *mut ffi::PyTypeObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    let names = [c"".as_ptr(), c"account".as_ptr(), std::ptr::null()];
-    let (mut function, mut account): (*mut PyObject, *mut PyObject) = (null_mut(), null_mut());
-    // SAFETY: called by Python, with the GIL; the format names the variables' types. The fields of
-    // an instance are plain values, for each of which zeroes are one or which are written here.
-    unsafe {
-        if ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"|O$O:track".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut function,
-            &raw mut account,
-        ) == 0
-        {
-            return null_mut();
+impl Track {
+    /// None before the first block.
+    fn measured(&self) -> Option<Measured> {
+        match self.state.get() {
+            State::New => None,
+            State::Open(begun) => Some(begun.measured(spans::look(begun.number))),
+            State::Closed(measured) => Some(measured),
         }
-        let Some(scope) = scope("track", account) else {
-            return null_mut();
-        };
-        if !function.is_null() && function != ffi::Py_None() {
-            return wrap(function, scope);
-        }
-        let object = ffi::PyType_GenericAlloc(kind, 0).cast::<Track>();
-        if !object.is_null() {
-            (&raw mut (*object).scope).write(scope);
-            (&raw mut (*object).state).write(State::New);
-            (&raw mut (*object).started).write(None);
-            (&raw mut (*object).own).write(None);
-        }
-        object.cast()
     }
-}
 
-/// A function that tracks each call of another; null with an exception set on failure.
-///
-/// # Safety
-/// `function` is live.
-unsafe fn wrap(function: *mut PyObject, scope: Scope) -> *mut PyObject {
-    // SAFETY: the caller's duty, and the GIL; references that are not given on are released.
-    unsafe {
-        if ffi::PyCallable_Check(function) == 0 {
-            return raise(
-                ffi::PyExc_TypeError,
-                "track: expected a function to decorate, or account=NAME",
-            );
-        }
-        let wrap = library::attribute(c"_wrap");
-        if wrap.is_null() {
-            return null_mut();
-        }
-        let account = name(scope);
-        let wrapped = match account.is_null() {
-            true => null_mut(),
-            false => {
-                ffi::PyObject_CallFunctionObjArgs(wrap, function, account, null_mut::<PyObject>())
-            }
-        };
-        ffi::Py_XDECREF(account);
-        ffi::Py_DECREF(wrap);
-        wrapped
-    }
-}
-
-unsafe extern "C" fn call(
-    object: *mut PyObject,
-    arguments: *mut PyObject,
-    keywords: *mut PyObject,
-) -> *mut PyObject {
-    let mut function: *mut PyObject = null_mut();
-    let names = [c"".as_ptr(), std::ptr::null()];
-    // SAFETY: called by Python, with the GIL and an instance.
-    unsafe {
-        if ffi::PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"O:track".as_ptr(),
-            names.as_ptr().cast_mut().cast(),
-            &raw mut function,
-        ) == 0
-        {
-            return null_mut();
-        }
-        wrap(function, (*object.cast::<Track>()).scope)
-    }
-}
-
-unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL and an instance.
-    unsafe {
-        let track = &mut *object.cast::<Track>();
-        if matches!(track.state, State::Open(_)) {
-            let text = "track: its block is running already; expected one track for each block";
-            return raise(ffi::PyExc_RuntimeError, text);
-        }
-        let own = heap::slot();
-        track.own = Some(own);
-        track.marks = LEDGER.marks();
-        track.started = Some(Instant::now());
-        let Some((number, begin)) = spans::begin() else {
-            return ffi::PyErr_NoMemory();
-        };
-        track.begin = begin;
-        track.state = State::Open(number);
-        ffi::Py_INCREF(object);
-        object
-    }
-}
-
-/// `METH_FASTCALL`: a tuple for the arguments would be counted.
-unsafe extern "C" fn exit(
-    object: *mut PyObject,
-    _arguments: *mut *mut PyObject,
-    _count: Py_ssize_t,
-) -> *mut PyObject {
-    // SAFETY: called by Python, with the GIL and an instance.
-    unsafe { (*object.cast::<Track>()).close() };
-    none()
-}
-
-unsafe extern "C" fn dealloc(object: *mut PyObject) {
-    // SAFETY: called by Python with the last reference.
-    unsafe {
-        (*object.cast::<Track>()).close();
-        let kind = ffi::Py_TYPE(object);
-        ffi::PyObject_Free(object.cast());
-        ffi::Py_DECREF(kind.cast());
-    }
-}
-
-fn name(scope: Scope) -> *mut PyObject {
-    string(scope.name())
-}
-
-/// An attribute out of what was measured; null with RuntimeError set before the block.
-///
-/// # Safety
-/// `object` is an instance.
-unsafe fn tell(
-    object: *mut PyObject,
-    tell: impl FnOnce(&Measured, Scope) -> *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: the caller's duty, and the GIL.
-    unsafe {
-        let track = &*object.cast::<Track>();
-        match track.measured() {
-            Some(measured) => tell(&measured, track.scope),
-            None => raise(
-                ffi::PyExc_RuntimeError,
-                "track: nothing was measured yet; expected a block that was entered",
-            ),
+    fn close(&self) {
+        if let State::Open(begun) = self.state.get() {
+            let measured = begun.measured(spans::end(begun.number));
+            self.state.set(State::Closed(measured));
         }
     }
 }
 
-unsafe extern "C" fn get_peak(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, scope| int(m.of(scope).peak as i64)) }
-}
-
-unsafe extern "C" fn get_peak_growth(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, scope| int(m.of(scope).peak_growth as i64)) }
-}
-
-unsafe extern "C" fn get_growth(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, scope| int(m.of(scope).growth)) }
-}
-
-unsafe extern "C" fn get_blocks(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, scope| int(m.of(scope).blocks)) }
-}
-
-unsafe extern "C" fn get_allocations(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, scope| int(m.of(scope).allocations as i64)) }
-}
-
-unsafe extern "C" fn get_threads(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, _| int(i64::from(m.others.threads))) }
-}
-
-unsafe extern "C" fn get_others(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    unsafe { tell(object, |m, _| int(m.others.blocks as i64)) }
-}
-
-unsafe extern "C" fn get_seconds(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance, and the GIL.
-    unsafe { tell(object, |m, _| ffi::PyFloat_FromDouble(m.seconds)) }
-}
-
-unsafe extern "C" fn get_account(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    name(unsafe { (*object.cast::<Track>()).scope })
-}
-
-unsafe extern "C" fn get_accounts(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called by Python with an instance, and the GIL; references that are not given on are
-    // released.
-    unsafe {
-        tell(object, |measured, _| {
-            let build = library::attribute(c"_accounts");
-            let rows = ffi::PyList_New(0);
-            let mut filled = !build.is_null() && !rows.is_null();
-            for (account, _) in measured.begin.accounts() {
-                let row = if filled {
-                    row(account, measured)
-                } else {
-                    null_mut()
-                };
-                filled = !row.is_null() && ffi::PyList_Append(rows, row) == 0;
-                ffi::Py_XDECREF(row);
-            }
-            let accounts = match filled {
-                true => ffi::PyObject_CallFunctionObjArgs(build, rows, null_mut::<PyObject>()),
-                false => null_mut(),
-            };
-            ffi::Py_XDECREF(rows);
-            ffi::Py_XDECREF(build);
-            accounts
-        })
+impl Drop for Track {
+    fn drop(&mut self) {
+        self.close();
     }
+}
+
+fn new<'a>(class: Class<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"|O$O:track", [c"", c"account"]);
+    let [function, account] = arguments.parse(&SIGNATURE)?;
+    let scope = scope("track", account)?;
+    match function.filter(|function| !function.is_none()) {
+        Some(function) => wrap(function, scope),
+        None => class.instance(Track {
+            scope,
+            state: Cell::new(State::New),
+        }),
+    }
+}
+
+/// A function that tracks each call of another.
+fn wrap<'a>(function: &Object<'a>, scope: Scope) -> Returned<'a> {
+    let gil = function.gil();
+    if !function.is_callable() {
+        let text = "track: expected a function to decorate, or account=NAME";
+        return Err(gil.raise(Kind::Type, text));
+    }
+    let account = gil.text(scope.name())?;
+    library::attribute(gil, c"_wrap")?.call(&[function, &account])
+}
+
+fn call<'a>(track: This<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"O:track", [c""]);
+    let [function] = arguments.parse(&SIGNATURE)?;
+    match function {
+        Some(function) => wrap(function, track.scope),
+        None => Ok(track.gil().none()), // it may not be left out
+    }
+}
+
+fn enter(track: This<'_, Track>) -> Returned<'_> {
+    if let State::Open(_) = track.state.get() {
+        let text = "track: its block is running already; expected one track for each block";
+        return Err(track.gil().raise(Kind::Runtime, text));
+    }
+    let own = heap::slot();
+    let marks = LEDGER.marks();
+    let started = Instant::now();
+    let (number, begin) = spans::begin().ok_or_else(|| track.gil().no_memory())?;
+    track.state.set(State::Open(Begun {
+        number,
+        begin,
+        started,
+        own,
+        marks,
+    }));
+    Ok(track.object().to_owned())
+}
+
+fn exit(track: This<'_, Track>) -> Returned<'_> {
+    track.close();
+    Ok(track.gil().none())
+}
+
+/// What was measured; RuntimeError before the first block.
+fn measured(track: This<'_, Track>) -> Result<Measured, Raised<'_>> {
+    track.measured().ok_or_else(|| {
+        let text = "track: nothing was measured yet; expected a block that was entered";
+        track.gil().raise(Kind::Runtime, text)
+    })
+}
+
+/// A figure of the instance's scope, as an int.
+fn figure(track: This<'_, Track>, figure: impl FnOnce(&Figures) -> i64) -> Returned<'_> {
+    let figures = measured(track)?.of(track.scope);
+    track.gil().int(figure(&figures))
+}
+
+fn accounts(track: This<'_, Track>) -> Returned<'_> {
+    let gil = track.gil();
+    let measured = measured(track)?;
+    let build = library::attribute(gil, c"_accounts")?;
+    let rows = gil.list()?;
+    for (account, _) in measured.begin.accounts() {
+        rows.append(&*row(gil, account, &measured)?)?;
+    }
+    build.call(&[&rows])
 }
 
 /// An account's name and figures, in the order of `TrackedAccount`.
-///
-/// # Safety
-/// The GIL is held.
-unsafe fn row(account: Account, measured: &Measured) -> *mut PyObject {
+fn row<'a>(gil: Gil<'a>, account: Account, measured: &Measured) -> Returned<'a> {
     let figures = measured.of(Scope::Account(account));
-    let name = account.name();
-    // SAFETY: the format names the types of what follows.
-    unsafe {
-        ffi::Py_BuildValue(
-            c"NKKLLK".as_ptr(),
-            string(name),
-            figures.peak,
-            figures.peak_growth,
-            figures.growth,
-            figures.blocks,
-            figures.allocations,
-        )
-    }
+    gil.tuple([
+        gil.text(account.name())?,
+        gil.unsigned(figures.peak)?,
+        gil.unsigned(figures.peak_growth)?,
+        gil.int(figures.growth)?,
+        gil.int(figures.blocks)?,
+        gil.unsigned(figures.allocations)?,
+    ])
 }
 
-fn int(value: i64) -> *mut PyObject {
-    // SAFETY: with the GIL.
-    unsafe { ffi::PyLong_FromLongLong(value) }
-}
-
-unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python with an instance.
-    let track = unsafe { &*object.cast::<Track>() };
+fn repr(track: This<'_, Track>) -> Returned<'_> {
     let scope = track.scope.name();
     let Some(measured) = track.measured() else {
-        return string(&format!("<pyhost.track of {scope}, not entered>"));
+        let text = format!("<pyhost.track of {scope}, not entered>");
+        return track.gil().text(&text);
     };
     let figures = measured.of(track.scope);
     let sign = if figures.growth < 0 { '-' } else { '+' };
-    let state = match track.state {
+    let state = match track.state.get() {
         State::Open(_) => ", open",
         _ => "",
     };
-    string(&format!(
+    track.gil().text(&format!(
         "<pyhost.track of {scope}: peak {} above the begin, growth {sign}{}, {:.3} s{state}>",
         Bytes(figures.peak_growth),
         Bytes(figures.growth.unsigned_abs()),
@@ -436,103 +271,90 @@ unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
     ))
 }
 
-unsafe extern "C" fn show(object: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called by Python with an instance, and the GIL.
-    unsafe {
-        if (*object.cast::<Track>()).state == State::New {
-            return repr(object);
-        }
-        let show = library::attribute(c"_show");
-        if show.is_null() {
-            return null_mut();
-        }
-        let text = ffi::PyObject_CallFunctionObjArgs(show, object, null_mut::<PyObject>());
-        ffi::Py_DECREF(show);
-        text
+fn show(track: This<'_, Track>) -> Returned<'_> {
+    match track.state.get() {
+        State::New => repr(track),
+        _ => library::attribute(track.gil(), c"_show")?.call(&[track.object()]),
     }
 }
 
-static mut METHODS: Shared<[PyMethodDef; 3]> = Shared([
-    method(
+static METHODS: Table<Method<Track>, 2> = Table::new([
+    Method::plain(
         c"__enter__",
         enter,
         c"__enter__($self, /)\n--\n\nBegin to measure.",
     ),
-    fast(
+    // A tuple for its arguments would be counted.
+    Method::any(
         c"__exit__",
         exit,
         c"__exit__($self, /, *exception)\n--\n\nEnd to measure.",
     ),
-    PyMethodDef::zeroed(),
 ]);
 
-static mut ATTRIBUTES: Shared<[PyGetSetDef; 11]> = Shared([
-    attribute(
+static ATTRIBUTES: Table<Attribute<Track>, 10> = Table::new([
+    Attribute::<Track>::new(
         c"peak_bytes",
-        get_peak,
+        |track| figure(track, |figures| figures.peak as i64),
         c"The most bytes that were live in the block.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"peak_growth_bytes",
-        get_peak_growth,
+        |track| figure(track, |figures| figures.peak_growth as i64),
         c"How far that is above what was live at the begin.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"growth_bytes",
-        get_growth,
+        |track| figure(track, |figures| figures.growth),
         c"Live bytes at the end less those at the begin.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"growth_blocks",
-        get_blocks,
+        |track| figure(track, |figures| figures.blocks),
         c"Live blocks at the end less those at the begin.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"allocations",
-        get_allocations,
+        |track| figure(track, |figures| figures.allocations as i64),
         c"Blocks that were allocated in the block.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"threads",
-        get_threads,
+        |track| track.gil().int(measured(track)?.others.threads.into()),
         c"How many other threads allocated meanwhile, at least: those that ran one after another may \
           count as one.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"other_allocations",
-        get_others,
+        |track| track.gil().unsigned(measured(track)?.others.blocks),
         c"Blocks that other threads allocated meanwhile.",
     ),
-    attribute(c"seconds", get_seconds, c"How long it took."),
-    attribute(
+    Attribute::<Track>::new(
+        c"seconds",
+        |track| track.gil().float(measured(track)?.seconds),
+        c"How long it took.",
+    ),
+    Attribute::<Track>::new(
         c"account",
-        get_account,
+        |track| track.gil().text(track.scope.name()),
         c"What the figures are of: an account's name, or 'total'.",
     ),
-    attribute(
+    Attribute::<Track>::new(
         c"accounts",
-        get_accounts,
+        accounts,
         c"The figures of each account, by its name.",
     ),
-    attribute_end(),
 ]);
 
-/// Adds the type to a module that is being executed; false with an exception set on failure.
-///
-/// # Safety
-/// `module` is live.
-pub unsafe fn add(module: *mut PyObject) -> bool {
-    let mut slots = [
-        slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
-        slot(ffi::Py_tp_new, new as *mut c_void),
-        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        slot(ffi::Py_tp_call, call as *mut c_void),
-        slot(ffi::Py_tp_repr, repr as *mut c_void),
-        slot(ffi::Py_tp_str, show as *mut c_void),
-        slot(ffi::Py_tp_methods, (&raw mut METHODS).cast()),
-        slot(ffi::Py_tp_getset, (&raw mut ATTRIBUTES).cast()),
-        slot(0, null_mut()),
+/// Adds the type to a module that is being executed.
+pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+    let slots = [
+        Slot::new(new),
+        Slot::call(call),
+        Slot::repr(repr),
+        Slot::str(show),
+        Slot::methods(&METHODS),
+        Slot::attributes(&ATTRIBUTES),
     ];
-    // SAFETY: the caller's duty; texts and tables are static.
-    unsafe { types::add::<Track>(module, c"pyhost.track", &mut slots) }
+    add_class(module, c"pyhost.track", DOC, slots)
 }

@@ -1,74 +1,46 @@
 //! What the host changes in Python beside its own module: `sys.getallocatedblocks`, and a function
-//! that is called when the script has ended. With the GIL, in the main interpreter.
+//! that is called when the script has ended. In the main interpreter.
 
-#![allow(unsafe_code)]
-
-use super::tables::{Shared, method};
 use crate::endings;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
-use pyo3::ffi::{self, PyObject};
-use std::ffi::c_int;
-use std::ptr::null_mut;
+use crate::python::functions::{Method, Module, Original, Table, This, replace_builtin};
+use crate::python::objects::{Gil, Raised, Returned, or_none};
 
-unsafe extern "C" fn allocated_blocks(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
     let blocks = LEDGER.snapshot().account(Account::Obj).live_blocks;
-    // SAFETY: called by Python, with the GIL.
-    unsafe { ffi::PyLong_FromUnsignedLongLong(blocks) }
+    module.gil().unsigned(blocks)
 }
+
+static ALLOCATED_BLOCKS: Original = Original::new();
 
 /// Lets `sys.getallocatedblocks()` answer from the ledger, in every interpreter, since pymalloc
 /// has no blocks to count. Returns false where `sys` has no such function.
-///
-/// The method's entry in `sys`'s table is changed, so that name, text and identity stay.
-pub fn answer_allocated_blocks() -> bool {
-    // SAFETY: the GIL is held; the object is checked to be a built-in function, whose method
-    // entry is a writable static of libpython.
-    unsafe {
-        let function = ffi::PySys_GetObject(c"getallocatedblocks".as_ptr());
-        if function.is_null() || ffi::PyCFunction_CheckExact(function) == 0 {
-            return false;
-        }
-        let entry = (*function.cast::<ffi::PyCFunctionObject>()).m_ml;
-        (*entry).ml_meth = ffi::PyMethodDefPointer {
-            PyCFunction: allocated_blocks,
-        };
-        true
-    }
+pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
+    let function = gil.of_sys(c"getallocatedblocks");
+    let by = Method::plain(c"", allocated_blocks, c"");
+    function.is_some_and(|function| replace_builtin(&function, by, &ALLOCATED_BLOCKS))
 }
 
-unsafe extern "C" fn script_ended(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+fn script_ended(module: This<'_, Module>) -> Returned<'_> {
     faults::disarm();
-    endings::script_ended();
-    super::dictionary::none()
+    endings::script_ended(module.gil());
+    Ok(module.gil().none())
 }
 
-static mut SCRIPT_ENDED: Shared<ffi::PyMethodDef> = Shared(method(
+static SCRIPT_ENDED: Table<Method<Module>, 1> = Table::new([Method::plain(
     c"script_ended",
     script_ended,
     c"Take the script's last figures.",
-));
+)]);
 
 /// Has the live figures taken when the script has ended and its own `atexit` functions have
 /// run: registered first, called last. Returns false where that failed.
-pub fn watch_script_end() -> bool {
-    // SAFETY: the GIL is held; new references are released, and an exception is cleared.
-    unsafe {
-        let function =
-            ffi::PyCFunction_NewEx((&raw mut SCRIPT_ENDED).cast(), null_mut(), null_mut());
-        let atexit = ffi::PyImport_ImportModule(c"atexit".as_ptr());
-        let mut registered: c_int = 0;
-        if !function.is_null() && !atexit.is_null() {
-            let name = c"register".as_ptr();
-            let result = ffi::PyObject_CallMethod(atexit, name, c"O".as_ptr(), function);
-            registered = c_int::from(!result.is_null());
-            ffi::Py_XDECREF(result);
-        }
-        ffi::Py_XDECREF(atexit);
-        ffi::Py_XDECREF(function);
-        if registered == 0 {
-            ffi::PyErr_Clear();
-        }
-        registered != 0
-    }
+pub fn watch_script_end(gil: Gil<'_>) -> bool {
+    let register = || -> Result<(), Raised<'_>> {
+        let register = gil.import(c"atexit")?.attribute(c"register")?;
+        register.call(&[&*gil.function(&SCRIPT_ENDED)?])?;
+        Ok(())
+    };
+    or_none(register()).is_some()
 }

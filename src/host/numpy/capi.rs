@@ -5,8 +5,11 @@
 
 #![allow(unsafe_code)]
 
-use pyo3::ffi::{self, PyObject};
+use super::install::Refusal;
+use crate::python::objects::{Object, Returned, or_none};
+use pyo3::ffi::PyObject;
 use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::sync::atomic::AtomicPtr;
 
 /// `PyDataMemAllocator`. The `size` that `free` gets is NumPy's guess.
 #[repr(C)]
@@ -26,79 +29,66 @@ pub struct DataMemHandler {
     pub allocator: DataMemAllocator,
 }
 
+// SAFETY: functions, and a context that threads share; only read.
+unsafe impl Send for DataMemHandler {}
+// SAFETY: as above.
+unsafe impl Sync for DataMemHandler {}
+
 /// The name of every capsule that holds a handler.
 pub const HANDLER_CAPSULE: &CStr = c"mem_handler";
 
 /// ABI versions whose table is known: 1.x and 2.x.
-pub const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
+const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 
 /// The API's version in NumPy 1.22, the first with handlers.
-pub const FIRST_FEATURE: c_uint = 0x0f;
+const FIRST_FEATURE: c_uint = 0x0f;
 
-/// NumPy's table of functions (`_ARRAY_API`).
-#[derive(Clone, Copy)]
+/// NumPy's table of functions (`_ARRAY_API`), with data handlers.
 pub struct Table(*const *mut c_void);
 
 impl Table {
-    /// The table of an extension module `_multiarray_umath`; None, without an exception, where it
-    /// offers none. With the GIL.
-    ///
-    /// # Safety
-    /// `extension` is a live object.
-    pub unsafe fn of(extension: *mut PyObject) -> Option<Self> {
-        // SAFETY: the GIL is held; the capsule has no name, as `import_array` expects too.
-        unsafe {
-            let capsule = ffi::PyObject_GetAttrString(extension, c"_ARRAY_API".as_ptr());
-            let pointer = match capsule.is_null() {
-                true => std::ptr::null_mut(),
-                false => ffi::PyCapsule_GetPointer(capsule, std::ptr::null()),
-            };
-            ffi::PyErr_Clear();
-            ffi::Py_XDECREF(capsule);
-            (!pointer.is_null()).then_some(Table(pointer.cast()))
+    /// The table of an extension module `_multiarray_umath` that has data handlers.
+    pub fn of(extension: &Object<'_>) -> Result<Self, Refusal> {
+        // It has no name, as `import_array` expects too.
+        let capsule = extension.attribute(c"_ARRAY_API");
+        let pointer = or_none(capsule.and_then(|capsule| capsule.capsule(None)));
+        let table = Table(pointer.ok_or(Refusal::UnknownTable)?.as_ptr().cast());
+        type Version = extern "C" fn() -> c_uint;
+        // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it.
+        let abi = unsafe { table.slot::<Version>(0) };
+        if !KNOWN_ABIS.contains(&abi()) {
+            return Err(Refusal::UnknownTable);
+        }
+        // SAFETY: `PyArray_GetNDArrayCFeatureVersion` is slot 211 of these ABIs, since NumPy 1.4.
+        let feature = unsafe { table.slot::<Version>(211) };
+        match feature() < FIRST_FEATURE {
+            true => Err(Refusal::TooOld),
+            false => Ok(table),
         }
     }
 
     /// # Safety
-    /// A slot that the table has.
-    unsafe fn slot(self, number: usize) -> *mut c_void {
+    /// The slot holds a `T`, a function or a pointer.
+    unsafe fn slot<T: Copy>(&self, number: usize) -> T {
         // SAFETY: the caller's duty.
-        unsafe { *self.0.add(number) }
+        unsafe { *self.0.add(number).cast::<T>() }
     }
 
-    /// # Safety
-    /// A slot that holds a function without arguments.
-    unsafe fn number(self, slot: usize) -> c_uint {
-        // SAFETY: the caller's duty.
-        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_uint>(self.slot(slot))() }
-    }
-
-    /// `PyArray_GetNDArrayCVersion`.
-    pub fn abi(self) -> c_uint {
-        // SAFETY: slot 0 of every NumPy since 1.0; so every importer checks it.
-        unsafe { self.number(0) }
-    }
-
-    /// `PyArray_GetNDArrayCFeatureVersion`; only where [`Table::abi`] is a known one.
-    pub fn feature(self) -> c_uint {
-        // SAFETY: slot 211 since NumPy 1.4.
-        unsafe { self.number(211) }
-    }
-
-    /// `PyDataMem_SetHandler`: sets the handler of the current context and returns a new reference
-    /// to the one before, or null with an exception. Only from [`FIRST_FEATURE`] on. With the GIL.
-    ///
-    /// # Safety
-    /// A capsule of [`HANDLER_CAPSULE`].
-    pub unsafe fn set_handler(self, capsule: *mut PyObject) -> *mut PyObject {
+    /// `PyDataMem_SetHandler`: sets the handler of the current context and returns the one before. An error
+    /// if the object is no capsule of [`HANDLER_CAPSULE`].
+    pub fn set_handler<'a>(&self, capsule: &Object<'a>) -> Returned<'a> {
         type Set = extern "C" fn(*mut PyObject) -> *mut PyObject;
-        // SAFETY: slot 304 since NumPy 1.22.
-        unsafe { std::mem::transmute::<*mut c_void, Set>(self.slot(304))(capsule) }
+        capsule.capsule(Some(HANDLER_CAPSULE))?;
+        // SAFETY: slot 304 since NumPy 1.22, which returns a new reference, or null with an exception.
+        unsafe {
+            let before = self.slot::<Set>(304)(capsule.pointer());
+            capsule.gil().owned(before)
+        }
     }
 
-    /// Where NumPy keeps the default handler's capsule. Only from [`FIRST_FEATURE`] on.
-    pub fn default_handler(self) -> *mut *mut PyObject {
-        // SAFETY: slot 306 since NumPy 1.22.
-        unsafe { self.slot(306).cast() }
+    /// Where NumPy keeps the default handler's capsule, for ever.
+    pub fn default_handler(&self) -> Option<&'static AtomicPtr<PyObject>> {
+        // SAFETY: slot 306 since NumPy 1.22 holds null or the address of a static of NumPy's, which the GIL guards.
+        unsafe { self.slot::<*mut AtomicPtr<PyObject>>(306).as_ref() }
     }
 }

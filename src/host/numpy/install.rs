@@ -11,12 +11,12 @@
 
 #![allow(unsafe_code)]
 
-use super::capi::{DataMemHandler, FIRST_FEATURE, HANDLER_CAPSULE, KNOWN_ABIS, Table};
+use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table};
+use crate::python::objects::{Gil, Kept, Object, Owned, Raised, or_none};
 use pyo3::ffi::{self, PyObject};
 use std::fmt;
-use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering::Release};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
 
 /// Why a NumPy is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,147 +39,108 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`. With the
-/// GIL; leaves no exception. Once more for the same NumPy does nothing.
-///
-/// # Safety
-/// `extension` is a live module whose loading has ended; `handler` lives for ever.
-pub unsafe fn install(
-    extension: *mut PyObject,
-    handler: *mut DataMemHandler,
-) -> Result<(), Refusal> {
-    // SAFETY: the GIL is held, and what each call needs is verified before it.
-    unsafe {
-        let table = Table::of(extension).ok_or(Refusal::UnknownTable)?;
-        if !KNOWN_ABIS.contains(&table.abi()) {
-            return Err(Refusal::UnknownTable);
-        }
-        if table.feature() < FIRST_FEATURE {
-            return Err(Refusal::TooOld);
-        }
-        let place = table.default_handler();
-        if place.is_null() || (*place).is_null() {
-            return Err(Refusal::UnknownDefault);
-        }
-        let before = *place;
-        if ffi::PyCapsule_IsValid(before, HANDLER_CAPSULE.as_ptr()) == 0 {
-            return Err(Refusal::UnknownDefault);
-        }
-        if std::ptr::eq(
-            ffi::PyCapsule_GetPointer(before, HANDLER_CAPSULE.as_ptr()),
-            handler.cast(),
-        ) {
-            return Ok(()); // a further interpreter shares NumPy's statics
-        }
-        let capsule = ffi::PyCapsule_New(handler.cast(), HANDLER_CAPSULE.as_ptr(), None);
-        let variable = match capsule.is_null() {
-            true => null_mut(),
-            false => current_variable(table, capsule),
-        };
-        let default = default_of(variable, before);
-        ffi::Py_XDECREF(variable); // NumPy keeps it
-        let Some(default) = default else {
-            ffi::PyErr_Clear();
-            ffi::Py_XDECREF(capsule);
-            return Err(Refusal::UnknownDefault);
-        };
-        // Each place has a reference of its own. What they held of the old capsule is kept: a
-        // thread may be on its way with it.
-        ffi::Py_INCREF(capsule);
-        let change = Change {
-            places: [default, &*place.cast::<AtomicPtr<PyObject>>()],
-            before,
-        };
-        change
-            .places
-            .iter()
-            .for_each(|place| place.store(capsule, Release));
-        if let Ok(mut changes) = CHANGES.lock() {
-            changes.push(change);
-        }
-        Ok(())
+/// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
+/// no exception. Once more for the same NumPy does nothing.
+pub fn install(extension: &Object<'_>, handler: &'static DataMemHandler) -> Result<(), Refusal> {
+    let gil = extension.gil();
+    let table = Table::of(extension)?;
+    let place = table.default_handler().ok_or(Refusal::UnknownDefault)?;
+    // SAFETY: null, or the capsule that NumPy keeps there.
+    let before = unsafe { gil.borrowed(place.load(Relaxed)) }.ok_or(Refusal::UnknownDefault)?;
+    let own = or_none(before.capsule(Some(HANDLER_CAPSULE))).ok_or(Refusal::UnknownDefault)?;
+    if std::ptr::eq(own.as_ptr(), (&raw const *handler).cast()) {
+        return Ok(()); // a further interpreter shares NumPy's statics
     }
+    let find = || -> Result<_, Raised<'_>> {
+        // SAFETY: attached; the handler is static, and its name too.
+        let capsule = unsafe {
+            let handler = (&raw const *handler).cast_mut().cast();
+            gil.owned(ffi::PyCapsule_New(handler, HANDLER_CAPSULE.as_ptr(), None))?
+        };
+        let variable = current_variable(&table, &capsule)?;
+        let default = variable.and_then(|variable| default_of(variable, before));
+        Ok(default.map(|default| (capsule, default)))
+    };
+    let (capsule, default) = or_none(find()).flatten().ok_or(Refusal::UnknownDefault)?;
+    let before = before.to_owned().keep();
+    // Each place has a reference of its own. What they held of the old capsule is kept: a
+    // thread may be on its way with it.
+    let places = [default, place];
+    for place in places {
+        place.store(capsule.to_owned().into_pointer(), Release);
+    }
+    if let Ok(mut changes) = CHANGES.lock() {
+        changes.push(Change { places, before });
+    }
+    Ok(())
 }
 
 /// The two places of a NumPy that hold its default handler, and what they held before.
 struct Change {
     places: [&'static AtomicPtr<PyObject>; 2],
-    before: *mut PyObject,
+    before: Kept,
 }
-// SAFETY: the places are statics of NumPy's and a word of a variable that it keeps; the GIL guards them.
-unsafe impl Send for Change {}
 
 /// All that [`install`] did. Locked with the GIL held, and never across a call of Python's.
 static CHANGES: Mutex<Vec<Change>> = Mutex::new(Vec::new());
 
-/// Puts NumPy's own default handler back, wherever [`install`] took its place. With the GIL.
-pub fn undo() {
+/// Puts NumPy's own default handler back, wherever [`install`] took its place.
+pub fn undo(gil: Gil<'_>) {
     if let Ok(mut changes) = CHANGES.lock() {
         for change in changes.drain(..) {
             // The references of before were kept; those of the host's capsule are now.
+            let before = change.before.get(gil).pointer();
             change
                 .places
                 .iter()
-                .for_each(|place| place.store(change.before, Release));
+                .for_each(|place| place.store(before, Release));
         }
     }
 }
 
-/// A new reference to the context variable in which NumPy keeps the current handler: the one that
-/// `PyDataMem_SetHandler` changes in a context that was empty. Null, or with an exception set,
-/// where there is none.
-///
-/// # Safety
-/// The GIL; a table with handlers; a handler's capsule.
-unsafe fn current_variable(table: Table, capsule: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the caller's duties; new references are released.
-    unsafe {
-        let context = ffi::PyContext_New();
-        if context.is_null() || ffi::PyContext_Enter(context) != 0 {
-            ffi::Py_XDECREF(context);
-            return null_mut();
+/// The context variable in which NumPy keeps the current handler: the one that
+/// `PyDataMem_SetHandler` changes in a context that was empty. None if it changes none. NumPy keeps the variable.
+fn current_variable<'a>(
+    table: &Table,
+    capsule: &Object<'a>,
+) -> Result<Option<Owned<'a>>, Raised<'a>> {
+    let gil = capsule.gil();
+    // SAFETY: attached; a new context, which is left before anything else is done in it.
+    let context = unsafe {
+        let context = gil.owned(ffi::PyContext_New())?;
+        if ffi::PyContext_Enter(context.pointer()) != 0 {
+            return Err(gil.raised());
         }
         let before = table.set_handler(capsule);
-        ffi::PyContext_Exit(context);
-        ffi::Py_XDECREF(before);
-        let mut found: *mut PyObject = null_mut();
-        let variables = ffi::PyObject_GetIter(context);
-        while !variables.is_null() && found.is_null() {
-            let variable = ffi::PyIter_Next(variables);
-            if variable.is_null() {
-                break;
-            }
-            let value = ffi::PyObject_GetItem(context, variable);
-            ffi::Py_XDECREF(value);
-            match std::ptr::eq(value, capsule) {
-                true => found = variable,
-                false => ffi::Py_DECREF(variable),
-            }
+        ffi::PyContext_Exit(context.pointer());
+        before?;
+        context
+    };
+    let variables = context.to_list()?;
+    let mut index = 0;
+    while let Some(variable) = variables.at(index) {
+        if context.subscript(&variable)?.is(capsule) {
+            return Ok(Some(variable));
         }
-        ffi::Py_XDECREF(variables);
-        ffi::Py_DECREF(context);
-        found
+        index += 1;
     }
+    Ok(None)
 }
 
 /// The one word of a context variable that holds `default`.
-///
-/// # Safety
-/// `variable` is null or a live object; it outlives the result.
-unsafe fn default_of<'a>(
-    variable: *mut PyObject,
-    default: *mut PyObject,
-) -> Option<&'a AtomicPtr<PyObject>> {
+fn default_of(variable: Owned<'_>, default: &Object<'_>) -> Option<&'static AtomicPtr<PyObject>> {
+    // The result outlives it.
+    let variable = variable.keep().get(default.gil()).pointer();
     // SAFETY: the words of the object, whose size its type has.
     unsafe {
-        if variable.is_null() || ffi::PyContextVar_CheckExact(variable) == 0 {
+        if ffi::PyContextVar_CheckExact(variable) == 0 {
             return None;
         }
         let words = (*ffi::Py_TYPE(variable)).tp_basicsize as usize / size_of::<usize>();
         let header = size_of::<PyObject>() / size_of::<usize>();
         let mut hits = (header..words)
             .map(|index| &*variable.cast::<AtomicPtr<PyObject>>().add(index))
-            .filter(|word| std::ptr::eq(word.as_ptr().read(), default));
+            .filter(|word| std::ptr::eq(word.load(Relaxed), default.pointer()));
         match (hits.next(), hits.next()) {
             (Some(word), None) => Some(word),
             _ => None,

@@ -29,18 +29,16 @@ use crate::heap::placement::{self, HugePages};
 use crate::heap::{arrays, guards, pool, region, register};
 use crate::ledger::Account;
 use crate::process;
-use crate::python::extensions;
+use crate::python::objects::{Gil, Object, or_none};
 use crate::python::place;
-use crate::python::text::with_text;
 use capi::DataMemHandler;
 use faulty::Faulty;
 use guarded::Guarded;
 use pads::Padded;
-use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_void};
 use std::fmt::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stores::{Bfc, Mimalloc, Pool, Store, System};
 
 /// What is in force, decided by [`start`].
@@ -54,7 +52,7 @@ struct Plan {
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 /// The handler; made once, and NumPy's from then on.
-static HANDLER: AtomicPtr<DataMemHandler> = AtomicPtr::new(std::ptr::null_mut());
+static HANDLER: OnceLock<DataMemHandler> = OnceLock::new();
 /// Whether it is installed in a NumPy of this process.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static VERSION: OnceLock<String> = OnceLock::new();
@@ -124,7 +122,7 @@ pub fn start(
         ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),
         ArrayAllocator::System => over::<System>(debug_hooks, context),
     };
-    HANDLER.store(Box::into_raw(Box::new(handler)), Relaxed);
+    let _ = HANDLER.set(handler);
     let _ = PLAN.set(Plan {
         allocator: array_allocator,
         alignment,
@@ -236,43 +234,45 @@ const NAMES: [&CStr; 2] = [
     c"numpy.core._multiarray_umath",
 ];
 
-/// Installs the handler in a NumPy that is loaded already. Once, after initialisation, with the GIL.
-pub fn look_for_loaded() {
-    if let Some(module) = NAMES.into_iter().find_map(extensions::loaded_already) {
-        loaded(module);
+/// Installs the handler in a NumPy that is loaded already, such as by a `.pth` file. Once, after initialisation.
+pub fn look_for_loaded(gil: Gil<'_>) {
+    if let Some(module) = NAMES.into_iter().find_map(|name| gil.loaded(name)) {
+        loaded(&module);
     }
 }
 
-/// Installs the handler where the extension module that has been loaded is NumPy's. With the GIL and no
-/// exception set.
-pub fn extension_loaded(name: &[u8], module: *mut PyObject) {
+/// Installs the handler where the extension module that has been loaded is NumPy's. No exception is set.
+pub fn extension_loaded(name: &[u8], module: &Object<'_>) {
     if name.ends_with(EXTENSION) {
         loaded(module);
     }
 }
 
 /// Leaves array data to NumPy's own handler from here on, in each NumPy that is loaded or will be. Arrays
-/// keep the handler that they were made by. With the GIL.
-pub fn hand_over() {
+/// keep the handler that they were made by.
+pub fn hand_over(gil: Gil<'_>) {
     HANDED_OVER.store(true, Relaxed);
-    install::undo();
+    install::undo(gil);
 }
 
-/// A NumPy has been loaded. With the GIL and no exception set.
-fn loaded(extension: *mut PyObject) {
+/// A NumPy has been loaded. No exception is set.
+fn loaded(extension: &Object<'_>) {
     if HANDED_OVER.load(Relaxed) {
         return;
     }
-    // SAFETY: the extension has been executed; the handler is never freed.
-    match unsafe { install::install(extension, HANDLER.load(Relaxed)) } {
+    let Some(handler) = HANDLER.get() else {
+        return;
+    };
+    match install::install(extension, handler) {
         Ok(()) => {
-            let _ = numpy_version().map(|version| VERSION.set(version));
+            let _ = numpy_version(extension.gil()).map(|version| VERSION.set(version));
             ACTIVE.store(true, Relaxed);
         }
         Err(refusal) => {
             static SAID: AtomicBool = AtomicBool::new(false);
             if !SAID.swap(true, Relaxed) {
-                let version = numpy_version().map_or(String::new(), |version| version + " ");
+                let version =
+                    numpy_version(extension.gil()).map_or(String::new(), |version| version + " ");
                 notice(format_args!(
                     "NumPy {version}runs on, but its array data is not counted: {refusal}"
                 ));
@@ -281,43 +281,27 @@ fn loaded(extension: *mut PyObject) {
     }
 }
 
-/// The version of the NumPy that is being loaded. With the GIL and no exception set.
-fn numpy_version() -> Option<String> {
+/// The version of the NumPy that is being loaded. No exception is set.
+fn numpy_version(gil: Gil<'_>) -> Option<String> {
     // Which of the modules is there at this moment differs by NumPy's version.
     const PLACES: [(&CStr, &CStr); 3] = [
         (c"numpy.version", c"version"),
         (c"numpy._version", c"version_version"),
         (c"numpy", c"__version__"),
     ];
-    // SAFETY: the GIL is held; new references are released and exceptions cleared.
-    unsafe {
-        let modules = ffi::PyImport_GetModuleDict();
-        for (module, attribute) in PLACES {
-            let module = ffi::PyDict_GetItemString(modules, module.as_ptr());
-            if module.is_null() {
-                continue;
-            }
-            let value = ffi::PyObject_GetAttrString(module, attribute.as_ptr());
-            let version = with_text(value, |text| String::from_utf8_lossy(text).into_owned());
-            ffi::Py_XDECREF(value);
-            ffi::PyErr_Clear();
-            if version.is_some() {
-                return version;
-            }
-        }
-    }
-    None
+    PLACES.into_iter().find_map(|(module, attribute)| {
+        let version = or_none(gil.loaded(module)?.attribute(attribute))?;
+        version.with_text(|text| String::from_utf8_lossy(text).into_owned())
+    })
 }
 
 /// Allocates `size` zeroed bytes as array data; null on failure. After [`start`], any thread.
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    let handler = HANDLER.load(Relaxed);
-    if handler.is_null() {
+    let Some(handler) = HANDLER.get() else {
         return std::ptr::null_mut();
-    }
+    };
     ACTIVE.store(true, Relaxed);
-    // SAFETY: the handler is never freed.
-    let table = unsafe { &(*handler).allocator };
+    let table = &handler.allocator;
     (table.calloc)(table.ctx, 1, size).cast()
 }
 
@@ -326,10 +310,8 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 /// # Safety
 /// Null, or such a block, not freed since.
 pub unsafe fn free(pointer: *mut u8) {
-    let handler = HANDLER.load(Relaxed);
-    if !handler.is_null() {
-        // SAFETY: the handler is never freed; the caller's duty.
-        let table = unsafe { &(*handler).allocator };
+    if let Some(handler) = HANDLER.get() {
+        let table = &handler.allocator;
         (table.free)(table.ctx, pointer.cast(), 0);
     }
 }

@@ -6,9 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::executable;
+use super::objects::Gil;
 use crate::error::Error;
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -68,10 +70,13 @@ pub fn preinitialize(arguments: &Arguments) {
     }
 }
 
+/// Python, initialised. Its main thread has it.
+pub struct Interpreter(PhantomData<*mut ()>);
+
 /// Initialises Python. The calling thread is its main thread from here on and holds the GIL.
 ///
 /// Ends the process, with Python's message, where Python would.
-pub fn initialize(arguments: &Arguments) {
+pub fn initialize(arguments: &Arguments) -> Interpreter {
     let mut config = MaybeUninit::<PyConfig>::uninit();
     let config = config.as_mut_ptr();
     // SAFETY: the first call fills the structure, the last frees it; the strings outlive the
@@ -99,12 +104,21 @@ pub fn initialize(arguments: &Arguments) {
         check(ffi::Py_InitializeFromConfig(config));
         ffi::PyConfig_Clear(config);
     }
+    Interpreter(PhantomData)
 }
 
-/// Runs what the arguments ask for and finalises Python; its exit status. After [`initialize`].
-pub fn run() -> i32 {
-    // SAFETY: Python is initialised.
-    unsafe { ffi::Py_RunMain() }
+impl Interpreter {
+    /// The proof that the main thread is attached.
+    pub fn gil(&self) -> Gil<'_> {
+        // SAFETY: `initialize` attached the thread, which only `run` detaches.
+        unsafe { Gil::assume() }
+    }
+
+    /// Runs what the arguments ask for and finalises Python; its exit status.
+    pub fn run(self) -> i32 {
+        // SAFETY: Python is initialised.
+        unsafe { ffi::Py_RunMain() }
+    }
 }
 
 /// Has `function` called when Python has been finalised, last of all.

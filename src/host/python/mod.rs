@@ -5,14 +5,15 @@ pub mod dump;
 mod executable;
 pub mod extensions;
 pub mod freelists;
+pub mod functions;
 mod gil;
 pub mod imports;
 pub mod interpreter;
 pub mod interpreters;
+pub mod objects;
 pub mod place;
 mod pools;
 pub mod surface;
-pub mod text;
 pub mod threads;
 mod wrapped;
 

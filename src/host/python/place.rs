@@ -14,13 +14,14 @@ const NAME: usize = 120;
 /// Most lines of a traceback.
 const LINES: i32 = 24;
 
-// SAFETY: as `place.c` defines them.
+// SAFETY: as `place.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, or
+// constants of the runtime.
 unsafe extern "C" {
-    fn pyhost_place_is_known() -> c_int;
-    fn pyhost_is_fragile() -> c_int;
-    fn pyhost_is_finalizing() -> c_int;
-    fn pyhost_is_frame(bytes: usize) -> c_int;
-    fn pyhost_handler(frame: *mut usize, handler: *mut isize) -> c_int;
+    safe fn pyhost_place_is_known() -> c_int;
+    safe fn pyhost_is_fragile() -> c_int;
+    safe fn pyhost_is_finalizing() -> c_int;
+    safe fn pyhost_is_frame(bytes: usize) -> c_int;
+    safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
     fn pyhost_frame(
         depth: c_int,
@@ -34,36 +35,30 @@ unsafe extern "C" {
 
 /// Whether Python is being finalised.
 pub fn is_finalizing() -> bool {
-    // SAFETY: reads a flag of the runtime.
-    unsafe { pyhost_is_finalizing() != 0 }
+    pyhost_is_finalizing() != 0
 }
 
 /// Whether a frame object of the calling thread's innermost call takes so many bytes.
 pub fn is_frame(bytes: usize) -> bool {
-    // SAFETY: as in `place`.
-    unsafe { pyhost_is_frame(bytes) != 0 }
+    pyhost_is_frame(bytes) != 0
 }
 
 /// Where an error that is raised now in the calling thread would be caught.
 pub fn place() -> CodePlace {
     let (mut frame, mut handler) = (0, 0);
-    // SAFETY: reads the calling thread's own frames, which it cannot leave meanwhile; the
-    // variables outlive the calls.
-    unsafe {
-        if pyhost_place_is_known() == 0 {
-            return CodePlace::Unknown;
-        }
-        match (
-            pyhost_handler(&mut frame, &mut handler),
-            pyhost_is_fragile(),
-        ) {
-            (0, _) => CodePlace::Nowhere,
-            (_, 1) => CodePlace::Fragile,
-            (_, 2) => CodePlace::Machinery,
-            (_, 3) => CodePlace::Serving,
-            (2, _) => CodePlace::Jump,
-            _ => CodePlace::Within { frame, handler },
-        }
+    if pyhost_place_is_known() == 0 {
+        return CodePlace::Unknown;
+    }
+    match (
+        pyhost_handler(&mut frame, &mut handler),
+        pyhost_is_fragile(),
+    ) {
+        (0, _) => CodePlace::Nowhere,
+        (_, 1) => CodePlace::Fragile,
+        (_, 2) => CodePlace::Machinery,
+        (_, 3) => CodePlace::Serving,
+        (2, _) => CodePlace::Jump,
+        _ => CodePlace::Within { frame, handler },
     }
 }
 
@@ -71,7 +66,7 @@ pub fn place() -> CodePlace {
 /// length and the line. (0, 0) without Python code. Frames of NumPy's are passed over.
 pub fn line(file: &mut [u8]) -> (usize, i32) {
     let mut line = 0;
-    // SAFETY: as in `place`; the buffer has that room.
+    // SAFETY: the buffer has that room.
     let length = unsafe { pyhost_line(file.as_mut_ptr().cast(), file.len(), &mut line) };
     (length, line)
 }
@@ -82,7 +77,7 @@ fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
     for depth in 0..LINES {
         let (mut file, mut name) = ([0u8; NAME], [0u8; NAME]);
         let (mut file_length, mut name_length, mut line) = (NAME, NAME, 0);
-        // SAFETY: as in `place`; the lengths are those of the buffers.
+        // SAFETY: the lengths are those of the buffers.
         let found = unsafe {
             pyhost_frame(
                 depth,
@@ -104,8 +99,7 @@ fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
 /// many as there is room for; the length. One line that says so if this Python's frames cannot be read.
 pub fn trace(out: &mut [u8]) -> usize {
-    // SAFETY: compares constants with the runtime's own.
-    if unsafe { pyhost_place_is_known() } == 0 {
+    if pyhost_place_is_known() == 0 {
         let line = format_args!("  (calls not read: the frames of this Python are not known)\n");
         return format_into(out, line).len();
     }

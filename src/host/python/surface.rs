@@ -6,36 +6,38 @@
 
 #![allow(unsafe_code)]
 
+use super::functions::add_pending_call;
+use super::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use super::place;
 use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
 use crate::heap::{self, source_line};
 use crate::peak;
 use pyo3::ffi::{self, PyObject};
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread that pending calls run in, by its number.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// The list of functions that relieve memory; null before the first.
-static RELIEFS: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
+/// The list of functions that relieve memory.
+static RELIEFS: OnceLock<Kept> = OnceLock::new();
 
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
-pub fn arm(first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
+pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
     source_line::set_finder(place::line);
-    watch_errors();
+    watch_errors(gil);
     // SAFETY: a function of the executable.
     unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
     caps::arm(caps::Python {
         place: place::place,
         is_running: || !place::is_finalizing(),
-        post: || post(surface),
-        post_pressure: || post(relieve),
+        post: || add_pending_call(surface),
+        post_pressure: || add_pending_call(relieve),
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
         role,
         trace: place::trace,
@@ -46,12 +48,12 @@ pub fn arm(first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
 
 /// What the looks for the peak ask of Python.
 pub fn peak_watcher() -> peak::Python {
-    extern "C" fn look(_: *mut c_void) -> c_int {
+    fn look(_: Gil<'_>) -> Result<(), Raised<'_>> {
         peak::look();
-        0
+        Ok(())
     }
     peak::Python {
-        post: || !place::is_finalizing() && post(look),
+        post: || !place::is_finalizing() && add_pending_call(look),
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
     }
 }
@@ -82,16 +84,17 @@ fn role(asked: usize, error_passes: bool) -> Role {
     }
 }
 
-/// What frees a `MemoryError`; null before [`watch_errors`].
-static FREE_ERROR: AtomicPtr<()> = AtomicPtr::new(null_mut());
+/// What frees a `MemoryError`.
+static FREE_ERROR: OnceLock<ffi::destructor> = OnceLock::new();
 
-/// Has the caps count the `MemoryError`s that end. With the GIL; once.
-fn watch_errors() {
+/// Has the caps count the `MemoryError`s that end. Once.
+fn watch_errors(_gil: Gil<'_>) {
     // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
     unsafe {
         let kind = ffi::PyExc_MemoryError.cast::<ffi::PyTypeObject>();
-        if let Some(free) = (*kind).tp_dealloc {
-            FREE_ERROR.store(free as *mut (), Relaxed);
+        if let Some(free) = (*kind).tp_dealloc
+            && FREE_ERROR.set(free).is_ok()
+        {
             (*kind).tp_dealloc = Some(free_error);
         }
     }
@@ -100,120 +103,92 @@ fn watch_errors() {
 /// Frees a `MemoryError`, and counts one that passed Python code: that gives it a traceback. One
 /// that CPython made of a refusal and swallowed has none.
 unsafe extern "C" fn free_error(error: *mut PyObject) {
-    // SAFETY: called by Python with an exception that nobody else has; `watch_errors` alone stores,
-    // and only a function of this type.
+    // SAFETY: called by Python with an exception that nobody else has.
     unsafe {
         let exception = error.cast::<ffi::PyBaseExceptionObject>();
         if !(*exception).traceback.is_null() {
             caps::error_ended();
         }
-        let free = FREE_ERROR.load(Relaxed);
-        std::mem::transmute::<*mut (), ffi::destructor>(free)(error);
+        if let Some(free) = FREE_ERROR.get() {
+            free(error);
+        }
     }
 }
 
 /// Loads what Python would load to print an error: from 3.13 on `traceback` and some 25 modules behind
-/// it, for which a script that is out of memory has no room. With the GIL.
-pub fn prepare_errors() {
+/// it, for which a script that is out of memory has no room.
+pub fn prepare_errors(gil: Gil<'_>) {
     if !cfg!(Py_3_13) {
         return;
     }
     for module in [c"traceback", c"ast", c"tokenize", c"unicodedata"] {
-        // SAFETY: the GIL is held; a new reference is released, and an exception cleared.
-        unsafe {
-            ffi::Py_XDECREF(ffi::PyImport_ImportModule(module.as_ptr()));
-            ffi::PyErr_Clear();
-        }
+        or_none(gil.import(module));
     }
 }
 
 /// The forking thread is the child's main thread.
-unsafe extern "C" fn forked_in_child() {
+extern "C" fn forked_in_child() {
     MAIN.store(heap::thread_number(), Relaxed);
 }
 
-fn post(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
-    // SAFETY: a function of the executable, and no argument.
-    unsafe { ffi::Py_AddPendingCall(Some(call), null_mut()) == 0 }
-}
-
 /// Raises the error that was posted for the main thread, if this is the place for it.
-extern "C" fn surface(_: *mut c_void) -> c_int {
+fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     let (Told::Now, Some(refusal)) = (caps::told(heap::slot()), caps::last()) else {
-        return 0;
+        return Ok(());
     };
     let mut text = [0u8; 320];
-    let length = format_into(&mut text[..319], format_args!("{refusal}")).len();
-    text[length] = 0;
-    // SAFETY: a pending call holds the GIL; a text that ends in a zero byte.
-    unsafe { ffi::PyErr_SetString(ffi::PyExc_MemoryError, text.as_ptr().cast()) };
-    -1
+    let text = as_text(&mut text, format_args!("{refusal}"));
+    Err(gil.raise_text(Kind::Memory, text))
 }
 
-/// Has `function` called when a soft cap is passed. With the GIL, in the main interpreter; false
-/// with an exception set.
-///
-/// # Safety
-/// `function` is live.
-pub unsafe fn add_relief(function: *mut PyObject) -> bool {
-    // SAFETY: the GIL is held; the list lives for ever.
-    unsafe {
-        if RELIEFS.load(Relaxed).is_null() {
-            let list = ffi::PyList_New(0);
-            if list.is_null() {
-                return false;
-            }
-            RELIEFS.store(list, Relaxed);
-        }
-        ffi::PyList_Append(RELIEFS.load(Relaxed), function) == 0
+/// Has `function` called when a soft cap is passed. In the main interpreter.
+pub fn add_relief<'a>(function: &Object<'a>) -> Result<(), Raised<'a>> {
+    let gil = function.gil();
+    if RELIEFS.get().is_none() {
+        let _ = RELIEFS.set(gil.list()?.keep());
     }
+    let reliefs = RELIEFS.get().ok_or_else(|| gil.no_memory())?;
+    reliefs.get(gil).append(function)
 }
 
 /// Relieves memory for each scope that is past its soft cap.
-extern "C" fn relieve(_: *mut c_void) -> c_int {
+fn relieve(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     while let Some(scope) = caps::pressed() {
-        // SAFETY: a pending call holds the GIL.
-        unsafe {
-            ffi::PyGC_Collect();
-            heap::collect();
-            call_reliefs();
-            let live = caps::live(scope);
-            let soft = caps::soft(scope).unwrap_or(0);
-            let mut text = [0u8; 200];
-            let line = format_args!(
-                "soft cap of {} ({}) passed: {} live after collecting",
-                crate::bytes::Bytes(soft),
-                scope.name(),
-                crate::bytes::Bytes(live)
-            );
-            let length = format_into(&mut text[..199], line).len();
-            text[length] = 0;
-            let text = CStr::from_ptr(text.as_ptr().cast());
-            if ffi::PyErr_WarnEx(ffi::PyExc_ResourceWarning, text.as_ptr(), 1) != 0 {
-                return -1; // the script made errors of such warnings
-            }
-        }
+        gil.collect();
+        heap::collect();
+        call_reliefs(gil);
+        let live = caps::live(scope);
+        let soft = caps::soft(scope).unwrap_or(0);
+        let mut text = [0u8; 200];
+        let line = format_args!(
+            "soft cap of {} ({}) passed: {} live after collecting",
+            crate::bytes::Bytes(soft),
+            scope.name(),
+            crate::bytes::Bytes(live)
+        );
+        gil.warn(Kind::ResourceWarning, as_text(&mut text, line))?;
     }
-    0
+    Ok(())
 }
 
-/// # Safety
-/// The GIL is held and no exception is set.
-unsafe fn call_reliefs() {
-    // SAFETY: the caller's duties; the list and the functions in it are held while they run.
-    unsafe {
-        let reliefs = RELIEFS.load(Relaxed);
-        let mut index = 0;
-        while !reliefs.is_null() && index < ffi::PyList_Size(reliefs) {
-            let function = ffi::PyList_GetItem(reliefs, index);
-            ffi::Py_INCREF(function);
-            let result = ffi::PyObject_CallObject(function, null_mut());
-            if result.is_null() {
-                ffi::PyErr_WriteUnraisable(function);
-            }
-            ffi::Py_XDECREF(result);
-            ffi::Py_DECREF(function);
-            index += 1;
+/// A line as C has it, cut where it is too long.
+fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
+    let most = buffer.len() - 1;
+    let length = format_into(&mut buffer[..most], line).len();
+    buffer[length] = 0;
+    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
+}
+
+/// Calls the functions that relieve memory. No exception is set.
+fn call_reliefs(gil: Gil<'_>) {
+    let Some(reliefs) = RELIEFS.get() else {
+        return;
+    };
+    let mut index = 0;
+    while let Some(function) = reliefs.get(gil).at(index) {
+        if let Err(raised) = function.call(&[]) {
+            raised.write_unraisable(&function);
         }
+        index += 1;
     }
 }

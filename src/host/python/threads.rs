@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::objects::Gil;
 use crate::process::another_thread_runs;
 use pyo3::ffi;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ const LONG_MOMENT: Duration = Duration::from_secs(1);
 /// Between two looks.
 const TURN: Duration = Duration::from_millis(2);
 
-/// Threads of the calling interpreter, but for the calling one. With the GIL.
-fn others() -> usize {
+/// Threads of the calling interpreter, but for the calling one.
+fn others(_gil: Gil<'_>) -> usize {
     // SAFETY: the GIL is held, without which no thread is added or removed.
     unsafe {
         let own = ffi::PyThreadState_Get();
@@ -29,13 +30,12 @@ fn others() -> usize {
     }
 }
 
-/// The threads that still run after a moment in which others may end. With the GIL, which is given
-/// up meanwhile.
-pub fn wait_for_ends() -> usize {
+/// The threads that still run after a moment in which others may end. The GIL is given up meanwhile.
+pub fn wait_for_ends(gil: Gil<'_>) -> usize {
     let start = Instant::now();
     let may_end =
         || start.elapsed() < MOMENT || start.elapsed() < LONG_MOMENT && another_thread_runs();
-    while others() > 0 && may_end() {
+    while others(gil) > 0 && may_end() {
         // SAFETY: the GIL is held, and taken again.
         unsafe {
             let own = ffi::PyEval_SaveThread();
@@ -43,7 +43,7 @@ pub fn wait_for_ends() -> usize {
             ffi::PyEval_RestoreThread(own);
         }
     }
-    others()
+    others(gil)
 }
 
 /// Waits a moment for threads that Python knows no more but that still free what is theirs. One that

@@ -1,0 +1,708 @@
+//! Safe Rust functions as Python's: methods, attributes, types and modules that are built in.
+//!
+//! A table's entry is made from a function or a closure without captures. Such a value has no bytes, so the function
+//! that C calls is generic over its type, and needs no pointer to it. It makes the [`Gil`] token, borrows the
+//! arguments, and turns an error into null. Multi-phase initialisation (PEP 489) lets every interpreter import the modules.
+
+#![allow(unsafe_code)]
+
+use super::objects::{Gil, Object, Owned, Raised, Returned};
+use pyo3::ffi::{self, PyGetSetDef, PyMethodDef, PyObject, PyType_Slot, PyType_Spec};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::OnceLock;
+
+/// The value of a function's or closure's own type.
+fn the<F: Copy>() -> F {
+    const { assert!(size_of::<F>() == 0, "a closure that captures nothing") };
+    // SAFETY: it has no bytes, and there is one: each function of this file that names `F` was given it.
+    unsafe { NonNull::dangling().read() }
+}
+
+/// For C.
+fn pointer(returned: Returned<'_>) -> *mut PyObject {
+    returned.map_or(null_mut(), Owned::into_pointer)
+}
+
+/// What a function of a module belongs to, instead of a type's `T`.
+pub struct Module;
+
+/// An instance whose value is a `T`.
+#[repr(C)]
+struct Instance<T> {
+    head: PyObject,
+    value: T,
+}
+
+/// The object whose method or attribute is called; dereferences to its value.
+///
+/// A value is changed through `Cell`s: the GIL excludes other threads. On a free-threaded build the object's critical
+/// section does.
+pub struct This<'a, T>(NonNull<PyObject>, Gil<'a>, PhantomData<&'a T>);
+
+impl<T> Clone for This<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for This<'_, T> {}
+
+impl<'a, T> This<'a, T> {
+    /// The object of a call.
+    ///
+    /// # Safety
+    /// CPython calls with the GIL, and with an instance whose value is a `T`, or any object where `T` is [`Module`].
+    pub unsafe fn of(object: *mut PyObject) -> Self {
+        let object = NonNull::new(object).expect("CPython passes an object");
+        // SAFETY: the caller's duty.
+        This(object, unsafe { Gil::assume() }, PhantomData)
+    }
+
+    /// The proof that the calling thread is attached.
+    pub fn gil(self) -> Gil<'a> {
+        self.1
+    }
+
+    /// The object itself.
+    pub fn object(self) -> &'a Object<'a> {
+        // SAFETY: it lives during the call.
+        unsafe { self.1.borrowed(self.0.as_ptr()) }.expect("not null")
+    }
+}
+
+impl<T> Deref for This<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: an instance that `Class::instance` made, or no bytes are read.
+        unsafe { &(*self.0.cast::<Instance<T>>().as_ptr()).value }
+    }
+}
+
+/// Runs `work` with an instance locked on a free-threaded build.
+fn alone<T, R>(_this: This<'_, T>, work: impl FnOnce() -> R) -> R {
+    #[cfg(Py_GIL_DISABLED)]
+    // SAFETY: attached, with a live object; the section stays where it is until its end.
+    unsafe {
+        if size_of::<T>() == 0 {
+            return work();
+        }
+        let mut section = std::mem::MaybeUninit::<ffi::PyCriticalSection>::uninit();
+        ffi::PyCriticalSection_Begin(section.as_mut_ptr(), _this.0.as_ptr());
+        let result = work();
+        ffi::PyCriticalSection_End(section.as_mut_ptr());
+        result
+    }
+    #[cfg(not(Py_GIL_DISABLED))]
+    work()
+}
+
+/// The arguments of a call, by place and by name.
+#[derive(Clone, Copy)]
+pub struct Arguments<'a> {
+    gil: Gil<'a>,
+    places: *mut PyObject,
+    names: *mut PyObject,
+}
+
+/// How `N` arguments are given, as `PyArg_ParseTupleAndKeywords` reads it: `O` is an object, `U` a `str`; those
+/// after `|` may be left out, and those after `$` are given by name.
+pub struct Signature<const N: usize> {
+    format: &'static CStr,
+    names: [*const c_char; MOST + 1],
+}
+
+/// The most arguments of a [`Signature`].
+const MOST: usize = 3;
+
+impl<const N: usize> Signature<N> {
+    /// In a `const`: does not compile if the format is for another number of arguments or for other types.
+    pub const fn new(format: &'static CStr, names: [&'static CStr; N]) -> Self {
+        assert!(N <= MOST);
+        let bytes = format.to_bytes();
+        let (mut index, mut count) = (0, 0);
+        while index < bytes.len() && bytes[index] != b':' {
+            match bytes[index] {
+                b'O' | b'U' => count += 1,
+                letter => assert!(letter == b'|' || letter == b'$'),
+            }
+            index += 1;
+        }
+        assert!(count == N);
+        let mut ended = [null(); MOST + 1];
+        let mut index = 0;
+        while index < N {
+            ended[index] = names[index].as_ptr();
+            index += 1;
+        }
+        Signature {
+            format,
+            names: ended,
+        }
+    }
+}
+
+impl<'a> Arguments<'a> {
+    /// # Safety
+    /// CPython calls with the GIL, with a tuple, and a dictionary or null, that live for `'a`.
+    unsafe fn new(places: *mut PyObject, names: *mut PyObject) -> Self {
+        // SAFETY: the caller's duty.
+        let gil = unsafe { Gil::assume() };
+        Arguments { gil, places, names }
+    }
+
+    /// The proof that the calling thread is attached.
+    pub fn gil(self) -> Gil<'a> {
+        self.gil
+    }
+
+    /// Calls another function with them.
+    pub fn pass_to(self, function: &Object<'a>) -> Returned<'a> {
+        // SAFETY: attached; a tuple, and a dictionary or null.
+        unsafe {
+            let result = ffi::PyObject_Call(function.pointer(), self.places, self.names);
+            self.gil.owned(result)
+        }
+    }
+
+    /// The arguments; None for those that were left out.
+    pub fn parse<const N: usize>(
+        self,
+        signature: &Signature<N>,
+    ) -> Result<[Option<&'a Object<'a>>; N], Raised<'a>> {
+        let mut found: [*mut PyObject; MOST] = [null_mut(); MOST];
+        let [first, second, third] = &mut found;
+        // SAFETY: the signature asks for at most so many objects; the tuple and the dictionary keep them.
+        unsafe {
+            let parsed = ffi::PyArg_ParseTupleAndKeywords(
+                self.places,
+                self.names,
+                signature.format.as_ptr(),
+                signature.names.as_ptr().cast_mut().cast(),
+                &raw mut *first,
+                &raw mut *second,
+                &raw mut *third,
+            );
+            match parsed {
+                0 => Err(self.gil.raised()),
+                _ => Ok(std::array::from_fn(|index| self.gil.borrowed(found[index]))),
+            }
+        }
+    }
+}
+
+/// A method of the type whose instances hold a `T`, or a function of a [`Module`].
+#[repr(transparent)]
+pub struct Method<T>(PyMethodDef, PhantomData<fn(T)>);
+
+impl<T> Clone for Method<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Method<T> {}
+
+impl<T> Method<T> {
+    const fn of(
+        name: &'static CStr,
+        ml_meth: ffi::PyMethodDefPointer,
+        ml_flags: c_int,
+        doc: &'static CStr,
+    ) -> Self {
+        let definition = PyMethodDef {
+            ml_name: name.as_ptr(),
+            ml_meth,
+            ml_flags,
+            ml_doc: doc.as_ptr(),
+        };
+        Method(definition, PhantomData)
+    }
+
+    /// Without arguments.
+    pub const fn plain<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+    {
+        let function = ffi::PyMethodDefPointer {
+            PyCFunction: plain::<T, F, PyObject>,
+        };
+        Self::of(name, function, ffi::METH_NOARGS, doc)
+    }
+
+    /// With one argument.
+    pub const fn one<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>, &'a Object<'a>) -> Returned<'a> + Copy,
+    {
+        let function = ffi::PyMethodDefPointer {
+            PyCFunction: one::<T, F>,
+        };
+        Self::of(name, function, ffi::METH_O, doc)
+    }
+
+    /// With arguments by place and by name.
+    pub const fn named<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
+    {
+        let function = ffi::PyMethodDefPointer {
+            PyCFunctionWithKeywords: named::<T, F>,
+        };
+        Self::of(name, function, ffi::METH_VARARGS | ffi::METH_KEYWORDS, doc)
+    }
+
+    /// With arguments that are not read, and for which CPython makes no tuple.
+    pub const fn any<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+    {
+        let function = ffi::PyMethodDefPointer {
+            PyCFunctionFast: any::<T, F>,
+        };
+        Self::of(name, function, ffi::METH_FASTCALL, doc)
+    }
+}
+
+/// Also an attribute's getter, whose second argument is of no use either.
+unsafe extern "C" fn plain<T, F, P>(this: *mut PyObject, _: *mut P) -> *mut PyObject
+where
+    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+{
+    // SAFETY: called by CPython.
+    let this = unsafe { This::of(this) };
+    alone(this, || pointer(the::<F>()(this)))
+}
+
+unsafe extern "C" fn one<T, F>(this: *mut PyObject, argument: *mut PyObject) -> *mut PyObject
+where
+    F: for<'a> Fn(This<'a, T>, &'a Object<'a>) -> Returned<'a> + Copy,
+{
+    // SAFETY: called by CPython, with a live argument.
+    let (this, argument) = unsafe { (This::of(this), This::<Module>::of(argument)) };
+    alone(this, || pointer(the::<F>()(this, argument.object())))
+}
+
+unsafe extern "C" fn named<T, F>(
+    this: *mut PyObject,
+    places: *mut PyObject,
+    names: *mut PyObject,
+) -> *mut PyObject
+where
+    F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
+{
+    // SAFETY: called by CPython, whose arguments live during the call.
+    let (this, arguments) = unsafe { (This::of(this), Arguments::new(places, names)) };
+    alone(this, || pointer(the::<F>()(this, arguments)))
+}
+
+unsafe extern "C" fn any<T, F>(
+    this: *mut PyObject,
+    _: *mut *mut PyObject,
+    _: ffi::Py_ssize_t,
+) -> *mut PyObject
+where
+    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+{
+    // SAFETY: called by CPython.
+    unsafe { plain::<T, F, PyObject>(this, null_mut()) }
+}
+
+/// An attribute that can be read, of the type whose instances hold a `T`.
+#[repr(transparent)]
+pub struct Attribute<T>(
+    #[allow(dead_code, reason = "CPython reads it")] PyGetSetDef,
+    PhantomData<fn(T)>,
+);
+
+impl<T> Attribute<T> {
+    /// An attribute whose value `F` makes.
+    pub const fn new<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+    {
+        let definition = PyGetSetDef {
+            name: name.as_ptr(),
+            get: Some(plain::<T, F, c_void>),
+            set: None,
+            doc: doc.as_ptr(),
+            closure: null_mut(),
+        };
+        Attribute(definition, PhantomData)
+    }
+}
+
+/// Words of the longer kind of entry.
+const END: usize = size_of::<PyGetSetDef>() / size_of::<usize>();
+
+/// A table of methods or attributes, and the zeroes that end it. CPython keeps its address.
+#[repr(C)]
+pub struct Table<E, const N: usize> {
+    entries: UnsafeCell<[E; N]>,
+    end: [usize; END],
+}
+// SAFETY: constants, but for what CPython itself writes.
+unsafe impl<E, const N: usize> Sync for Table<E, N> {}
+
+impl<E, const N: usize> Table<E, N> {
+    pub const fn new(entries: [E; N]) -> Self {
+        Table {
+            entries: UnsafeCell::new(entries),
+            end: [0; END],
+        }
+    }
+}
+
+/// A type, called to make an instance.
+pub struct Class<'a, T>(NonNull<ffi::PyTypeObject>, Gil<'a>, PhantomData<T>);
+
+impl<'a, T> Class<'a, T> {
+    /// The proof that the calling thread is attached.
+    pub fn gil(&self) -> Gil<'a> {
+        self.1
+    }
+
+    /// An instance with this value, which is dropped with it.
+    pub fn instance(&self, value: T) -> Returned<'a> {
+        // SAFETY: the type has instances of this size, of which the call fills the head alone.
+        unsafe {
+            let object = ffi::PyType_GenericAlloc(self.0.as_ptr(), 0);
+            if !object.is_null() {
+                (&raw mut (*object.cast::<Instance<T>>()).value).write(value);
+            }
+            self.1.owned(object)
+        }
+    }
+}
+
+/// A part of the type whose instances hold a `T`.
+#[repr(transparent)]
+pub struct Slot<T>(PyType_Slot, PhantomData<fn(T)>);
+
+impl<T> Slot<T> {
+    const fn of(slot: c_int, pfunc: *mut c_void) -> Self {
+        Slot(PyType_Slot { slot, pfunc }, PhantomData)
+    }
+
+    /// # Safety
+    /// A function for the slot of that number, of a type whose instances hold a `T`.
+    pub const unsafe fn raw(slot: c_int, function: *mut c_void) -> Self {
+        Self::of(slot, function)
+    }
+
+    /// What makes an instance.
+    pub fn new<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
+    {
+        Self::of(ffi::Py_tp_new, new::<T, F> as *mut c_void)
+    }
+
+    /// `repr()`.
+    pub fn repr<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+    {
+        Self::of(ffi::Py_tp_repr, show::<T, F> as *mut c_void)
+    }
+
+    /// `str()`.
+    pub fn str<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+    {
+        Self::of(ffi::Py_tp_str, show::<T, F> as *mut c_void)
+    }
+
+    /// `len()`.
+    pub fn length<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>) -> isize + Copy,
+    {
+        Self::of(ffi::Py_sq_length, length::<T, F> as *mut c_void)
+    }
+
+    /// A call of an instance.
+    pub fn call<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
+    {
+        Self::of(ffi::Py_tp_call, named::<T, F> as *mut c_void)
+    }
+
+    pub fn methods<const N: usize>(table: &'static Table<Method<T>, N>) -> Self {
+        Self::of(ffi::Py_tp_methods, table.entries.get().cast())
+    }
+
+    pub fn attributes<const N: usize>(table: &'static Table<Attribute<T>, N>) -> Self {
+        Self::of(ffi::Py_tp_getset, table.entries.get().cast())
+    }
+}
+
+unsafe extern "C" fn new<T, F>(
+    class: *mut ffi::PyTypeObject,
+    places: *mut PyObject,
+    names: *mut PyObject,
+) -> *mut PyObject
+where
+    F: for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
+{
+    let class = NonNull::new(class).expect("CPython passes a type");
+    // SAFETY: called by CPython with the GIL, whose arguments live during the call.
+    let arguments = unsafe { Arguments::new(places, names) };
+    let class = Class(class, arguments.gil(), PhantomData);
+    pointer(the::<F>()(class, arguments))
+}
+
+unsafe extern "C" fn show<T, F>(this: *mut PyObject) -> *mut PyObject
+where
+    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
+{
+    // SAFETY: called by CPython.
+    unsafe { plain::<T, F, PyObject>(this, null_mut()) }
+}
+
+unsafe extern "C" fn length<T, F>(this: *mut PyObject) -> isize
+where
+    F: for<'a> Fn(This<'a, T>) -> isize + Copy,
+{
+    // SAFETY: called by CPython.
+    the::<F>()(unsafe { This::of(this) })
+}
+
+unsafe extern "C" fn dealloc<T>(this: *mut PyObject) {
+    // SAFETY: called by CPython with the last reference to an instance; its type is a heap type, to which each
+    // instance has a reference.
+    unsafe {
+        (&raw mut (*this.cast::<Instance<T>>()).value).drop_in_place();
+        let class = ffi::Py_TYPE(this);
+        ffi::PyObject_Free(this.cast());
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+/// The slots of a type, those that each has, and the one that ends them.
+#[repr(C)]
+struct Slots<T, const N: usize>([Slot<T>; N], [Slot<T>; 3]);
+
+/// Adds the type `pyhost.X`, which is `qualified`, with instances that hold a `T`, to a module that is being executed.
+pub fn add_class<'a, T, const N: usize>(
+    module: &Object<'a>,
+    qualified: &'static CStr,
+    doc: &'static CStr,
+    slots: [Slot<T>; N],
+) -> Result<(), Raised<'a>> {
+    let doc = Slot::of(ffi::Py_tp_doc, doc.as_ptr().cast_mut().cast());
+    let dealloc = Slot::of(ffi::Py_tp_dealloc, dealloc::<T> as *mut c_void);
+    let slots = Slots(slots, [doc, dealloc, Slot::of(0, null_mut())]);
+    let size = size_of::<Instance<T>>();
+    let class = class(
+        module.gil(),
+        qualified,
+        size,
+        module.pointer(),
+        null_mut(),
+        slots,
+    )?;
+    module.set_attribute(&qualified[c"pyhost.".count_bytes()..], &class)
+}
+
+/// A type below another one, with instances like that one's.
+pub fn subclass<'a, const N: usize>(
+    base: &Object<'a>,
+    qualified: &'static CStr,
+    slots: [Slot<Module>; N],
+) -> Returned<'a> {
+    let bases = base.gil().tuple([base.to_owned()])?;
+    let end = || Slot::of(0, null_mut());
+    let slots = Slots(slots, [end(), end(), end()]);
+    class(base.gil(), qualified, 0, null_mut(), bases.pointer(), slots)
+}
+
+fn class<'a, T, const N: usize>(
+    gil: Gil<'a>,
+    qualified: &'static CStr,
+    size: usize,
+    module: *mut PyObject,
+    bases: *mut PyObject,
+    mut slots: Slots<T, N>,
+) -> Returned<'a> {
+    let mut spec = PyType_Spec {
+        name: qualified.as_ptr(),
+        basicsize: size as c_int,
+        itemsize: 0,
+        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
+        slots: (&raw mut slots).cast(),
+    };
+    // SAFETY: live objects or null; the slots are a type's with such instances; CPython copies what is not static.
+    unsafe { gil.owned(ffi::PyType_FromModuleAndSpec(module, &mut spec, bases)) }
+}
+
+/// The function that fills a module, and what each version wants to know of it.
+pub struct Execute(#[allow(dead_code, reason = "CPython reads it")] [ffi::PyModuleDef_Slot; 4]);
+// SAFETY: constants.
+unsafe impl Sync for Execute {}
+
+/// A built-in module. CPython keeps its address, and counts references in it.
+pub struct Definition(UnsafeCell<ffi::PyModuleDef>);
+// SAFETY: CPython alone writes to it, under its own locks.
+unsafe impl Sync for Definition {}
+
+impl Execute {
+    /// `F` fills each new module.
+    pub const fn new<F>(_: F) -> Self
+    where
+        F: for<'a> Fn(&'a Object<'a>) -> Result<(), Raised<'a>> + Copy,
+    {
+        const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot {
+            slot: 0,
+            value: null_mut(),
+        };
+        Execute([
+            ffi::PyModuleDef_Slot {
+                slot: ffi::Py_mod_exec,
+                value: execute::<F> as *mut c_void,
+            },
+            #[cfg(Py_3_12)]
+            ffi::PyModuleDef_Slot {
+                slot: ffi::Py_mod_multiple_interpreters,
+                value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
+            },
+            #[cfg(Py_3_13)]
+            ffi::PyModuleDef_Slot {
+                slot: ffi::Py_mod_gil,
+                value: ffi::Py_MOD_GIL_NOT_USED,
+            },
+            END,
+            #[cfg(not(Py_3_12))]
+            END,
+            #[cfg(not(Py_3_13))]
+            END,
+        ])
+    }
+}
+
+unsafe extern "C" fn execute<F>(module: *mut PyObject) -> c_int
+where
+    F: for<'a> Fn(&'a Object<'a>) -> Result<(), Raised<'a>> + Copy,
+{
+    // SAFETY: called by the import system with the GIL.
+    let module = unsafe { This::<Module>::of(module) };
+    the::<F>()(module.object()).map_or(-1, |()| 0)
+}
+
+impl Definition {
+    pub const fn new<const N: usize>(
+        name: &'static CStr,
+        doc: Option<&'static CStr>,
+        methods: Option<&'static Table<Method<Module>, N>>,
+        execute: &'static Execute,
+    ) -> Self {
+        Definition(UnsafeCell::new(ffi::PyModuleDef {
+            m_base: ffi::PyModuleDef_HEAD_INIT,
+            m_name: name.as_ptr(),
+            m_doc: match doc {
+                Some(doc) => doc.as_ptr(),
+                None => null(),
+            },
+            m_size: 0,
+            m_methods: match methods {
+                Some(methods) => methods.entries.get().cast(),
+                None => null_mut(),
+            },
+            m_slots: (&raw const *execute).cast_mut().cast(),
+            m_traverse: None,
+            m_clear: None,
+            m_free: None,
+        }))
+    }
+}
+
+/// Makes `import` find the module that `F` names. Before initialisation.
+pub fn register<F: Fn() -> &'static Definition + Copy>(name: &'static CStr, _: F) {
+    unsafe extern "C" fn initialize<F: Fn() -> &'static Definition + Copy>() -> *mut PyObject {
+        // SAFETY: called by the import system with the GIL; the definition lives for ever.
+        unsafe { ffi::PyModuleDef_Init(the::<F>()().0.get()) }
+    }
+    // SAFETY: before initialisation, a constant name and a function of the executable.
+    unsafe { ffi::PyImport_AppendInittab(name.as_ptr(), Some(initialize::<F>)) };
+}
+
+impl<'a> Gil<'a> {
+    /// A function that is no attribute of a module.
+    pub fn function<const N: usize>(
+        self,
+        method: &'static Table<Method<Module>, N>,
+    ) -> Returned<'a> {
+        const { assert!(N == 1) };
+        let none = self.none();
+        // SAFETY: attached; the entry is static.
+        unsafe {
+            let definition = method.entries.get().cast();
+            self.owned(ffi::PyCFunction_NewEx(
+                definition,
+                none.pointer(),
+                null_mut(),
+            ))
+        }
+    }
+}
+
+/// Has `F` called in the main thread, between two instructions. Any thread, also without the GIL; returns false if too
+/// many calls wait.
+pub fn add_pending_call<F>(_: F) -> bool
+where
+    F: for<'a> Fn(Gil<'a>) -> Result<(), Raised<'a>> + Copy,
+{
+    extern "C" fn call<F>(_: *mut c_void) -> c_int
+    where
+        F: for<'a> Fn(Gil<'a>) -> Result<(), Raised<'a>> + Copy,
+    {
+        // SAFETY: called by CPython with the GIL.
+        the::<F>()(unsafe { Gil::assume() }).map_or(-1, |()| 0)
+    }
+    // SAFETY: a function of the executable, and no argument.
+    unsafe { ffi::Py_AddPendingCall(Some(call::<F>), null_mut()) == 0 }
+}
+
+/// A built-in function that another one took the place of.
+pub struct Original(OnceLock<ffi::PyCFunction>);
+
+impl Original {
+    pub const fn new() -> Self {
+        Original(OnceLock::new())
+    }
+
+    /// Calls it, with one argument.
+    pub fn call<'a>(&self, this: This<'a, Module>, argument: &Object<'a>) -> Returned<'a> {
+        let function = *self.0.get().expect("set before the other one is called");
+        // SAFETY: attached; a function of one argument, or of none, which ignores it.
+        unsafe {
+            let result = function(this.object().pointer(), argument.pointer());
+            this.gil().owned(result)
+        }
+    }
+}
+
+/// Puts a function into the place of a built-in one of the same kind, with one argument or without: its entry in
+/// the table of its module is changed, so that name, text and identity stay, in every interpreter. Returns false,
+/// having done nothing, if the object is no such function.
+pub fn replace_builtin(function: &Object<'_>, by: Method<Module>, original: &Original) -> bool {
+    // SAFETY: attached; the object is checked to be a built-in function, whose entry is a writable static of libpython.
+    unsafe {
+        if ffi::PyCFunction_CheckExact(function.pointer()) == 0 {
+            return false;
+        }
+        let entry = (*function.pointer().cast::<ffi::PyCFunctionObject>()).m_ml;
+        let kind = (*entry).ml_flags;
+        let replaces = kind == by.0.ml_flags
+            && (kind == ffi::METH_O || kind == ffi::METH_NOARGS)
+            && original.0.set((*entry).ml_meth.PyCFunction).is_ok();
+        if replaces {
+            (*entry).ml_meth = by.0.ml_meth;
+        }
+        replaces
+    }
+}

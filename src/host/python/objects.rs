@@ -1,0 +1,561 @@
+//! Python's objects as safe types: the GIL as a token, a reference with an owner, an error as a result.
+//!
+//! PyO3's own `Python` and `Bound` are not used. Most of their constructors (`PyString::new`, `PyDict::new`, ints)
+//! end the process where CPython has no memory for the object, which is what caps and `--fail` bring about; here it
+//! is an `Err`, as in C. These types keep nothing in threads or statics either, so they work before PyO3's
+//! initialisation, in sub-interpreters, in forked children and while Python finalises.
+//!
+//! [`Gil`] is the proof that CPython may be called, and an [`Object`] contains that proof. All safety in this file
+//! rests on three obligations:
+//!
+//! - **attached**: a `Gil` is only made in a thread that is attached to an interpreter for the token's lifetime.
+//!   Nothing here can be sent to another thread.
+//! - **live**: an `&Object` points at an object that lives as long as the borrow; an [`Owned`] holds one reference.
+//! - **checked**: functions of CPython that are called with an object of the wrong type raise an error. Where
+//!   they do not, the type is checked here first.
+
+#![allow(unsafe_code)]
+
+use pyo3::ffi::{self, PyObject};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_int, c_void};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{NonNull, null, null_mut};
+
+/// The calling thread is attached to an interpreter: it holds the GIL, where there is one.
+#[derive(Clone, Copy)]
+pub struct Gil<'a>(PhantomData<(&'a (), *mut ())>);
+
+/// An object, behind a reference. It lives as long as the reference, and its thread is attached for `'a`. The cell
+/// tells the compiler that CPython changes what is there.
+#[repr(C)]
+pub struct Object<'a>(UnsafeCell<[u8; 0]>, PhantomData<Gil<'a>>);
+
+/// A reference that is released when it is dropped.
+pub struct Owned<'a>(NonNull<PyObject>, Gil<'a>);
+
+/// A reference that is held for ever.
+pub struct Kept(NonNull<PyObject>);
+// SAFETY: the object is only reached by `get`, with the GIL.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+/// An exception is set in the calling thread.
+#[derive(Clone, Copy)]
+pub struct Raised<'a>(Gil<'a>);
+
+/// The result of a call that makes an object.
+pub type Returned<'a> = Result<Owned<'a>, Raised<'a>>;
+
+/// The type of an error or warning of the host's.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Attribute,
+    Memory,
+    ResourceWarning,
+    Runtime,
+    Type,
+    Value,
+}
+
+/// Calls a function of CPython.
+macro_rules! python {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: the module's three obligations; texts end in a zero byte.
+        unsafe { ffi::$function($($argument),*) }
+    };
+}
+
+/// A static object of CPython's, by its macro or static.
+macro_rules! constant {
+    ($value:expr) => {
+        // SAFETY: reads a pointer to a static object, which is set when Python is initialised.
+        unsafe { $value }
+    };
+}
+
+/// The object at an address, which lives for `'b`: see `live` above.
+fn refer<'a: 'b, 'b>(_gil: Gil<'a>, pointer: NonNull<PyObject>) -> &'b Object<'a> {
+    // SAFETY: live; an `Object` has no bytes of its own.
+    unsafe { pointer.cast::<Object>().as_ref() }
+}
+
+impl<'a> Gil<'a> {
+    /// # Safety
+    /// The calling thread is attached to an interpreter for the whole of `'a`. A function that CPython calls
+    /// with the GIL held makes its token at its start.
+    pub unsafe fn assume() -> Self {
+        Gil(PhantomData)
+    }
+
+    /// Takes over a new reference; an error if `pointer` is null, since an exception is set then.
+    ///
+    /// # Safety
+    /// `pointer` is null or a reference that the caller owns and gives up.
+    pub unsafe fn owned(self, pointer: *mut PyObject) -> Returned<'a> {
+        self.take(pointer)
+    }
+
+    /// The object that `pointer` borrows; None for null.
+    ///
+    /// # Safety
+    /// `pointer` is null, or live for `'a`.
+    pub unsafe fn borrowed(self, pointer: *mut PyObject) -> Option<&'a Object<'a>> {
+        NonNull::new(pointer).map(|pointer| refer(self, pointer))
+    }
+
+    fn take(self, pointer: *mut PyObject) -> Returned<'a> {
+        let pointer = NonNull::new(pointer).ok_or(Raised(self))?;
+        Ok(Owned(pointer, self))
+    }
+
+    /// A reference of its own to what a function returned as a borrowed one.
+    fn share(self, pointer: *mut PyObject) -> Option<Owned<'a>> {
+        python!(Py_XINCREF(pointer));
+        self.take(pointer).ok()
+    }
+
+    /// What a function returned that says -1 where it raised an error.
+    fn done(self, status: c_int) -> Result<(), Raised<'a>> {
+        match status {
+            -1 => Err(Raised(self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// `None`.
+    pub fn none(self) -> Owned<'a> {
+        let none = NonNull::new(constant!(ffi::Py_None())).expect("None is an object");
+        python!(Py_INCREF(none.as_ptr()));
+        Owned(none, self)
+    }
+
+    /// A `str`.
+    pub fn text(self, text: &str) -> Returned<'a> {
+        let length = text.len() as isize;
+        self.take(python!(PyUnicode_FromStringAndSize(
+            text.as_ptr().cast(),
+            length
+        )))
+    }
+
+    /// An `int`.
+    pub fn int(self, value: i64) -> Returned<'a> {
+        self.take(python!(PyLong_FromLongLong(value)))
+    }
+
+    /// An `int`.
+    pub fn unsigned(self, value: u64) -> Returned<'a> {
+        self.take(python!(PyLong_FromUnsignedLongLong(value)))
+    }
+
+    /// A `float`.
+    pub fn float(self, value: f64) -> Returned<'a> {
+        self.take(python!(PyFloat_FromDouble(value)))
+    }
+
+    /// A `bool`.
+    pub fn bool(self, value: bool) -> Returned<'a> {
+        self.take(python!(PyBool_FromLong(value.into())))
+    }
+
+    /// An empty `dict`.
+    pub fn dictionary(self) -> Returned<'a> {
+        self.take(python!(PyDict_New()))
+    }
+
+    /// An empty `list`.
+    pub fn list(self) -> Returned<'a> {
+        self.take(python!(PyList_New(0)))
+    }
+
+    /// A `tuple`.
+    pub fn tuple<const N: usize>(self, items: [Owned<'a>; N]) -> Returned<'a> {
+        self.tuple_of(N, items.into_iter().map(Ok))
+    }
+
+    /// A `tuple` of the first `length` items.
+    pub fn tuple_of(
+        self,
+        length: usize,
+        mut items: impl Iterator<Item = Returned<'a>>,
+    ) -> Returned<'a> {
+        let tuple = self.take(python!(PyTuple_New(length as isize)))?;
+        for index in 0..length {
+            let item = items.next().unwrap_or_else(|| Ok(self.none()))?;
+            let (item, index) = (item.into_pointer(), index as isize);
+            self.done(python!(PyTuple_SetItem(tuple.pointer(), index, item)))?;
+        }
+        Ok(tuple)
+    }
+
+    /// A module, imported if it is not there yet.
+    pub fn import(self, name: &CStr) -> Returned<'a> {
+        self.take(python!(PyImport_ImportModule(name.as_ptr())))
+    }
+
+    /// A module of `sys.modules`.
+    pub fn loaded(self, name: &CStr) -> Option<Owned<'a>> {
+        self.share(python!(PyImport_GetModuleDict()))?.item(name)
+    }
+
+    /// An attribute of the module `sys`.
+    pub fn of_sys(self, name: &CStr) -> Option<Owned<'a>> {
+        self.share(python!(PySys_GetObject(name.as_ptr())))
+    }
+
+    /// The functions that are built in, of the running code.
+    pub fn builtins(self) -> Returned<'a> {
+        self.share(python!(PyEval_GetBuiltins()))
+            .ok_or(Raised(self))
+    }
+
+    /// Runs a source; `file` is its name in tracebacks.
+    pub fn execute(
+        self,
+        source: &CStr,
+        file: &CStr,
+        globals: &Object<'a>,
+    ) -> Result<(), Raised<'a>> {
+        if python!(PyDict_Check(globals.pointer())) == 0 {
+            return Err(self.raise(Kind::Type, "execute: expected a dictionary"));
+        }
+        let file_input = ffi::Py_file_input;
+        let (source, file) = (source.as_ptr(), file.as_ptr());
+        let code = self.take(python!(Py_CompileString(source, file, file_input)))?;
+        let globals = globals.pointer();
+        self.take(python!(PyEval_EvalCode(code.pointer(), globals, globals)))?;
+        Ok(())
+    }
+
+    /// Raises an error with a text of one line.
+    pub fn raise(self, kind: Kind, text: &str) -> Raised<'a> {
+        // Without memory for the text the error is MemoryError.
+        if let Ok(text) = self.text(text) {
+            python!(PyErr_SetObject(kind.object(), text.pointer()));
+        }
+        Raised(self)
+    }
+
+    /// As [`Gil::raise`], with a text that needs no memory before Python's own.
+    pub fn raise_text(self, kind: Kind, text: &CStr) -> Raised<'a> {
+        python!(PyErr_SetString(kind.object(), text.as_ptr()));
+        Raised(self)
+    }
+
+    /// Issues a warning; an error if the script made errors of such warnings.
+    pub fn warn(self, kind: Kind, text: &CStr) -> Result<(), Raised<'a>> {
+        self.done(python!(PyErr_WarnEx(kind.object(), text.as_ptr(), 1)))
+    }
+
+    /// Keeps the current exception, if one is set, apart from those of `work`.
+    #[allow(deprecated)] // 3.11 has no other
+    pub fn keeping_exception(self, work: impl FnOnce()) {
+        let (mut kind, mut value, mut trace) = (null_mut(), null_mut(), null_mut());
+        python!(PyErr_Fetch(&mut kind, &mut value, &mut trace));
+        work();
+        python!(PyErr_Restore(kind, value, trace));
+    }
+
+    /// Collects garbage.
+    pub fn collect(self) {
+        python!(PyGC_Collect());
+    }
+
+    /// Raises MemoryError; allocates nothing.
+    pub fn no_memory(self) -> Raised<'a> {
+        python!(PyErr_NoMemory());
+        Raised(self)
+    }
+
+    /// Says that an exception is set, which a function of CPython reported.
+    pub fn raised(self) -> Raised<'a> {
+        Raised(self)
+    }
+
+    /// An error if an exception is set.
+    pub fn pending(self) -> Result<(), Raised<'a>> {
+        match python!(PyErr_Occurred()).is_null() {
+            true => Ok(()),
+            false => Err(Raised(self)),
+        }
+    }
+}
+
+impl Kind {
+    fn object(self) -> *mut PyObject {
+        constant!(match self {
+            Kind::Attribute => ffi::PyExc_AttributeError,
+            Kind::Memory => ffi::PyExc_MemoryError,
+            Kind::ResourceWarning => ffi::PyExc_ResourceWarning,
+            Kind::Runtime => ffi::PyExc_RuntimeError,
+            Kind::Type => ffi::PyExc_TypeError,
+            Kind::Value => ffi::PyExc_ValueError,
+        })
+    }
+}
+
+impl Raised<'_> {
+    /// Writes the exception to `sys.unraisablehook`, as one of a call of `function`.
+    pub fn write_unraisable(self, function: &Object<'_>) {
+        python!(PyErr_WriteUnraisable(function.pointer()));
+    }
+
+    /// Forgets the exception.
+    pub fn clear(self) {
+        python!(PyErr_Clear());
+    }
+}
+
+/// The value; None, and the exception is forgotten, if there is none.
+pub fn or_none<'a, T>(result: Result<T, Raised<'a>>) -> Option<T> {
+    result.map_err(Raised::clear).ok()
+}
+
+impl<'a> Object<'a> {
+    /// The proof that the calling thread is attached.
+    pub fn gil(&self) -> Gil<'a> {
+        Gil(PhantomData)
+    }
+
+    /// For a call of CPython; not null.
+    pub fn pointer(&self) -> *mut PyObject {
+        (&raw const *self).cast_mut().cast()
+    }
+
+    /// A reference of its own.
+    pub fn to_owned(&self) -> Owned<'a> {
+        python!(Py_INCREF(self.pointer()));
+        Owned(NonNull::from(self).cast(), self.gil())
+    }
+
+    pub fn is(&self, other: &Object<'_>) -> bool {
+        std::ptr::eq(self.pointer(), other.pointer())
+    }
+
+    pub fn is_none(&self) -> bool {
+        std::ptr::eq(self.pointer(), constant!(ffi::Py_None()))
+    }
+
+    pub fn is_text(&self) -> bool {
+        python!(PyUnicode_Check(self.pointer())) != 0
+    }
+
+    pub fn is_int(&self) -> bool {
+        python!(PyLong_Check(self.pointer())) != 0
+    }
+
+    pub fn is_callable(&self) -> bool {
+        python!(PyCallable_Check(self.pointer())) != 0
+    }
+
+    /// Whether it is true, as `if` asks.
+    pub fn truth(&self) -> Result<bool, Raised<'a>> {
+        let truth = python!(PyObject_IsTrue(self.pointer()));
+        self.gil().done(truth).map(|()| truth != 0)
+    }
+
+    /// The number of an `int`, or of what serves as one (`__index__`).
+    pub fn number(&self) -> Result<i64, Raised<'a>> {
+        let index = self.gil().take(python!(PyNumber_Index(self.pointer())))?;
+        match python!(PyLong_AsSsize_t(index.pointer())) {
+            -1 => self.gil().pending().map(|()| -1),
+            number => Ok(number as i64),
+        }
+    }
+
+    /// The number of an `int`.
+    pub fn as_unsigned(&self) -> Result<u64, Raised<'a>> {
+        let number = python!(PyLong_AsUnsignedLongLong(self.pointer()));
+        match number {
+            u64::MAX => self.gil().pending().map(|()| number),
+            _ => Ok(number),
+        }
+    }
+
+    /// Gives the UTF-8 of a `str` to `take`. None, without an exception, for what is no `str` or has none.
+    pub fn with_text<T>(&self, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let mut length = 0;
+        let text = python!(PyUnicode_AsUTF8AndSize(self.pointer(), &mut length));
+        if text.is_null() {
+            Raised(self.gil()).clear();
+            return None;
+        }
+        // SAFETY: text and length of the object, which keeps the text as long as it lives.
+        Some(take(unsafe {
+            std::slice::from_raw_parts(text.cast(), length as usize)
+        }))
+    }
+
+    pub fn attribute(&self, name: &CStr) -> Returned<'a> {
+        let object = python!(PyObject_GetAttrString(self.pointer(), name.as_ptr()));
+        self.gil().take(object)
+    }
+
+    pub fn set_attribute(&self, name: &CStr, value: &Object<'_>) -> Result<(), Raised<'a>> {
+        let (name, value) = (name.as_ptr(), value.pointer());
+        self.gil()
+            .done(python!(PyObject_SetAttrString(self.pointer(), name, value)))
+    }
+
+    /// Calls it with arguments by place.
+    pub fn call(&self, arguments: &[&Object<'a>]) -> Returned<'a> {
+        let (first, count) = (arguments.as_ptr().cast(), arguments.len());
+        let object = self.pointer();
+        self.gil().take(python!(PyObject_Vectorcall(
+            object,
+            first,
+            count,
+            null_mut()
+        )))
+    }
+
+    /// Its type.
+    pub fn class(&self) -> Returned<'a> {
+        self.gil().take(python!(PyObject_Type(self.pointer())))
+    }
+
+    /// Whether it equals another object, as `==` finds.
+    pub fn equals(&self, other: &Object<'_>) -> Result<bool, Raised<'a>> {
+        let (own, other) = (self.pointer(), other.pointer());
+        let equal = python!(PyObject_RichCompareBool(own, other, ffi::Py_EQ));
+        self.gil().done(equal).map(|()| equal != 0)
+    }
+
+    /// `self[key]`.
+    pub fn subscript(&self, key: &Object<'_>) -> Returned<'a> {
+        let value = python!(PyObject_GetItem(self.pointer(), key.pointer()));
+        self.gil().take(value)
+    }
+
+    /// What an iterable gives, as a list.
+    pub fn to_list(&self) -> Returned<'a> {
+        self.gil().take(python!(PySequence_List(self.pointer())))
+    }
+
+    /// What a capsule of this name holds.
+    pub fn capsule(&self, name: Option<&CStr>) -> Result<NonNull<c_void>, Raised<'a>> {
+        let name = name.map_or(null(), CStr::as_ptr);
+        let content = python!(PyCapsule_GetPointer(self.pointer(), name));
+        NonNull::new(content).ok_or(Raised(self.gil()))
+    }
+
+    /// A tuple's item.
+    pub fn tuple_item(&self, index: isize) -> Result<&Object<'a>, Raised<'a>> {
+        let item = python!(PyTuple_GetItem(self.pointer(), index));
+        let item = NonNull::new(item).ok_or(Raised(self.gil()))?;
+        Ok(refer(self.gil(), item)) // the tuple keeps it
+    }
+
+    pub fn is_tuple(&self) -> bool {
+        python!(PyTuple_Check(self.pointer())) != 0
+    }
+
+    /// A module's full name.
+    pub fn module_name(&self) -> Returned<'a> {
+        let name = python!(PyModule_GetNameObject(self.pointer()));
+        self.gil().take(name)
+    }
+
+    /// A module's dictionary.
+    pub fn module_dictionary(&self) -> Returned<'a> {
+        let dictionary = python!(PyModule_GetDict(self.pointer()));
+        self.gil().share(dictionary).ok_or(Raised(self.gil()))
+    }
+
+    /// A dictionary's keys, as a list.
+    pub fn keys(&self) -> Returned<'a> {
+        self.gil().take(python!(PyDict_Keys(self.pointer())))
+    }
+
+    /// A dictionary's value. None without an exception.
+    pub fn item(&self, key: &CStr) -> Option<Owned<'a>> {
+        let item = python!(PyDict_GetItemString(self.pointer(), key.as_ptr()));
+        self.gil().share(item)
+    }
+
+    /// Sets a dictionary's value.
+    pub fn set_item(&self, key: &Object<'_>, value: &Object<'_>) -> Result<(), Raised<'a>> {
+        let (key, value) = (key.pointer(), value.pointer());
+        self.gil()
+            .done(python!(PyDict_SetItem(self.pointer(), key, value)))
+    }
+
+    /// Sets a dictionary's value.
+    pub fn set(&self, key: &CStr, value: &Object<'_>) -> Result<(), Raised<'a>> {
+        let (key, value) = (key.as_ptr(), value.pointer());
+        self.gil()
+            .done(python!(PyDict_SetItemString(self.pointer(), key, value)))
+    }
+
+    /// Adds what another dictionary has and this one has not.
+    pub fn merge(&self, other: &Object<'_>) -> Result<(), Raised<'a>> {
+        self.gil()
+            .done(python!(PyDict_Merge(self.pointer(), other.pointer(), 0)))
+    }
+
+    /// A list's item; None if it has not so many.
+    pub fn at(&self, index: usize) -> Option<Owned<'a>> {
+        let length = python!(PyList_Size(self.pointer()));
+        let index = isize::try_from(index)
+            .ok()
+            .filter(|&index| index < length)?;
+        let item = python!(PyList_GetItem(self.pointer(), index));
+        self.gil().share(item)
+    }
+
+    /// Adds to a list.
+    pub fn append(&self, item: &Object<'_>) -> Result<(), Raised<'a>> {
+        self.gil()
+            .done(python!(PyList_Append(self.pointer(), item.pointer())))
+    }
+
+    pub fn is_list(&self) -> bool {
+        python!(PyList_Check(self.pointer())) != 0
+    }
+
+    /// Whether a sequence contains an equal object.
+    pub fn contains(&self, item: &Object<'_>) -> Result<bool, Raised<'a>> {
+        let found = python!(PySequence_Contains(self.pointer(), item.pointer()));
+        self.gil().done(found).map(|()| found != 0)
+    }
+}
+
+impl<'a> Owned<'a> {
+    /// Gives the reference up, for CPython to take over.
+    pub fn into_pointer(self) -> *mut PyObject {
+        let pointer = self.0.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+
+    /// Holds the reference for ever.
+    pub fn keep(self) -> Kept {
+        let kept = Kept(self.0);
+        std::mem::forget(self);
+        kept
+    }
+}
+
+impl<'a> Deref for Owned<'a> {
+    type Target = Object<'a>;
+
+    fn deref(&self) -> &Object<'a> {
+        refer(self.1, self.0)
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        python!(Py_DECREF(self.0.as_ptr()));
+    }
+}
+
+impl Kept {
+    /// The object.
+    pub fn get<'a>(&self, gil: Gil<'a>) -> &'a Object<'a> {
+        refer(gil, self.0)
+    }
+}
