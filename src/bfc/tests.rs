@@ -384,6 +384,7 @@ impl Block {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "each byte of each block, and a map of 48 MiB")]
 fn random_operations_keep_blocks_apart_and_contents_whole() {
     for seed in 1..=if cfg!(miri) { 1 } else { 4 } {
         let mut bfc = reserve(100_000, 48 * MIB);
@@ -753,6 +754,7 @@ fn a_chunk_grows_into_a_free_neighbour_and_gives_a_large_tail_back() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "each byte of blocks of many pages")]
 fn zeroed_memory_is_zero_however_it_was_used_before() {
     let mut bfc = reserve(MIB, 64 * MIB);
     for size in [
