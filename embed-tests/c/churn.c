@@ -91,5 +91,9 @@ static void *forever(void *unused) {
   return NULL;
 }
 static pthread_t background;
-void start_background(void) { stop = 0; pthread_create(&background, NULL, forever, NULL); }
+void start_background(void) {
+  pthread_once(&once, prepare); // a child of a fork may need what it sets before the thread has begun
+  stop = 0;
+  pthread_create(&background, NULL, forever, NULL);
+}
 void stop_background(void) { stop = 1; pthread_join(background, NULL); }
