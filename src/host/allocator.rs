@@ -1,6 +1,6 @@
 //! Which allocators CPython gets: the use cases of PEP 445.
 
-/// What `--allocator` picks: the use cases of PEP 445.
+/// The choices of `--allocator`: the use cases of PEP 445.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
     /// All three domains and the arenas on mimalloc.

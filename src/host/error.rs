@@ -1,4 +1,4 @@
-//! What can go wrong before the script runs: one line each, and the exit status.
+//! The errors before the script runs: one line each, and the exit status.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ use std::ffi::c_void;
 
 const ARENA: usize = Account::Arena as usize;
 
-/// What the `ctx` of each table points at.
+/// The target of each table's `ctx`.
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
 
 extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
@@ -58,7 +58,7 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     }
 }
 
-/// What pymalloc's pools are aligned to up to CPython 3.9, whatever the kernel's page; later ones have
+/// The alignment of pymalloc's pools up to CPython 3.9, whatever the kernel's page; later ones have
 /// 16 KiB, and pymalloc leaves out what lies before the first.
 const ARENA_ALIGNMENT: usize = 4096;
 
@@ -84,7 +84,7 @@ extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
     }
 }
 
-/// What the `ctx` of an account's table is.
+/// The `ctx` of an account's table.
 pub fn context(account: Account) -> *mut c_void {
     (&raw const CONTEXTS[account as usize]).cast_mut().cast()
 }

@@ -1,4 +1,4 @@
-//! What the process was like at its peak: the accounts, the resident size, the big blocks, and the balance
+//! The process at its peak: the accounts, the resident size, the big blocks, and the balance
 //! sheet.
 //!
 //! Nobody knows that a peak was one before it has passed, so looks are taken on the way up. A *glance*
@@ -72,7 +72,7 @@ static SPENT: AtomicU64 = AtomicU64::new(0);
 /// A look at a safe point is asked for.
 static POSTED: AtomicBool = AtomicBool::new(false);
 
-/// What the looks ask of Python.
+/// The functions of Python that the looks call.
 pub struct Python {
     /// Asks for [`look`] at the next safe point of the main thread; false where that cannot be had.
     pub post: fn() -> bool,
@@ -97,7 +97,7 @@ const ALLOWANCE: u64 = 100_000_000;
 /// point, from which they may grow on, and before a big block is freed.
 const DOUBLED: i64 = 1;
 const LAST_CHANCE: i64 = 4;
-/// What a sheet takes: nanoseconds, and nanoseconds for each MiB that is resident.
+/// The cost of a sheet: nanoseconds, and nanoseconds for each MiB that is resident.
 const SHEET_TAKES: u64 = 1_000_000;
 const MIB_TAKES: u64 = 60_000;
 /// Nanoseconds until a safe point is asked for again, where the resident size has not followed yet.

@@ -43,7 +43,7 @@ impl fmt::Display for Exact {
     }
 }
 
-/// What a value should have been: the end of a line about a bad one.
+/// The values that are allowed: the end of an error line about a bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
 

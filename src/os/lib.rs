@@ -1,4 +1,4 @@
-//! What the host and `pyhostctl` ask of the system, and how they write text: nothing here knows of
+//! The system for the host and `pyhostctl`, and how they write text: nothing here knows of
 //! accounts, Python, mimalloc or options.
 //!
 //! Where a function allocates, its comment says so; every other one may be called from inside an

@@ -95,7 +95,7 @@ impl Drop for Mapping {
     }
 }
 
-/// What stands in for the kernel under Miri, which knows neither `MAP_NORESERVE` nor madvise(2): Rust's allocator.
+/// Stands in for the kernel under Miri, which knows neither `MAP_NORESERVE` nor madvise(2): Rust's allocator.
 #[cfg(miri)]
 mod stand_in {
     use super::{Mapping, NonNull, Range};

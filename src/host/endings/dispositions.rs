@@ -1,4 +1,4 @@
-//! What a script sees of the signals that [`super::signals`] watches, and what the kernel has.
+//! The dispositions that a script sees of the signals that [`super::signals`] watches, and the kernel's own.
 //!
 //! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
 //! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
@@ -111,7 +111,7 @@ fn ours() -> libc::sigaction {
     action
 }
 
-/// What the kernel has.
+/// The kernel's disposition.
 fn current(signal: c_int) -> Option<libc::sigaction> {
     // SAFETY: the call fills a structure of ours.
     unsafe {
@@ -289,7 +289,7 @@ setters! {
 /// Whether a signal was sent by a process, this or another, and not raised by the kernel.
 ///
 /// # Safety
-/// What the system gave to a handler.
+/// The arguments of a handler.
 pub unsafe fn was_sent(info: *const libc::siginfo_t) -> bool {
     // SAFETY: the caller's duty.
     unsafe { (*info).si_code <= 0 }

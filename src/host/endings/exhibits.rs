@@ -1,4 +1,4 @@
-//! What a report shows beside its figures: the balance sheet and the size classes, each taken at one
+//! The parts of a report beside its figures: the balance sheet and the size classes, each taken at one
 //! moment and kept in static memory, so that nothing is allocated when they are rendered.
 //!
 //! Taken with the GIL, outside signal handlers: a look waits for the threads that are in the

@@ -1,4 +1,4 @@
-//! What the script left: the figures of the moment after its `atexit` functions and before Python is
+//! The figures that the script left: those of the moment after its `atexit` functions and before Python is
 //! finalised. Every report of a finalised process shows them, since finalisation gives back what the
 //! script still had.
 //!
@@ -22,11 +22,11 @@ pub struct Left {
     pub time: u64,
     /// The ledger.
     pub ledger: Snapshot,
-    /// What array data is made from.
+    /// The figures of array data.
     pub numpy: Option<numpy::Figures>,
     /// The bounded heap.
     pub region: Option<bound::Figures>,
-    /// What was guarded.
+    /// The counts of guarded blocks.
     pub guards: Option<guards::Figures>,
     /// Resident bytes.
     pub resident: Option<u64>,
@@ -37,7 +37,7 @@ pub struct Left {
 }
 
 static LEFT: Published<Left> = Published::new();
-/// What is shown of that moment.
+/// The parts that a report shows of that moment.
 static EXHIBITS: Room = Room::new();
 
 /// Takes the figures of this moment, and with them the balance and the size classes where a report

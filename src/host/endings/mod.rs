@@ -42,7 +42,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
 
-/// What is to be written, by whom.
+/// The report to write, and the process that writes it.
 struct Plan {
     facts: Facts,
     stats: Option<Stats>,
@@ -56,7 +56,7 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 
 /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// What was written of the end: one of the four below.
+/// The part of the end that was written: one of the four below.
 static WRITTEN: AtomicU8 = AtomicU8::new(NOTHING);
 const NOTHING: u8 = 0;
 /// A signal handler is writing.

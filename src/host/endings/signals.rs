@@ -89,7 +89,7 @@ fn dump() -> bool {
 /// Writes the report, then has the signal take its course.
 ///
 /// # Safety
-/// What the system gave to a handler.
+/// The arguments of a handler.
 unsafe fn end_by(signal: c_int, info: *const libc::siginfo_t, context: *const c_void) {
     // SAFETY: the caller's duty.
     unsafe {
@@ -107,7 +107,7 @@ unsafe fn end_by(signal: c_int, info: *const libc::siginfo_t, context: *const c_
 /// Says what the access was where it hit a guard page.
 ///
 /// # Safety
-/// What the system gave to a handler of SIGSEGV.
+/// The arguments of a handler of SIGSEGV.
 unsafe fn tell_guard(info: *const libc::siginfo_t, context: *const libc::ucontext_t) {
     // SAFETY: the caller's duty.
     let (address, is_write) = unsafe { access(&*info, &*context) };
@@ -164,7 +164,7 @@ pub fn install(signals: impl Iterator<Item = c_int>) {
     }
     let python = pythons_handler();
     dispositions::watch(signals, |signal, found| {
-        // What `sitecustomize` set by `signal.signal` is the script's own.
+        // A handler that `sitecustomize` set by `signal.signal` is the script's own.
         found.sa_sigaction != libc::SIG_IGN
             && OF_FAULTHANDLER.contains(&signal)
             && Some(found.sa_sigaction) != python

@@ -50,7 +50,7 @@ impl Line {
         }
     }
 
-    /// What was added so far.
+    /// The text so far.
     #[cfg(test)]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]

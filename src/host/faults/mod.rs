@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// How many rules the command line may give.
 pub const MAX_RULES: usize = 8;
 
-/// What the options say of forced failures.
+/// The options for forced failures.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSettings {
     /// The rules; empty where `--fail` is not given.
@@ -77,7 +77,7 @@ pub fn arm() {
     }
 }
 
-/// What a rule of the command line saw.
+/// The requests that a rule of the command line counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleFigures {
     /// The rule, as it is written.
@@ -88,7 +88,7 @@ pub struct RuleFigures {
     pub injected: u64,
 }
 
-/// What each rule of the command line saw; None without `--fail`. Also from a signal handler.
+/// The requests that each rule of the command line counted; None without `--fail`. Also from a signal handler.
 pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
     let texts = TEXTS.get()?;
     Some(texts.iter().enumerate().map(|(index, text)| {

@@ -31,7 +31,7 @@ ValueError for other values and MemoryError where there is no memory.";
 /// The largest alignment, in bytes.
 const MAX_ALIGNMENT: i64 = 1 << 20;
 
-/// What every account's allocator aligns to.
+/// The alignment of every account's allocator.
 const NATURAL_ALIGNMENT: usize = 16;
 
 const ACCOUNTS: [Account; 5] = [

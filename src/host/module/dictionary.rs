@@ -12,7 +12,7 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// What `describe` says, as a new dictionary.
+    /// The facts of `describe`, as a new dictionary.
     pub fn build(gil: Gil<'a>, describe: impl FnOnce(&mut Self)) -> Returned<'a> {
         Self::build_in(gil.dictionary()?, describe)
     }

@@ -23,7 +23,7 @@ struct Part {
     source: &'static str,
     /// The module that it belongs to.
     module: &'static CStr,
-    /// What it defines for others, those that begin with `_` for the rest of the module.
+    /// The names that it defines for others; those that begin with `_` are for the rest of the module.
     names: &'static [&'static CStr],
 }
 
@@ -61,7 +61,7 @@ static PLUGIN: Part = Part {
 /// The pytest plugin's module.
 const PLUGIN_NAME: &CStr = c"pyhost_pytest";
 
-/// What gives a source to `linecache`; kept in the dictionary in which the source is run.
+/// Gives a source to `linecache`; kept in the dictionary in which the source is run.
 const LOADER: &CStr = c"class _Source:
     def __init__(self, text):
         self.text = text

@@ -2,7 +2,7 @@
 //!
 //! A heap type, one an interpreter; written against the C API so that nothing of Python is allocated
 //! between the figures of its begin and the block, or between the block and the figures of its end.
-//! What needs no such care (accounts as objects, the table, decorated functions) is Python, see
+//! Parts that need no such care (accounts as objects, the table, decorated functions) is Python, see
 //! [`super::library`].
 
 use super::arguments::scope;
@@ -213,7 +213,7 @@ fn exit(track: This<'_, Track>) -> Returned<'_> {
     Ok(track.gil().none())
 }
 
-/// What was measured; RuntimeError before the first block.
+/// The figures of the last block; RuntimeError before the first one.
 fn measured(track: This<'_, Track>) -> Result<Measured, Raised<'_>> {
     track.measured().ok_or_else(|| {
         let text = "track: nothing was measured yet; expected a block that was entered";

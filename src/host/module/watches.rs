@@ -1,4 +1,4 @@
-//! What the host changes in Python beside its own module: `sys.getallocatedblocks`, and a function
+//! The host's changes in Python beside its own module: `sys.getallocatedblocks`, and a function
 //! that is called when the script has ended. In the main interpreter.
 
 use crate::endings;

@@ -1,4 +1,4 @@
-//! What must be decided before any library's constructor runs.
+//! The decisions that must be made before any library's constructor runs.
 //!
 //! A function of the executable's `.preinit_array` runs once the loader has relocated
 //! everything, and before the constructors of preloaded libraries. There the functions behind

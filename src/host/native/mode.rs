@@ -7,7 +7,7 @@ use crate::process::limits::{self, Limit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// What `--native` chose.
+/// The choices of `--native`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {

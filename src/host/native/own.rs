@@ -9,7 +9,7 @@ use crate::ledger::Account;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 const NATIVE: usize = Account::Native as usize;
-/// What every block is aligned to.
+/// The alignment of every block.
 const NATURAL_ALIGNMENT: usize = 16;
 
 struct Own;

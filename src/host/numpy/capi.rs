@@ -1,4 +1,4 @@
-//! What is used of NumPy's C API: the structures of NEP 49 and a few slots of its table.
+//! The part of NumPy's C API that is used: the structures of NEP 49 and a few slots of its table.
 //!
 //! `numpy/ndarraytypes.h` and `numpy/__multiarray_api.h`; the slots are the same from 1.22 to
 //! 2.5. The `numpy` crate leaves them out, and imports NumPy itself.

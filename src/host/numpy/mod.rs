@@ -41,7 +41,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stores::{Bfc, Mimalloc, Pool, Store, System};
 
-/// What is in force, decided by [`start`].
+/// The choices in force, made by [`start`].
 struct Plan {
     allocator: ArrayAllocator,
     alignment: usize,

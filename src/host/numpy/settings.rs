@@ -1,4 +1,4 @@
-//! What the user chose for array data.
+//! The user's choices for array data.
 
 use crate::bytes::{self, Expected};
 use crate::heap::arrays::MAX_ALIGNMENT;
@@ -7,7 +7,7 @@ use crate::heap::pool::Limit;
 use std::fmt;
 use std::str::FromStr;
 
-/// What arrays are made from.
+/// The allocator of array data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayAllocator {
     /// The `numpy` heap of mimalloc.
@@ -60,7 +60,7 @@ impl fmt::Display for Alignment {
 pub struct Region {
     /// In use from the start.
     pub initial: u64,
-    /// What it may grow to, by doubling.
+    /// The size up to which it grows, by doubling.
     pub maximum: u64,
 }
 

@@ -112,7 +112,7 @@ fn command() -> Command {
         .args(arguments)
 }
 
-/// What `--help` says below the options.
+/// The text of `--help` below the options.
 fn after_help() -> String {
     let mut text = "\
 The host's options come first; the first argument that is none of them, and all that follow,

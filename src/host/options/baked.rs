@@ -1,4 +1,4 @@
-//! What was baked in at build time: `PYHOST_BAKED_CAP`, `PYHOST_BAKED_REGION` and
+//! The values that the build fixed: `PYHOST_BAKED_CAP`, `PYHOST_BAKED_REGION` and
 //! `PYHOST_BAKED_PROFILE`, which `build.rs` checks and hands on as numbers and a name.
 //!
 //! Options and variables may lower what was baked in, never raise it.
@@ -100,7 +100,7 @@ fn keeps(profile: Profile) -> u8 {
     }
 }
 
-/// What was baked in, for the host's version: empty, or text to be added to it.
+/// The values that the build fixed, as text to be added to the host's version; or empty.
 pub fn summary() -> String {
     let mut text = String::new();
     let mut add = |name: &str, value: String| {

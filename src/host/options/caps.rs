@@ -6,7 +6,7 @@ use crate::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::error::Error;
 use crate::ledger::Scope;
 
-/// What the options and, where they are silent, the variables and the build say.
+/// Reads the options; where they are silent, the variables; then the build's values.
 ///
 /// # Errors
 /// A cap of the total above the one that was baked in.

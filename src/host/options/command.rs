@@ -1,4 +1,4 @@
-//! What the script is called, as metrics name it: the same for each run of it, whatever its arguments.
+//! The script's name in metrics: the same for each run of it, whatever its arguments.
 //! Code of `-c` has no name of its own: it is named by the script of the host that started it, which
 //! hosts hand on in a variable.
 

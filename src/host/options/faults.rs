@@ -13,10 +13,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// What the options and, where they are silent, the variables say.
+/// Reads the options; where they are silent, the variables.
 ///
 /// # Errors
-/// What goes with something else only, or not twice.
+/// Refuses options that need another one, or that are given twice.
 pub fn settings(
     cli: &Given,
     variables: &Given,

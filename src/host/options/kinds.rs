@@ -171,7 +171,7 @@ pub struct Number<T>(PhantomData<T>);
 
 /// The whole numbers that options have.
 pub trait Whole: FromStr + Display {
-    /// What one should be.
+    /// The values that are allowed, for an error line.
     const EXPECTED: &'static str = "a number";
 }
 

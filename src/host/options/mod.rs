@@ -39,7 +39,7 @@ use std::ffi::OsString;
 use table::Given;
 use variables::{LIVE, OUTERMOST, variable};
 
-/// What the host shall do.
+/// The options of this run, checked.
 #[derive(Debug)]
 pub struct Options {
     /// `--allocator`, where given.
@@ -68,13 +68,13 @@ pub struct Options {
     pub stats: Option<Stats>,
     /// Where the ledger is kept.
     pub live: live::LedgerPlace,
-    /// What is to be sampled.
+    /// How often the process is sampled, and where to.
     pub timeline: timeline::TimelineSettings,
     /// Whether an interactive run ends with one line.
     pub closing_line: bool,
     /// All arguments of the process.
     pub argv: Vec<OsString>,
-    /// What the script is called.
+    /// The script's name.
     pub command: String,
     /// The program's name, then Python's arguments.
     pub python_argv: Vec<OsString>,
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-/// What the arguments ask for.
+/// The action that the arguments ask for.
 pub enum Request {
     /// Run Python.
     Run(Box<Options>),
@@ -209,7 +209,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(options)))
 }
 
-/// What the options and, where they are silent, the variables say of array data.
+/// Reads the options for array data; where they are silent, the variables.
 fn numpy(cli: &Given, variables: &Given) -> ArraySettings {
     ArraySettings {
         allocator: cli.numpy_allocator.or(variables.numpy_allocator),

@@ -62,8 +62,7 @@ pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
     }
 }
 
-/// What is to be sampled. What only variables ask for, and would go to one file for all processes,
-/// is the outermost host's.
+/// How often the process is sampled, and where to. One file that only variables name is the outermost host's.
 ///
 /// # Errors
 /// A file that cannot be, or an interval of no timeline.

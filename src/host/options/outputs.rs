@@ -13,7 +13,7 @@ use crate::template::PathBuffer;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStringExt;
 
-/// What was found out about the outputs.
+/// The outputs, looked at before the script starts.
 #[derive(Default)]
 pub struct Outputs {
     /// Lines to be shown before the script runs.

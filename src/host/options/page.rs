@@ -1,5 +1,5 @@
-//! What `--stats=html` needs beside a file: the program that makes the page, looked for at the start,
-//! so that its absence is told before anything runs.
+//! The program that makes the page of `--stats=html`, looked for at the start,
+//! so that its absence is reported before anything runs.
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use crate::error::Error;

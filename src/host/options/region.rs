@@ -20,7 +20,7 @@ pub struct RegionSettings {
     pub huge_pages: bool,
 }
 
-/// What the options and, where they are silent, the variables and the build say.
+/// Reads the options; where they are silent, the variables; then the build's values.
 ///
 /// # Errors
 /// A size above the one that was baked in.

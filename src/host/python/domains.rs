@@ -35,14 +35,14 @@ unsafe impl Sync for Tables {}
 
 /// CPython's own tables, without debug hooks, from before [`install`].
 static OWN: OnceLock<Tables> = OnceLock::new();
-/// What [`install`] left, with debug hooks.
+/// The tables that [`install`] left, with debug hooks.
 static INSTALLED: OnceLock<Tables> = OnceLock::new();
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
 const OBJ: usize = Account::Obj as usize;
 
-/// What the interpreter's own options and environment ask of the allocators.
+/// The interpreter's own options and variables for the allocators.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// `PYTHONMALLOC` names an allocator: the nearest of the host's.

@@ -5,7 +5,7 @@
 //! runs in the main thread between two instructions, also where that sleeps or waits. So nothing is
 //! done in the signal handler, and no lock of CPython's is taken there, as `Py_AddPendingCall` would.
 //!
-//! What is called is an `int` of value 0 that can be called: `signal.getsignal` tells it as
+//! The handler is an `int` of value 0 that can be called: `signal.getsignal` tells it as
 //! `SIG_DFL`, and `signal.signal` gives that back as the handler of before. In the
 //! main thread of the main interpreter. A script's own handler takes its place.
 

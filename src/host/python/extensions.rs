@@ -10,7 +10,7 @@ use super::interpreters;
 use super::objects::{Gil, Object, Raised, Returned, or_none};
 use std::sync::OnceLock;
 
-/// What is called with the full name of each extension module, with no exception set, in every interpreter.
+/// The functions that are called with the full name of each extension module, with no exception set, in every interpreter.
 #[derive(Clone, Copy)]
 pub struct Watcher {
     /// It is about to be executed.

@@ -27,7 +27,7 @@ fn pointer(returned: Returned<'_>) -> *mut PyObject {
     returned.map_or(null_mut(), Owned::into_pointer)
 }
 
-/// What a function of a module belongs to, instead of a type's `T`.
+/// The owner of a module's function, instead of a type's `T`.
 pub struct Module;
 
 /// An instance whose value is a `T`.
@@ -392,7 +392,7 @@ impl<T> Slot<T> {
         Self::of(slot, function)
     }
 
-    /// What makes an instance.
+    /// The function that makes an instance.
     pub fn new<F>(_: F) -> Self
     where
         F: for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,

@@ -8,7 +8,7 @@ use super::functions::{Arguments, Method, Module, Table, This};
 use super::objects::{Gil, Kept, Raised, Returned, or_none};
 use std::sync::OnceLock;
 
-/// What is called around each import, nested ones too, in the importing thread.
+/// The functions that are called around each import, nested ones too, in the importing thread.
 #[derive(Clone, Copy)]
 pub struct Watcher {
     pub begin: fn(Gil<'_>),

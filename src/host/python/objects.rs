@@ -117,7 +117,7 @@ impl<'a> Gil<'a> {
         self.take(pointer).ok()
     }
 
-    /// What a function returned that says -1 where it raised an error.
+    /// The result of a function that returns -1 when it raised an error.
     fn done(self, status: c_int) -> Result<(), Raised<'a>> {
         match status {
             -1 => Err(Raised(self)),
@@ -430,12 +430,12 @@ impl<'a> Object<'a> {
         self.gil().take(value)
     }
 
-    /// What an iterable gives, as a list.
+    /// The items of an iterable, as a list.
     pub fn to_list(&self) -> Returned<'a> {
         self.gil().take(python!(PySequence_List(self.pointer())))
     }
 
-    /// What a capsule of this name holds.
+    /// The pointer in a capsule of this name.
     pub fn capsule(&self, name: Option<&CStr>) -> Result<NonNull<c_void>, Raised<'a>> {
         let name = name.map_or(null(), CStr::as_ptr);
         let content = python!(PyCapsule_GetPointer(self.pointer(), name));

@@ -1,7 +1,7 @@
 //! How refusals reach the script: the errors and the relief that the caps ask for, at safe points
 //! of the main thread (`Py_AddPendingCall`).
 //!
-//! What the caps call runs inside the allocator. `Py_AddPendingCall` takes a lock that CPython
+//! The functions that the caps call run inside the allocator. `Py_AddPendingCall` takes a lock that CPython
 //! holds for a few stores only, and may be called without the GIL.
 
 #![allow(unsafe_code)]
@@ -46,7 +46,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     });
 }
 
-/// What the looks for the peak ask of Python.
+/// The functions of Python that the looks for the peak call.
 pub fn peak_watcher() -> peak::Python {
     fn look(_: Gil<'_>) -> Result<(), Raised<'_>> {
         peak::look();
@@ -58,12 +58,12 @@ pub fn peak_watcher() -> peak::Python {
     }
 }
 
-/// What the garbage collector keeps before an object (`PyGC_Head`), but for free-threaded builds.
+/// The garbage collector's header before an object (`PyGC_Head`), but for free-threaded builds.
 const COLLECTED: usize = 16;
-/// What the debug hooks keep around a block.
+/// The bytes that the debug hooks keep around a block.
 const DEBUG_PADS: usize = 24;
 
-/// What an object of so many bytes is, as far as its size and the frames of the calling thread show,
+/// The role of an object of so many bytes, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
 fn role(asked: usize, error_passes: bool) -> Role {
     // SAFETY: constants of types that are ready.
@@ -84,7 +84,7 @@ fn role(asked: usize, error_passes: bool) -> Role {
     }
 }
 
-/// What frees a `MemoryError`.
+/// The function that frees a `MemoryError`.
 static FREE_ERROR: OnceLock<ffi::destructor> = OnceLock::new();
 
 /// Has the caps count the `MemoryError`s that end. Once.

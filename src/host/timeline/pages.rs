@@ -66,7 +66,7 @@ impl Renderer {
 pub enum NoPage {
     /// The sampler cannot be reached.
     NoSampler,
-    /// What failed, and the system's reason if it gave one.
+    /// The step that failed, and the system's reason if it gave one.
     Failed(&'static str, Option<Errno>),
     /// The program has said why.
     Told,

@@ -1,7 +1,7 @@
 //! The mmap family of the process: exported by the executable, so that memory that libraries map
 //! past malloc is seen when it is mapped, asked for beneath a limit, and booked to `mapped`.
 //!
-//! What counts is private anonymous memory that may be written, by whole memory pages, from the
+//! Counted is private anonymous memory that may be written, by whole memory pages, from the
 //! moment that it is mapped or made writable until it is unmapped, replaced, or no longer writable.
 //! `madvise` changes nothing of that: the addresses are still the library's.
 //!

@@ -30,7 +30,7 @@ impl Range {
     }
 }
 
-/// What counts of a table.
+/// The bytes of a table that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Bytes that may be written.
@@ -66,7 +66,7 @@ impl<'a> Table<'a> {
         &self.ranges[..self.length]
     }
 
-    /// What counts of it.
+    /// Its bytes that count.
     pub fn sums(&self) -> Sums {
         self.sums
     }

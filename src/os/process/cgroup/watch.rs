@@ -1,4 +1,4 @@
-//! What counts against a group's limit right now, read without allocating.
+//! The bytes that count against a group's limit right now, read without allocating.
 //!
 //! Any thread may read, from inside an allocation or a signal handler too: one `fstat`, one or two
 //! `pread`s into the stack, no lock of the process's, `errno` as it was. What is counted is what
@@ -18,7 +18,7 @@ use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is read of a file: its interesting numbers lie in the first half of this.
+/// The bytes read of a file: its interesting numbers are in the first half.
 const FILE_BYTES: usize = 4096;
 /// The watch keeps its descriptors above those that scripts get and expect.
 const FIRST_DESCRIPTOR: c_int = 900;
@@ -74,7 +74,7 @@ impl Watch {
         assert_eq!(made, self.statistics.descriptor);
     }
 
-    /// What the group and those below it are charged now; None where the file cannot be read or
+    /// The bytes that the group and those below it are charged now; None where the file cannot be read or
     /// is not what it should be. Neither allocates nor locks.
     pub fn charged(&self) -> Option<Charged> {
         let _errno = KeptErrno::new();
@@ -96,7 +96,7 @@ impl Watch {
     }
 }
 
-/// What this process alone has, whatever its group: anonymous memory, shared memory, page tables;
+/// The bytes of this process alone, whatever its group: anonymous memory, shared memory, page tables;
 /// `None` if `/proc` does not have the figure. Neither allocates nor locks.
 pub fn own() -> Option<Charged> {
     let _errno = KeptErrno::new();
