@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::card::CARD;
+use pyhost_os::file;
 use pyhost_os::process::small_file;
 use std::mem::zeroed;
 use std::sync::atomic::AtomicU64;
@@ -181,7 +182,7 @@ impl Status {
         // The list of groups comes before the lines that are wanted, and may have any length.
         let mut room = [0u8; 2048];
         let mut held = 0;
-        while let Some(read) = small_file::read_on(file, &mut room[held..]) {
+        while let Ok(read) = file::read(&file, &mut room[held..]) {
             held += read;
             let whole = room[..held].iter().rposition(|&byte| byte == b'\n');
             let done = match whole {
@@ -196,8 +197,6 @@ impl Status {
                 break;
             }
         }
-        // SAFETY: this function opened `file`, and nothing else has the descriptor.
-        unsafe { libc::close(file) };
         status
     }
 

@@ -21,7 +21,7 @@ const FREE: u8 = 0;
 const BUSY: u8 = 1;
 
 /// Turns of a reader before it goes without the value: the moment that a copy takes, many times over.
-const TURNS: u32 = 10_000;
+const TURNS: u32 = if cfg!(miri) { 50 } else { 10_000 };
 
 /// A value that one holder at a time may touch.
 pub struct Exclusive<T> {

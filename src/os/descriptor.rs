@@ -3,8 +3,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::errno::Errno;
 pub use crate::errno::errno;
+use crate::errno::{Errno, KeptErrno};
+use crate::file::Fd;
+use crate::process::limits::soft;
 pub use crate::template::format_into;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
@@ -101,7 +103,7 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
         libc::pthread_sigmask(libc::SIG_BLOCK, &both, &mut before);
         libc::sigpending(&mut pending);
         let done = act();
-        let error = errno();
+        let _errno = KeptErrno::new();
         // One that was pending already is the script's.
         for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
             if libc::sigismember(&pending, signal) == 1 {
@@ -114,7 +116,6 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
         };
         while libc::sigtimedwait(&both, null_mut(), &no_time) > 0 {}
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
-        *libc::__errno_location() = error;
         done
     }
 }
@@ -148,19 +149,9 @@ impl Write for Descriptor {
 }
 
 /// Moves a descriptor to one of the highest numbers that the process may use, away from those of scripts.
-pub fn out_of_the_way(file: c_int) -> c_int {
-    // SAFETY: the call fills the structure; a descriptor of the caller's.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        let most = limit.rlim_cur.min(1 << 16) as c_int;
-        let moved = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, most - 8);
-        if moved < 0 {
-            return file;
-        }
-        libc::close(file);
-        moved
-    }
+pub fn out_of_the_way(file: Fd) -> Fd {
+    let most = soft(libc::RLIMIT_NOFILE).min(1 << 16) as c_int;
+    file.moved_up(most - 8)
 }
 
 /// Closes descriptors from `first` to `last`.

@@ -55,6 +55,25 @@ pub fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Puts the calling thread's `errno` back when it goes.
+pub struct KeptErrno(i32);
+
+impl KeptErrno {
+    /// Keeps the `errno` of this moment.
+    #[allow(clippy::new_without_default)] // a default would not say that it reads anything
+    pub fn new() -> KeptErrno {
+        KeptErrno(errno())
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: errno is the calling thread's own.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
 impl Errno {
     /// The calling thread's.
     pub fn last() -> Self {

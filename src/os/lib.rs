@@ -9,6 +9,7 @@ pub mod cell;
 pub mod descriptor;
 pub mod duration;
 pub mod errno;
+pub mod file;
 pub mod list;
 pub mod mapping;
 pub mod moment;

@@ -7,14 +7,11 @@
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
-#![allow(unsafe_code)]
-
 use crate::{Record, Unreadable};
-use pyhost_os::process::stat_fields;
+use pyhost_os::process::{stat_fields, user};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -229,16 +226,15 @@ fn is_locked(path: &Path) -> bool {
     let Ok(file) = options.open(path) else {
         return true;
     };
-    // SAFETY: an open descriptor; what this locks, closing it unlocks.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+    // What this locks, closing it unlocks.
+    pyhost_os::file::lock(&file, libc::LOCK_SH).is_err()
 }
 
 /// The directory where none is named: below `XDG_RUNTIME_DIR`, else in `/dev/shm`. In memory, both.
 pub fn default_directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(runtime) => Path::new(&runtime).join("pyhost"),
-        // SAFETY: `geteuid` takes no arguments and cannot fail.
-        None => PathBuf::from(format!("/dev/shm/pyhost-{}", unsafe { libc::geteuid() })),
+        None => PathBuf::from(format!("/dev/shm/pyhost-{}", user())),
     }
 }
 
@@ -282,8 +278,7 @@ pub fn prepare(directory: &Path) -> Result<(), Unfit> {
         _ => {}
     }
     let found = fs::metadata(directory).map_err(|error| Unfit::System("cannot be read", error))?;
-    // SAFETY: `geteuid` takes no arguments and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = user();
     if !found.is_dir() {
         return Err(Unfit::Wrong("is no directory".to_owned()));
     }

@@ -4,8 +4,6 @@
 //! The path is looked at again at the end: the script may have put a file there. Allocates
 //! nothing and takes no lock.
 
-#![allow(unsafe_code)]
-
 use super::{page, render};
 use crate::descriptor::{Descriptor, notice};
 use crate::errno::Errno;
@@ -15,6 +13,7 @@ use crate::report::{Destination, Format, Report, Stats};
 use crate::template::PathBuffer;
 use crate::timeline::pages::NoPage;
 use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
 /// The descriptor that the report goes to, and its file's device and inode at the start.
@@ -35,7 +34,7 @@ pub fn remember(stats: &Stats) {
         }
     };
     if let Some(descriptor) = descriptor
-        && let Some(identity) = output::identity(descriptor)
+        && let Some(identity) = output::identity(&descriptor)
     {
         let _ = DESCRIPTOR.set((descriptor, identity));
     }
@@ -130,31 +129,24 @@ fn write_draft(
     target: Target,
 ) -> Result<(), Failure> {
     let draft = Draft::begin(path, target, 0)?;
-    let descriptor = draft.descriptor();
-    let written = match fill(report, format, descriptor) {
+    match fill(report, format, draft.descriptor()) {
         Ok(()) => draft.finish().map(drop).map_err(Failure::from),
         Err(why) => {
             draft.discard();
             Err(why)
         }
-    };
-    // SAFETY: the draft's own descriptor, which it leaves to its user.
-    unsafe { libc::close(descriptor) };
-    written
+    }
 }
 
 fn write_stream(report: &Report<'_>, format: Format, path: &PathBuffer) -> Result<(), Failure> {
-    let descriptor = output::open_stream(path.as_c_str())?;
-    let written = fill(report, format, descriptor);
-    // SAFETY: opened here.
-    unsafe { libc::close(descriptor) };
-    written
+    let stream = output::open_stream(path.as_c_str())?;
+    fill(report, format, stream.as_raw_fd())
 }
 
 /// Writes into a descriptor of the caller's, where it is still the one of the start.
 fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
     let known = DESCRIPTOR.get().filter(|known| known.0 == descriptor);
-    if known.is_some_and(|known| output::identity(descriptor) != Some(known.1)) {
+    if known.is_some_and(|known| output::identity(&descriptor) != Some(known.1)) {
         return Err(Failure::OtherFile);
     }
     fill(report, format, descriptor)

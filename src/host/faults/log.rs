@@ -1,16 +1,16 @@
 //! The log of injected failures: one line each, written at once, so that it is there however the
 //! process ends. Does not allocate or wait; any thread.
 
-#![allow(unsafe_code)]
-
 use crate::descriptor::{notice, write_quietly};
-use crate::errno::Errno;
+use crate::errno::{Errno, KeptErrno};
 use crate::ledger::Account;
 use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::PathBuffer;
+use pyhost_os::file::{self, Fd};
 use std::ffi::c_int;
 use std::fmt::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -81,19 +81,6 @@ impl Write for Line {
     }
 }
 
-/// Moves a descriptor out of the script's way, and keeps it from programs that are executed.
-fn out_of_the_way(descriptor: c_int) -> c_int {
-    // SAFETY: a descriptor of ours.
-    unsafe {
-        let moved = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
-        if moved < 0 {
-            return descriptor; // no number that high is allowed
-        }
-        libc::close(descriptor);
-        moved
-    }
-}
-
 /// Opens the log. `fresh` empties it. Where that fails the script runs without it, which a notice says.
 pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
     let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
@@ -102,7 +89,7 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
     };
     match opened {
         Ok(opened) => {
-            DESCRIPTOR.store(opened.descriptor, Relaxed);
+            DESCRIPTOR.store(opened.file.map_or(-1, Fd::leak), Relaxed);
             let _ = LOG.set(Log {
                 path: opened.path,
                 is_stream: opened.is_stream,
@@ -119,40 +106,31 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
 
 struct Opened {
     path: PathBuffer,
-    descriptor: c_int,
+    file: Option<Fd>,
     is_stream: bool,
     is_created: bool,
 }
 
 fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, OutputError> {
     let is_stream = target == Target::Stream;
-    let descriptor = match target {
+    let opened = match target {
         // A FIFO is opened once somebody reads it.
-        Target::Stream => match output::open_stream(path.as_c_str()) {
-            Ok(descriptor) => out_of_the_way(descriptor),
-            Err(Errno(libc::ENXIO)) => -1,
-            Err(error) => return Err(OutputError::System(error)),
-        },
-        Target::Descriptor(own) => {
-            // SAFETY: an open descriptor.
-            match unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) } {
-                -1 => return Err(OutputError::System(Errno::last())),
-                descriptor => descriptor,
-            }
-        }
+        Target::Stream => output::open_stream(path.as_c_str()),
+        Target::Descriptor(own) => Fd::copy(&own, FIRST_DESCRIPTOR),
         Target::New | Target::Old => {
             let fresh = if fresh { libc::O_TRUNC } else { 0 };
-            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-            // SAFETY: a path that ends with a zero byte.
-            match unsafe { libc::open(path.as_ptr(), flags | fresh, 0o666 as libc::c_uint) } {
-                -1 => return Err(OutputError::System(Errno::last())),
-                descriptor => out_of_the_way(descriptor),
-            }
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+            Fd::open(path.as_c_str(), flags | fresh)
         }
+    };
+    let file = match opened {
+        Ok(file) => Some(file.moved_up(FIRST_DESCRIPTOR)),
+        Err(Errno(libc::ENXIO)) if is_stream => None,
+        Err(error) => return Err(OutputError::System(error)),
     };
     Ok(Opened {
         path,
-        descriptor,
+        file,
         is_stream,
         is_created: target == Target::New,
     })
@@ -165,14 +143,11 @@ fn write(log: &Log, line: &[u8]) {
         let Ok(opened) = output::open_stream(log.path.as_c_str()) else {
             return; // nobody reads it
         };
-        descriptor = out_of_the_way(opened);
-        let was = DESCRIPTOR.compare_exchange(-1, descriptor, Relaxed, Relaxed);
-        if let Err(other) = was {
-            // Another thread was first.
-            // SAFETY: opened here.
-            unsafe { libc::close(descriptor) };
-            descriptor = other;
-        }
+        let opened = opened.moved_up(FIRST_DESCRIPTOR);
+        descriptor = match DESCRIPTOR.compare_exchange(-1, opened.as_raw_fd(), Relaxed, Relaxed) {
+            Ok(_) => opened.leak(),
+            Err(other) => other, // another thread was first
+        };
     }
     let error = match write_quietly(descriptor, line) {
         Ok(written) if written == line.len() => return,
@@ -204,25 +179,16 @@ fn write(log: &Log, line: &[u8]) {
 
 /// Takes back what a full disk took of a line.
 fn take_back(descriptor: c_int, written: usize) {
-    // SAFETY: a descriptor of ours.
-    unsafe {
-        let end = libc::lseek(descriptor, 0, libc::SEEK_CUR);
-        if let Ok(written) = libc::off_t::try_from(written)
-            && end >= written
-        {
-            libc::ftruncate(descriptor, end - written);
-        }
+    let end = file::position(&descriptor);
+    if let Some(length) = end.and_then(|end| end.checked_sub(written as u64)) {
+        let _ = file::truncate(&descriptor, length);
     }
 }
 
 /// Removes the log where it was made for this process and nothing was written to it.
 fn discard(log: &Log, descriptor: c_int) {
-    // SAFETY: a path that ends with a zero byte, and a structure that the call fills.
-    unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        if libc::fstat(descriptor, &mut found) == 0 && found.st_size == 0 {
-            libc::unlink(log.path.as_ptr());
-        }
+    if file::status(&descriptor).is_ok_and(|found| found.st_size == 0) {
+        let _ = file::unlink(log.path.as_c_str());
     }
 }
 
@@ -232,7 +198,7 @@ pub fn tell(number: u64, account: Account, size: usize) {
     let Some(log) = LOG.get() else {
         return;
     };
-    let errno = crate::descriptor::errno();
+    let _errno = KeptErrno::new();
     let mut line = Line::new();
     let _ = write!(
         line,
@@ -243,6 +209,4 @@ pub fn tell(number: u64, account: Account, size: usize) {
     (log.place)(&mut line);
     line.bytes[line.length] = b'\n';
     write(log, &line.bytes[..=line.length]);
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() = errno };
 }

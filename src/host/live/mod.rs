@@ -26,11 +26,13 @@ use crate::report::{Ending, Facts};
 use crate::resident::{keep_noting, resident};
 use crate::template::PathBuffer;
 use crate::timeline::{self, brief, trouble};
+use pyhost_os::cell::Exclusive;
+use pyhost_os::file::{self, Fd};
 use pyhost_os::moment;
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsString, c_int, c_void};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -66,10 +68,21 @@ const PATH: usize = libc::PATH_MAX as usize;
 
 /// The start of the names of this machine's files, and the name of the process's own: both end with
 /// a zero byte.
-struct Names(UnsafeCell<([u8; PATH], [u8; PATH])>);
-// SAFETY: written by `start` and in a forked child, while the process has one thread.
-unsafe impl Sync for Names {}
-static NAMES: Names = Names(UnsafeCell::new(([0; PATH], [0; PATH])));
+struct Names {
+    start: [u8; PATH],
+    own: [u8; PATH],
+}
+
+impl Names {
+    fn own(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.own).unwrap_or_default()
+    }
+}
+
+static NAMES: Exclusive<Names> = Exclusive::new(Names {
+    start: [0; PATH],
+    own: [0; PATH],
+});
 
 /// Somebody else may read the card: a file or a sampler has it.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
@@ -219,19 +232,17 @@ fn in_file(template: &[u8]) -> bool {
 fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
     let is_placed = match Draft::apart(path, target, 0) {
         Ok(draft) => {
-            let file = draft.descriptor();
-            let placed = match mapping::onto_file(file) {
+            let placed = match mapping::onto_file(draft.descriptor()) {
                 Ok(()) => draft.finish(),
                 Err(error) => {
                     draft.discard();
                     Err(error)
                 }
             };
-            // SAFETY: the draft's descriptor; the mapping stays.
-            unsafe { libc::close(file) };
-            placed.inspect_err(|_| {
+            let file = placed.inspect_err(|_| {
                 mapping::onto_memory(false);
-            })?
+            })?;
+            file.is_some()
         }
         Err(error) if target == Target::New => return Err(error),
         Err(_) => false,
@@ -239,20 +250,10 @@ fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
     if is_placed {
         return Ok(());
     }
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: a path that ends with a zero byte; the descriptor is this function's own.
-    unsafe {
-        let file = libc::open(path.as_ptr(), flags);
-        if file < 0 {
-            return Err(Errno::last());
-        }
-        let mapped = mapping::onto_file(file);
-        if mapped.is_ok() {
-            libc::ftruncate(file, record::SIZE as libc::off_t);
-        }
-        libc::close(file);
-        mapped
-    }
+    let file = Fd::open(path.as_c_str(), libc::O_RDWR | libc::O_NOFOLLOW)?;
+    mapping::onto_file(file.as_raw_fd())?;
+    let _ = file::truncate(&file, record::SIZE as u64);
+    Ok(())
 }
 
 /// Keeps the ledger in a file of the process's own; false where it cannot, which a notice says.
@@ -284,8 +285,8 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
-    // SAFETY: the process has one thread.
-    let (start, whole) = unsafe { &mut *NAMES.0.get() };
+    let mut names = NAMES.hold().ok_or(Unfit::Wrong("is in use".to_owned()))?;
+    let Names { start, own: whole } = &mut *names;
     for (place, name) in [(start, &prefix), (whole, &name)] {
         let name = name.as_os_str().as_bytes();
         if name.len() + 64 > PATH {
@@ -293,6 +294,7 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
         }
         place[..name.len()].copy_from_slice(name);
     }
+    drop(names);
     // A program that this process was before may have left one.
     let _ = std::fs::remove_file(&name);
     make_file().map_err(|Errno(error)| {
@@ -319,28 +321,18 @@ fn tell_of(killed: &[Record], directory: &Path) {
 /// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
 /// container.
 fn make_file() -> Result<(), Errno> {
-    // SAFETY: a path that ends with a zero byte; descriptors of this function's own.
-    unsafe {
-        let (_, name) = &*NAMES.0.get();
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        let file = libc::open(name.as_ptr().cast(), flags, 0o600);
-        if file < 0 {
-            return Err(Errno::last());
-        }
-        let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
-        if locks {
-            libc::flock(file, libc::LOCK_EX | libc::LOCK_NB);
-        }
-        if let Err(error) = mapping::onto_file(file) {
-            libc::close(file);
-            libc::unlink(name.as_ptr().cast());
-            return Err(error);
-        }
-        if locks {
-            LOCK.store(out_of_the_way(file), Relaxed);
-        } else {
-            libc::close(file);
-        }
+    let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    let file = Fd::create(names.own(), flags, 0o600)?;
+    let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
+    if locks {
+        let _ = file::lock(&file, libc::LOCK_EX);
+    }
+    mapping::onto_file(file.as_raw_fd()).inspect_err(|_| {
+        let _ = file::unlink(names.own());
+    })?;
+    if locks {
+        LOCK.store(out_of_the_way(file).leak(), Relaxed);
     }
     HAS_FILE.store(true, Relaxed);
     Ok(())
@@ -361,10 +353,13 @@ unsafe extern "C" fn begin_child() {
     CARD.pid.store(process::id(), Relaxed);
     begin_clock();
     if HAS_FILE.swap(false, Relaxed) {
+        // SAFETY: a thread of the parent that read the names is not in this process.
+        drop(unsafe { NAMES.take_over() });
         let lock = LOCK.swap(-1, Relaxed);
         if is_locked_file(lock) {
-            // SAFETY: the child's copy of the descriptor; the parent keeps its own, and the lock.
-            unsafe { libc::close(lock) };
+            // SAFETY: the child's copy of the descriptor that `make_file` leaked; the parent keeps its own, and
+            // the lock.
+            drop(unsafe { Fd::owned(lock) });
         }
         if name_child().is_some() {
             let _ = make_file();
@@ -374,31 +369,21 @@ unsafe extern "C" fn begin_child() {
 
 /// Whether a descriptor is still the one of the process's file: a script may have closed it.
 fn is_locked_file(lock: c_int) -> bool {
-    // SAFETY: structures that the calls fill; a path that ends with a zero byte.
-    unsafe {
-        let (_, name) = &*NAMES.0.get();
-        let mut of_lock: libc::stat = std::mem::zeroed();
-        let mut of_name: libc::stat = std::mem::zeroed();
-        libc::fstat(lock, &mut of_lock) == 0
-            && libc::stat(name.as_ptr().cast(), &mut of_name) == 0
-            && (of_lock.st_dev, of_lock.st_ino) == (of_name.st_dev, of_name.st_ino)
-    }
+    let of_name = NAMES
+        .hold()
+        .and_then(|names| file::status_of(names.own(), 0).ok());
+    of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
 }
 
 /// Writes the name of a forked child's file; None where it cannot be known.
 fn name_child() -> Option<()> {
     let mut text = [0u8; 1024];
     let ticks = start_ticks(read_once(c"/proc/self/stat", &mut text)?)?;
-    // SAFETY: a constant path and a structure of ours.
-    let namespace = unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut found);
-        found.st_ino
-    };
+    let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
     CARD.start_ticks.store(ticks, Relaxed);
     CARD.pid_namespace.store(namespace, Relaxed);
-    // SAFETY: the child has one thread.
-    let (start, name) = unsafe { &mut *NAMES.0.get() };
+    let mut names = NAMES.hold()?;
+    let Names { start, own: name } = &mut *names;
     let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
     *name = [0; PATH];
     name[..start.len()].copy_from_slice(start);
@@ -431,11 +416,8 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
         trouble::tell();
     }
     if state == ProcessState::Exited && HAS_FILE.load(Relaxed) {
-        // SAFETY: a path that ends with a zero byte.
-        unsafe {
-            let (_, name) = &*NAMES.0.get();
-            libc::unlink(name.as_ptr().cast());
-        }
+        // A handler that interrupts who holds the names finds no file of this process's own yet.
+        let _ = NAMES.hold().map(|names| file::unlink(names.own()));
     }
 }
 

@@ -18,6 +18,7 @@ use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::{PathBuffer, names_process};
+use pyhost_os::file::{self, Fd};
 use pyhost_os::moment;
 use pyhost_os::signals::signal_name;
 use std::ffi::c_int;
@@ -63,41 +64,31 @@ pub fn start(template: &[u8]) -> Result<(), OutputError> {
     match target {
         Target::New | Target::Old => {
             let file = open(&path, target).map_err(OutputError::System)?;
-            FILE.store(out_of_the_way(file), Relaxed);
+            FILE.store(out_of_the_way(file).leak(), Relaxed);
             if let Err(error) = write(&LEDGER.snapshot()) {
                 close();
                 if target == Target::New {
-                    // SAFETY: a path that ends with a zero byte, of a file that was made here.
-                    unsafe { libc::unlink(path.as_ptr()) };
+                    let _ = file::unlink(path.as_c_str());
                 }
                 return Err(OutputError::System(error));
             }
         }
         Target::Stream => LATER.store(AS_STREAM, Relaxed),
         Target::Descriptor(own) => {
-            // SAFETY: an open descriptor.
-            let copy = unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, 3) };
-            if copy < 0 {
-                return Err(OutputError::System(Errno::last()));
-            }
-            FILE.store(out_of_the_way(copy), Relaxed);
+            let copy = Fd::copy(&own, 3).map_err(OutputError::System)?;
+            FILE.store(out_of_the_way(copy).leak(), Relaxed);
             LATER.store(AS_STREAM, Relaxed);
         }
     }
     Ok(())
 }
 
-fn open(path: &PathBuffer, target: Target) -> Result<c_int, Errno> {
+fn open(path: &PathBuffer, target: Target) -> Result<Fd, Errno> {
     let new = match target {
         Target::New => libc::O_CREAT | libc::O_EXCL,
         _ => 0,
     };
-    let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | new;
-    // SAFETY: a path that ends with a zero byte.
-    match unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) } {
-        -1 => Err(Errno::last()),
-        file => Ok(file),
-    }
+    Fd::open(path.as_c_str(), libc::O_WRONLY | libc::O_NOFOLLOW | new)
 }
 
 /// The descriptor; -1 for none.
@@ -157,6 +148,7 @@ fn open_now() -> Result<c_int, OutputError> {
         Target::Descriptor(own) => return Ok(own),
         _ => open(&path, target),
     }
+    .map(Fd::leak)
     .map_err(OutputError::System)
 }
 
@@ -177,8 +169,8 @@ pub fn leave_to_parent() {
 fn close() {
     let file = FILE.swap(NONE, Relaxed);
     if file >= 0 {
-        // SAFETY: a descriptor of ours.
-        unsafe { libc::close(file) };
+        // SAFETY: a descriptor that was leaked to `FILE`, which nobody else takes from there.
+        drop(unsafe { Fd::owned(file) });
     }
 }
 
@@ -204,22 +196,13 @@ fn write(snapshot: &Snapshot) -> Result<(), Errno> {
         return out.error().map_or(Ok(()), Err);
     }
     quietly(|| {
-        // SAFETY: a descriptor of ours and a buffer of ours.
-        unsafe {
-            let written = libc::pwrite(file, text.as_ptr().cast(), text.len(), 0);
-            let error = Errno::last();
-            // Half a text would say what is not so.
-            let length = match written == text.len() as isize {
-                true => text.len(),
-                false => 0,
-            };
-            libc::ftruncate(file, length as libc::off_t);
-            match written {
-                -1 => Err(error),
-                _ if length == 0 => Err(Errno(libc::ENOSPC)),
-                _ => Ok(()),
-            }
-        }
+        let written = match file::write_at(&file, text, 0) {
+            Ok(written) if written < text.len() => Err(Errno(libc::ENOSPC)),
+            written => written,
+        };
+        // Half a text would say what is not so.
+        let _ = file::truncate(&file, written.unwrap_or(0) as u64);
+        written.map(drop)
     })
 }
 

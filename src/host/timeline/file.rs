@@ -16,11 +16,13 @@ use crate::errno::Errno;
 use crate::ledger::{REPORTED, Scope, Snapshot};
 use crate::output::{self, Draft, Target};
 use crate::template::PathBuffer;
+use pyhost_os::file::{self, Fd};
 use pyhost_os::moment::Utc;
 use pyhost_record::describe::Sink;
 use pyhost_record::json::Json;
 use std::ffi::c_int;
 use std::fmt::Write;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ pub struct TimelineFile {
     path: PathBuffer,
     target: Target,
     /// Its descriptor; -1 for a FIFO that nobody reads.
-    file: c_int,
+    file: Option<Fd>,
     /// Bytes of whole lines.
     length: u64,
     command: String,
@@ -66,7 +68,7 @@ impl TimelineFile {
         let mut timeline = TimelineFile {
             path,
             target,
-            file: -1,
+            file: None,
             length: 0,
             command,
             started: Utc(CARD.started.load(Relaxed)).to_string(),
@@ -78,23 +80,16 @@ impl TimelineFile {
         match target {
             Target::New | Target::Old => timeline.make_file()?,
             Target::Stream => match output::open_stream(timeline.path.as_c_str()) {
-                Ok(file) => timeline.file = file,
+                Ok(file) => timeline.file = Some(file),
                 Err(Errno(libc::ENXIO)) => return Ok(timeline),
                 Err(error) => return Err(error),
             },
             Target::Descriptor(own) => {
-                // SAFETY: an open descriptor.
-                timeline.file = match unsafe { libc::fcntl(own, libc::F_DUPFD_CLOEXEC, 3) } {
-                    -1 => return Err(Errno::last()),
-                    file => file,
-                }
+                timeline.file = Some(Fd::copy(&own, 3)?);
             }
         }
         if !timeline.is_regular() {
-            timeline.write_header(timeline.file).inspect_err(|_| {
-                // SAFETY: opened above.
-                unsafe { libc::close(timeline.file) };
-            })?;
+            timeline.write_header(timeline.descriptor())?;
         }
         Ok(timeline)
     }
@@ -102,36 +97,28 @@ impl TimelineFile {
     /// Makes the regular file, with its first line.
     fn make_file(&mut self) -> Result<(), Errno> {
         let draft = Draft::begin(&self.path, self.target, libc::O_APPEND)?;
-        let file = draft.descriptor();
-        let made = match self.write_header(file) {
-            Ok(length) => draft.finish().map(|is_there| (length, is_there)),
+        match self.write_header(draft.descriptor()) {
+            Ok(length) => {
+                self.file = Some(self.placed(draft)?);
+                self.length = length;
+                Ok(())
+            }
             Err(error) => {
                 draft.discard();
                 Err(error)
             }
-        };
-        let placed = made.and_then(|(length, is_there)| match is_there {
-            true => Ok((length, file)),
-            false => self.reopened().map(|file| (length, file)),
-        });
-        if let Ok(placed) = placed {
-            (self.length, self.file) = placed;
         }
-        if self.file != file {
-            // SAFETY: the draft's descriptor, which is not used any more.
-            unsafe { libc::close(file) };
-        }
-        placed.map(drop)
+    }
+
+    /// Moves a draft to its place; the file there, opened to append.
+    fn placed(&self, draft: Draft<'_>) -> Result<Fd, Errno> {
+        draft.finish()?.map_or_else(|| self.reopened(), Ok)
     }
 
     /// The file at the place, opened to append.
-    fn reopened(&self) -> Result<c_int, Errno> {
-        let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: a path that ends with a zero byte.
-        match unsafe { libc::open(self.path.as_ptr(), flags) } {
-            -1 => Err(Errno::last()),
-            file => Ok(file),
-        }
+    fn reopened(&self) -> Result<Fd, Errno> {
+        let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW;
+        Fd::open(self.path.as_c_str(), flags)
     }
 
     fn is_regular(&self) -> bool {
@@ -140,7 +127,7 @@ impl TimelineFile {
 
     /// The descriptor, which a sampler keeps; -1 for a FIFO that nobody reads.
     pub fn descriptor(&self) -> c_int {
-        self.file
+        self.file.as_ref().map_or(-1, Fd::as_raw_fd)
     }
 
     /// The time between two samples.
@@ -168,10 +155,10 @@ impl TimelineFile {
     }
 
     fn line(&mut self, write: impl FnOnce(&mut Json<'_, Descriptor>)) {
-        if self.file < 0 && !self.finds_reader() {
+        if self.file.is_none() && !self.finds_reader() {
             return;
         }
-        let mut out = Descriptor::new(self.file).with_patience(PATIENCE);
+        let mut out = Descriptor::new(self.descriptor()).with_patience(PATIENCE);
         let mut json = Json::new(&mut out);
         write(&mut json);
         json.finish();
@@ -187,27 +174,23 @@ impl TimelineFile {
         let Ok(file) = output::open_stream(self.path.as_c_str()) else {
             return false;
         };
-        self.file = file;
-        let begun = self.write_header(file);
+        self.file = Some(file);
+        let begun = self.write_header(self.descriptor());
         begun.map_err(|error| self.has_failed(error)).is_ok()
     }
 
     /// A line was not written whole.
     fn has_failed(&mut self, error: Errno) {
-        // SAFETY: a descriptor of this structure's own.
-        unsafe {
-            match (self.target, error.0) {
-                (Target::New | Target::Old, _) => {
-                    libc::ftruncate(self.file, self.length as libc::off_t);
-                }
-                // The reader has gone, or takes nothing: the next one begins with a whole line.
-                (Target::Stream, libc::EPIPE | libc::EAGAIN) => {
-                    libc::close(self.file);
-                    self.file = -1;
-                    return;
-                }
-                _ => {}
+        match (self.target, error.0) {
+            (Target::New | Target::Old, _) => {
+                let _ = file::truncate(&self.descriptor(), self.length);
             }
+            // The reader has gone, or takes nothing: the next one begins with a whole line.
+            (Target::Stream, libc::EPIPE | libc::EAGAIN) => {
+                self.file = None;
+                return;
+            }
+            _ => {}
         }
         trouble::remember(Output::Timeline, error);
     }
@@ -299,21 +282,17 @@ impl TimelineFile {
     /// Writes the file anew with every second sample; where that fails it goes on in the old one.
     fn halve(&mut self) {
         self.samples = 0;
-        let old = self.file;
         let Ok(draft) = Draft::apart(&self.path, Target::Old, libc::O_APPEND) else {
             return;
         };
         let part = draft.descriptor();
         self.interval *= 2;
         let header = self.write_header(part).ok();
-        let copied = header.and_then(|length| Some((length, copy_half(old, part)?)));
+        let copied = header.and_then(|length| Some((length, copy_half(self.descriptor(), part)?)));
         let placed = match copied {
             Some((header, (samples, length))) => {
-                let placed = draft.finish().and_then(|is_there| match is_there {
-                    true => Ok(part),
-                    false => self.reopened(),
-                });
-                placed.ok().map(|file| (file, samples, header + length))
+                let file = self.placed(draft).ok();
+                file.map(|file| (Some(file), samples, header + length))
             }
             None => {
                 draft.discard();
@@ -323,12 +302,6 @@ impl TimelineFile {
         match placed {
             Some(placed) => (self.file, self.samples, self.length) = placed,
             None => self.interval /= 2,
-        }
-        for unused in [old, part] {
-            if unused != self.file {
-                // SAFETY: descriptors of this structure's own.
-                unsafe { libc::close(unused) };
-            }
         }
     }
 }
@@ -342,13 +315,8 @@ fn copy_half(from: c_int, to: c_int) -> Option<(u32, u64)> {
     let (mut seen, mut kept) = (0u32, 0u32);
     let mut is_first = true;
     loop {
-        // SAFETY: the part of a buffer of ours that is free.
-        let read = unsafe {
-            let free = &mut room[held..];
-            libc::pread(from, free.as_mut_ptr().cast(), free.len(), offset)
-        };
-        let read = usize::try_from(read).ok()?;
-        offset += read as libc::off_t;
+        let read = file::read_at(&from, &mut room[held..], offset).ok()?;
+        offset += read as u64;
         held += read;
         let mut begin = 0;
         while let Some(length) = room[begin..held].iter().position(|&byte| byte == b'\n') {

@@ -30,6 +30,7 @@ use crate::template::PathBuffer;
 use file::TimelineFile;
 use pyhost_os::moment;
 use std::ffi::{c_int, c_long};
+use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +58,10 @@ pub fn start(settings: &TimelineSettings) {
             .is_ok()
     });
     let requests = settings.renderer.as_ref().and_then(|_| pages::open());
-    let serves = settings.renderer.as_ref().zip(requests);
+    let serves = settings
+        .renderer
+        .as_ref()
+        .zip(requests.as_ref().map(AsRawFd::as_raw_fd));
     if timeline.is_none() && !brief && serves.is_none() {
         return;
     }
@@ -88,12 +92,8 @@ pub fn start(settings: &TimelineSettings) {
                 HOST.store(host, Relaxed);
             }
         }
-        if let Some(requests) = requests {
-            libc::close(requests);
-        }
-        if let Some(timeline) = timeline.filter(|timeline| timeline.descriptor() >= 0) {
-            libc::close(timeline.descriptor());
-        }
+        // The sampler has copies of its own.
+        drop((requests, timeline));
     }
 }
 

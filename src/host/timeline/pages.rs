@@ -15,8 +15,10 @@ use crate::errno::Errno;
 use crate::output::{self, Draft, Target};
 use crate::template::PathBuffer;
 use pyhost_ledger::own;
+use pyhost_os::file::{self, Fd};
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::ptr::null;
 use std::sync::OnceLock;
 
@@ -56,8 +58,7 @@ impl Renderer {
             // The script may have put a file of its own there.
             && output::look(&mut place) == Ok(Target::Old)
         {
-            // SAFETY: a path that ends with a zero byte.
-            unsafe { libc::unlink(path.as_ptr()) };
+            let _ = file::unlink(path);
         }
     }
 }
@@ -73,20 +74,15 @@ pub enum NoPage {
 }
 
 /// The host's end of the socket, and its device and inode.
-static SOCKET: OnceLock<(c_int, (u64, u64))> = OnceLock::new();
+static SOCKET: OnceLock<(Fd, (u64, u64))> = OnceLock::new();
 
 /// Opens the socket. Returns the sampler's end, or `None` if the system refuses. Before the sampler is made.
-pub fn open() -> Option<c_int> {
-    let mut ends = [-1; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the call fills the array.
-    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    let own = out_of_the_way(ends[0]);
-    let identity = output::identity(own)?;
+pub fn open() -> Option<Fd> {
+    let (own, requests) = file::sockets().ok()?;
+    let own = out_of_the_way(own);
+    let identity = file::identity(&own)?;
     let _ = SOCKET.set((own, identity));
-    Some(ends[1])
+    Some(requests)
 }
 
 /// Has the page of a report, read from its begin, written to an open file, with the host's timeline if `is_sampled`.
@@ -95,28 +91,18 @@ pub fn open() -> Option<c_int> {
 /// There is no page: why.
 pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> {
     // The script may have closed it, and another file may have its number.
-    let is_open = |&&(socket, identity): &&(c_int, _)| output::identity(socket) == Some(identity);
-    let Some(&(socket, _)) = SOCKET.get().filter(is_open) else {
+    let is_open = |(socket, identity): &&(Fd, _)| file::identity(socket).as_ref() == Some(identity);
+    let Some((socket, _)) = SOCKET.get().filter(is_open) else {
         return Err(NoPage::NoSampler);
     };
-    let mut answer = [-1; 2];
-    // SAFETY: descriptors of this function's own, and memory of its own for the calls.
-    let status = unsafe {
-        if libc::pipe2(answer.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
-            return Err(NoPage::Failed(
-                "no pipe for the answer",
-                Some(Errno::last()),
-            ));
-        }
-        let has_errors = libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) != -1;
-        let sent = [report, page, answer[1], libc::STDERR_FILENO];
-        let sent = &sent[..SENT - usize::from(!has_errors)];
-        let result = send(socket, u8::from(is_sampled), sent);
-        libc::close(answer[1]);
-        let status = result.and_then(|()| receive_status(answer[0]));
-        libc::close(answer[0]);
-        status
-    };
+    let (answer, answers) =
+        file::pipe().map_err(|error| NoPage::Failed("no pipe for the answer", Some(error)))?;
+    let has_errors = file::is_open(libc::STDERR_FILENO);
+    let sent = [report, page, answers.as_raw_fd(), libc::STDERR_FILENO];
+    let sent = &sent[..SENT - usize::from(!has_errors)];
+    let result = send(socket.as_raw_fd(), u8::from(is_sampled), sent);
+    drop(answers); // else the end of the sampler would not end the wait
+    let status = result.and_then(|()| receive_status(&answer));
     match status {
         Ok(0) => Ok(()),
         Ok(HAS_TOLD) => Err(NoPage::Told),
@@ -175,18 +161,11 @@ fn send(socket: c_int, mut byte: u8, descriptors: &[c_int]) -> Result<(), Errno>
 }
 
 /// The status in the answer; [`KILLED`] if the sampler ended without one.
-fn receive_status(pipe: c_int) -> Result<c_int, Errno> {
-    let mut status = 0u8;
-    loop {
-        // SAFETY: a byte of ours.
-        match unsafe { libc::read(pipe, (&raw mut status).cast(), 1) } {
-            1 => return Ok(c_int::from(status)),
-            0 => return Ok(KILLED),
-            _ => match Errno::last() {
-                Errno(libc::EINTR) => {}
-                error => return Err(error),
-            },
-        }
+fn receive_status(pipe: &Fd) -> Result<c_int, Errno> {
+    let mut status = [0u8];
+    match file::read(pipe, &mut status)? {
+        0 => Ok(KILLED),
+        _ => Ok(status[0].into()),
     }
 }
 

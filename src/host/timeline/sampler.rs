@@ -13,6 +13,7 @@ use crate::descriptor::{close_range, format_into};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, small_file};
 use crate::resident;
+use pyhost_os::file::Fd;
 use pyhost_os::moment;
 use pyhost_os::signals::signal_name;
 use std::ffi::{CStr, c_int, c_long};
@@ -183,7 +184,7 @@ struct Host {
     /// Readable once it has sent [`WAKE`]; -1 where the system has no room for it.
     call: c_int,
     /// Its `/proc/PID/statm`.
-    statm: c_int,
+    statm: Option<Fd>,
     page: u64,
 }
 
@@ -216,7 +217,7 @@ impl Host {
     /// Its resident bytes; None where it has let go of its memory already.
     fn resident(&self) -> Option<u64> {
         let mut text = [0u8; 128];
-        let text = small_file::read(self.statm, &mut text)?;
+        let text = small_file::read(self.statm.as_ref()?, &mut text)?;
         let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
         let bytes = pages * self.page;
         // The report's peak is not below what the timeline shows.
@@ -247,7 +248,7 @@ unsafe fn let_go(mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
         let mut path = [0; 64];
         format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
-        let statm = small_file::open(path).unwrap_or(-1);
+        let statm = small_file::open(path);
         // All signals are blocked since the process was made; one that came before is read, too.
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut signals);

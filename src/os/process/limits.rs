@@ -20,7 +20,7 @@ pub struct Limit {
 
 /// Bytes of private writable memory that the process may map; `None` where there is no limit.
 pub fn data() -> Option<u64> {
-    soft(libc::RLIMIT_DATA)
+    bytes(libc::RLIMIT_DATA)
 }
 
 /// The limit that leaves too little for heaps of the host's own, if there is one.
@@ -30,18 +30,22 @@ pub fn too_tight() -> Option<Limit> {
         ("ulimit -v", libc::RLIMIT_AS),
     ];
     let mut found = limits.into_iter().filter_map(|(command, resource)| {
-        let bytes = soft(resource)?;
+        let bytes = bytes(resource)?;
         Some(Limit { command, bytes })
     });
     found.find(|limit| limit.bytes < LEAST)
 }
 
-fn soft(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    // SAFETY: the call fills the structure.
-    let limit = unsafe {
+fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    Some(soft(resource)).filter(|&limit| limit != libc::RLIM_INFINITY)
+}
+
+/// A soft limit, as the system has it.
+pub(crate) fn soft(resource: libc::__rlimit_resource_t) -> u64 {
+    // SAFETY: the call fills the structure, of which zeros are a value.
+    unsafe {
         let mut limit: libc::rlimit = zeroed();
         libc::getrlimit(resource, &mut limit);
         limit.rlim_cur
-    };
-    (limit != libc::RLIM_INFINITY).then_some(limit)
+    }
 }

@@ -6,7 +6,8 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_int};
+use super::small_file;
+use crate::file::{self, Fd};
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,63 +28,29 @@ pub struct Mapping<'a> {
     pub resident: u64,
 }
 
-/// A file of `/proc`, closed when dropped.
-struct File(c_int);
-
-impl File {
-    fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: a constant path.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (file >= 0).then_some(File(file))
-    }
-
-    /// Reads to the buffer; 0 at the end and on failure.
-    fn read(&self, buffer: &mut [u8]) -> usize {
-        loop {
-            // SAFETY: an open descriptor and a buffer of the caller's.
-            let length = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
-            match usize::try_from(length) {
-                Ok(length) => return length,
-                Err(_) if crate::descriptor::errno() == libc::EINTR => {}
-                Err(_) => return 0,
-            }
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
-        unsafe { libc::close(self.0) };
-    }
-}
-
 /// The process's own memory, read so that an address that is gone is no fault: `/proc/self/mem`.
-pub struct Memory(File);
+pub struct Memory(Fd);
 
 impl Memory {
     /// Opens it; None where the kernel does not let us.
     pub fn open() -> Option<Self> {
-        File::open(c"/proc/self/mem").map(Memory)
+        small_file::open(c"/proc/self/mem").map(Memory)
     }
 
     /// Reads what is at `address`; how many bytes, 0 where there is no memory.
     pub fn read(&self, address: usize, buffer: &mut [u8]) -> usize {
-        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: an open descriptor and a buffer of the caller's.
-        let read = unsafe { libc::pread((self.0).0, start, length, address as libc::off_t) };
-        usize::try_from(read).unwrap_or(0)
+        file::read_at(&self.0, buffer, address as u64).unwrap_or(0)
     }
 }
 
 /// Calls back for each mapping, by ascending address, with its resident bytes. `buffer` holds the
 /// longest line and more: 16 KiB will do. `None` if the kernel does not provide it.
 pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()> {
-    let file = File::open(c"/proc/self/smaps")?;
+    let file = small_file::open(c"/proc/self/smaps")?;
     let mut parser = Parser::default();
     let mut length = 0;
     loop {
-        let read = file.read(&mut buffer[length..]);
+        let read = file::read(&file, &mut buffer[length..]).unwrap_or(0);
         if read == 0 {
             return parser.seen.then_some(());
         }
@@ -180,7 +147,7 @@ pub struct Present {
 
 /// `/proc/self/pagemap`, read in order.
 pub struct PageMap<'a> {
-    file: File,
+    file: Fd,
     buffer: &'a mut [u64],
     /// Number of the page that the buffer begins with, and pages in it.
     first: usize,
@@ -196,7 +163,7 @@ impl<'a> PageMap<'a> {
     /// Opens it; None where the kernel does not let us.
     pub fn open(buffer: &'a mut [u64]) -> Option<Self> {
         Some(PageMap {
-            file: File::open(c"/proc/self/pagemap")?,
+            file: small_file::open(c"/proc/self/pagemap")?,
             buffer,
             first: 0,
             length: 0,
@@ -225,19 +192,23 @@ impl<'a> PageMap<'a> {
             // Not far beyond the end: mappings may be far apart.
             let wanted = (end.div_ceil(self.page) - number).max(512);
             let wanted = wanted.min(self.buffer.len());
-            let bytes = wanted * size_of::<u64>();
-            let offset = (number * size_of::<u64>()) as libc::off_t;
-            // SAFETY: an open descriptor, and a buffer of ours of at least that length.
-            let read =
-                unsafe { libc::pread(self.file.0, self.buffer.as_mut_ptr().cast(), bytes, offset) };
+            let offset = (number * size_of::<u64>()) as u64;
+            let entries = bytes_of(&mut self.buffer[..wanted]);
+            let read = file::read_at(&self.file, entries, offset).unwrap_or(0);
             self.first = number;
-            self.length = usize::try_from(read).unwrap_or(0) / size_of::<u64>();
+            self.length = read / size_of::<u64>();
             if self.length == 0 {
                 return 0;
             }
         }
         self.buffer[number - self.first]
     }
+}
+
+/// The bytes of numbers.
+fn bytes_of(numbers: &mut [u64]) -> &mut [u8] {
+    // SAFETY: exactly the memory of the numbers, for which all bytes are values.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 #[cfg(test)]
@@ -283,21 +254,17 @@ mod tests {
         let Some(mut map) = PageMap::open(&mut buffer) else {
             return; // a system that hides it
         };
-        // SAFETY: a mapping of our own, of which the first three pages are written.
-        let start = unsafe {
-            let start = libc::mmap(
-                std::ptr::null_mut(),
+        let mapping = crate::mapping::Mapping::reserve(64 * page).unwrap();
+        let start = mapping.addresses().start;
+        // SAFETY: memory of this test's own, of which the first three pages are written.
+        unsafe {
+            libc::madvise(
+                mapping.start().as_ptr().cast(),
                 64 * page,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
+                libc::MADV_NOHUGEPAGE,
             );
-            assert_ne!(start, libc::MAP_FAILED);
-            libc::madvise(start, 64 * page, libc::MADV_NOHUGEPAGE);
-            start.cast::<u8>().write_bytes(1, 3 * page);
-            start.addr()
-        };
+            mapping.start().write_bytes(1, 3 * page);
+        }
         let present = map.count(start, start + 64 * page);
         assert_eq!((present.own, present.shared), (3, 0));
         let mut text = vec![0; 16384];

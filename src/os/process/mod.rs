@@ -49,13 +49,7 @@ pub fn largest_grant() -> usize {
 
 /// Bytes that the process may lock in memory, as text: the soft RLIMIT_MEMLOCK.
 pub fn lockable() -> String {
-    // SAFETY: the call fills the structure.
-    let limit = unsafe {
-        let mut limit: libc::rlimit = zeroed();
-        libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit);
-        limit.rlim_cur
-    };
-    match limit {
+    match limits::soft(libc::RLIMIT_MEMLOCK) {
         libc::RLIM_INFINITY => "none".to_owned(),
         bytes => format!("{bytes} bytes"),
     }
@@ -154,6 +148,12 @@ fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
 pub fn is_privileged_start() -> bool {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The effective user.
+pub fn user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() }
 }
 
 /// Sends a signal to a child that was not waited for.

@@ -3,12 +3,13 @@
 //! If the directory allows no new file or no rename (a single file that is mounted into a container, a
 //! directory of another user), the existing file is written in place.
 
-#![allow(unsafe_code)]
-
-use super::{Target, open};
+use super::Target;
 use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::process;
 use pyhost_os::template::{PathBuffer, format_into};
 use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 
 /// An output file that is being written.
 pub struct Draft<'a> {
@@ -18,7 +19,7 @@ pub struct Draft<'a> {
     part: Option<PathBuffer>,
     /// Whether there was nothing at its place.
     is_new: bool,
-    descriptor: c_int,
+    file: Fd,
 }
 
 /// How many names are tried for a part: another process may have left one of the same id.
@@ -42,12 +43,12 @@ impl<'a> Draft<'a> {
             false => libc::O_TRUNC,
         };
         // The first error says what is wrong with the directory.
-        let descriptor = open(place.as_c_str(), flags | in_place).map_err(|_| error)?;
+        let file = Fd::open(place.as_c_str(), flags | in_place).map_err(|_| error)?;
         Ok(Draft {
             place,
             part: None,
             is_new,
-            descriptor,
+            file,
         })
     }
 
@@ -57,21 +58,20 @@ impl<'a> Draft<'a> {
     /// The system's reason.
     pub fn apart(place: &'a PathBuffer, target: Target, flags: c_int) -> Result<Self, Errno> {
         let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-        let (part, descriptor) = Draft::beside(place, flags)?;
+        let (part, file) = Draft::beside(place, flags)?;
         Ok(Draft {
             place,
             part: Some(part),
             is_new: target == Target::New,
-            descriptor,
+            file,
         })
     }
 
     /// Creates a file of a name that nothing has.
     #[inline(never)] // for the caller's stack
-    fn beside(place: &PathBuffer, flags: c_int) -> Result<(PathBuffer, c_int), Errno> {
+    fn beside(place: &PathBuffer, flags: c_int) -> Result<(PathBuffer, Fd), Errno> {
         let flags = flags | libc::O_CREAT | libc::O_EXCL;
-        // SAFETY: `getpid` takes no arguments and cannot fail.
-        let pid = unsafe { libc::getpid() };
+        let pid = process::id();
         let mut error = Errno(libc::EEXIST);
         for number in 0..NAMES {
             let mut room = [0; 48];
@@ -80,8 +80,8 @@ impl<'a> Draft<'a> {
                 _ => format_into(&mut room, format_args!(".{pid}-{number}.part")),
             };
             let part = place.with(suffix).ok_or(Errno(libc::ENAMETOOLONG))?;
-            match open(part.as_c_str(), flags) {
-                Ok(descriptor) => return Ok((part, descriptor)),
+            match Fd::open(part.as_c_str(), flags) {
+                Ok(file) => return Ok((part, file)),
                 Err(found) => error = found,
             }
             if error != Errno(libc::EEXIST) {
@@ -91,67 +91,51 @@ impl<'a> Draft<'a> {
         Err(error)
     }
 
-    /// The file's descriptor, which the caller closes after [`Draft::finish`] or [`Draft::discard`].
+    /// The file's descriptor, open as long as the draft is.
     pub fn descriptor(&self) -> c_int {
-        self.descriptor
+        self.file.as_raw_fd()
     }
 
-    /// Moves the whole file to its place. Returns whether the descriptor is that of the file at its
-    /// place: not where the file could only be copied.
+    /// Moves the whole file to its place. Returns the open file if it is the one at its place: `None` where it
+    /// could only be copied.
     ///
     /// # Errors
     /// The system's reason; then nothing is left of it.
-    pub fn finish(self) -> Result<bool, Errno> {
+    pub fn finish(self) -> Result<Option<Fd>, Errno> {
         let Some(part) = &self.part else {
-            return Ok(true);
+            return Ok(Some(self.file));
         };
-        // SAFETY: paths that end with a zero byte.
-        if unsafe { libc::rename(part.as_ptr(), self.place.as_ptr()) } == 0 {
-            return Ok(true);
-        }
-        let error = Errno::last();
+        let Err(error) = file::rename(part.as_c_str(), self.place.as_c_str()) else {
+            return Ok(Some(self.file));
+        };
         // A file that is a mount point, or another user's in a sticky directory, stays where it is.
         let copied = match self.is_new {
             true => Err(error),
             false => self.copy().map_err(|_| error),
         };
-        // SAFETY: a path that ends with a zero byte, of a file of this structure's own.
-        unsafe { libc::unlink(part.as_ptr()) };
-        copied.map(|()| false)
+        let _ = file::unlink(part.as_c_str());
+        copied.map(|()| None)
     }
 
     /// Copies the part over the file that is at its place.
     #[inline(never)] // for the caller's stack
     fn copy(&self) -> Result<(), Errno> {
         let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-        let place = open(self.place.as_c_str(), flags)?;
+        let place = Fd::open(self.place.as_c_str(), flags)?;
         let mut room = [0u8; 4096];
-        let mut length: libc::off_t = 0;
-        // SAFETY: descriptors of this function's own and a buffer of its own.
-        unsafe {
-            let copied = loop {
-                let read = libc::pread(
-                    self.descriptor,
-                    room.as_mut_ptr().cast(),
-                    room.len(),
-                    length,
-                );
-                if read <= 0 {
-                    break read == 0;
+        let mut length = 0;
+        let copied = loop {
+            match file::read_at(&self.file, &mut room, length) {
+                Ok(0) => break Ok(()),
+                Ok(read) if file::write_at(&place, &room[..read], length) == Ok(read) => {
+                    length += read as u64;
                 }
-                if libc::pwrite(place, room.as_ptr().cast(), read as usize, length) != read {
-                    break false;
-                }
-                length += read as libc::off_t;
-            };
-            let error = Errno::last();
-            libc::ftruncate(place, if copied { length } else { 0 });
-            libc::close(place);
-            match copied {
-                true => Ok(()),
-                false => Err(error),
+                Ok(_) => break Err(Errno::last()),
+                Err(error) => break Err(error),
             }
-        }
+        };
+        let _ = file::truncate(&place, if copied.is_ok() { length } else { 0 });
+        copied
     }
 
     /// Leaves nothing of what was begun.
@@ -160,12 +144,9 @@ impl<'a> Draft<'a> {
             Some(part) => Some(part),
             None => Some(self.place).filter(|_| self.is_new),
         };
-        // SAFETY: a path that ends with a zero byte, and a descriptor of this structure's own.
-        unsafe {
-            match begun {
-                Some(path) => libc::unlink(path.as_ptr()),
-                None => libc::ftruncate(self.descriptor, 0),
-            };
-        }
+        let _ = match begun {
+            Some(path) => file::unlink(path.as_c_str()),
+            None => file::truncate(&self.file, 0),
+        };
     }
 }

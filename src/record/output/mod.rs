@@ -14,8 +14,11 @@ mod draft;
 pub mod format;
 
 pub use draft::Draft;
+pub use pyhost_os::file::identity;
 
 use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd, is_open, status_of as stat};
+use pyhost_os::process;
 use pyhost_os::template::PathBuffer;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
@@ -157,41 +160,13 @@ pub fn check(path: &PathBuffer, target: Target) -> Result<(), OutputError> {
     .map_err(OutputError::System)
 }
 
-/// Opens a device or a FIFO to write into it, without waiting; the descriptor.
+/// Opens a device or a FIFO to write into it, without waiting.
 ///
 /// # Errors
 /// The system's reason; `ENXIO` where nobody reads the FIFO.
-pub fn open_stream(path: &CStr) -> Result<c_int, Errno> {
-    let flags =
-        libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    open(path, flags)
-}
-
-/// Opens a file; the descriptor.
-///
-/// # Errors
-/// The system's reason.
-pub(crate) fn open(path: &CStr, flags: c_int) -> Result<c_int, Errno> {
-    // SAFETY: a path that ends with a zero byte; what O_CREAT makes has the usual mode.
-    match unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) } {
-        -1 => Err(Errno::last()),
-        descriptor => Ok(descriptor),
-    }
-}
-
-/// Which file a descriptor is open for: device and inode. `None` where it is not open.
-pub fn identity(descriptor: c_int) -> Option<(u64, u64)> {
-    // SAFETY: the call fills the structure, which has no invalid values.
-    unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        let known = libc::fstat(descriptor, &mut found) == 0;
-        known.then_some((found.st_dev, found.st_ino))
-    }
-}
-
-fn is_open(descriptor: c_int) -> bool {
-    // SAFETY: `F_GETFD` only reads the flags; a number that is no descriptor gives -1.
-    unsafe { libc::fcntl(descriptor, libc::F_GETFD) != -1 }
+pub fn open_stream(path: &CStr) -> Result<Fd, Errno> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
+    Fd::open(path, flags)
 }
 
 /// Whose descriptor a path names.
@@ -215,8 +190,7 @@ fn descriptor_of(path: &[u8]) -> Option<Opened> {
     let rest = path.strip_prefix(b"/proc/")?;
     let mut parts = rest.splitn(3, |&byte| byte == b'/');
     let (process, folder, number) = (parts.next()?, parts.next()?, number_of(parts.next()?)?);
-    // SAFETY: `getpid` takes no arguments and cannot fail.
-    let own = unsafe { libc::getpid() };
+    let own = process::id();
     match (process, folder) {
         (b"self" | b"thread-self", b"fd") => Some(Opened::Own(number)),
         (process, b"fd") if number_of(process)? == own => Some(Opened::Own(number)),
@@ -243,29 +217,12 @@ fn look_through(link: &CStr) -> Result<Target, OutputError> {
 #[inline(never)] // for the caller's stack
 fn look_into(path: &CStr) -> Result<Target, OutputError> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let file = open(path, flags).map_err(OutputError::Unreadable)?;
+    let file = Fd::open(path, flags).map_err(OutputError::Unreadable)?;
     let mut bytes = [0u8; format::ENOUGH];
-    // SAFETY: a descriptor of this function's own, and a buffer and its length.
-    let read = unsafe {
-        let read = libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), 0);
-        let error = Errno::last();
-        libc::close(file);
-        usize::try_from(read).map_err(|_| OutputError::Unreadable(error))?
-    };
+    let read = file::read_at(&file, &mut bytes, 0).map_err(OutputError::Unreadable)?;
     match read == 0 || format::is_ours(&bytes[..read]) {
         true => Ok(Target::Old),
         false => Err(OutputError::Foreign),
-    }
-}
-
-fn stat(path: &CStr, flags: c_int) -> Result<libc::stat, Errno> {
-    // SAFETY: a path that ends with a zero byte; the call fills the structure.
-    unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        match libc::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut found, flags) {
-            0 => Ok(found),
-            _ => Err(Errno::last()),
-        }
     }
 }
 

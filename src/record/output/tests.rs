@@ -93,9 +93,8 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     let file = folder.join("report");
     let path = PathBuffer::of(file.as_os_str().as_bytes()).unwrap();
     let write = |draft: &Draft<'_>, text: &str| {
-        // SAFETY: an open descriptor, and a text and its length.
-        let written = unsafe { libc::write(draft.descriptor(), text.as_ptr().cast(), text.len()) };
-        assert_eq!(written, text.len() as isize);
+        let written = file::write_at(&draft.descriptor(), text.as_bytes(), 0);
+        assert_eq!(written, Ok(text.len()));
     };
     // A file that an earlier process of the same id has left is not overwritten.
     let own = std::process::id();
@@ -103,22 +102,15 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     fs::write(&left, "left").unwrap();
 
     let draft = Draft::begin(&path, Target::New, 0).unwrap();
-    let descriptor = draft.descriptor();
     write(&draft, "one");
     assert!(!file.exists());
-    draft.finish().unwrap();
+    assert!(draft.finish().unwrap().is_some());
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
 
     let draft = Draft::begin(&path, Target::Old, 0).unwrap();
-    let other = draft.descriptor();
     write(&draft, "two");
     draft.discard();
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
-    // SAFETY: this test opened both descriptors and uses neither afterwards.
-    unsafe {
-        libc::close(descriptor);
-        libc::close(other);
-    }
     assert_eq!(fs::read_to_string(&left).unwrap(), "left");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     fs::remove_dir_all(&folder).unwrap();

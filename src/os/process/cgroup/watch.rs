@@ -12,9 +12,10 @@
 #![allow(unsafe_code)]
 
 use super::{Limit, Version};
+use crate::errno::KeptErrno;
+use crate::file::{Fd, identity};
 use crate::process::small_file::{open, read, read_once};
 use std::ffi::{CString, c_int};
-use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -216,35 +217,26 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 struct File {
     descriptor: c_int,
     /// Device and inode: another file under the same number is never read.
-    identity: (libc::dev_t, libc::ino_t),
+    identity: (u64, u64),
     path: CString,
 }
 
 impl File {
     fn open(path: &Path) -> Option<File> {
         let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-        let low = open(&path)?;
-        // SAFETY: duplicates and closes a descriptor of ours; the number is free or the call fails.
-        let descriptor = unsafe {
-            match libc::fcntl(low, libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
-                -1 => low,
-                high => {
-                    libc::close(low);
-                    high
-                }
-            }
-        };
+        let descriptor = open(&path)?.moved_up(FIRST_DESCRIPTOR);
+        let identity = identity(&descriptor)?;
         Some(File {
-            descriptor,
-            identity: identity(descriptor)?,
+            descriptor: descriptor.leak(),
+            identity,
             path,
         })
     }
 
     /// The file's first bytes; opened anew where the script has closed the descriptor.
     fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        if identity(self.descriptor) == Some(self.identity) {
-            return read(self.descriptor, buffer);
+        if identity(&self.descriptor) == Some(self.identity) {
+            return read(&self.descriptor, buffer);
         }
         read_once(&self.path, buffer)
     }
@@ -252,34 +244,10 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if identity(self.descriptor) == Some(self.identity) {
-            // SAFETY: a descriptor that is still ours.
-            unsafe { libc::close(self.descriptor) };
+        if identity(&self.descriptor) == Some(self.identity) {
+            // SAFETY: the number that `open` has leaked, and it is still open for that file.
+            drop(unsafe { Fd::owned(self.descriptor) });
         }
-    }
-}
-
-fn identity(descriptor: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
-    // SAFETY: the call fills the structure, or fails where the descriptor is not open.
-    unsafe {
-        let mut status: libc::stat = zeroed();
-        (libc::fstat(descriptor, &mut status) == 0).then_some((status.st_dev, status.st_ino))
-    }
-}
-
-/// Puts `errno` back when it goes.
-struct KeptErrno(c_int);
-
-impl KeptErrno {
-    fn new() -> KeptErrno {
-        KeptErrno(crate::descriptor::errno())
-    }
-}
-
-impl Drop for KeptErrno {
-    fn drop(&mut self) {
-        // SAFETY: errno is the calling thread's own.
-        unsafe { *libc::__errno_location() = self.0 };
     }
 }
 

@@ -1,0 +1,276 @@
+//! Open files: the calls that take a path or a descriptor, without allocation.
+//!
+//! Reading and writing take whatever has a number ([`AsRawFd`]), a bare number too: one that is not open is an error of
+//! the system's. Only what closes a descriptor needs its owner, [`Fd`].
+
+#![allow(unsafe_code)]
+
+use crate::errno::Errno;
+use std::ffi::{CStr, c_int};
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// An open descriptor, closed when dropped.
+///
+/// Not std's `OwnedFd`: with debug assertions that ends the process where the number is no longer open, and a
+/// script may close every number that there is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fd(RawFd);
+
+impl Fd {
+    /// Opens a file, closed in programs that are executed. What `O_CREAT` makes has the mode `rw-rw-rw-`, less the
+    /// umask.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn open(path: &CStr, flags: c_int) -> Result<Fd, Errno> {
+        Fd::create(path, flags, 0o666)
+    }
+
+    /// As [`Fd::open`]; what `O_CREAT` makes has the mode `mode`, less the umask.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn create(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, Errno> {
+        // SAFETY: a path that ends with a zero byte.
+        opened(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
+    }
+
+    /// Duplicates a descriptor to the lowest free number from `least` on, closed in programs that are executed.
+    ///
+    /// # Errors
+    /// The system's reason: `EBADF` where the number is not open.
+    pub fn copy(file: &impl AsRawFd, least: c_int) -> Result<Fd, Errno> {
+        // SAFETY: the call touches no memory and closes nothing.
+        opened(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })
+    }
+
+    /// Moves the descriptor to a number from `least` on; where there is none it stays.
+    pub fn moved_up(self, least: c_int) -> Fd {
+        Fd::copy(&self, least).unwrap_or(self)
+    }
+
+    /// The number, which stays open.
+    pub fn leak(self) -> RawFd {
+        let number = self.0;
+        std::mem::forget(self);
+        number
+    }
+
+    /// Takes a number back that [`Fd::leak`] gave.
+    ///
+    /// # Safety
+    /// Nobody else closes the number, nor has it by now been closed and opened by another.
+    pub unsafe fn owned(number: RawFd) -> Fd {
+        Fd(number)
+    }
+}
+
+/// The two ends of a new pipe, of which the first is for reading, or of a socket.
+fn ends(make: impl FnOnce(&mut [c_int; 2]) -> c_int) -> Result<(Fd, Fd), Errno> {
+    let mut ends = [-1; 2];
+    done(make(&mut ends)).map(|()| (Fd(ends[0]), Fd(ends[1])))
+}
+
+/// Makes a pipe: the end for reading, and the one for writing.
+///
+/// # Errors
+/// The system's reason.
+pub fn pipe() -> Result<(Fd, Fd), Errno> {
+    // SAFETY: the call fills the array.
+    ends(|ends| unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })
+}
+
+/// Makes a pair of connected Unix sockets that keep messages apart.
+///
+/// # Errors
+/// The system's reason.
+pub fn sockets() -> Result<(Fd, Fd), Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the call fills the array.
+    ends(|ends| unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })
+}
+
+fn opened(number: c_int) -> Result<Fd, Errno> {
+    match number {
+        -1 => Err(Errno::last()),
+        number => Ok(Fd(number)),
+    }
+}
+
+impl AsRawFd for Fd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: the number is this value's own.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+fn count(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| Errno::last())
+}
+
+/// Calls `act` again where a signal has interrupted it.
+fn again(mut act: impl FnMut() -> isize) -> Result<usize, Errno> {
+    loop {
+        match count(act()) {
+            Err(Errno(libc::EINTR)) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Reads on from where the last read ended; 0 bytes at the end.
+///
+/// # Errors
+/// The system's reason.
+pub fn read(file: &impl AsRawFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the buffer and its length.
+    again(|| unsafe { libc::read(file.as_raw_fd(), start, length) })
+}
+
+/// Reads from `offset` on; 0 bytes at the end.
+///
+/// # Errors
+/// The system's reason.
+pub fn read_at(file: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the buffer and its length.
+    again(|| unsafe { libc::pread(file.as_raw_fd(), start, length, offset as libc::off_t) })
+}
+
+/// Writes from `offset` on; how many bytes were written.
+///
+/// # Errors
+/// The system's reason.
+pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let (start, length) = (bytes.as_ptr().cast(), bytes.len());
+    // SAFETY: the bytes and their number.
+    count(unsafe { libc::pwrite(file.as_raw_fd(), start, length, offset as libc::off_t) })
+}
+
+/// Makes a file `length` bytes long.
+///
+/// # Errors
+/// The system's reason.
+pub fn truncate(file: &impl AsRawFd, length: u64) -> Result<(), Errno> {
+    // SAFETY: the call touches no memory of the process.
+    done(unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) })
+}
+
+/// Where the next write goes; `None` where the file has no places, as a pipe.
+pub fn position(file: &impl AsRawFd) -> Option<u64> {
+    // SAFETY: the call touches no memory of the process.
+    u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) }).ok()
+}
+
+/// Whether a number is open.
+pub fn is_open(number: RawFd) -> bool {
+    // SAFETY: the call touches no memory of the process.
+    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+}
+
+/// What the system knows of an open file.
+///
+/// # Errors
+/// The system's reason: `EBADF` where the number is not open.
+pub fn status(file: &impl AsRawFd) -> Result<libc::stat, Errno> {
+    // SAFETY: the call fills the structure, of which zeros are a value.
+    unsafe {
+        let mut found: libc::stat = zeroed();
+        done(libc::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
+    }
+}
+
+/// What the system knows of the file at a path; `flags` of fstatat(2).
+///
+/// # Errors
+/// The system's reason.
+pub fn status_of(path: &CStr, flags: c_int) -> Result<libc::stat, Errno> {
+    // SAFETY: a path that ends with a zero byte; the call fills the structure, of which zeros are a value.
+    unsafe {
+        let mut found: libc::stat = zeroed();
+        done(libc::fstatat(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &mut found,
+            flags,
+        ))
+        .map(|()| found)
+    }
+}
+
+/// Which file a descriptor is open for: device and inode. `None` where it is not open.
+pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
+    let found = status(file).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
+/// Takes a name away.
+///
+/// # Errors
+/// The system's reason.
+pub fn unlink(path: &CStr) -> Result<(), Errno> {
+    // SAFETY: a path that ends with a zero byte.
+    done(unsafe { libc::unlink(path.as_ptr()) })
+}
+
+/// Moves a file to another name, over one that is there.
+///
+/// # Errors
+/// The system's reason.
+pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
+    // SAFETY: paths that end with a zero byte.
+    done(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) })
+}
+
+/// Locks a file by flock(2), without waiting.
+///
+/// # Errors
+/// The system's reason: `EWOULDBLOCK` where another open file has the lock.
+pub fn lock(file: &impl AsRawFd, operation: c_int) -> Result<(), Errno> {
+    // SAFETY: the call touches no memory of the process.
+    done(unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) })
+}
+
+fn done(result: c_int) -> Result<(), Errno> {
+    match result {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_read_and_closed_when_dropped() {
+        let folder = std::env::temp_dir().join(format!("pyhost-file-{}", std::process::id()));
+        let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
+        let file = Fd::open(&path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL).unwrap();
+        assert_eq!(write_at(&file, b"hello", 2), Ok(5));
+        let mut bytes = [1; 16];
+        assert_eq!(read_at(&file, &mut bytes, 0), Ok(7));
+        assert_eq!(&bytes[..8], b"\0\0hello\x01");
+        assert_eq!(read(&file, &mut bytes[..3]), Ok(3));
+        assert_eq!(position(&file), Some(3));
+        truncate(&file, 4).unwrap();
+        assert_eq!(status(&file).unwrap().st_size, 4);
+        let copy = Fd::copy(&file, 100).unwrap();
+        assert!(copy.as_raw_fd() >= 100);
+        assert_eq!(identity(&copy), identity(&file));
+        let number = copy.as_raw_fd();
+        drop(copy);
+        assert!(!is_open(number) && identity(&number).is_none());
+        assert_eq!(read(&number, &mut bytes), Err(Errno(libc::EBADF)));
+        unlink(&path).unwrap();
+        assert_eq!(Fd::open(&path, libc::O_RDONLY), Err(Errno(libc::ENOENT)));
+    }
+}
