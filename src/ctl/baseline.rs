@@ -4,15 +4,24 @@
 //! `--live`: it goes when the process's file has gone (see `directory::forget_baselines`). A later
 //! one takes the place of an earlier, whole or not at all.
 
-use crate::cli::BaselineOptions;
 use crate::document::Document;
+use crate::failure::{Failure, print};
+use crate::find::{self, Name};
 use crate::model::Report;
-use crate::{Failure, find, print};
+use clap::Args;
 use pyhost_record::directory::{self, BASELINES, Identity};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// The options of `baseline`.
+#[derive(Debug, Args)]
+pub struct BaselineOptions {
+    /// A process id; NAMESPACE:PID where processes of several pid namespaces have it
+    #[arg(value_name = "PID")]
+    pub pid: Name,
+}
 
 /// Keeps the accounts of a process that runs.
 ///

@@ -1,16 +1,33 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row.
 
-use crate::cli::DiffOptions;
+use crate::baseline;
 use crate::document::Document;
-use crate::show::path_of;
+use crate::failure::{Failure, print};
+use crate::find::path_of;
 use crate::summary::{AccountSummary, Summary};
-use crate::{Failure, baseline, print};
+use clap::Args;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
 use pyhost_record::describe::Sink;
 use pyhost_record::json::Json;
 use std::fmt::Write;
 use std::path::Path;
+
+/// The options of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffOptions {
+    /// As JSON, schema pyhost-diff/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// A process id, a file of --live, or a report in JSON
+    #[arg(value_name = "A")]
+    pub a: String,
+
+    /// The same; without it, A is a process id, which is compared with its baseline
+    #[arg(value_name = "B")]
+    pub b: Option<String>,
+}
 
 /// The schema's name, the first field of the JSON form.
 const SCHEMA: &str = "pyhost-diff/1";

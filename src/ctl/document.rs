@@ -4,7 +4,7 @@
 //! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
 //! the code that prints them makes the texts plain.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::model::Report;
 use crate::process::identity_of;
 use crate::summary::Summary;

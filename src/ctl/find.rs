@@ -1,6 +1,6 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::process::Usage;
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX};
 use pyhost_record::{Record, Unreadable};
@@ -216,6 +216,17 @@ pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
             "no host with process id {name} in '{}'; expected one that was started with --live",
             directory.display()
         ))),
+    }
+}
+
+/// The file that a word of the command line names: a process's, or a path.
+///
+/// # Errors
+/// There is no file of that process.
+pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
+    match word.parse() {
+        Ok(name) => of_process(&name, directory),
+        Err(_) => Ok(PathBuf::from(word)),
     }
 }
 

@@ -3,7 +3,6 @@
 
 use crate::document::Document;
 use crate::model::Report;
-use crate::show::to_text;
 use crate::summary::Summary;
 use crate::{diff, top};
 use pyhost_ledger::card::Card;
@@ -18,7 +17,7 @@ fn assert_plain(text: &str) {
 
 /// Shows a summary in every form.
 fn show(summary: &Summary) {
-    assert_plain(&to_text(summary));
+    assert_plain(&summary.to_text());
     for form in diff::forms(summary, &Summary::default()) {
         assert_plain(&form);
     }

@@ -8,6 +8,7 @@ mod baseline;
 mod cli;
 mod diff;
 mod document;
+mod failure;
 mod find;
 #[cfg(test)]
 mod hostile;
@@ -24,26 +25,10 @@ mod top;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use failure::Failure;
 use pyhost_os::plain::plain;
 use std::io::Write;
 use std::process::ExitCode;
-
-/// An error message: one line without a full stop.
-struct Failure(String);
-
-/// Writes to standard output.
-///
-/// # Errors
-/// Standard output cannot be written. A reader that has gone, such as `head`, is not an error.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure(format!(
-            "standard output cannot be written ({error})"
-        ))),
-        _ => Ok(()),
-    }
-}
 
 /// Runs the command line of the process; its exit status.
 pub fn main() -> ExitCode {

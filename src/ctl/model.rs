@@ -14,6 +14,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer, de};
 use serde_json::Value;
 use std::fmt;
+use std::fmt::Write;
 use std::marker::PhantomData;
 
 /// The members of an object, in their order.
@@ -78,8 +79,25 @@ impl Report {
     /// steers a terminal.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string(self).expect("its keys are strings");
-        crate::show::escaped(&text)
+        escaped(&text)
     }
+}
+
+/// A report's text as it is, but for control characters inside of strings, which JSON allows from
+/// U+007F on.
+pub fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len() + 1);
+    for letter in text.trim_end().chars() {
+        match letter {
+            '\n' | '\r' | '\t' => line.push(letter),
+            control if control.is_control() => {
+                let _ = write!(line, "\\u{:04x}", control as u32);
+            }
+            other => line.push(other),
+        }
+    }
+    line.push('\n');
+    line
 }
 
 /// A part of a text for an error message.

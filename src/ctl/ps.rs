@@ -1,7 +1,8 @@
 //! `pyhostctl ps`: the hosts that run, a line each.
 
+use crate::failure::{Failure, print};
+use crate::find;
 use crate::top::clock;
-use crate::{Failure, find, print};
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::moment;

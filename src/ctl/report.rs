@@ -1,14 +1,23 @@
 //! `pyhostctl report`: the reports of hosts that run, made of their files.
 
-use crate::cli::ReportOptions;
 use crate::document::Document;
+use crate::failure::{Failure, print};
+use crate::find::{self, Name};
 use crate::model::Report;
-use crate::process::{Usage, identity_of};
-use crate::show::to_text;
-use crate::{Failure, find, print};
-use pyhost_ledger::card::Card;
-use pyhost_record::directory::Here;
+use clap::Args;
 use std::path::Path;
+
+/// The options of `report`.
+#[derive(Debug, Args)]
+pub struct ReportOptions {
+    /// As a table
+    #[arg(long)]
+    pub text: bool,
+
+    /// Process ids of hosts with --live; NAMESPACE:PID where processes of several pid namespaces have one
+    #[arg(value_name = "PID", required = true)]
+    pub pids: Vec<Name>,
+}
 
 /// Reports on processes that run: what their ledgers and `/proc` have, a line of JSON or a table each.
 ///
@@ -22,7 +31,7 @@ pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
             Document::Record(record, true) if !options.text => {
                 text += &Report::of_record(record, true).to_json()
             }
-            Document::Record(_, true) => text += &to_text(&document.summary()),
+            Document::Record(_, true) => text += &document.summary().to_text(),
             _ => {
                 return Err(Failure(format!(
                     "process {name} runs no more; expected a host that runs, or `pyhostctl show \
@@ -32,16 +41,4 @@ pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
         }
     }
     print(&text)
-}
-
-/// Resident bytes of a process, now and at most: from `/proc` where it runs, else what its host had noted
-/// when it ended. None for what is not known.
-pub fn resident_of_record(card: &Card, alive: bool) -> (Option<u64>, Option<u64>) {
-    match alive {
-        true => {
-            let usage = Usage::of(&identity_of(card), &Here::find());
-            (usage.resident, usage.peak_resident)
-        }
-        false => card.last_resident(),
-    }
 }

@@ -5,7 +5,8 @@ use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
-use pyhost_record::Record;
+use pyhost_record::{Record, table};
+use std::fmt::Write;
 
 /// One account's figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +100,54 @@ impl Summary {
             },
             ..Summary::of_report(&Report::of_record(record, alive))
         }
+    }
+
+    /// A process as a table for people.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "process {} ({}), Python {}, since {}: {}\n",
+            self.pid,
+            self.command,
+            plain(&self.python),
+            plain(&self.started),
+            plain(&self.status)
+        );
+        let _ = table::titles(&mut text);
+        let _ = writeln!(text, "{:>9}{:>8}", "refused", "failed");
+        let shown = |bytes| Bytes(bytes).to_string();
+        for row in &self.accounts {
+            let _ = table::row(
+                &mut text,
+                &plain(&row.name),
+                [row.live_bytes, row.peak_bytes],
+                [row.live_blocks, row.total_blocks],
+            );
+            let _ = writeln!(text, "{:>9}{:>8}", row.refused, row.failed);
+        }
+        let (live, peak) = self.total;
+        let _ = table::total(&mut text, live, peak);
+        let _ = match self.resident {
+            (Some(now), Some(peak)) => {
+                writeln!(text, "resident {}, peak {}", shown(now), shown(peak))
+            }
+            (Some(now), None) => writeln!(text, "resident {}", shown(now)),
+            (None, Some(peak)) => writeln!(text, "resident peak {}", shown(peak)),
+            (None, None) => Ok(()),
+        };
+        if let Some(bytes) = self.inherited {
+            let _ = writeln!(
+                text,
+                "a forked child: {} of the live bytes were there at the fork, and are its parent's too",
+                shown(bytes)
+            );
+        }
+        for (name, bytes) in &self.caps {
+            let _ = writeln!(text, "cap of {} ({})", shown(*bytes), plain(name));
+        }
+        if let Some((count, line)) = &self.refusal {
+            let _ = writeln!(text, "refusals: {count}; the last: {}", plain(line));
+        }
+        text
     }
 }
 

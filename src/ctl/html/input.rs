@@ -1,9 +1,9 @@
 //! Where the report comes from: a file in JSON, standard input, or the ledger of a host.
 
-use crate::Failure;
 use crate::document::{Document, text_of};
+use crate::failure::Failure;
+use crate::find::path_of;
 use crate::model::Report;
-use crate::show::path_of;
 use std::path::{Path, PathBuf};
 
 /// A report.

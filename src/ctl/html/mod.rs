@@ -24,9 +24,9 @@ mod timeline;
 #[cfg(test)]
 mod contrast;
 
-use crate::cli::HtmlOptions;
 use crate::document::text_of_file;
-use crate::{Failure, print};
+use crate::failure::{Failure, print};
+use clap::Args;
 use pyhost_os::errno::Errno;
 use pyhost_os::template::PathBuffer;
 use pyhost_record::output::{self, Draft, OutputError, Target};
@@ -36,8 +36,25 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use timeline::Timeline;
+
+/// The options of `html`.
+#[derive(Debug, Args)]
+pub struct HtmlOptions {
+    /// The timeline of the same run, as --timeline wrote it
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+
+    /// Where the page goes, `-` for stdout [default: beside a report in a file, with .html; else
+    /// stdout]
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+
+    /// A report in JSON, `-` for stdin, a process id, or a file of --live
+    #[arg(value_name = "REPORT")]
+    pub report: String,
+}
 
 /// A report that has every section.
 #[cfg(test)]

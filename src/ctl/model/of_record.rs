@@ -1,7 +1,7 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
 use super::{Account, Cap, Caps, Children, HostFacts, Process, Python, Report, Total};
-use crate::report::resident_of_record;
+use crate::process::resident_of_record;
 use pyhost_ledger::card::{Card, ProcessState};
 use pyhost_os::moment::{self, Utc};
 use pyhost_os::signals::signal_name;

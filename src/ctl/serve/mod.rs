@@ -10,10 +10,11 @@ mod hosts;
 mod names;
 mod request;
 
-pub use address::Address;
+use address::Address;
 
-use crate::cli::ServeOptions;
-use crate::{Failure, find, print};
+use crate::failure::{Failure, print};
+use crate::find;
+use clap::Args;
 use names::Names;
 use pyhost_record::metrics::Form;
 use request::{Request, Response};
@@ -23,6 +24,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// The options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// Where to listen, as HOST:PORT; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value_t)]
+    pub listen: Address,
+
+    /// A name by which clients know this server, beside localhost, the name of --listen and, where that is
+    /// not a loopback address, all addresses and the machine's own name; `*` for any. May be repeated
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+}
 
 /// Serves until a signal ends the process.
 ///

@@ -4,14 +4,51 @@
 mod rule;
 mod run;
 
-pub use rule::{Range, Rule};
+use rule::{Range, Rule};
 
-use crate::cli::SweepOptions;
-use crate::{Failure, print};
+use crate::failure::{Failure, print};
+use clap::{Args, value_parser};
 use run::{End, Run, Runner};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Runs the program under the host with N = 1, 2, 3, ...: the Nth request fails. It ends with the run in which
+/// nothing failed, since the program makes no such request. Prints how each run ended, and for a crash or a hang
+/// the request and the end of standard error. The runs' output is dropped, and their input is empty.
+///
+/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed or hung; 25 if the
+/// program makes no request that is counted.
+///
+/// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too.
+#[derive(Debug, Args)]
+pub struct SweepOptions {
+    /// The requests that are counted.
+    #[command(flatten)]
+    pub rule: Rule,
+
+    /// The requests to try: from FIRST on, below END, each STEP-th of them
+    #[arg(long, value_name = "FIRST[:END[:STEP]]", default_value = "1::1")]
+    pub range: Range,
+
+    /// A run that takes longer hangs, and is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub timeout: u64,
+
+    /// The host [default: pyhost beside this program, else in PATH]
+    #[arg(long, value_name = "PATH")]
+    pub host: Option<PathBuf>,
+
+    /// Python's options, the script, -c CODE or -m MODULE, and the arguments
+    #[arg(
+        value_name = "SCRIPT",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub program: Vec<OsString>,
+}
 
 /// Exit status if a run crashed or hung.
 const FOUND: u8 = 24;

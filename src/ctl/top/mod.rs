@@ -15,11 +15,12 @@ mod tables;
 #[cfg(test)]
 pub mod tests;
 
-pub use interval::Interval;
+use interval::Interval;
 pub use tables::clock;
 
-use crate::cli::TopOptions;
-use crate::{Failure, print};
+use crate::failure::{Failure, print};
+use crate::find::Name;
+use clap::Args;
 use columns::ViewPart;
 use keys::{Keys, Wake};
 use sample::Sampler;
@@ -28,6 +29,23 @@ use state::{Step, View};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
+
+/// The options of `top`.
+#[derive(Debug, Args)]
+pub struct TopOptions {
+    /// How often to look: 50ms to 1h; a number alone is of seconds
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: Interval,
+
+    /// Print one table, with rates over one interval, and end; so also where standard input or output
+    /// is no terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// The host to watch, to its end; without it, all of them
+    #[arg(value_name = "PID")]
+    pub pid: Option<Name>,
+}
 
 /// Watches until the user or a signal ends it.
 ///

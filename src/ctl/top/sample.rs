@@ -3,9 +3,10 @@
 //! A process is identified by boot, pid namespace, process id and start time. So a process id that is used
 //! again starts without rates; so does a program that replaces another by `exec`.
 
+use crate::failure::Failure;
+use crate::find;
 use crate::find::Name;
 use crate::process::Usage;
-use crate::{Failure, find};
 use pyhost_ledger::card::ProcessState;
 use pyhost_ledger::{Account, Scope, Snapshot};
 use pyhost_os::moment;
