@@ -21,11 +21,11 @@
 #![allow(unsafe_code)]
 
 use crate::balance::{self, Balance};
-use crate::card::CARD;
 use crate::descriptor::errno;
 use crate::heap;
 use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET};
 use crate::heap::register::{self, BigBlocks};
+use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};

@@ -9,7 +9,7 @@
 
 #![deny(unsafe_code)]
 
-use crate::own::UNIT;
+use crate::layout::UNIT;
 use pyhost_os::signals::signal_words;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
@@ -19,8 +19,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"pyhcard1");
 
 /// How many marks are kept: the latest.
 pub const MARKS: usize = 64;
-
-pub use crate::own::CARD;
 
 /// How a process stands, by its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

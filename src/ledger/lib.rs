@@ -16,8 +16,10 @@
 
 mod account;
 mod booking;
+mod caps;
 pub mod card;
 mod ceiling;
+mod layout;
 mod mapped;
 pub mod own;
 pub mod resident;
@@ -36,4 +38,5 @@ pub use shared::Ledger;
 pub use slot::{Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
-pub use own::LEDGER;
+pub use layout::UNIT;
+pub use own::{CARD, LEDGER};

@@ -8,11 +8,9 @@
 
 use crate::Ledger;
 use crate::card::Card;
+use crate::layout::UNIT;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-
-/// The unit of the stored layout; a page of any machine is a multiple of it.
-pub const UNIT: usize = 4096;
 
 /// Bytes of a record: the card, then the ledger.
 pub const SIZE: usize = size_of::<Card>() + size_of::<Ledger>();

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::card::CARD;
+use crate::own::CARD;
 use pyhost_os::file;
 use pyhost_os::process::small_file;
 use std::mem::zeroed;

@@ -6,7 +6,7 @@
 use super::account::{ACCOUNTS, Account};
 use super::ceiling::Ceiling;
 use super::slot::Slot;
-use crate::own::UNIT;
+use crate::layout::UNIT;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 

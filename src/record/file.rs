@@ -5,9 +5,10 @@
 
 #![allow(unsafe_code)]
 
+use pyhost_ledger::UNIT;
 use pyhost_ledger::card::{Card, Magic, ProcessState};
+use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
-use pyhost_ledger::own::{LARGEST_PAGE, UNIT};
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;

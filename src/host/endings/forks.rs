@@ -13,7 +13,7 @@
 
 use super::exports::Strings;
 use super::finish;
-use crate::card::CARD;
+use crate::ledger::CARD;
 use crate::native::next::{self, call};
 use crate::report::Ending;
 use std::ffi::{c_char, c_int, c_long, c_void};

@@ -21,11 +21,11 @@ mod signals;
 mod stack;
 
 use crate::caps::{How, Refusal};
-use crate::card::CARD;
 use crate::descriptor::{Descriptor, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{bound, guards, profile, register};
 use crate::leaks::{self, StackTop};
+use crate::ledger::CARD;
 use crate::ledger::LEDGER;
 use crate::live;
 use crate::numpy;

@@ -14,11 +14,12 @@
 
 mod mapping;
 
-use crate::card::{CARD, ProcessState};
+use crate::card::ProcessState;
 use crate::descriptor::{format_into, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
+use crate::ledger::CARD;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::output::{self, Draft, OutputError, Target};
 use crate::process::{self, small_file::read_once};

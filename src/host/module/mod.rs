@@ -17,10 +17,10 @@ mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
 
-use crate::card::CARD;
 use crate::endings;
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
+use crate::ledger::CARD;
 use crate::ledger::{Account, LEDGER};
 use crate::python::functions::{
     self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,

@@ -4,11 +4,11 @@
 
 use super::dossier;
 use crate::caps::Refusal;
-use crate::card::CARD;
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::heap::classes::{self, Class};
 use crate::heap::region;
 use crate::heap::register::{self, BigBlocks};
+use crate::ledger::CARD;
 use crate::ledger::{Account, LEDGER, Snapshot};
 use crate::timeline::brief;
 use pyhost_os::cell::Latest;

@@ -32,13 +32,13 @@ pub use sizes::{describe_classes, describe_members as describe_histogram};
 pub use text::{closing_line, table};
 
 use crate::balance::Balance;
-use crate::card::CARD;
 use crate::descriptor::format_into;
 use crate::heap::guards::Figures as GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bfc, bound};
 use crate::leaks::Findings;
+use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::native;
 use crate::numpy;

@@ -11,9 +11,10 @@
 
 use super::trouble::{self, Output};
 use crate::bytes::Bytes;
-use crate::card::{CARD, ProcessState};
+use crate::card::ProcessState;
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
 use crate::errno::Errno;
+use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
 use crate::process;

@@ -10,9 +10,9 @@
 #![allow(unsafe_code)]
 
 use super::trouble::{self, Output};
-use crate::card::CARD;
 use crate::descriptor::{Descriptor, format_into};
 use crate::errno::Errno;
+use crate::ledger::CARD;
 use crate::ledger::{REPORTED, Scope, Snapshot};
 use crate::output::{self, Draft, Target};
 use crate::template::PathBuffer;

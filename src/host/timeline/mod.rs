@@ -20,9 +20,9 @@ pub mod trouble;
 
 pub use settings::{Interval, TimelineSettings};
 
-use crate::card::CARD;
 use crate::descriptor::notice;
 use crate::errno::Errno;
+use crate::ledger::CARD;
 use crate::native::next::{self, call};
 use crate::output::{self, OutputError};
 use crate::process;

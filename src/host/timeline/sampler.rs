@@ -8,8 +8,9 @@
 use super::file::TimelineFile;
 use super::pages::{self, Renderer};
 use super::{brief, trouble};
-use crate::card::{CARD, MARKS, ProcessState};
+use crate::card::{MARKS, ProcessState};
 use crate::descriptor::{close_range, format_into};
+use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, small_file};
 use crate::resident;
