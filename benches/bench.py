@@ -1,4 +1,4 @@
-"""What the sections share: who is compared, how long to measure, the pinned packages, and what to tell of it.
+"""The settings that the sections share: who is compared, how long to measure, the pinned packages, and what to print.
 
 A section is a module of the package `sections` with a TITLE and `measure(bench) -> Samples`.
 """

@@ -1,4 +1,4 @@
-"""What is compared: stock Python and the host, of the same CPython, linked in the same way.
+"""The contenders that are compared: stock Python and the host, of the same CPython, linked in the same way.
 
 A shared libpython costs 5 to 20%, so a host with its own libpython linked in may not be compared with a `python3` that
 loads one, nor the other way round. `prepare` asks both executables what they are. Where PYTHON is linked otherwise than

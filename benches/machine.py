@@ -1,4 +1,4 @@
-"""What a result holds of the machine, of the versions, and of the command that was given."""
+"""The facts that a result records: the machine, the versions, and the command that was given."""
 
 import datetime
 import os

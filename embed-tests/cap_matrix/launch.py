@@ -30,14 +30,14 @@ class Task:
     seed: int
 
     def key(self):
-        """What a kept result must have been made with to stand for this task."""
+        """The inputs of a result: a kept result with the same inputs is used again."""
         return (self.host.identity, self.script, self.cap, self.seed)
 
     def command(self, scripts):
         return [self.host.path, "--cap", f"{self.cap // MIB}M", str(scripts / self.script), str(self.seed)]
 
     def environment(self):
-        """What is set beside the caller's own variables."""
+        """The variables that are set beside the caller's own."""
         added = {"PYTHONFAULTHANDLER": "1", "PYTHONHASHSEED": str(self.seed), "PYTHONDONTWRITEBYTECODE": "1"}
         return {**added, "PYTHONPATH": self.host.site} if self.host.site else added
 

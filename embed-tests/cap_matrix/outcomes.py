@@ -1,4 +1,4 @@
-"""What a run under a cap came to: one of the ends that are allowed, or a failure with its reason.
+"""The outcome of a run under a cap: one of the ends that are allowed, or a failure with its reason.
 
 Plain data in, plain data out: no files, no processes. A script's first line says what it expects; see
 scripts/growing.py. Of the ends that are allowed each has its condition; all else is a failure, so that no new kind of

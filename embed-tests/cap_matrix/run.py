@@ -139,7 +139,7 @@ class Matrix:
 
 
 def record_of(run, outcome, seconds):
-    """What is kept of a run; its output only where it has failed."""
+    """The facts of a run that are kept; its output only if it failed."""
     record = {"outcome": outcome.name, "kind": outcome.kind, "detail": outcome.detail, "status": run.status,
               "seconds": seconds, "peak_bytes": run.peak_bytes, "resident_anonymous": run.resident_anonymous,
               "resident": run.resident, "excess": outcomes.excess(run),

@@ -40,7 +40,7 @@ class Store:
             self._kept[task.key()] = whole
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a+", encoding="utf-8") as file:
-                # What an interruption cut off has no newline: this line must not join it.
+                # A line that an interruption cut off has no newline: this line must not join it.
                 file.write("\n" * (not ends_a_line(self.path)) + json.dumps(whole) + "\n")
         return whole
 

@@ -132,7 +132,7 @@ class StoreTests(unittest.TestCase):
             self.assertIsNone(store.find(dataclasses.replace(self.task, **other)))
         (self.folder / "growing.py").write_text("2")
         self.assertIsNone(Store(self.path, self.folder).find(self.task))
-        # What was begun before the edit stands for the script before it.
+        # A run that began before the edit is a run of the old script.
         store.keep(self.task, {"outcome": CAUGHT})
         self.assertIsNone(Store(self.path, self.folder).find(self.task))
 

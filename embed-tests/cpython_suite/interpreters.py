@@ -1,4 +1,4 @@
-"""What the comparison knows of an interpreter, and which of CPython's test modules it runs with it.
+"""The facts of an interpreter that the comparison uses, and which of CPython's test modules it runs with it.
 
 `Interpreter` is plain data that names one executable, stock Python or the host, so exactly that a kept result can be
 told from the result of another build. The list of modules and the short slice of it are here too.

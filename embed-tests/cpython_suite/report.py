@@ -12,7 +12,7 @@ import classify
 
 @dataclasses.dataclass(frozen=True)
 class ModuleResult:
-    """What both sides made of one module; `cases` is empty where the host was not run."""
+    """The results of both sides for one module; `cases` is empty where the host was not run."""
 
     module: str
     stock_runs: list

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 MIB = 1 << 20
-# What docs/devices.md allows beyond the region: anonymous memory, and all memory.
+# docs/devices.md allows this beyond the region: anonymous memory, and all memory.
 BESIDE_ANONYMOUS = 4 * MIB
 BESIDE = 20 * MIB
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

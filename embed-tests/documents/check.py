@@ -192,7 +192,7 @@ class Machine:
         except subprocess.TimeoutExpired:
             late = "still running after %d s" % SECONDS
         finally:
-            # What it started in the background too: all are of its own session.
+            # Its background processes, too: all are of its own session.
             try:
                 os.killpg(shell.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -207,7 +207,7 @@ class Machine:
         return outcomes
 
     def check(self, block, compares):
-        """What is wrong with a block; None where nothing is."""
+        """The mistake in a block; None if there is none."""
         if block.kind == "console":
             commands = commands_of(block.text)
         elif block.kind == "sh":

@@ -15,7 +15,7 @@ import outcomes
 WINDOW = 60
 # The debug hooks are fewer or more requests away: pymalloc's own do not pass them.
 DEBUG_WINDOW = 12
-# What the debug hooks add to a request of CPython's domains: its size, the domain's letter and guard bytes.
+# The bytes that the debug hooks add to a request of CPython's domains: its size, the domain's letter and guard bytes.
 DEBUG_BYTES = {"raw": 24, "mem": 24, "obj": 24}
 # Valgrind is slow.
 DAMAGE_WINDOW = 2

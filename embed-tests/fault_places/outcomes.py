@@ -1,4 +1,4 @@
-"""What became of a run of program.py: its outcome, and where it ended."""
+"""A run of program.py: its outcome, and where it ended."""
 
 import re
 import signal

@@ -15,10 +15,10 @@ import sys
 
 class Phase:
     def prepare(self):
-        """What is done before anything may fail."""
+        """The work before any request may fail."""
 
     def work(self):
-        """What is done while something may fail; returns what is to be printed."""
+        """The work while requests may fail; returns the text to print."""
         raise NotImplementedError
 
 
@@ -206,7 +206,7 @@ class Threads(Phase):
 
 
 class Objects(Phase):
-    """What programs are made of: classes, generators, exceptions, formatting, regular expressions."""
+    """The usual parts of programs: classes, generators, exceptions, formatting, regular expressions."""
 
     def prepare(self):
         import dataclasses

@@ -1,4 +1,4 @@
-"""What is known of the processes of a fleet, and what follows for a list of them.
+"""The events of the processes of a fleet, and what follows for a list of them.
 
 Everything is told by order, nothing by the clock: an event that happened before a look began is known
 to that look. Processes say what they do before they do it (member.py), and the runner waits for those
@@ -65,7 +65,7 @@ class Fleet:
             return self._count
 
     def judge(self, listed, began):
-        """What is wrong with a list of process ids from a look that began after event `began`.
+        """The mistakes in a list of process ids from a look that began after event `began`.
 
         Called after the look, once all that was said before its end has been read.
         """

@@ -49,7 +49,7 @@ class Runner:
     def start_member(self):
         seed = self.chance.randrange(1 << 30)
         command = [self.options.pyhost, f"--live={self.directory}", HERE / "member.py", str(seed)]
-        # What is told of the killed, by the next that starts, is not this test's to judge.
+        # The next process that starts reports the killed ones; this test does not judge that.
         member = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -127,7 +127,7 @@ class Top:
         )
         size = ["-x", COLUMNS, "-y", LINES]
         self.tmux("-f", "/dev/null", "new-session", "-d", *size, command)
-        # What it leaves stays on the screen.
+        # Its last output stays on the screen.
         self.tmux("set-option", "-g", "remain-on-exit", "on")
 
     def tmux(self, *words):

@@ -1,4 +1,4 @@
-"""What is run of the libraries' own tests: each suite is some files or folders of them, run by pytest in one process.
+"""The libraries' own tests that are run: each suite is some files or folders of them, run by pytest in one process.
 
 FULL is all of NumPy's tests that allocate arrays, and of pandas, SciPy and scikit-learn a fixed choice of 10 to 60
 seconds each that makes, copies and grows many arrays. SLICE is what every change can wait for.

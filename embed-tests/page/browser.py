@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-# What Debian's and others' packages call it.
+# Its name in the packages of Debian and others.
 PROGRAMS = ["chromium", "chromium-browser", "google-chrome"]
 ARGUMENTS = [
     "--headless=new",

@@ -28,7 +28,7 @@ FIGURES = """(() => {
   return found;
 })()"""
 
-# What somebody who uses keys alone comes by: an element's name each.
+# The elements that the Tab key reaches, by name.
 FOCUSED = """(() => {
   const at = document.activeElement;
   return at.id || at.getAttribute("aria-label") || at.getAttribute("href") || at.tagName;
@@ -56,7 +56,7 @@ STRUCTURE = """(() => ({
   cursor: Boolean(document.querySelector("#cursor:not([hidden])")),
 }))()"""
 
-# What cannot be read or reached at this width.
+# The elements that cannot be read or reached at this width.
 LAYOUT = """(() => {
   const box = document.scrollingElement;
   const wide = [...document.querySelectorAll("body *")].filter((node) => {

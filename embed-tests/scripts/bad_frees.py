@@ -16,7 +16,7 @@ for name, arguments in (("malloc", [size_t]), ("free", [void]), ("realloc", [voi
     function.restype, function.argtypes = void, arguments
 malloc, free = libc.malloc, libc.free
 
-# What is asked for, and the usable bytes.
+# The bytes that are asked for, and the usable bytes.
 SIZES = [(1, 16), (8, 16), (24, 32), (100, 112), (1024, 1024), (5000, 5120), (100000, 114688), (3000000, 3145728),
          (100000000, 100663296)]
 

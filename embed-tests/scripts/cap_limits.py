@@ -62,7 +62,7 @@ try:
 except MemoryError:
     assert pyhost.last_refusal()["scope"] == "numpy"
 
-# What is wrong is said.
+# A wrong value is an error.
 for wrong, error in [((0,), ValueError), (("64m",), ValueError), ((1.5,), TypeError),
                      (("1M", "heap"), ValueError)]:
     try:

@@ -23,7 +23,7 @@ def live():
 
 
 def shadow():
-    """What the library says: blocks, bytes that were asked for, bytes by libc."""
+    """The counters of the library: blocks, bytes that were asked for, bytes by libc."""
     count, asked, usable = (ctypes.c_size_t() for _ in range(3))
     size_of = ctypes.cast(ctypes.CDLL(None).malloc_usable_size, ctypes.c_void_p)
     no_size = ALLOCATOR != "system" or DEBUG_HOOKS

@@ -84,6 +84,6 @@ for name, blocks in pool.items():
         DOMAINS[name][3](block)
     blocks.clear()
 check("at the end")
-# What is left in raw is Python's own, as before.
+# The rest of raw is Python's own, as before.
 assert pyhost._walk("raw")[1] <= raw_before + 3, (pyhost._walk("raw"), raw_before)
 print("exact")

@@ -23,7 +23,7 @@ for allocate, free in ALLOCATORS.values():
 
 
 def granule(size):
-    """What a size may be below the least that is refused: the heap's step in sizes, and windows."""
+    """How far a size may be below the least that is refused: the heap's step in sizes, and windows."""
     return size // 8 + (192 << 10)
 
 

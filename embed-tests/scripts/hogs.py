@@ -151,7 +151,7 @@ def new_threads():
             _thread.start_new_thread(hog, ())
         except (RuntimeError, MemoryError):
             pass
-    # What the waiting itself asks for may be refused, too, while the others hog.
+    # While the others hog, a request of the wait itself may be refused, too.
     deadline = time.monotonic() + 20
     waits = True
     while waits:

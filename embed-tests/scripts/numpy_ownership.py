@@ -216,7 +216,7 @@ def held_by_its_owner(rounds):
     dangling = holder.array
     assert not dangling.flags.owndata
     del holder
-    # What is wrong with this pattern: the memory is gone, and the array is not. It must not be read.
+    # The mistake of this pattern: the memory is freed while the array lives. It must not be read.
     assert live("native") == before
     del dangling
     assert live("native") == before
@@ -396,7 +396,7 @@ def check_reset():
     check_in_force(SHIFTING)
     before = shifting_handler.restore(None)
     check_in_force(OURS)
-    # What was in force, as a capsule: the host's.
+    # The handler that was in force, as a capsule: the host's.
     ours = shifting_handler.set()
     check_in_force(SHIFTING)
     shifting_handler.restore(ours)

@@ -1,4 +1,4 @@
-"""What a process can see of itself from the start: must be the same by stock Python and by the host."""
+"""Prints the facts that a process can see of itself at the start: the same under stock Python and the host."""
 import os
 import resource
 import signal

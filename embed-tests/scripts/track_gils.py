@@ -16,7 +16,7 @@ for _ in range(200):
         with pyhost.track() as t:
             data = bytes(2 << 20)
         del data
-    # What others free meanwhile may hide a part, what they take may add to it.
+    # Blocks that others free meanwhile may hide a part; blocks that they allocate may add to it.
     assert -80 << 20 < t.growth_bytes < 80 << 20
     assert outer.peak_bytes >= t.peak_bytes, (outer, t)
 assert pyhost.snapshot().diff(pyhost.snapshot()).total.account == "total"

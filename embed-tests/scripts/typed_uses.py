@@ -1,4 +1,4 @@
-"""What mypy must know of the module: the types that it reveals here, and the one mistake."""
+"""For mypy: it must reveal these types of the module, and find the one mistake."""
 from __future__ import annotations
 
 import pyhost

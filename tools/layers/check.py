@@ -207,7 +207,7 @@ class Source:
             if names[at] == "super" and path:
                 path.pop()
             at += 1
-        # What lies in the module itself, or in one of its own.
+        # Not a path into the module itself, or into one of its own.
         if path[:1] != list(module[:1]) or not path:
             self.paths.append((line, module, path + names[at:]))
 

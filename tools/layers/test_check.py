@@ -11,7 +11,7 @@ ROOT = "mod low; mod middle; mod high; use outside::{bytes, other as ledger};"
 
 
 def lines(order=ORDER, **files):
-    """What the check says of a crate of three modules with these files; `__` in a name stands for `/`."""
+    """The lines of the check for a crate of three modules with these files; `__` in a name stands for `/`."""
     files = {"lib": ROOT, "low": "", "middle": "", "high": "", **files}
     if "low__mod" in files:
         del files["low"]

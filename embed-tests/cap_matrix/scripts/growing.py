@@ -1,4 +1,4 @@
-"""What the growth scripts share: a seed's plan, the forms of `try`, and the work that comes afterwards.
+"""The code that the growth scripts share: a seed's plan, the forms of `try`, and the work that comes afterwards.
 
 A script lists growths: statements that allocate more each time they are run. The seed picks one of them, a size, a
 form and whether the code is a function's or the module's. The form and the growth are put together as source text,
@@ -328,7 +328,7 @@ def as_module(text):
 
 
 class Plan:
-    """What a seed stands for in a script."""
+    """The plan of a script that a seed gives."""
 
     def __init__(self, script, seed, combinations, sizes=(48, 100_000)):
         order = random.Random(script)

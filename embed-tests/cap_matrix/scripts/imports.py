@@ -71,7 +71,7 @@ def forget_parts():
 
 
 def while_full(size, names):
-    """What these imports leave comes from the reserve: after four of them nothing of 2 MiB may be left."""
+    """These imports use up the reserve of 2 MiB: after four of them nothing of it may be left."""
     data = fill(size)
     try_imports(names[:2])
     data = None

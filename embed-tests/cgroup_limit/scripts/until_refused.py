@@ -1,4 +1,4 @@
-"""What the scripts share: grow until refused, drop all, go on with other work, say so in the last line."""
+"""The steps that the scripts share: grow until refused, drop all, go on with other work, say so in the last line."""
 
 import json
 

@@ -1,4 +1,4 @@
-# What the documents' fragments of Python take for granted.
+# Names that the documents' fragments of Python use without defining them.
 import unittest.mock
 
 import numpy as np
