@@ -5,13 +5,12 @@
 
 pub use crate::errno::errno;
 use crate::errno::{Errno, KeptErrno};
-use crate::file::Fd;
+use crate::file::{self, Fd};
 use crate::process::limits::soft;
+use crate::signals::SignalSet;
 pub use crate::template::format_into;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
-use std::mem::zeroed;
-use std::ptr::null_mut;
 
 /// A descriptor that is written through a small buffer.
 pub struct Descriptor {
@@ -79,45 +78,35 @@ impl Descriptor {
 
 /// Waits until a descriptor takes more bytes; false where it does not in so many milliseconds.
 fn has_room(descriptor: c_int, milliseconds: c_int) -> bool {
-    let mut poll = libc::pollfd {
+    let poll = libc::pollfd {
         fd: descriptor,
         events: libc::POLLOUT,
         revents: 0,
     };
-    // SAFETY: a structure of ours.
-    unsafe { libc::poll(&mut poll, 1, milliseconds) != 0 }
+    file::wait(&mut [poll], milliseconds as u64 * 1_000_000) != Ok(0)
 }
 
 /// Calls `act`, which writes to a file, without the signals that a write sends: SIGPIPE where nobody
 /// reads a pipe, SIGXFSZ where a file may not grow (`ulimit -f`). The default of both ends the
 /// process, and a script's handler must not run for what the host writes.
 pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: structures of ours, which the calls fill or read. The signals are sent to the thread
-    // that writes, and are taken back before it can receive them.
-    unsafe {
-        let (mut both, mut before, mut pending): (libc::sigset_t, _, libc::sigset_t) =
-            (zeroed(), zeroed(), zeroed());
-        libc::sigemptyset(&mut both);
-        libc::sigaddset(&mut both, libc::SIGPIPE);
-        libc::sigaddset(&mut both, libc::SIGXFSZ);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &both, &mut before);
-        libc::sigpending(&mut pending);
-        let done = act();
-        let _errno = KeptErrno::new();
-        // One that was pending already is the script's.
-        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-            if libc::sigismember(&pending, signal) == 1 {
-                libc::sigdelset(&mut both, signal);
-            }
-        }
-        let no_time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        while libc::sigtimedwait(&both, null_mut(), &no_time) > 0 {}
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
-        done
+    const OF_WRITES: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+    let mut sent = SignalSet::of(&OF_WRITES);
+    let before = sent.block();
+    // One that is pending already is the script's.
+    let pending = SignalSet::pending();
+    let done = act();
+    let _errno = KeptErrno::new();
+    for signal in OF_WRITES
+        .into_iter()
+        .filter(|&signal| pending.contains(signal))
+    {
+        sent.remove(signal);
     }
+    // The signals are sent to the thread that writes.
+    sent.receive_pending();
+    before.make_mask();
+    done
 }
 
 /// Writes bytes without the signals of [`quietly`]; how many were written.
@@ -125,11 +114,7 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
 /// # Errors
 /// The system's reason.
 pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
-    quietly(|| {
-        // SAFETY: a buffer of the caller's and its length.
-        let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
-        usize::try_from(written).map_err(|_| Errno::last())
-    })
+    quietly(|| file::write(&descriptor, bytes))
 }
 
 impl Write for Descriptor {

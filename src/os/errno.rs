@@ -1,5 +1,6 @@
 //! The system's error numbers in words, without allocation: for messages from signal handlers too.
 
+use std::cell::Cell;
 use std::fmt::{self, Display};
 
 /// An error number of the system. Displays as the words of the manual.
@@ -48,11 +49,16 @@ impl Display for Errno {
 
 impl std::error::Error for Errno {}
 
-/// The calling thread's `errno`.
+/// The calling thread's `errno`. A cell cannot be sent to another thread.
 #[allow(unsafe_code)]
+fn own() -> &'static Cell<i32> {
+    // SAFETY: the thread has it until its end, and nobody else uses it.
+    unsafe { &*libc::__errno_location().cast() }
+}
+
+/// The calling thread's `errno`.
 pub fn errno() -> i32 {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() }
+    own().get()
 }
 
 /// Puts the calling thread's `errno` back when it goes.
@@ -66,11 +72,9 @@ impl KeptErrno {
     }
 }
 
-#[allow(unsafe_code)]
 impl Drop for KeptErrno {
     fn drop(&mut self) {
-        // SAFETY: errno is the calling thread's own.
-        unsafe { *libc::__errno_location() = self.0 };
+        Errno(self.0).set();
     }
 }
 
@@ -78,6 +82,11 @@ impl Errno {
     /// The calling thread's.
     pub fn last() -> Self {
         Errno(errno())
+    }
+
+    /// Makes it the calling thread's.
+    pub fn set(self) {
+        own().set(self.0);
     }
 }
 

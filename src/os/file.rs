@@ -5,10 +5,13 @@
 
 #![allow(unsafe_code)]
 
+use crate::calls;
 use crate::errno::Errno;
+use crate::mapping::FromZeros;
+use crate::signals::SignalSet;
 use std::ffi::{CStr, c_int};
-use std::mem::zeroed;
 use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::null;
 
 /// An open descriptor, closed when dropped.
 ///
@@ -34,6 +37,22 @@ impl Fd {
     pub fn create(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, Errno> {
         // SAFETY: a path that ends with a zero byte.
         opened(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
+    }
+
+    /// Makes a file without a place, in memory.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn in_memory(name: &CStr) -> Result<Fd, Errno> {
+        opened(calls::memfd_create(name.into(), libc::MFD_CLOEXEC))
+    }
+
+    /// Opens a descriptor that signals of a set, which are blocked, are read from.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn of_signals(set: &SignalSet) -> Result<Fd, Errno> {
+        opened(calls::signalfd(-1, &set.0, libc::SFD_CLOEXEC))
     }
 
     /// Duplicates a descriptor to the lowest free number from `least` on, closed in programs that are executed.
@@ -67,7 +86,7 @@ impl Fd {
 }
 
 /// The two ends of a new pipe, of which the first is for reading, or of a socket.
-fn ends(make: impl FnOnce(&mut [c_int; 2]) -> c_int) -> Result<(Fd, Fd), Errno> {
+pub(crate) fn ends(make: impl FnOnce(&mut [c_int; 2]) -> c_int) -> Result<(Fd, Fd), Errno> {
     let mut ends = [-1; 2];
     done(make(&mut ends)).map(|()| (Fd(ends[0]), Fd(ends[1])))
 }
@@ -77,18 +96,7 @@ fn ends(make: impl FnOnce(&mut [c_int; 2]) -> c_int) -> Result<(Fd, Fd), Errno> 
 /// # Errors
 /// The system's reason.
 pub fn pipe() -> Result<(Fd, Fd), Errno> {
-    // SAFETY: the call fills the array.
-    ends(|ends| unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })
-}
-
-/// Makes a pair of connected Unix sockets that keep messages apart.
-///
-/// # Errors
-/// The system's reason.
-pub fn sockets() -> Result<(Fd, Fd), Errno> {
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the call fills the array.
-    ends(|ends| unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })
+    ends(|ends| calls::pipe2(ends, libc::O_CLOEXEC))
 }
 
 fn opened(number: c_int) -> Result<Fd, Errno> {
@@ -116,7 +124,7 @@ fn count(result: isize) -> Result<usize, Errno> {
 }
 
 /// Calls `act` again where a signal has interrupted it.
-fn again(mut act: impl FnMut() -> isize) -> Result<usize, Errno> {
+pub(crate) fn again(mut act: impl FnMut() -> isize) -> Result<usize, Errno> {
     loop {
         match count(act()) {
             Err(Errno(libc::EINTR)) => {}
@@ -145,6 +153,15 @@ pub fn read_at(file: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Result<us
     again(|| unsafe { libc::pread(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
+/// Writes on from where the last write ended; how many bytes were written.
+///
+/// # Errors
+/// The system's reason; `EINTR` if a signal came first.
+pub fn write(file: &impl AsRawFd, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the bytes and their number.
+    count(unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
+}
+
 /// Writes from `offset` on; how many bytes were written.
 ///
 /// # Errors
@@ -160,14 +177,32 @@ pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize,
 /// # Errors
 /// The system's reason.
 pub fn truncate(file: &impl AsRawFd, length: u64) -> Result<(), Errno> {
-    // SAFETY: the call touches no memory of the process.
-    done(unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) })
+    done(calls::ftruncate(file.as_raw_fd(), length as libc::off_t))
 }
 
 /// Where the next write goes; `None` where the file has no places, as a pipe.
 pub fn position(file: &impl AsRawFd) -> Option<u64> {
-    // SAFETY: the call touches no memory of the process.
-    u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) }).ok()
+    u64::try_from(calls::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR)).ok()
+}
+
+/// Has the next read or write begin at the start.
+pub fn rewind(file: &impl AsRawFd) {
+    calls::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
+}
+
+/// Waits until one of the files has an event that is asked for, at most so many nanoseconds; how many have one. Of a
+/// number below 0 there are none.
+///
+/// # Errors
+/// The system's reason; `EINTR` if a signal came first.
+pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno> {
+    let time = libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+    };
+    let (start, length) = (files.as_mut_ptr(), files.len() as libc::nfds_t);
+    // SAFETY: the list and its length.
+    count(unsafe { libc::ppoll(start, length, &time, null()) } as isize)
 }
 
 /// Whether a number is open.
@@ -181,11 +216,8 @@ pub fn is_open(number: RawFd) -> bool {
 /// # Errors
 /// The system's reason: `EBADF` where the number is not open.
 pub fn status(file: &impl AsRawFd) -> Result<libc::stat, Errno> {
-    // SAFETY: the call fills the structure, of which zeros are a value.
-    unsafe {
-        let mut found: libc::stat = zeroed();
-        done(libc::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
-    }
+    let mut found = libc::stat::zeroed();
+    done(calls::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
 }
 
 /// What the system knows of the file at a path; `flags` of fstatat(2).
@@ -193,17 +225,38 @@ pub fn status(file: &impl AsRawFd) -> Result<libc::stat, Errno> {
 /// # Errors
 /// The system's reason.
 pub fn status_of(path: &CStr, flags: c_int) -> Result<libc::stat, Errno> {
-    // SAFETY: a path that ends with a zero byte; the call fills the structure, of which zeros are a value.
-    unsafe {
-        let mut found: libc::stat = zeroed();
-        done(libc::fstatat(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            &mut found,
-            flags,
-        ))
-        .map(|()| found)
-    }
+    let mut found = libc::stat::zeroed();
+    done(calls::fstatat(
+        libc::AT_FDCWD,
+        path.into(),
+        &mut found,
+        flags,
+    ))
+    .map(|()| found)
+}
+
+/// Whether the effective user may do with a file what `mode` of faccessat(2) says.
+///
+/// # Errors
+/// The system's reason.
+pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
+    done(calls::faccessat(
+        libc::AT_FDCWD,
+        path.into(),
+        mode,
+        libc::AT_EACCESS,
+    ))
+}
+
+/// Reads the target of a symbolic link, cut where the buffer is full.
+///
+/// # Errors
+/// The system's reason.
+pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: a path that ends with a zero byte, the buffer and its length.
+    let length = count(unsafe { libc::readlink(path.as_ptr(), start, length) })?;
+    Ok(&buffer[..length])
 }
 
 /// Which file a descriptor is open for: device and inode. `None` where it is not open.
@@ -217,8 +270,7 @@ pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
 /// # Errors
 /// The system's reason.
 pub fn unlink(path: &CStr) -> Result<(), Errno> {
-    // SAFETY: a path that ends with a zero byte.
-    done(unsafe { libc::unlink(path.as_ptr()) })
+    done(calls::unlink(path.into()))
 }
 
 /// Moves a file to another name, over one that is there.
@@ -226,8 +278,7 @@ pub fn unlink(path: &CStr) -> Result<(), Errno> {
 /// # Errors
 /// The system's reason.
 pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
-    // SAFETY: paths that end with a zero byte.
-    done(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) })
+    done(calls::rename(from.into(), to.into()))
 }
 
 /// Locks a file by flock(2), without waiting.
@@ -235,8 +286,7 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// # Errors
 /// The system's reason: `EWOULDBLOCK` where another open file has the lock.
 pub fn lock(file: &impl AsRawFd, operation: c_int) -> Result<(), Errno> {
-    // SAFETY: the call touches no memory of the process.
-    done(unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) })
+    done(calls::flock(file.as_raw_fd(), operation | libc::LOCK_NB))
 }
 
 fn done(result: c_int) -> Result<(), Errno> {

@@ -4,7 +4,9 @@
 //! Where a function allocates, its comment says so; every other one may be called from inside an
 //! allocation or a signal handler.
 
+pub mod array;
 pub mod bytes;
+pub mod calls;
 pub mod cell;
 pub mod descriptor;
 pub mod duration;
@@ -16,4 +18,5 @@ pub mod moment;
 pub mod plain;
 pub mod process;
 pub mod signals;
+pub mod socket;
 pub mod template;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
@@ -140,7 +141,30 @@ mod stand_in {
 ///
 /// # Safety
 /// It must be, and the type must not need to be dropped.
-pub unsafe trait FromZeros {}
+pub unsafe trait FromZeros: Sized {
+    /// That value.
+    fn zeroed() -> Self {
+        // SAFETY: a valid value, as every implementation promises.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+macro_rules! from_zeros {
+    ($($type:ty),* $(,)?) => {
+        $(
+            // SAFETY: numbers, and pointers that may be null.
+            unsafe impl FromZeros for $type {}
+        )*
+    };
+}
+
+from_zeros! {
+    u8, u64, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    libc::sysinfo, libc::rusage, libc::rlimit,
+}
+
+// SAFETY: every pattern of bits is a value, and nothing is dropped.
+unsafe impl<T> FromZeros for MaybeUninit<T> {}
 
 /// The least page of any machine, and so the least alignment of a mapping.
 const LEAST_PAGE: usize = 4096;
@@ -219,9 +243,6 @@ impl<T: FromZeros> DerefMut for Mapped<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // SAFETY: a number.
-    unsafe impl FromZeros for u64 {}
 
     #[test]
     fn mapped_values_are_zero_at_first_and_keep_what_is_stored() {

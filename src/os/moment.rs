@@ -1,7 +1,6 @@
 //! Moments: nanoseconds of the system's clocks. Neither allocates nor locks.
 
-#![allow(unsafe_code)]
-
+use crate::calls;
 use std::fmt::{self, Display};
 
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
@@ -9,8 +8,7 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: fills a structure of ours.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+    calls::clock_gettime(clock, &mut time);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

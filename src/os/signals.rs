@@ -1,4 +1,95 @@
-//! The names of signals, without allocation but for [`signal_words`].
+//! Sets of signals, the stack of their handlers, and their names; without allocation but for [`signal_words`].
+
+#![allow(unsafe_code)]
+
+use crate::calls;
+use crate::mapping::FromZeros;
+use std::ffi::c_int;
+use std::ptr::{null, null_mut};
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub struct SignalSet(pub(crate) libc::sigset_t);
+
+impl SignalSet {
+    /// The set of these signals.
+    pub fn of(signals: &[c_int]) -> Self {
+        let mut set = libc::sigset_t::zeroed();
+        calls::sigemptyset(&mut set);
+        for &signal in signals {
+            calls::sigaddset(&mut set, signal);
+        }
+        SignalSet(set)
+    }
+
+    /// The set of all signals.
+    pub fn all() -> Self {
+        let mut set = libc::sigset_t::zeroed();
+        calls::sigfillset(&mut set);
+        SignalSet(set)
+    }
+
+    /// Those that were sent to the calling thread or the process and are blocked.
+    pub fn pending() -> Self {
+        let mut set = SignalSet::of(&[]);
+        calls::sigpending(&mut set.0);
+        set
+    }
+
+    /// Whether a signal is one of them.
+    pub fn contains(&self, signal: c_int) -> bool {
+        calls::sigismember(&self.0, signal) == 1
+    }
+
+    /// Takes a signal out.
+    pub fn remove(&mut self, signal: c_int) {
+        calls::sigdelset(&mut self.0, signal);
+    }
+
+    /// Blocks them in the calling thread, beside those that are blocked already. Returns the latter.
+    pub fn block(&self) -> SignalSet {
+        self.change_mask(libc::SIG_BLOCK)
+    }
+
+    /// Blocks them and no others in the calling thread. Returns those that were blocked.
+    pub fn make_mask(&self) -> SignalSet {
+        self.change_mask(libc::SIG_SETMASK)
+    }
+
+    fn change_mask(&self, how: c_int) -> SignalSet {
+        let mut before = SignalSet::of(&[]);
+        calls::pthread_sigmask(how, Some(&self.0), Some(&mut before.0));
+        before
+    }
+
+    /// Receives those that are pending, of which each is blocked.
+    pub fn receive_pending(&self) {
+        let no_time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        while calls::sigtimedwait(&self.0, None, &no_time) > 0 {}
+    }
+}
+
+/// The calling thread's stack for handlers.
+pub fn handler_stack() -> libc::stack_t {
+    let mut current = libc::stack_t::zeroed();
+    // SAFETY: the call fills the structure.
+    unsafe { libc::sigaltstack(null(), &mut current) };
+    current
+}
+
+/// Makes memory the calling thread's stack for handlers.
+pub fn set_handler_stack(memory: &'static mut [u8]) {
+    let stack = libc::stack_t {
+        ss_sp: memory.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: memory.len(),
+    };
+    // SAFETY: memory that nobody else uses, for as long as the process lives.
+    unsafe { libc::sigaltstack(&stack, null_mut()) };
+}
 
 /// The name of a signal that ends processes.
 pub fn signal_name(signal: i32) -> &'static str {

@@ -1,9 +1,8 @@
 //! Templates of paths, in which `%p` stands for the process id and `%%` for `%`, and the paths that
 //! they make: on the stack, without allocation, for signal handlers too.
 
-#![allow(unsafe_code)]
-
 use crate::errno::Errno;
+use crate::file;
 use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write};
 
@@ -114,10 +113,7 @@ impl PathBuffer {
     #[inline(never)] // for the caller's stack
     pub fn follow(&mut self) -> Result<(), Errno> {
         let mut link = [0u8; libc::PATH_MAX as usize];
-        // SAFETY: a path that ends with a zero byte, and a buffer and its length.
-        let length = unsafe { libc::readlink(self.as_ptr(), link.as_mut_ptr().cast(), link.len()) };
-        let length = usize::try_from(length).map_err(|_| Errno::last())?;
-        let link = &link[..length];
+        let link = file::read_link(self.as_c_str(), &mut link)?;
         let base = match link.starts_with(b"/") {
             true => 0,
             false => {

@@ -4,8 +4,8 @@
 //! A mapping counts as a library's where a word of some library's writable data points to its first
 //! memory page. Mappings that only the heap or a stack points to are not found.
 
-use super::scratch::Array;
 use crate::process::maps::Memory;
+use pyhost_os::array::Array;
 use std::ops::Range;
 
 /// Mappings with less than this are not asked about.

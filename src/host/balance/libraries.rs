@@ -1,12 +1,10 @@
 //! Memory that libraries have mapped themselves, by library. The address of the call that asked for a map
 //! lies in the library's code. Uses plain data and the linker's list; allocates nothing.
 
-#![allow(unsafe_code)]
-
 use super::rows::Row;
-use super::scratch::{Array, Extent, Owner};
+use super::scratch::{Extent, Extents, Owner};
 use crate::native::mapped;
-use std::ffi::{CStr, c_int, c_void};
+use crate::process::loaded::{self, LoadedObject};
 
 /// Libraries that are named; the last entry stands for all others.
 pub const LIBRARIES: usize = 24;
@@ -86,15 +84,14 @@ impl Libraries {
             }
         });
         if found.count > 0 {
-            // SAFETY: `each_object` has the type that is called, and gets what it casts to.
-            unsafe { libc::dl_iterate_phdr(Some(each_object), (&raw mut found).cast()) };
+            loaded::each(|object| name_callers(&mut found, object));
         }
         found
     }
 
     /// Adds the addresses that they have mapped, as far as there is room. What may not be written is
     /// in no account.
-    pub fn add_to(&mut self, extents: &mut Array<'_, Extent>) {
+    pub fn add_to(&mut self, extents: &mut Extents<'_>) {
         let most = extents.room() / 2;
         let mut added = 0;
         mapped::each(|range| {
@@ -147,34 +144,20 @@ impl Libraries {
 }
 
 /// Gives each caller within an object that object's name.
-unsafe extern "C" fn each_object(
-    object: *mut libc::dl_phdr_info,
-    _size: usize,
-    found: *mut c_void,
-) -> c_int {
-    // SAFETY: the linker passes a description of an object, and what `look` passed.
-    let (object, found) = unsafe { (&*object, &mut *found.cast::<Libraries>()) };
-    // SAFETY: a table of so many headers, in memory that is mapped.
-    let headers =
-        unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+fn name_callers(found: &mut Libraries, object: &LoadedObject<'_>) {
     let holds = |address: usize| {
-        let segments = headers.iter().filter(|it| it.p_type == libc::PT_LOAD);
-        segments.into_iter().any(|it| {
-            let start = object.dlpi_addr as usize + it.p_vaddr as usize;
-            (start..start + it.p_memsz as usize).contains(&address)
-        })
+        let mut segments = object.segments().filter(|it| it.kind == libc::PT_LOAD);
+        segments.any(|segment| segment.addresses.contains(&address))
     };
     for index in 0..found.count {
         if holds(found.callers[index].address) {
-            let path = match object.dlpi_name.is_null() {
-                true => b"",
-                // SAFETY: a string of the linker's, while it has its lock.
-                false => unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes(),
-            };
             // The executable has no name there: a Python that is linked into it.
-            let path = if path.is_empty() { b"python" } else { path };
+            let path = if object.path.is_empty() {
+                b"python"
+            } else {
+                object.path
+            };
             found.callers[index].library = found.entry(path);
         }
     }
-    0
 }

@@ -11,8 +11,6 @@
 //! heap's gate, so that no page of a heap comes or goes; it allocates nothing meanwhile, and before
 //! only for the chunks of a `bfc` region.
 
-#![allow(unsafe_code)]
-
 mod claims;
 mod files;
 mod libraries;
@@ -31,7 +29,9 @@ use crate::process;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
 use libraries::{LIBRARIES, Libraries};
-use scratch::{Array, Extent, Owner, Parts, Scratch};
+use pyhost_os::array::Array;
+use pyhost_os::file::read_link;
+use scratch::{Extent, Owner, Parts, Scratch, add};
 use std::ops::Range;
 
 /// Arenas of mimalloc at most (`MI_MAX_ARENAS`).
@@ -54,11 +54,11 @@ pub fn take() -> Option<Balance> {
     let own = scratch.addresses();
     let mut parts = scratch.parts();
     let extents = &mut parts.extents;
-    extents.add(own, Owner::Row(Row::HostTables), page);
+    add(extents, own, Owner::Row(Row::HostTables), page);
     let executable = objects::add_loaded(extents, page);
     objects::add_signal_stack(extents, page);
     if let Some(table) = guards::table() {
-        extents.add(table, Owner::Row(Row::HostTables), page);
+        add(extents, table, Owner::Row(Row::HostTables), page);
     }
     if let Some((map, chunks)) = region::map() {
         match chunks.len() < extents.room() / 2 {
@@ -66,12 +66,12 @@ pub fn take() -> Option<Balance> {
             false => {
                 let start = chunks.first().map_or(0, |chunk| chunk.address);
                 let end = start + map.statistics.reserved_bytes as usize;
-                extents.add(start..end, Owner::Arrays, page);
+                add(extents, start..end, Owner::Arrays, page);
             }
         }
     }
     if let Some(table) = mapped::memory() {
-        extents.add(table, Owner::Row(Row::HostTables), page);
+        add(extents, table, Owner::Row(Row::HostTables), page);
     }
     let mut libraries = Libraries::look();
     libraries.add_to(extents);
@@ -88,7 +88,8 @@ fn look(
     libraries: [Library; LIBRARIES],
     page: usize,
 ) -> Option<Balance> {
-    pages::each_part_of_map(|part| parts.extents.add(part, Owner::Row(Row::HeapOwn), page));
+    let row = Owner::Row(Row::HeapOwn);
+    pages::each_part_of_map(|part| add(&mut parts.extents, part, row, page));
     let mut arenas = [Arena::default(); ARENAS];
     let mut arena_count = 0;
     pages::each_arena(|arena| {
@@ -100,14 +101,14 @@ fn look(
     pages::each_thread(|thread| {
         parts.threads.push(thread);
     });
-    let extents = parts.extents.items();
+    let extents = &mut *parts.extents;
     extents.sort_unstable_by_key(|extent| extent.start);
     let mut own_path = [0; libc::PATH_MAX as usize];
     let own_path = own_executable(&mut own_path);
     let mut sheet = Sheet {
         extents,
         arenas: &arenas[..arena_count],
-        threads: parts.threads.items(),
+        threads: &parts.threads,
         executable,
         own_path,
         default_stack,
@@ -121,8 +122,8 @@ fn look(
         data: parts.data,
     };
     maps::each(parts.text, |mapping| sheet.add(mapping))?;
-    let unclaimed = sheet.unclaimed.items();
-    let claimed = claims::claimed(unclaimed, sheet.data.items(), parts.text, page);
+    let unclaimed = &mut *sheet.unclaimed;
+    let claimed = claims::claimed(unclaimed, &sheet.data, parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
     limit_accounts(&mut sheet.balance);
     crate::resident::note(sheet.balance.resident);
@@ -150,12 +151,7 @@ fn limit_accounts(balance: &mut Balance) {
 
 /// The path of the executable, as the mappings name it.
 fn own_executable(buffer: &mut [u8]) -> &[u8] {
-    // SAFETY: a constant path and a buffer of the caller's.
-    let length = unsafe {
-        let path = c"/proc/self/exe".as_ptr();
-        libc::readlink(path, buffer.as_mut_ptr().cast(), buffer.len())
-    };
-    &buffer[..usize::try_from(length).unwrap_or(0)]
+    read_link(c"/proc/self/exe", buffer).unwrap_or_default()
 }
 
 /// A balance that is being made.

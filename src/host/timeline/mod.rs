@@ -28,10 +28,10 @@ use crate::output::{self, OutputError};
 use crate::process;
 use crate::template::PathBuffer;
 use file::TimelineFile;
-use pyhost_os::moment;
+use pyhost_os::signals::SignalSet;
+use pyhost_os::{calls, moment};
 use std::ffi::{c_int, c_long};
 use std::os::fd::AsRawFd;
-use std::ptr::null_mut;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -67,34 +67,23 @@ pub fn start(settings: &TimelineSettings) {
     }
     trouble::share();
     let host = process::id();
-    // SAFETY: no flags: a copy of this process, whose only thread returns here twice. The copy runs
-    // `sampler::run` alone, which does not return.
-    unsafe {
-        // The sampler is born with all signals blocked. A short script may end, and call the sampler,
-        // before the sampler has run at all: the call would end it without its last lines.
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut signals);
-        libc::sigprocmask(libc::SIG_BLOCK, &signals, &mut before);
-        let made = make_process(0);
-        if made != 0 {
-            libc::sigprocmask(libc::SIG_SETMASK, &before, null_mut());
+    // The sampler is born with all signals blocked. A short script may end, and call the sampler,
+    // before the sampler has run at all: the call would end it without its last lines.
+    let before = SignalSet::all().block();
+    // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
+    match unsafe { copy(0) } {
+        Copied::Not => notice(format_args!(
+            "--timeline, --stats-brief: no process to sample from ({}); the script runs \
+             without one",
+            Errno::last()
+        )),
+        Copied::Copy(own) => sampler::run(&own, timeline, settings.interval.0, serves, host),
+        Copied::Parent(sampler) => {
+            SAMPLER.store(sampler, Relaxed);
+            HOST.store(host, Relaxed);
         }
-        match made {
-            -1 => notice(format_args!(
-                "--timeline, --stats-brief: no process to sample from ({}); the script runs \
-                 without one",
-                Errno::last()
-            )),
-            0 => sampler::run(timeline, settings.interval.0, serves, host),
-            sampler => {
-                SAMPLER.store(sampler as libc::pid_t, Relaxed);
-                HOST.store(host, Relaxed);
-            }
-        }
-        // The sampler has copies of its own.
-        drop((requests, timeline));
     }
+    before.make_mask();
 }
 
 /// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
@@ -112,34 +101,59 @@ pub fn end() {
         tv_sec: 0,
         tv_nsec: 200_000,
     };
-    // SAFETY: the id is this process's child until it is waited for here; structures of ours.
-    unsafe {
-        libc::kill(sampler, sampler::WAKE);
-        let since = moment::monotonic();
-        while libc::waitpid(sampler, null_mut(), libc::__WALL | libc::WNOHANG) == 0
-            && !trouble::is_all_written()
-            && moment::monotonic() - since < PATIENCE
-        {
-            libc::nanosleep(&pause, null_mut());
-        }
+    // The id is this process's child until it is waited for here.
+    process::signal(sampler, sampler::WAKE);
+    let since = moment::monotonic();
+    while calls::waitpid(sampler, None, libc::__WALL | libc::WNOHANG) == 0
+        && !trouble::is_all_written()
+        && moment::monotonic() - since < PATIENCE
+    {
+        calls::nanosleep(&pause, None);
     }
 }
 
-/// Makes a copy of this process, past the executable's own `syscall`, which would count it as the
-/// script's. Its parent gets `signal` at its end, or none for 0.
+/// The calling process is the sampler, or a copy of it: it has one thread, its memory, descriptors and dispositions are
+/// its own, and it never returns to the host's code.
+pub struct Sampler(());
+
+impl Sampler {
+    /// Makes a copy of this process, which sends a signal at its end. The copy may only become a program.
+    fn copy(&self) -> Copied {
+        // SAFETY: this process has one thread, and its copy is one of the sampler.
+        unsafe { copy(libc::SIGCHLD) }
+    }
+}
+
+/// Where a call returns that copied the process.
+enum Copied {
+    /// There is no copy.
+    Not,
+    /// In the copy.
+    Copy(Sampler),
+    /// In the process that was copied, with the id of the copy.
+    Parent(libc::pid_t),
+}
+
+/// Makes a copy of this process by `clone(2)`, past the executable's own `syscall`, which would count it as the
+/// script's. This process gets `signal` at the end of the copy, or none for 0.
 ///
 /// # Safety
-/// As `clone(2)` without flags.
-unsafe fn make_process(signal: c_int) -> c_long {
+/// The process has one thread, and the copy keeps what a [`Sampler`] promises.
+unsafe fn copy(signal: c_int) -> Copied {
     next::resolve();
-    // SAFETY: the symbol has this type.
-    unsafe {
+    // SAFETY: the symbol has this type; without flags the call copies all memory, and returns twice.
+    let made = unsafe {
         call!(
             next::SYSCALL,
             fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long,
             (libc::SYS_clone, c_long::from(signal), 0, 0, 0, 0),
             -1
         )
+    };
+    match made {
+        -1 => Copied::Not,
+        0 => Copied::Copy(Sampler(())),
+        process => Copied::Parent(process as libc::pid_t),
     }
 }
 

@@ -9,15 +9,17 @@
 
 #![allow(unsafe_code)]
 
-use super::make_process;
+use super::{Copied, Sampler};
 use crate::descriptor::{close_range, out_of_the_way};
 use crate::errno::Errno;
 use crate::output::{self, Draft, Target};
+use crate::process;
 use crate::template::PathBuffer;
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
-use std::mem::MaybeUninit;
+use pyhost_os::signals::SignalSet;
+use pyhost_os::{calls, socket};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -28,11 +30,6 @@ const NOT_STARTED: c_int = 125;
 const KILLED: c_int = 128;
 /// The status of `pyhostctl` if it has said on standard error what is wrong.
 const HAS_TOLD: c_int = 1;
-
-/// The descriptors of a request: the report, the page, where the answer goes, and standard error if it is open.
-const SENT: usize = 4;
-/// Bytes of a message's control part for so many descriptors, and more.
-const CONTROL: usize = 64;
 
 /// How pages are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +75,7 @@ static SOCKET: OnceLock<(Fd, (u64, u64))> = OnceLock::new();
 
 /// Opens the socket. Returns the sampler's end, or `None` if the system refuses. Before the sampler is made.
 pub fn open() -> Option<Fd> {
-    let (own, requests) = file::sockets().ok()?;
+    let (own, requests) = socket::pair().ok()?;
     let own = out_of_the_way(own);
     let identity = file::identity(&own)?;
     let _ = SOCKET.set((own, identity));
@@ -98,9 +95,10 @@ pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> 
     let (answer, answers) =
         file::pipe().map_err(|error| NoPage::Failed("no pipe for the answer", Some(error)))?;
     let has_errors = file::is_open(libc::STDERR_FILENO);
+    // The report, the page, where the answer goes, and standard error if it is open.
     let sent = [report, page, answers.as_raw_fd(), libc::STDERR_FILENO];
-    let sent = &sent[..SENT - usize::from(!has_errors)];
-    let result = send(socket.as_raw_fd(), u8::from(is_sampled), sent);
+    let sent = &sent[..sent.len() - usize::from(!has_errors)];
+    let result = socket::send(socket, u8::from(is_sampled), sent);
     drop(answers); // else the end of the sampler would not end the wait
     let status = result.and_then(|()| receive_status(&answer));
     match status {
@@ -113,53 +111,6 @@ pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> 
     }
 }
 
-/// A message of one byte, to be sent or received with descriptors.
-///
-/// # Safety
-/// All that it points to outlives it.
-unsafe fn message(
-    byte: &mut u8,
-    part: &mut MaybeUninit<libc::iovec>,
-    control: &mut [u64; CONTROL / 8],
-) -> libc::msghdr {
-    let part = part.write(libc::iovec {
-        iov_base: (&raw mut *byte).cast(),
-        iov_len: 1,
-    });
-    // SAFETY: a structure of plain fields, of which zeros are valid.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL;
-    message
-}
-
-/// Sends a byte and descriptors.
-fn send(socket: c_int, mut byte: u8, descriptors: &[c_int]) -> Result<(), Errno> {
-    let mut part = MaybeUninit::uninit();
-    let mut control = [0; CONTROL / 8];
-    let bytes = size_of_val(descriptors);
-    // SAFETY: structures of ours; the control part has room for all descriptors.
-    unsafe {
-        let mut message = message(&mut byte, &mut part, &mut control);
-        message.msg_controllen = libc::CMSG_SPACE(bytes as u32) as usize;
-        let header = libc::CMSG_FIRSTHDR(&message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(bytes as u32) as usize;
-        let room = libc::CMSG_DATA(header).cast::<c_int>();
-        std::ptr::copy_nonoverlapping(descriptors.as_ptr(), room, descriptors.len());
-        while libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) < 0 {
-            match Errno::last() {
-                Errno(libc::EINTR) => {}
-                error => return Err(error),
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The status in the answer; [`KILLED`] if the sampler ended without one.
 fn receive_status(pipe: &Fd) -> Result<c_int, Errno> {
     let mut status = [0u8];
@@ -169,97 +120,77 @@ fn receive_status(pipe: &Fd) -> Result<c_int, Errno> {
     }
 }
 
-/// In the sampler: answers one request. Returns `false` if nobody has the other end any more.
-pub fn answer(socket: c_int, renderer: &Renderer) -> bool {
-    let mut byte = 0;
-    let mut part = MaybeUninit::uninit();
-    let mut control = [0; CONTROL / 8];
-    let mut received = [-1; SENT];
-    // SAFETY: structures of ours; of the descriptors received, as many are read as the header counts.
-    unsafe {
-        let mut message = message(&mut byte, &mut part, &mut control);
-        match libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) {
-            0 => return false,
-            1 => {}
-            _ => return Errno::last() == Errno(libc::EINTR),
+/// Answers one request. Returns `false` if nobody has the other end any more.
+pub fn answer(sampler: &Sampler, socket: c_int, renderer: &Renderer) -> bool {
+    match socket::receive(&socket) {
+        Ok(Some((byte, received))) => {
+            let [report, page, answer, errors] = received.each_ref().map(number);
+            let status = run(sampler, renderer, c"-", byte != 0, [report, page, errors]);
+            let _ = file::write(&answer, &[status as u8]);
+            true
         }
-        let header = libc::CMSG_FIRSTHDR(&message);
-        if !header.is_null() {
-            let bytes = (*header)
-                .cmsg_len
-                .saturating_sub(libc::CMSG_LEN(0) as usize);
-            let count = (bytes / size_of::<c_int>()).min(SENT);
-            let data = libc::CMSG_DATA(header).cast::<c_int>();
-            std::ptr::copy_nonoverlapping(data, received.as_mut_ptr(), count);
-        }
-        let [report, page, answer, errors] = received;
-        let status = run(renderer, c"-", byte != 0, [report, page, errors]) as u8;
-        libc::write(answer, (&raw const status).cast(), 1);
-        for descriptor in received.into_iter().filter(|&descriptor| descriptor >= 0) {
-            libc::close(descriptor);
-        }
+        Ok(None) | Err(_) => false,
     }
-    true
 }
 
-/// In the sampler: makes the page of a host that was killed, from its last counters. Returns `None` if there is none.
-pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
+/// The number of a descriptor; -1 if there is none.
+fn number(file: &Option<Fd>) -> c_int {
+    file.as_ref().map_or(-1, Fd::as_raw_fd)
+}
+
+/// Makes the page of a host that was killed, from its last counters. Returns `None` if there is none.
+pub fn make_of_killed(sampler: &Sampler, renderer: &Renderer) -> Option<()> {
     let mut place = PathBuffer::of(renderer.page.as_ref()?.to_bytes())?;
     let target = output::look(&mut place).ok()?;
     if !matches!(target, Target::New | Target::Old) {
         return None;
     }
+    let memory = Fd::in_memory(c"pyhost-record").ok()?;
     let record = own::addresses();
-    // SAFETY: the shared pages of card and ledger; the descriptors are closed with the process, which ends.
-    unsafe {
-        let memory = libc::memfd_create(c"pyhost-record".as_ptr(), libc::MFD_CLOEXEC);
-        if libc::write(memory, record.start as *const c_void, record.len()) != record.len() as isize
-        {
-            return None;
-        }
-        let draft = Draft::begin(&place, target, 0).ok()?;
-        let streams = [memory, draft.descriptor(), -1];
-        if run(renderer, c"/proc/self/fd/0", true, streams) != 0 {
-            draft.discard();
-            return None;
-        }
-        draft.finish().ok()?;
+    let (start, length) = (record.start as *const c_void, record.len());
+    // SAFETY: the card and the ledger, which the kernel reads while others may write.
+    if unsafe { libc::write(memory.as_raw_fd(), start, length) } != length as isize {
+        return None;
     }
+    let draft = Draft::begin(&place, target, 0).ok()?;
+    let streams = [memory.as_raw_fd(), draft.descriptor(), -1];
+    if run(sampler, renderer, c"/proc/self/fd/0", true, streams) != 0 {
+        draft.discard();
+        return None;
+    }
+    draft.finish().ok()?;
     renderer.remove_timeline();
     Some(())
 }
 
 /// Runs the program on a report with three descriptors and waits for it; its exit status.
-///
-/// # Safety
-/// In the sampler alone.
-unsafe fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]) -> c_int {
-    // SAFETY: the sampler has one thread; its copy runs the program alone.
-    unsafe {
-        match make_process(libc::SIGCHLD) {
-            -1 => NOT_STARTED,
-            0 => become_program(renderer, report, is_sampled, streams),
-            program => {
-                let mut status = 0;
-                while libc::waitpid(program as libc::pid_t, &mut status, 0) < 0 {
-                    if Errno::last() != Errno(libc::EINTR) {
-                        return NOT_STARTED;
-                    }
-                }
-                match libc::WIFEXITED(status) {
-                    true => libc::WEXITSTATUS(status),
-                    false => KILLED,
-                }
-            }
+fn run(
+    sampler: &Sampler,
+    renderer: &Renderer,
+    report: &CStr,
+    is_sampled: bool,
+    streams: [c_int; 3],
+) -> c_int {
+    let program = match sampler.copy() {
+        Copied::Not => return NOT_STARTED,
+        Copied::Copy(own) => become_program(&own, renderer, report, is_sampled, streams),
+        Copied::Parent(program) => program,
+    };
+    let mut status = 0;
+    while calls::waitpid(program, Some(&mut status), 0) < 0 {
+        if Errno::last() != Errno(libc::EINTR) {
+            return NOT_STARTED;
         }
+    }
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => KILLED,
     }
 }
 
 /// Becomes the program, with an empty environment: nothing that the script has set reaches it.
-///
-/// # Safety
-/// In a process of the sampler's alone.
-unsafe fn become_program(
+fn become_program(
+    _own: &Sampler,
     renderer: &Renderer,
     report: &CStr,
     is_sampled: bool,
@@ -272,34 +203,29 @@ unsafe fn become_program(
     {
         *place = word.as_ptr();
     }
-    // SAFETY: paths that end with a zero byte; descriptors and dispositions are this process's own.
+    let timeline = renderer.timeline.as_ref().filter(|_| is_sampled);
+    if let Some(path) = timeline.filter(|path| file::access(path, libc::R_OK).is_ok()) {
+        arguments[5] = c"--timeline".as_ptr();
+        arguments[6] = path.as_ptr();
+    }
+    let environment: [*const c_char; 1] = [null()];
+    // SAFETY: descriptors and dispositions of this process's own; lists of texts that end with null.
     unsafe {
-        let timeline = renderer.timeline.as_ref().filter(|_| is_sampled);
-        let is_readable = |path: &&CString| libc::access(path.as_ptr(), libc::R_OK) == 0;
-        if let Some(path) = timeline.filter(is_readable) {
-            arguments[5] = c"--timeline".as_ptr();
-            arguments[6] = path.as_ptr();
-        }
         // A file that may not grow is an error that the program tells, not a signal that ends it.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        SignalSet::of(&[]).make_mask();
         // Out of the way of the three first.
         let streams = streams.map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3));
         for (number, stream) in (0..).zip(streams) {
             libc::dup2(stream, number);
         }
         close_range(3, c_int::MAX);
-        let environment: [*const c_char; 1] = [null()];
         libc::syscall(
             libc::SYS_execve,
             renderer.program.as_ptr(),
             arguments.as_ptr(),
             environment.as_ptr(),
         );
-        loop {
-            libc::syscall(libc::SYS_exit_group, NOT_STARTED as c_long);
-        }
     }
+    process::end_now(NOT_STARTED)
 }

@@ -7,17 +7,18 @@
 
 use super::file::TimelineFile;
 use super::pages::{self, Renderer};
-use super::{brief, trouble};
+use super::{Sampler, brief, trouble};
 use crate::card::{MARKS, ProcessState};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, small_file};
 use crate::resident;
-use pyhost_os::file::Fd;
-use pyhost_os::moment;
-use pyhost_os::signals::signal_name;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::signals::{SignalSet, signal_name};
+use pyhost_os::{calls, moment};
 use std::ffi::{CStr, c_int, c_long};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -44,10 +45,8 @@ struct Told {
 }
 
 /// Samples until the host, of this process id, ends.
-///
-/// # Safety
-/// To be called in the sampler's process alone.
-pub unsafe fn run(
+pub fn run(
+    sampler: &Sampler,
     mut timeline: Option<TimelineFile>,
     interval: Duration,
     mut serves: Option<(&Renderer, c_int)>,
@@ -55,8 +54,7 @@ pub unsafe fn run(
 ) -> ! {
     let kept = timeline.as_ref().map_or(-1, TimelineFile::descriptor);
     let requests = serves.map_or(-1, |(_, requests)| requests);
-    // SAFETY: this process has one thread; what it closes are its own copies.
-    let host = unsafe { let_go([kept, brief::descriptor(), requests], pid) };
+    let host = let_go(sampler, [kept, brief::descriptor(), requests], pid);
     let started = CARD.started_monotonic.load(Relaxed);
     let mut told = Told {
         marks: 0,
@@ -91,10 +89,10 @@ pub unsafe fn run(
             exec_since = None;
         }
         if has_ended || is_exec && now - since > EXEC_TAKES {
-            end(timeline.as_mut(), seconds, serves);
+            end(sampler, timeline.as_mut(), seconds, serves);
         }
         if let Some((renderer, requests)) = serves.as_mut().filter(|_| is_asked)
-            && !pages::answer(*requests, renderer)
+            && !pages::answer(sampler, *requests, renderer)
         {
             // A host that is killed closes its end a moment before it ends.
             *requests = -1;
@@ -146,7 +144,12 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
 }
 
 /// Writes the last line, has the last pages made, and ends the sampler.
-fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Renderer, c_int)>) -> ! {
+fn end(
+    sampler: &Sampler,
+    timeline: Option<&mut TimelineFile>,
+    seconds: f64,
+    serves: Option<(&Renderer, c_int)>,
+) -> ! {
     let (state, status) = CARD.state();
     let (ended_by, exit_status) = match state {
         ProcessState::Running => ("kill", None),
@@ -163,17 +166,11 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Rende
     if let Some((renderer, requests)) = serves {
         trouble::note_all_written();
         if state == ProcessState::Running {
-            pages::make_of_killed(renderer);
+            pages::make_of_killed(sampler, renderer);
         }
-        while requests >= 0 && pages::answer(requests, renderer) {}
+        while requests >= 0 && pages::answer(sampler, requests, renderer) {}
     }
-    // SAFETY: ends this process.
-    unsafe {
-        libc::syscall(libc::SYS_exit_group, 0 as c_long);
-    }
-    loop {
-        std::hint::spin_loop();
-    }
+    process::end_now(0)
 }
 
 /// The host, seen from the sampler.
@@ -182,8 +179,8 @@ struct Host {
     /// it from a container.
     process: c_int,
     pid: libc::pid_t,
-    /// Readable once it has sent [`WAKE`]; -1 where the system has no room for it.
-    call: c_int,
+    /// Readable once it has sent [`WAKE`]; `None` where the system has no room for it.
+    call: Option<Fd>,
     /// Its `/proc/PID/statm`.
     statm: Option<Fd>,
     page: u64,
@@ -193,26 +190,19 @@ impl Host {
     /// Waits until the host calls or there is a request, at most so many nanoseconds; whether the host has ended, and
     /// whether there is a request.
     fn ends_within(&self, nanoseconds: u64, requests: c_int) -> (bool, bool) {
-        let mut polls = [self.process, self.call, requests].map(|fd| libc::pollfd {
+        let call = self.call.as_ref().map_or(-1, Fd::as_raw_fd);
+        let mut polls = [self.process, call, requests].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         });
-        let time = libc::timespec {
-            tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
-            tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
-        };
-        // SAFETY: structures of ours; a descriptor below 0 is only waited with.
-        unsafe {
-            libc::ppoll(polls.as_mut_ptr(), 3, &time, std::ptr::null());
-            if polls[1].revents != 0 {
-                // Anybody may have sent it: it is taken, and the card asked.
-                let mut call: libc::signalfd_siginfo = std::mem::zeroed();
-                libc::read(self.call, (&raw mut call).cast(), size_of_val(&call));
-            }
-            let has_ended = polls[0].revents != 0 || libc::getppid() != self.pid;
-            (has_ended, polls[2].revents != 0)
+        let _ = file::wait(&mut polls, nanoseconds);
+        if polls[1].revents != 0 {
+            // Anybody may have sent it: it is taken, and the card asked.
+            let _ = file::read(&call, &mut [0; size_of::<libc::signalfd_siginfo>()]);
         }
+        let has_ended = polls[0].revents != 0 || calls::getppid() != self.pid;
+        (has_ended, polls[2].revents != 0)
     }
 
     /// Its resident bytes; None where it has let go of its memory already.
@@ -229,37 +219,30 @@ impl Host {
 }
 
 /// Lets go of all that is the host's, and takes hold of the host.
-///
-/// # Safety
-/// To be called in the sampler's process alone.
-unsafe fn let_go(mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
-    // SAFETY: calls of the system with memory of ours; the descriptors are this process's copies.
-    unsafe {
-        libc::setsid();
-        libc::chdir(c"/".as_ptr());
+fn let_go(_own: &Sampler, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
+    calls::setsid();
+    calls::chdir(c"/".into());
+    kept.sort_unstable();
+    // SAFETY: a name that ends with a zero byte; the descriptors that are closed are this process's copies.
+    let process = unsafe {
         libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
         let mut first = 0;
-        kept.sort_unstable();
         for descriptor in kept.into_iter().filter(|&descriptor| descriptor >= 0) {
             close_range(first, descriptor - 1);
             first = descriptor + 1;
         }
         close_range(first, c_int::MAX);
-        let process = libc::syscall(libc::SYS_pidfd_open, pid as c_long, 0 as c_long) as c_int;
-        let mut path = [0; 64];
-        format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
-        let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
-        let statm = small_file::open(path);
+        libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0 as c_long) as c_int
+    };
+    let mut path = [0; 64];
+    format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
+    let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    Host {
+        process,
+        pid,
         // All signals are blocked since the process was made; one that came before is read, too.
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut signals);
-        libc::sigaddset(&mut signals, WAKE);
-        Host {
-            process,
-            pid,
-            call: libc::signalfd(-1, &signals, libc::SFD_CLOEXEC),
-            statm,
-            page: process::page_size(),
-        }
+        call: Fd::of_signals(&SignalSet::of(&[WAKE])).ok(),
+        statm: small_file::open(path),
+        page: process::page_size(),
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::descriptor::notice;
 use crate::errno::Errno;
+use pyhost_os::mapping::{FromZeros, Mapped};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
@@ -16,6 +17,9 @@ struct Shared {
     /// The sampler has written its last lines, and lives on to have pages made.
     is_all_written: AtomicBool,
 }
+
+// SAFETY: atomics.
+unsafe impl FromZeros for Shared {}
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
 /// The host has said it.
@@ -32,19 +36,8 @@ pub enum Output {
 
 /// Makes the memory that is shared. Before the sampler is.
 pub fn share() {
-    // SAFETY: fresh memory, of which a page of zeros is a valid `Shared`; it is never unmapped.
-    unsafe {
-        let memory = libc::mmap(
-            null_mut(),
-            size_of::<Shared>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        if memory != libc::MAP_FAILED {
-            SHARED.store(memory.cast(), Relaxed);
-        }
+    if let Some(memory) = Mapped::shared(1) {
+        SHARED.store(memory.leak().as_mut_ptr(), Relaxed);
     }
 }
 
@@ -55,7 +48,7 @@ pub fn leave_to_parent() {
 }
 
 fn shared() -> Option<&'static Shared> {
-    // SAFETY: null, or what `share` mapped.
+    // SAFETY: null, or what `share` mapped and nobody unmaps.
     unsafe { SHARED.load(Relaxed).as_ref() }
 }
 

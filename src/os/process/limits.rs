@@ -1,9 +1,8 @@
 //! The limits that the caller set for the process (`ulimit`), as far as they reach what the host does.
 //! Nothing here allocates.
 
-#![allow(unsafe_code)]
-
-use std::mem::zeroed;
+use crate::calls;
+use crate::mapping::FromZeros;
 
 /// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a
 /// few MiB where `malloc` begins with some KiB.
@@ -42,10 +41,7 @@ fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
 
 /// A soft limit, as the system has it.
 pub(crate) fn soft(resource: libc::__rlimit_resource_t) -> u64 {
-    // SAFETY: the call fills the structure, of which zeros are a value.
-    unsafe {
-        let mut limit: libc::rlimit = zeroed();
-        libc::getrlimit(resource, &mut limit);
-        limit.rlim_cur
-    }
+    let mut limit = libc::rlimit::zeroed();
+    calls::getrlimit(resource, &mut limit);
+    limit.rlim_cur
 }

@@ -148,12 +148,15 @@ pub struct Present {
 /// `/proc/self/pagemap`, read in order.
 pub struct PageMap<'a> {
     file: Fd,
-    buffer: &'a mut [u64],
+    buffer: &'a mut [Entry],
     /// Number of the page that the buffer begins with, and pages in it.
     first: usize,
     length: usize,
     page: usize,
 }
+
+/// The bytes of an entry.
+pub type Entry = [u8; 8];
 
 /// Bits of an entry (`Documentation/admin-guide/mm/pagemap.rst`).
 const PRESENT: u64 = 1 << 63;
@@ -161,7 +164,7 @@ const EXCLUSIVE: u64 = 1 << 56;
 
 impl<'a> PageMap<'a> {
     /// Opens it; None where the kernel does not let us.
-    pub fn open(buffer: &'a mut [u64]) -> Option<Self> {
+    pub fn open(buffer: &'a mut [Entry]) -> Option<Self> {
         Some(PageMap {
             file: small_file::open(c"/proc/self/pagemap")?,
             buffer,
@@ -192,23 +195,17 @@ impl<'a> PageMap<'a> {
             // Not far beyond the end: mappings may be far apart.
             let wanted = (end.div_ceil(self.page) - number).max(512);
             let wanted = wanted.min(self.buffer.len());
-            let offset = (number * size_of::<u64>()) as u64;
-            let entries = bytes_of(&mut self.buffer[..wanted]);
+            let offset = (number * size_of::<Entry>()) as u64;
+            let entries = self.buffer[..wanted].as_flattened_mut();
             let read = file::read_at(&self.file, entries, offset).unwrap_or(0);
             self.first = number;
-            self.length = read / size_of::<u64>();
+            self.length = read / size_of::<Entry>();
             if self.length == 0 {
                 return 0;
             }
         }
-        self.buffer[number - self.first]
+        u64::from_ne_bytes(self.buffer[number - self.first])
     }
-}
-
-/// The bytes of numbers.
-fn bytes_of(numbers: &mut [u64]) -> &mut [u8] {
-    // SAFETY: exactly the memory of the numbers, for which all bytes are values.
-    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 #[cfg(test)]
@@ -250,7 +247,7 @@ mod tests {
     #[test]
     fn what_was_written_is_resident_and_what_was_not_is_not() {
         let page = crate::process::page_size() as usize;
-        let mut buffer = [0; 1024];
+        let mut buffer = [[0; 8]; 1024];
         let Some(mut map) = PageMap::open(&mut buffer) else {
             return; // a system that hides it
         };

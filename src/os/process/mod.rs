@@ -5,25 +5,24 @@
 
 pub mod cgroup;
 pub mod limits;
+pub mod loaded;
 pub mod maps;
 pub mod small_file;
 
+use crate::calls;
+use crate::mapping::FromZeros;
 use std::ffi::OsStr;
-use std::mem::zeroed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
-    // SAFETY: asks for a constant.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    calls::sysconf(libc::_SC_PAGESIZE) as u64
 }
 
 /// Bytes of memory that the machine has.
 pub fn physical_memory() -> u64 {
-    // SAFETY: asks for a constant.
-    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    u64::try_from(pages).unwrap_or(0) * page_size()
+    u64::try_from(calls::sysconf(libc::_SC_PHYS_PAGES)).unwrap_or(0) * page_size()
 }
 
 /// The largest request that the kernel would grant a plain `malloc`: all memory and swap, by its
@@ -35,11 +34,8 @@ pub fn largest_grant() -> usize {
     if rule.is_some_and(|rule| !rule.starts_with(b"0")) {
         return usize::MAX;
     }
-    // SAFETY: the call fills the structure.
-    let (result, system) = unsafe {
-        let mut system: libc::sysinfo = zeroed();
-        (libc::sysinfo(&mut system), system)
-    };
+    let mut system = libc::sysinfo::zeroed();
+    let result = calls::sysinfo(&mut system);
     let units = system.totalram.saturating_add(system.totalswap) as usize;
     match result {
         0 if units > 0 => units.saturating_mul(system.mem_unit.max(1) as usize),
@@ -97,8 +93,7 @@ pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D
 /// of `/proc/self/task/TID/stat` (proc(5)).
 pub fn another_thread_runs() -> bool {
-    // SAFETY: no arguments.
-    let own = unsafe { libc::gettid() }.to_string();
+    let own = calls::gettid().to_string();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return false;
     };
@@ -113,8 +108,7 @@ pub fn another_thread_runs() -> bool {
 
 /// The calling process's id, from the kernel: also right in a child of `vfork`.
 pub fn id() -> libc::pid_t {
-    // SAFETY: no arguments.
-    unsafe { libc::getpid() }
+    calls::getpid()
 }
 
 /// The file of this program. Where it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
@@ -146,20 +140,25 @@ fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
 
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
-    // SAFETY: reads the auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+    calls::getauxval(libc::AT_SECURE) != 0
 }
 
 /// The effective user.
 pub fn user() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { libc::geteuid() }
+    calls::geteuid()
 }
 
 /// Sends a signal to a child that was not waited for.
 pub fn signal(child: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: no memory is touched; the id is not given to another process before the wait.
-    unsafe { libc::kill(child, signal) };
+    calls::kill(child, signal);
+}
+
+/// Ends the process at once, by the system call.
+pub fn end_now(status: libc::c_int) -> ! {
+    loop {
+        // SAFETY: the call touches no memory, and does not return.
+        unsafe { libc::syscall(libc::SYS_exit_group, libc::c_long::from(status)) };
+    }
 }
 
 /// Sets variables of the environment. While the process has one thread.
@@ -173,12 +172,9 @@ pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
 /// Seconds of processor time that this process has taken, user and system.
 pub fn cpu_seconds() -> f64 {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    // SAFETY: the call fills the structure.
-    unsafe {
-        let mut usage: libc::rusage = zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        seconds(usage.ru_utime) + seconds(usage.ru_stime)
-    }
+    let mut usage = libc::rusage::zeroed();
+    calls::getrusage(libc::RUSAGE_SELF, &mut usage);
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// The resident pages in the text of a `statm`.

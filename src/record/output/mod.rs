@@ -8,8 +8,6 @@
 //! [`look`] decides; it changes nothing. [`Draft`] makes a file beside its place and moves it there
 //! when it is whole. Nothing here allocates or locks, so that a signal handler may write a report.
 
-#![allow(unsafe_code)]
-
 mod draft;
 pub mod format;
 
@@ -17,7 +15,7 @@ pub use draft::Draft;
 pub use pyhost_os::file::identity;
 
 use pyhost_os::errno::Errno;
-use pyhost_os::file::{self, Fd, is_open, status_of as stat};
+use pyhost_os::file::{self, Fd, access, is_open, status_of as stat};
 use pyhost_os::process;
 use pyhost_os::template::PathBuffer;
 use std::ffi::{CStr, c_int};
@@ -223,14 +221,6 @@ fn look_into(path: &CStr) -> Result<Target, OutputError> {
     match read == 0 || format::is_ours(&bytes[..read]) {
         true => Ok(Target::Old),
         false => Err(OutputError::Foreign),
-    }
-}
-
-fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
-    // SAFETY: a path that ends with a zero byte.
-    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) } {
-        0 => Ok(()),
-        _ => Err(Errno::last()),
     }
 }
 

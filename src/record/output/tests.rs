@@ -120,8 +120,7 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
 fn a_fifo_that_nobody_reads_is_not_waited_for() {
     let folder = folder("fifo");
     let path = PathBuffer::of(folder.join("fifo").as_os_str().as_bytes()).unwrap();
-    // SAFETY: a path that ends with a zero byte.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    assert_eq!(pyhost_os::calls::mkfifo(path.as_c_str().into(), 0o600), 0);
     assert!(fs::metadata(path.shown()).unwrap().file_type().is_fifo());
     assert_eq!(seen(&folder.join("fifo")).unwrap().0, Target::Stream);
     assert_eq!(open_stream(path.as_c_str()), Err(Errno(libc::ENXIO)));

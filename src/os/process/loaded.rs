@@ -1,0 +1,93 @@
+//! The objects that the dynamic linker has loaded. Nothing here allocates, but the linker's lock is taken.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+
+/// A loaded object.
+pub struct LoadedObject<'a> {
+    /// The path of its file; empty for the executable.
+    pub path: &'a [u8],
+    /// Its thread-local data in the calling thread; 0 for none.
+    pub thread_data: usize,
+    base: usize,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+/// A part of an object.
+pub struct Segment {
+    /// Such as `PT_LOAD`.
+    pub kind: u32,
+    /// Whether the object may write there.
+    pub is_writable: bool,
+    /// Where it is loaded.
+    pub addresses: Range<usize>,
+    /// Where the part ends that is in the file: zeros follow.
+    pub file_end: usize,
+}
+
+impl LoadedObject<'_> {
+    /// Its parts.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+        self.headers.iter().map(|header| {
+            let start = self.base.wrapping_add(header.p_vaddr as usize);
+            Segment {
+                kind: header.p_type,
+                is_writable: header.p_flags & libc::PF_W != 0,
+                addresses: start..start.wrapping_add(header.p_memsz as usize),
+                file_end: start.wrapping_add(header.p_filesz as usize),
+            }
+        })
+    }
+}
+
+/// Calls back for each object, the executable first. With the linker's lock.
+pub fn each<F: FnMut(&LoadedObject<'_>)>(mut visit: F) {
+    unsafe extern "C" fn call<F: FnMut(&LoadedObject<'_>)>(
+        object: *mut libc::dl_phdr_info,
+        _size: usize,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes a description with a text and a table of so many headers, which live as long as
+        // it has its lock, and what is passed below.
+        let (object, visit) = unsafe {
+            let (object, visit) = (&*object, &mut *visit.cast::<F>());
+            let path = match object.dlpi_name.is_null() {
+                true => c"",
+                false => CStr::from_ptr(object.dlpi_name),
+            };
+            let count = usize::from(object.dlpi_phnum);
+            let described = LoadedObject {
+                path: path.to_bytes(),
+                thread_data: object.dlpi_tls_data.addr(),
+                base: object.dlpi_addr as usize,
+                headers: std::slice::from_raw_parts(object.dlpi_phdr, count),
+            };
+            (described, visit)
+        };
+        visit(&object);
+        0
+    }
+    // SAFETY: the function has the type that is called, and gets what it casts to.
+    unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_executable_is_first_and_holds_this_function() {
+        let own = super::each::<fn(&super::LoadedObject<'_>)> as *const () as usize;
+        let mut holders = Vec::new();
+        let mut number = 0;
+        super::each(|object| {
+            let mut loaded = object.segments().filter(|it| it.kind == libc::PT_LOAD);
+            if loaded.any(|segment| segment.addresses.contains(&own)) {
+                holders.push((number, object.path.to_vec()));
+            }
+            number += 1;
+        });
+        assert_eq!(holders, [(0, Vec::new())]);
+        assert!(number > 1);
+    }
+}
