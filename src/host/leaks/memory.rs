@@ -3,10 +3,13 @@
 
 #![allow(unsafe_code)]
 
-use super::table::Table;
+use super::table::{Table, new_table};
 use crate::heap::{self, region};
+use crate::process::loaded::{self, Segment};
+use crate::process::small_file;
+use pyhost_os::file;
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,55 +57,44 @@ pub fn clear_unused_stack() {
 /// Libraries have a few pieces each.
 const MOST_RANGES: usize = 1 << 16;
 
-unsafe extern "C" fn add_library(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    ranges: *mut c_void,
-) -> c_int {
-    // SAFETY: what `dl_iterate_phdr` gives, and the table that `ranges` passed.
-    unsafe {
-        let (info, ranges) = (&*info, &mut *ranges.cast::<Table<Range>>());
-        for index in 0..usize::from(info.dlpi_phnum) {
-            let header = &*info.dlpi_phdr.add(index);
-            let start = match header.p_type {
-                libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => {
-                    (info.dlpi_addr + header.p_vaddr) as usize
-                }
-                libc::PT_TLS if !info.dlpi_tls_data.is_null() => info.dlpi_tls_data.addr(),
-                _ => continue,
-            };
-            let end = start + header.p_memsz as usize;
-            let (hole, length) = region::description();
-            let range = Range {
-                start: start.next_multiple_of(8),
-                end: end & !7,
-            };
-            if range.start <= hole && hole < range.end {
-                ranges.push(Range { end: hole, ..range });
-                ranges.push(Range {
-                    start: (hole + length).next_multiple_of(8),
-                    ..range
-                });
-            } else {
-                ranges.push(range);
-            }
-        }
+/// Adds a library's writable data or thread-local data, but for the region's description.
+fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
+    let length = segment.addresses.len();
+    let start = match segment.kind {
+        libc::PT_LOAD if segment.is_writable => segment.addresses.start,
+        libc::PT_TLS if thread_data != 0 => thread_data,
+        _ => return,
+    };
+    let (hole, hole_length) = region::description();
+    let range = Range {
+        start: start.next_multiple_of(8),
+        end: (start + length) & !7,
+    };
+    if range.start <= hole && hole < range.end {
+        ranges.push(Range { end: hole, ..range });
+        ranges.push(Range {
+            start: (hole + hole_length).next_multiple_of(8),
+            ..range
+        });
+    } else {
+        ranges.push(range);
     }
-    0
 }
 
 /// The data of the libraries, their thread-local data, and the stack from `top` on.
 pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
+    // SAFETY: a variable of the loader, which is set before `main` and constant from there on.
     unsafe extern "C" {
         /// Where the main thread's stack begins (ld.so).
-        static __libc_stack_end: *mut c_void;
+        safe static __libc_stack_end: *mut c_void;
     }
-    let mut ranges = Table::new(MOST_RANGES)?;
-    // SAFETY: the function takes this table; a variable of the loader, set before `main`.
-    let bottom = unsafe {
-        libc::dl_iterate_phdr(Some(add_library), (&raw mut ranges).cast());
-        __libc_stack_end.addr()
-    };
+    let mut ranges = new_table(MOST_RANGES)?;
+    loaded::each(|object| {
+        for segment in object.segments() {
+            add(&mut ranges, object.thread_data, &segment);
+        }
+    });
+    let bottom = __libc_stack_end.addr();
     let top = top.address();
     // On another thread's stack the distance is too large for a stack.
     if top < bottom && bottom - top < 64 << 20 {
@@ -139,23 +131,13 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
 
 /// The text of `/proc/self/maps` (proc(5)).
 fn read_maps() -> Option<Table<u8>> {
-    let mut text = Table::new(1 << 26)?;
+    let mut text = new_table(1 << 26)?;
     let mut buffer = [0u8; 4096];
-    // SAFETY: a constant path and a buffer of ours; the descriptor is closed again.
-    unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = libc::open(c"/proc/self/maps".as_ptr(), flags);
-        if file < 0 {
-            return None;
-        }
-        while let Ok(count @ 1..) =
-            usize::try_from(libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()))
-        {
-            buffer[..count].iter().for_each(|&byte| {
-                text.push(byte);
-            });
-        }
-        libc::close(file);
+    let file = small_file::open(c"/proc/self/maps")?;
+    while let Ok(count @ 1..) = file::read(&file, &mut buffer) {
+        buffer[..count].iter().for_each(|&byte| {
+            text.push(byte);
+        });
     }
     Some(text)
 }

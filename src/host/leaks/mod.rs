@@ -7,8 +7,6 @@
 //! there before the script are reached, or older than the mark; `docs/leak-check.md` has the rule
 //! and the figures.
 
-#![allow(unsafe_code)]
-
 mod memory;
 mod objects;
 mod reach;
@@ -33,7 +31,7 @@ pub use reach::Broken;
 use sites::Site;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use table::Table;
+use table::{Table, new_table};
 
 /// Bytes that CPython's debug hooks put in front of a block.
 const HOOK: usize = 16;
@@ -246,7 +244,7 @@ pub fn findings() -> Option<&'static Findings> {
 /// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
 fn arrays_of_region() -> Option<Table<(usize, usize)>> {
     let chunks = region::live_chunks();
-    let mut table = Table::new(chunks.len())?;
+    let mut table = new_table(chunks.len())?;
     chunks.iter().for_each(|&chunk| {
         table.push(chunk);
     });
@@ -260,7 +258,7 @@ fn look(arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
             table::is_in_table(address) || heap::guards::owns(address as *mut u8)
         });
     }
-    let mut broken = Table::new(MOST_GROUPS)?;
+    let mut broken = new_table(MOST_GROUPS)?;
     let blocks = reach::find(accounts(), arrays, &ranges, front(), &mut broken)?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
@@ -268,19 +266,15 @@ fn look(arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
         interpreters: interpreters::were_several(),
         blocks: 0,
         bytes: 0,
-        groups: Table::new(MOST_GROUPS)?,
+        groups: new_table(MOST_GROUPS)?,
         broken,
     };
     let is_lost = |block: &&Block| {
         let object = block.object.as_ref();
         let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
-        // SAFETY: a live block, as the walk found it.
-        let is_tracemallocs = || unsafe {
-            sites::may_be_tracemallocs(
-                block.account,
-                block.start + front(),
-                block.size.saturating_sub(front()),
-            )
+        let is_tracemallocs = || {
+            let (start, size) = (block.start + front(), block.size.saturating_sub(front()));
+            sites::may_be_tracemallocs(&memory, block.account, start, size)
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };

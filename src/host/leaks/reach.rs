@@ -10,7 +10,7 @@
 
 use super::memory::{Range, Readable};
 use super::objects::{self, Object};
-use super::table::Table;
+use super::table::{Table, new_table};
 use crate::heap::mark;
 use crate::ledger::Account;
 
@@ -62,7 +62,7 @@ unsafe fn blocks_since(
     chunks: &[(usize, usize)],
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
-    let mut blocks = Table::new(MOST_BLOCKS)?;
+    let mut blocks = new_table(MOST_BLOCKS)?;
     let mut add = |account, start, size| {
         blocks.push(Block {
             start,
@@ -174,7 +174,7 @@ unsafe fn reach(
         ),
     };
     let mut search = Search {
-        open: Table::new(blocks.len().max(1))?,
+        open: new_table(blocks.len().max(1))?,
         blocks,
         first,
         last,

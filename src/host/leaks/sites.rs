@@ -6,7 +6,8 @@
 
 #![allow(unsafe_code)]
 
-use super::table::Table;
+use super::memory::Readable;
+use super::table::{Table, new_table};
 use crate::heap::{self, mark, region};
 use crate::ledger::Account;
 use crate::numpy;
@@ -96,7 +97,7 @@ fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Op
 
 fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     const MOST: usize = 1 << 28;
-    let mut blocks = Table::new(MOST)?;
+    let mut blocks = new_table(MOST)?;
     heap::alone(|| {
         for &account in accounts {
             let mut add = |start: *mut u8, _: usize| {
@@ -112,8 +113,8 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     }
     blocks.sort_unstable_by_key(|&(start, _)| start);
     let mut sites = Sites {
-        sites: Table::new(MOST)?,
-        names: Table::new(MOST)?,
+        sites: new_table(MOST)?,
+        names: new_table(MOST)?,
     };
     let mut latest = (std::ptr::null_mut(), (0, 0));
     for &(start, account) in blocks.iter() {
@@ -154,35 +155,32 @@ impl Sites {
     }
 }
 
-/// Whether a block may belong to tracemalloc, which loses some of its own on 3.9 to 3.12. While it runs it
+/// Whether a live block may belong to tracemalloc, which loses some of its own on 3.9 to 3.12. While it runs it
 /// knows every block of RAW except its own. If it was stopped, the block's content decides.
-///
-/// # Safety
-/// `address` is a live block of `size` bytes.
-pub unsafe fn may_be_tracemallocs(account: Account, address: usize, size: usize) -> bool {
-    if account != Account::Raw || !LOADED.load(Relaxed) {
-        return false;
-    }
-    match SITES.get() {
-        Some(_) => site_of(address).is_none(),
-        // SAFETY: the caller's duty.
-        None => unsafe { looks_like_traceback(address, size) },
-    }
+pub fn may_be_tracemallocs(
+    memory: &Readable<'_>,
+    account: Account,
+    address: usize,
+    size: usize,
+) -> bool {
+    let is_possible = account == Account::Raw && LOADED.load(Relaxed);
+    is_possible
+        && match SITES.get() {
+            Some(_) => site_of(address).is_none(),
+            None => looks_like_traceback(memory, address, size),
+        }
 }
 
 /// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
 /// their number before the limit, and 12 bytes for each frame.
-///
-/// # Safety
-/// As said above.
-unsafe fn looks_like_traceback(address: usize, size: usize) -> bool {
+fn looks_like_traceback(memory: &Readable<'_>, address: usize, size: usize) -> bool {
     const HEAD: usize = 12;
     const FRAME: usize = 12;
     if size < HEAD + FRAME {
         return false;
     }
-    // SAFETY: within the block.
-    let [frames, all] = unsafe { *((address + 8) as *const [u16; 2]) };
+    let [a, b, c, d, ..] = memory.word(address + 8).unwrap_or(0).to_ne_bytes();
+    let (frames, all) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
     let needed = HEAD + FRAME * usize::from(frames);
     frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16
 }

@@ -1,24 +1,12 @@
-//! A growing table in memory of its own: the leak check must not allocate from the heaps that it
+//! Growing tables in memory of their own: the leak check must not allocate from the heaps that it
 //! looks at, nor leave its notes where it looks for pointers.
 
-#![allow(unsafe_code)]
-
-use std::ops::{Deref, DerefMut};
-use std::ptr::null_mut;
+use pyhost_os::array::Array;
+use pyhost_os::mapping::Mapped;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A table of up to `capacity` entries, which take memory as they come. Not dropped: it lives as
-/// long as the process.
-pub struct Table<T: Copy> {
-    entries: *mut T,
-    length: usize,
-    capacity: usize,
-}
-
-// SAFETY: an owned piece of memory.
-unsafe impl<T: Copy + Send> Send for Table<T> {}
-// SAFETY: shared references only read.
-unsafe impl<T: Copy + Sync> Sync for Table<T> {}
+/// A table, which takes memory as entries come. It is mapped for as long as the process lives.
+pub type Table<T> = Array<'static, T>;
 
 /// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
 static PIECES: [(AtomicUsize, AtomicUsize); 16] =
@@ -32,80 +20,11 @@ pub fn is_in_table(address: usize) -> bool {
         .any(|(start, length)| address.wrapping_sub(start.load(Relaxed)) < length.load(Relaxed))
 }
 
-impl<T: Copy> Table<T> {
-    /// An empty table; None where the system gives no address space.
-    pub fn new(capacity: usize) -> Option<Self> {
-        let bytes = capacity.checked_mul(size_of::<T>())?.max(1);
-        // SAFETY: a new mapping at an address of the system's choice.
-        let memory = unsafe {
-            libc::mmap(
-                null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if memory != libc::MAP_FAILED {
-            let (start, length) = PIECES.get(COUNT.fetch_add(1, Relaxed))?;
-            start.store(memory.addr(), Relaxed);
-            length.store(bytes, Relaxed);
-        }
-        (memory != libc::MAP_FAILED).then_some(Table {
-            entries: memory.cast(),
-            length: 0,
-            capacity,
-        })
-    }
-
-    /// Adds an entry; false where the table is full.
-    pub fn push(&mut self, entry: T) -> bool {
-        if self.length == self.capacity {
-            return false;
-        }
-        // SAFETY: within the mapping, which is aligned to a page.
-        unsafe { self.entries.add(self.length).write(entry) };
-        self.length += 1;
-        true
-    }
-
-    /// Takes the last entry.
-    pub fn pop(&mut self) -> Option<T> {
-        let last = self.last().copied()?;
-        self.length -= 1;
-        Some(last)
-    }
-}
-
-impl<T: Copy> Deref for Table<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        // SAFETY: so many entries were written.
-        unsafe { std::slice::from_raw_parts(self.entries, self.length) }
-    }
-}
-
-impl<T: Copy> DerefMut for Table<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and the table is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.entries, self.length) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Table;
-
-    #[test]
-    fn a_table_keeps_what_fits() {
-        let mut table = Table::new(2).unwrap();
-        assert!(table.push(1) && table.push(2) && !table.push(3));
-        assert_eq!(*table, [1, 2]);
-        assert_eq!(
-            (table.pop(), table.pop(), table.pop()),
-            (Some(2), Some(1), None)
-        );
-    }
+/// An empty table of up to `capacity` entries; None where the system gives no address space.
+pub fn new_table<T>(capacity: usize) -> Option<Table<T>> {
+    let memory = Mapped::reserve(capacity.max(1))?;
+    let (start, length) = PIECES.get(COUNT.fetch_add(1, Relaxed))?;
+    start.store(memory.addresses().start, Relaxed);
+    length.store(memory.addresses().len(), Relaxed);
+    Some(Array::new(memory.leak()))
 }
