@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, missing_docs)]
 
-use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, timespec};
+use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, off_t, pid_t, sigset_t, timespec};
 use std::ffi::CStr;
 use std::marker::PhantomData;
 
@@ -20,6 +20,7 @@ impl<'a> From<&'a CStr> for Text<'a> {
 // SAFETY: the functions have these types. During the call alone they read or fill what a reference leads to; an `Option`
 // is a pointer that may be null.
 unsafe extern "C" {
+    pub safe fn at_quick_exit(function: extern "C" fn()) -> c_int;
     pub safe fn chdir(path: Text<'_>) -> c_int;
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
@@ -44,6 +45,10 @@ unsafe extern "C" {
     pub safe fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int;
     pub safe fn mkfifo(path: Text<'_>, mode: libc::mode_t) -> c_int;
     pub safe fn nanosleep(time: &timespec, rest: Option<&mut timespec>) -> c_int;
+    pub safe fn on_exit(
+        function: extern "C" fn(c_int, *mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
     pub safe fn pipe2(ends: &mut [c_int; 2], flags: c_int) -> c_int;
     pub safe fn pthread_atfork(
         before: Option<extern "C" fn()>,

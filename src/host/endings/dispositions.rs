@@ -19,9 +19,9 @@ use super::OWNER;
 use super::signals::handle;
 use crate::native::next::{self, Symbol, call};
 use crate::process;
+use pyhost_os::mapping::FromZeros;
 use std::ffi::c_int;
-use std::mem::zeroed;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
 
@@ -62,8 +62,36 @@ const FAULTS: [c_int; 6] = [
 /// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).
 pub const FIRST: libc::pid_t = 1;
 
+/// A disposition that the script, the kernel or the host has made: its handler takes what its flags promise.
+#[derive(Clone, Copy)]
+pub struct Disposition(libc::sigaction);
+
+impl Disposition {
+    /// The default.
+    fn default() -> Self {
+        Disposition(libc::sigaction::zeroed())
+    }
+
+    /// The host's handler, which blocks no other signal.
+    fn ours() -> Self {
+        let mut action = libc::sigaction::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
+        Disposition(action)
+    }
+
+    fn is_ours(&self) -> bool {
+        self.handler() == handle as *const () as usize
+    }
+
+    /// The handler's address, `SIG_DFL` or `SIG_IGN`.
+    pub fn handler(&self) -> usize {
+        self.0.sa_sigaction
+    }
+}
+
 impl View {
-    fn set(&self, action: &libc::sigaction) {
+    fn set(&self, Disposition(action): &Disposition) {
         // SAFETY: `sigset_t` has 128 bytes.
         let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read_unaligned() };
         self.flags.store(action.sa_flags, Relaxed);
@@ -71,16 +99,14 @@ impl View {
         self.handler.store(action.sa_sigaction, Relaxed);
     }
 
-    fn get(&self) -> libc::sigaction {
-        // SAFETY: a structure for which all zero is a value; the mask has 128 bytes.
-        unsafe {
-            let mut action: libc::sigaction = zeroed();
-            action.sa_sigaction = self.handler.load(Relaxed);
-            action.sa_flags = self.flags.load(Relaxed);
-            let mask = (&raw mut action.sa_mask).cast::<u64>();
-            mask.write_unaligned(self.mask.load(Relaxed));
-            action
-        }
+    fn get(&self) -> Disposition {
+        let mut action = libc::sigaction::zeroed();
+        action.sa_sigaction = self.handler.load(Relaxed);
+        action.sa_flags = self.flags.load(Relaxed);
+        let mask = (&raw mut action.sa_mask).cast::<u64>();
+        // SAFETY: as above.
+        unsafe { mask.write_unaligned(self.mask.load(Relaxed)) };
+        Disposition(action)
     }
 }
 
@@ -102,22 +128,18 @@ fn may_stand_in(signal: c_int) -> bool {
     OWNER.load(Relaxed) == pid && (pid != FIRST || FAULTS.contains(&signal))
 }
 
-/// The host's handler.
-fn ours() -> libc::sigaction {
-    // SAFETY: a structure for which all zero is a value: it blocks no other signal.
-    let mut action: libc::sigaction = unsafe { zeroed() };
-    action.sa_sigaction = handle as *const () as usize;
-    action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
-    action
+/// Gives the kernel a disposition, if there is a new one. Returns the one before; `None` if the kernel refuses.
+fn exchange(signal: c_int, new: Option<&Disposition>) -> Option<Disposition> {
+    let mut found = libc::sigaction::zeroed();
+    let new = new.map_or(null(), |new| &raw const new.0);
+    // SAFETY: structures of ours, whose handler takes what the flags promise.
+    let result = unsafe { next::sigaction(signal, new, &mut found) };
+    (result == 0).then_some(Disposition(found))
 }
 
 /// The kernel's disposition.
-fn current(signal: c_int) -> Option<libc::sigaction> {
-    // SAFETY: the call fills a structure of ours.
-    unsafe {
-        let mut found: libc::sigaction = zeroed();
-        (next::sigaction(signal, null(), &mut found) == 0).then_some(found)
-    }
+pub fn current(signal: c_int) -> Option<Disposition> {
+    exchange(signal, None)
 }
 
 /// Watches `signals` from here on, and puts the host's handler in the place of their defaults.
@@ -126,18 +148,17 @@ fn current(signal: c_int) -> Option<libc::sigaction> {
 /// then. While the process has one thread.
 pub fn watch(
     signals: impl Iterator<Item = c_int>,
-    is_chained: impl Fn(c_int, &libc::sigaction) -> bool,
+    is_chained: impl Fn(c_int, &Disposition) -> bool,
 ) {
     for signal in signals {
         let (Some(index), Some(found)) = (index(signal), current(signal)) else {
             continue;
         };
         WATCHED.fetch_or(1 << (index - 1), Relaxed);
-        let is_default = found.sa_sigaction == libc::SIG_DFL;
+        let is_default = found.handler() == libc::SIG_DFL;
         if may_stand_in(signal) && (is_default || is_chained(signal, &found)) {
             VIEWS[index].set(&found);
-            // SAFETY: a structure of ours, whose handler takes what the flags promise.
-            unsafe { next::sigaction(signal, &ours(), null_mut()) };
+            exchange(signal, Some(&Disposition::ours()));
         }
     }
 }
@@ -149,10 +170,9 @@ pub fn become_first() {
         let signal = index as c_int;
         if is_watched(signal)
             && !may_stand_in(signal)
-            && current(signal).is_some_and(|found| found.sa_sigaction == ours().sa_sigaction)
+            && current(signal).is_some_and(|found| found.is_ours())
         {
-            // SAFETY: a structure of ours.
-            unsafe { next::sigaction(signal, &view.get(), null_mut()) };
+            exchange(signal, Some(&view.get()));
         }
     }
 }
@@ -169,9 +189,34 @@ pub fn step_aside(signal: c_int) {
         if OWNER.load(Relaxed) == process::id() {
             WATCHED.fetch_and(!(1 << (index - 1)), Relaxed);
         }
-        // SAFETY: a structure of ours.
-        unsafe { next::sigaction(signal, &VIEWS[index].get(), null_mut()) };
+        exchange(signal, Some(&VIEWS[index].get()));
     }
+}
+
+/// The view of a signal that is watched.
+fn watched(signal: c_int) -> Option<&'static View> {
+    let index = index(signal).filter(|_| is_watched(signal))?;
+    Some(&VIEWS[index])
+}
+
+/// `sigaction(2)` of a signal that is watched. Returns the disposition that the script saw, or `None` if the kernel
+/// refuses the one that it asked for.
+fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disposition> {
+    let before = view.get();
+    let default = asked.filter(|asked| asked.handler() == libc::SIG_DFL && may_stand_in(signal));
+    let given = match default {
+        Some(default) => {
+            // First, since the handler may run at once.
+            view.set(&default);
+            Some(Disposition::ours())
+        }
+        None => asked,
+    };
+    let found = exchange(signal, given.as_ref());
+    if found.is_none() && default.is_some() {
+        view.set(&before);
+    }
+    found.map(|found| if found.is_ours() { before } else { found })
 }
 
 /// `sigaction(2)`.
@@ -181,47 +226,20 @@ unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    let Some(view) = index(signal)
-        .filter(|_| is_watched(signal))
-        .map(|index| &VIEWS[index])
-    else {
-        // SAFETY: the caller's duties.
-        return unsafe { next::sigaction(signal, new, old) };
-    };
-    // SAFETY: the caller gives structures or null; both may be the same.
+    // SAFETY: the caller gives structures or null, perhaps one for both, and a handler as the flags say.
     unsafe {
-        let asked = (!new.is_null()).then(|| *new);
-        let before = view.get();
-        let stands_in = asked
-            .as_ref()
-            .is_some_and(|asked| asked.sa_sigaction == libc::SIG_DFL)
-            && may_stand_in(signal);
-        let ours = ours();
-        let given = match &asked {
-            None => null(),
-            Some(asked) if stands_in => {
-                // First, since the handler may run at once.
-                view.set(asked);
-                &raw const ours
-            }
-            Some(asked) => asked,
+        let Some(view) = watched(signal) else {
+            return next::sigaction(signal, new, old);
         };
-        let mut found: libc::sigaction = zeroed();
-        let result = next::sigaction(signal, given, &mut found);
-        if result != 0 {
-            if stands_in {
-                view.set(&before);
-            }
-            return result;
-        }
+        let asked = new.as_ref().map(|&new| Disposition(new));
+        let Some(before) = change(signal, view, asked) else {
+            return -1;
+        };
         if !old.is_null() {
-            *old = match found.sa_sigaction == ours.sa_sigaction {
-                true => before,
-                false => found,
-            };
+            *old = before.0;
         }
-        result
     }
+    0
 }
 
 /// `sigaction(2)` by its other name.
@@ -238,16 +256,9 @@ unsafe extern "C" fn __sigaction(
 /// Sets a handler by libc's `function`; the one before, or `SIG_ERR`.
 fn set(function: &Symbol, signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
     next::resolve();
-    if handler == libc::SIG_DFL && is_watched(signal) {
-        // SAFETY: structures of ours.
-        return unsafe {
-            let default: libc::sigaction = zeroed();
-            let mut before: libc::sigaction = zeroed();
-            match sigaction(signal, &default, &mut before) {
-                0 => before.sa_sigaction,
-                _ => libc::SIG_ERR,
-            }
-        };
+    if let Some(view) = watched(signal).filter(|_| handler == libc::SIG_DFL) {
+        let before = change(signal, view, Some(Disposition::default()));
+        return before.map_or(libc::SIG_ERR, |before| before.handler());
     }
     let seen = index(signal).map(|index| VIEWS[index].handler.load(Relaxed));
     // SAFETY: the symbol has this type; the handler is the caller's duty.
@@ -259,7 +270,7 @@ fn set(function: &Symbol, signal: c_int, handler: libc::sighandler_t) -> libc::s
             libc::SIG_ERR
         )
     };
-    match before == ours().sa_sigaction {
+    match before == Disposition::ours().handler() {
         true => seen.unwrap_or(libc::SIG_DFL),
         false => before,
     }
@@ -287,10 +298,6 @@ setters! {
 }
 
 /// Whether a signal was sent by a process, this or another, and not raised by the kernel.
-///
-/// # Safety
-/// The arguments of a handler.
-pub unsafe fn was_sent(info: *const libc::siginfo_t) -> bool {
-    // SAFETY: the caller's duty.
-    unsafe { (*info).si_code <= 0 }
+pub fn was_sent(info: &libc::siginfo_t) -> bool {
+    info.si_code <= 0
 }

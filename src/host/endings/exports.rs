@@ -13,7 +13,7 @@ use crate::live;
 use crate::native::next::{self, call};
 use crate::process;
 use crate::report::Ending;
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// An array of strings that ends with null.
@@ -21,10 +21,7 @@ pub(super) type Strings = *const *const c_char;
 
 pub(super) fn end_now(status: c_int) -> ! {
     finish(Ending::QuickExit(status), false);
-    loop {
-        // SAFETY: ends the process; no memory of ours is involved.
-        unsafe { libc::syscall(libc::SYS_exit_group, status as c_long) };
-    }
+    process::end_now(status)
 }
 
 /// The status that `quick_exit` was called with.
@@ -73,12 +70,15 @@ unsafe extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
 }
 
 /// Writes the report before `$symbol` replaces the process; a later ending rewrites it where
-/// the call fails.
+/// the call fails. Unsafe as the symbol.
 macro_rules! exec {
     ($symbol:ident, fn($($type:ty),*), ($($argument:expr),*)) => {{
         finish(Ending::Exec, false);
         next::resolve();
-        let result = call!(next::$symbol, fn($($type),*) -> c_int, ($($argument),*), -1);
+        // SAFETY: the caller's duties; the next function has this type.
+        let result = unsafe {
+            call!(next::$symbol, fn($($type),*) -> c_int, ($($argument),*), -1)
+        };
         live::resume();
         result
     }};
@@ -87,52 +87,41 @@ macro_rules! exec {
 /// `execv(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: the caller's duties; the next function has this type.
-    unsafe { exec!(EXECV, fn(*const c_char, Strings), (path, argv)) }
+    exec!(EXECV, fn(*const c_char, Strings), (path, argv))
 }
 
 /// `execve(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    // SAFETY: as in `execv`.
-    unsafe {
-        exec!(
-            EXECVE,
-            fn(*const c_char, Strings, Strings),
-            (path, argv, environment)
-        )
-    }
+    exec!(
+        EXECVE,
+        fn(*const c_char, Strings, Strings),
+        (path, argv, environment)
+    )
 }
 
 /// `execvp(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: as in `execv`.
-    unsafe { exec!(EXECVP, fn(*const c_char, Strings), (file, argv)) }
+    exec!(EXECVP, fn(*const c_char, Strings), (file, argv))
 }
 
 /// `execvpe(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    // SAFETY: as in `execv`.
-    unsafe {
-        exec!(
-            EXECVPE,
-            fn(*const c_char, Strings, Strings),
-            (file, argv, environment)
-        )
-    }
+    exec!(
+        EXECVPE,
+        fn(*const c_char, Strings, Strings),
+        (file, argv, environment)
+    )
 }
 
 /// `fexecve(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings, environment: Strings) -> c_int {
-    // SAFETY: as in `execv`.
-    unsafe {
-        exec!(
-            FEXECVE,
-            fn(c_int, Strings, Strings),
-            (file, argv, environment)
-        )
-    }
+    exec!(
+        FEXECVE,
+        fn(c_int, Strings, Strings),
+        (file, argv, environment)
+    )
 }

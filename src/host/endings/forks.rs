@@ -13,6 +13,7 @@
 
 use super::exports::Strings;
 use super::finish;
+use crate::errno::Errno;
 use crate::ledger::CARD;
 use crate::native::next::{self, call};
 use crate::report::Ending;
@@ -23,16 +24,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Processes started so far; on the card, for who looks at the process from outside.
 pub static COUNT: &AtomicU64 = &CARD.forks;
 
-/// Counts a process that `$symbol` starts.
+/// Counts a process that `$symbol` starts. Unsafe as the symbol.
 macro_rules! spawn {
     ($symbol:ident, ($($argument:expr),*)) => {{
         next::resolve();
-        let result = call!(
-            next::$symbol,
-            fn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
-            ($($argument),*),
-            libc::ENOSYS
-        );
+        // SAFETY: the caller's duties; the next function has this type.
+        let result = unsafe {
+            call!(
+                next::$symbol,
+                fn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
+                ($($argument),*),
+                libc::ENOSYS
+            )
+        };
         if result == 0 {
             COUNT.fetch_add(1, Relaxed);
         }
@@ -50,13 +54,10 @@ unsafe extern "C" fn posix_spawn(
     argv: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: the caller's duties; the next function has this type.
-    unsafe {
-        spawn!(
-            POSIX_SPAWN,
-            (pid, path, actions, attributes, argv, environment)
-        )
-    }
+    spawn!(
+        POSIX_SPAWN,
+        (pid, path, actions, attributes, argv, environment)
+    )
 }
 
 /// `posix_spawnp(3)`.
@@ -69,13 +70,10 @@ unsafe extern "C" fn posix_spawnp(
     argv: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: the caller's duties; the next function has this type.
-    unsafe {
-        spawn!(
-            POSIX_SPAWNP,
-            (pid, file, actions, attributes, argv, environment)
-        )
-    }
+    spawn!(
+        POSIX_SPAWNP,
+        (pid, file, actions, attributes, argv, environment)
+    )
 }
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and
@@ -121,14 +119,10 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> libc::pid_t {
     next::resolve();
-    if next::FORK_ALONE.address().is_null() {
-        // glibc before 2.34, which has no such function: what is there, and counted by its handler.
-        // SAFETY: no arguments.
-        return unsafe { libc::fork() };
-    }
-    // SAFETY: the symbol has this type.
-    let pid = unsafe { call!(next::FORK_ALONE, fn() -> libc::pid_t, (), -1) };
-    if pid > 0 {
+    let is_missing = next::FORK_ALONE.address().is_null();
+    // SAFETY: the symbol has this type. glibc before 2.34 has no such function: then `fork`, which its handler counts.
+    let pid = unsafe { call!(next::FORK_ALONE, fn() -> libc::pid_t, (), libc::fork()) };
+    if pid > 0 && !is_missing {
         COUNT.fetch_add(1, Relaxed);
     }
     pid
@@ -177,8 +171,7 @@ unsafe extern "C" fn pyhost_fork() -> *mut c_void {
 /// Stands in for libc's `clone` and `syscall` where they were not found.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_no_such_call() -> c_long {
-    // SAFETY: errno is the thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    Errno(libc::ENOSYS).set();
     -1
 }
 

@@ -36,7 +36,7 @@ use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Repo
 use crate::resident::{self, Resident};
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
-use pyhost_os::moment;
+use pyhost_os::{calls, moment};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -94,16 +94,9 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
         leak_status,
         pid,
     });
-    unsafe extern "C" {
-        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-        fn at_quick_exit(function: extern "C" fn()) -> c_int;
-    }
-    // SAFETY: functions of the executable.
-    unsafe {
-        on_exit(at_exit, std::ptr::null_mut());
-        at_quick_exit(exports::at_quick_exit);
-        libc::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
-    }
+    calls::on_exit(at_exit, std::ptr::null_mut());
+    calls::at_quick_exit(exports::at_quick_exit);
+    calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }
 
 /// Puts the signal handlers in place where a report is to be written, or a fault at a guard page to
@@ -177,11 +170,11 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     (status == 0 && leaked != 0 && findings.is_sure()).then_some(leaked)
 }
 
-unsafe extern "C" fn forked_in_parent() {
+extern "C" fn forked_in_parent() {
     forks::COUNT.fetch_add(1, Relaxed);
 }
 
-unsafe extern "C" fn forked_in_child() {
+extern "C" fn forked_in_child() {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
     if pid == dispositions::FIRST {

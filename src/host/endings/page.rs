@@ -3,14 +3,13 @@
 //! The report goes as JSON into a file that lies in memory. Like all endings this may run in any thread and inside a
 //! signal handler: it allocates nothing and takes no lock.
 
-#![allow(unsafe_code)]
-
 use super::{PLAN, Report};
 use crate::descriptor::Descriptor;
-use crate::errno::Errno;
 use crate::report::{Ending, Json};
 use crate::timeline::pages::{self, NoPage, Renderer};
+use pyhost_os::file::{Fd, rewind};
 use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 
 /// How the page is made, if one is planned, and the process that the host started as.
 fn planned() -> Option<(&'static Renderer, libc::pid_t)> {
@@ -31,28 +30,17 @@ pub fn write(report: &Report<'_>, file: c_int) -> Result<(), NoPage> {
     let Some((page, pid)) = planned() else {
         return Err(NoPage::NoSampler);
     };
-    // SAFETY: a name that ends with a zero byte.
-    let memory = unsafe { libc::memfd_create(c"pyhost-report".as_ptr(), libc::MFD_CLOEXEC) };
-    if memory < 0 {
-        return Err(NoPage::Failed(
-            "no room for the report",
-            Some(Errno::last()),
-        ));
-    }
-    let mut out = Descriptor::new(memory);
+    let memory = Fd::in_memory(c"pyhost-report")
+        .map_err(|error| NoPage::Failed("no room for the report", Some(error)))?;
+    let mut out = Descriptor::new(memory.as_raw_fd());
     let mut json = Json::new(&mut out);
     report.describe(&mut json);
     json.finish();
     out.flush();
-    // SAFETY: the descriptor is this function's own.
-    let made = unsafe {
-        libc::lseek(memory, 0, libc::SEEK_SET);
-        let made = match out.error() {
-            Some(error) => Err(NoPage::Failed("no room for the report", Some(error))),
-            None => pages::make(memory, file, report.pid == pid),
-        };
-        libc::close(memory);
-        made
+    rewind(&memory);
+    let made = match out.error() {
+        Some(error) => Err(NoPage::Failed("no room for the report", Some(error))),
+        None => pages::make(memory.as_raw_fd(), file, report.pid == pid),
     };
     if report.pid == pid && report.ending != Ending::Running {
         page.remove_timeline();

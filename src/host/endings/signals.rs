@@ -14,13 +14,14 @@
 use super::dispositions::{self, FIRST};
 use super::{finish, stack};
 use crate::descriptor::notice;
+use crate::errno::KeptErrno;
 use crate::heap::guards;
-use crate::native::next;
 use crate::process;
 use crate::report::Ending;
-use std::ffi::{c_int, c_void};
-use std::mem::zeroed;
-use std::ptr::null_mut;
+use pyhost_os::calls;
+use pyhost_os::mapping::Mapped;
+use pyhost_os::signals::{handler_stack, set_handler_stack};
+use std::ffi::c_int;
 
 /// The signals whose default is to end the process, but for SIGKILL and those of real time.
 const FATAL: [c_int; 22] = [
@@ -66,16 +67,21 @@ pub fn fatal() -> impl Iterator<Item = c_int> {
 }
 
 /// The host's handler.
-pub extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: errno is the thread's own; it is put back as a handler must. The system gave `info`.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let is_ignored = process::id() == FIRST && dispositions::was_sent(info);
-        let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
-        if !(is_ignored || is_request && dump()) {
-            end_by(signal, info, context);
-        }
-        *libc::__errno_location() = errno;
+///
+/// # Safety
+/// The arguments of a handler, or null.
+pub unsafe extern "C" fn handle(
+    signal: c_int,
+    info: *const libc::siginfo_t,
+    context: *const libc::ucontext_t,
+) {
+    let _errno = KeptErrno::new();
+    // SAFETY: the caller's duty.
+    let (info, context) = unsafe { (info.as_ref(), context.as_ref()) };
+    let is_ignored = process::id() == FIRST && info.is_some_and(dispositions::was_sent);
+    let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
+    if !(is_ignored || is_request && dump()) {
+        end_by(signal, info.zip(context));
     }
 }
 
@@ -87,33 +93,18 @@ fn dump() -> bool {
 }
 
 /// Writes the report, then has the signal take its course.
-///
-/// # Safety
-/// The arguments of a handler.
-unsafe fn end_by(signal: c_int, info: *const libc::siginfo_t, context: *const c_void) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        if signal == libc::SIGSEGV && guards::are_on() {
-            tell_guard(info, context.cast());
+fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
+    if let Some((info, context)) = fault.filter(|_| signal == libc::SIGSEGV && guards::are_on()) {
+        let (address, is_write) = access(info, context);
+        if let Some(fault) = guards::fault_at(address, is_write) {
+            notice(format_args!("{fault}"));
         }
-        stack::with_room(|| finish(Ending::Signal(signal), true));
-        // Blocked until the handler returns; then what the script sees takes its course. A
-        // fault comes again by itself.
-        dispositions::step_aside(signal);
-        libc::raise(signal);
     }
-}
-
-/// Says what the access was where it hit a guard page.
-///
-/// # Safety
-/// The arguments of a handler of SIGSEGV.
-unsafe fn tell_guard(info: *const libc::siginfo_t, context: *const libc::ucontext_t) {
-    // SAFETY: the caller's duty.
-    let (address, is_write) = unsafe { access(&*info, &*context) };
-    if let Some(fault) = guards::fault_at(address, is_write) {
-        notice(format_args!("{fault}"));
-    }
+    stack::with_room(|| finish(Ending::Signal(signal), true));
+    // Blocked until the handler returns; then what the script sees takes its course. A
+    // fault comes again by itself.
+    dispositions::step_aside(signal);
+    calls::raise(signal);
 }
 
 /// The address of the thread's last access that failed, and whether it was a write.
@@ -138,47 +129,24 @@ fn access(info: &libc::siginfo_t, _context: &libc::ucontext_t) -> (usize, Option
 
 /// Installs the handler of `signals`, with a stack of its own for the calling thread.
 pub fn install(signals: impl Iterator<Item = c_int>) {
-    // SAFETY: structures that the calls read or fill; the stack is never freed.
-    unsafe {
-        let mut current: libc::stack_t = zeroed();
-        libc::sigaltstack(null_mut(), &mut current);
-        // faulthandler's own, where -X asked for it, is too small.
-        if current.ss_flags & libc::SS_DISABLE != 0 || current.ss_size < STACK {
-            let memory = libc::mmap(
-                null_mut(),
-                STACK,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            if memory != libc::MAP_FAILED {
-                let stack = libc::stack_t {
-                    ss_sp: memory,
-                    ss_flags: 0,
-                    ss_size: STACK,
-                };
-                libc::sigaltstack(&stack, null_mut());
-            }
-        }
+    let current = handler_stack();
+    // faulthandler's own, where -X asked for it, is too small.
+    let is_small = current.ss_flags & libc::SS_DISABLE != 0 || current.ss_size < STACK;
+    if let Some(memory) = is_small.then(|| Mapped::private(STACK)).flatten() {
+        set_handler_stack(memory.leak());
     }
     let python = pythons_handler();
     dispositions::watch(signals, |signal, found| {
         // A handler that `sitecustomize` set by `signal.signal` is the script's own.
-        found.sa_sigaction != libc::SIG_IGN
+        found.handler() != libc::SIG_IGN
             && OF_FAULTHANDLER.contains(&signal)
-            && Some(found.sa_sigaction) != python
+            && Some(found.handler()) != python
     });
 }
 
 /// The one C function that Python has as the handler of every signal with a Python function, told
 /// by SIGINT; None where SIGINT has none.
 fn pythons_handler() -> Option<usize> {
-    // SAFETY: the call fills a structure of ours.
-    let handler = unsafe {
-        let mut found: libc::sigaction = zeroed();
-        next::sigaction(libc::SIGINT, std::ptr::null(), &mut found);
-        found.sa_sigaction
-    };
+    let handler = dispositions::current(libc::SIGINT)?.handler();
     (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)
 }

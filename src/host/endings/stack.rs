@@ -7,9 +7,8 @@
 
 use super::signals::STACK;
 use pyhost_os::cell::Exclusive;
+use pyhost_os::signals::{SignalSet, handler_stack};
 use std::ffi::c_void;
-use std::mem::zeroed;
-use std::ptr::null_mut;
 
 #[repr(C, align(64))]
 struct Memory([u8; STACK]);
@@ -20,26 +19,14 @@ static MEMORY: Exclusive<Memory> = Exclusive::new(Memory([0; STACK]));
 /// and no other thread has that stack. All signals are blocked there: a handler would begin at the
 /// signal stack's top, over the frames that are to be returned to.
 pub fn with_room(mut work: impl FnMut()) {
-    // SAFETY: the call fills the structure, of which zeros are a value.
-    let current = unsafe {
-        let mut current: libc::stack_t = zeroed();
-        libc::sigaltstack(null_mut(), &mut current);
-        current
-    };
+    let current = handler_stack();
     let is_small = current.ss_flags & libc::SS_ONSTACK != 0 && current.ss_size < STACK;
     let Some(mut memory) = is_small.then(|| MEMORY.try_hold()).flatten() else {
         return work();
     };
-    // SAFETY: the calls read and fill sets of this function's own. The stack is this thread's while it holds it, is
-    // aligned to 64 bytes at its end too, and as large as one for signals.
-    unsafe {
-        let mut all: libc::sigset_t = zeroed();
-        let mut before: libc::sigset_t = zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        call_on(memory.0.as_mut_ptr_range().end, &mut work);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
-    }
+    let before = SignalSet::all().make_mask();
+    call_on(&mut memory, &mut work);
+    before.make_mask();
 }
 
 unsafe extern "C" fn call<F: FnMut()>(work: *mut c_void) {
@@ -47,16 +34,15 @@ unsafe extern "C" fn call<F: FnMut()>(work: *mut c_void) {
     unsafe { (*work.cast::<F>())() };
 }
 
-/// Calls `work` with the stack that ends at `top`.
-///
-/// # Safety
-/// `top` is aligned to 16 bytes, the memory beneath is enough and nobody else's, and `work` does not unwind.
-unsafe fn call_on<F: FnMut()>(top: *mut u8, work: &mut F) {
+/// Calls `work` with `memory` for its stack.
+fn call_on<F: FnMut()>(memory: &mut Memory, work: &mut F) {
+    let top = memory.0.as_mut_ptr_range().end;
     let work: *mut c_void = (&raw mut *work).cast();
-    // SAFETY: the stack pointer is kept in a register that the callee preserves, and put back; the call is one by
-    // C's rules on an aligned stack.
-    #[cfg(target_arch = "x86_64")]
+    // SAFETY: nobody else uses the memory, which is aligned to 64 bytes at its end too, and as large as a stack for
+    // signals. The stack pointer is kept in a register that the callee preserves, and put back; the call is one by C's
+    // rules on an aligned stack, and does not unwind.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         std::arch::asm!(
             "mov r12, rsp",
             "mov rsp, {top}",
@@ -68,10 +54,7 @@ unsafe fn call_on<F: FnMut()>(top: *mut u8, work: &mut F) {
             out("r12") _,
             clobber_abi("C"),
         );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         std::arch::asm!(
             "mov x20, sp",
             "mov sp, {top}",
@@ -83,11 +66,11 @@ unsafe fn call_on<F: FnMut()>(top: *mut u8, work: &mut F) {
             out("x20") _,
             clobber_abi("C"),
         );
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    unsafe {
-        let _ = top;
-        // SAFETY: a borrowed closure; the stack stays as it is.
-        call::<F>(work);
+        // Elsewhere the stack stays as it is.
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            let _ = top;
+            call::<F>(work);
+        }
     }
 }
