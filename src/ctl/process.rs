@@ -1,8 +1,7 @@
 //! Facts about a running process, from `/proc`.
 
-#![allow(unsafe_code)]
-
 use pyhost_ledger::card::Card;
+use pyhost_os::calls;
 use pyhost_record::directory::{Here, Identity};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,8 +58,7 @@ fn cpu_seconds(pid: i32) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
-    // SAFETY: `sysconf` with a name that every Linux knows; it only returns a number.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let ticks_per_second = calls::sysconf(libc::_SC_CLK_TCK) as f64;
     Some((ticks()? + ticks()?) as f64 / ticks_per_second)
 }
 

@@ -8,6 +8,7 @@
 use super::ffi::{self, Theap};
 use super::{apart, region};
 use crate::process::limits;
+use pyhost_os::moment;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -80,13 +81,7 @@ pub(super) fn delay() -> i64 {
 
 /// Milliseconds of a clock that is cheap to read.
 pub(super) fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills a structure of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+    (moment::monotonic_coarse() / 1_000_000) as i64
 }
 
 /// Gives back what was freed longer ago than the profile's delay, at most twice a second.

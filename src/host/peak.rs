@@ -21,7 +21,7 @@
 #![allow(unsafe_code)]
 
 use crate::balance::{self, Balance};
-use crate::descriptor::errno;
+use crate::errno::KeptErrno;
 use crate::heap;
 use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET};
 use crate::heap::register::{self, BigBlocks};
@@ -164,14 +164,12 @@ fn fall(bound: i64) {
     if !is_on() || !is_higher && monotonic() < GLANCE_AGAIN.load(Relaxed) {
         return;
     }
-    let before = errno();
+    let _errno = KeptErrno::new(); // `free` leaves it as it was
     glance();
     let is_main = PYTHON.get().is_some_and(|python| (python.is_main)());
     if is_main && heap::may_be_alone() {
         sheet(bound, LAST_CHANCE);
     }
-    // SAFETY: the calling thread's own; `free` leaves it as it was.
-    unsafe { *libc::__errno_location() = before };
 }
 
 /// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.

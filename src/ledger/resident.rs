@@ -5,12 +5,12 @@
 //! a large process started it is the size of that process. It is the fallback where `/proc` is not
 //! readable. No function here allocates or locks; a signal handler may call them.
 
-#![allow(unsafe_code)]
+#![deny(unsafe_code)]
 
 use crate::own::CARD;
-use pyhost_os::file;
+use pyhost_os::mapping::FromZeros;
 use pyhost_os::process::small_file;
-use std::mem::zeroed;
+use pyhost_os::{calls, file, moment};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -78,13 +78,7 @@ pub fn note_growth() {
 
 #[cold]
 fn note_growth_since(before: u64) {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` lives through the call, which writes only to it.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    let now = time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000;
+    let now = moment::monotonic_coarse() / 1_000_000;
     if now.saturating_sub(before) < PAUSE {
         return;
     }
@@ -158,12 +152,9 @@ pub fn largest_child(own_peak: u64) -> LargestChild {
 
 /// `ru_maxrss` in bytes.
 fn usage(who: libc::c_int) -> u64 {
-    // SAFETY: an `rusage` of zeros is valid, and the call writes only to it.
-    unsafe {
-        let mut usage: libc::rusage = zeroed();
-        libc::getrusage(who, &mut usage);
-        usage.ru_maxrss as u64 * 1024
-    }
+    let mut usage = libc::rusage::zeroed();
+    calls::getrusage(who, &mut usage);
+    usage.ru_maxrss as u64 * 1024
 }
 
 /// Two lines of `/proc/self/status`, of one moment: the second is never below the first.

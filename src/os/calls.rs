@@ -40,6 +40,7 @@ unsafe extern "C" {
     pub safe fn getrlimit(resource: libc::__rlimit_resource_t, limit: &mut libc::rlimit) -> c_int;
     pub safe fn getrusage(whose: c_int, usage: &mut libc::rusage) -> c_int;
     pub safe fn gettid() -> pid_t;
+    pub safe fn isatty(file: c_int) -> c_int;
     pub safe fn kill(process: pid_t, signal: c_int) -> c_int;
     pub safe fn lseek(file: c_int, offset: off_t, whence: c_int) -> off_t;
     pub safe fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int;

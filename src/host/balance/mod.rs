@@ -104,7 +104,7 @@ fn look(
     let extents = &mut *parts.extents;
     extents.sort_unstable_by_key(|extent| extent.start);
     let mut own_path = [0; libc::PATH_MAX as usize];
-    let own_path = own_executable(&mut own_path);
+    let own_path = read_link(c"/proc/self/exe", &mut own_path).unwrap_or_default();
     let mut sheet = Sheet {
         extents,
         arenas: &arenas[..arena_count],
@@ -147,11 +147,6 @@ fn limit_accounts(balance: &mut Balance) {
         };
         balance.limit(account, figures.live_bytes, beyond);
     }
-}
-
-/// The path of the executable, as the mappings name it.
-fn own_executable(buffer: &mut [u8]) -> &[u8] {
-    read_link(c"/proc/self/exe", buffer).unwrap_or_default()
 }
 
 /// A balance that is being made.

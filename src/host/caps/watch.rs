@@ -9,11 +9,10 @@
 //! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
 
-#![allow(unsafe_code)]
-
 use super::{external, limits};
 use crate::ledger::{LEDGER, Scope};
 use crate::process::cgroup::{Limit, Watch, own};
+use pyhost_os::moment;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -94,13 +93,7 @@ pub(super) fn look_soon() {
 
 /// Microseconds of the monotonic clock.
 fn microseconds() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills a structure of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+    (moment::monotonic() / 1000) as i64
 }
 
 /// Reads the charges anew where growth or time demands it, or `force`.

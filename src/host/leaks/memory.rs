@@ -6,6 +6,7 @@
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
 use crate::process::loaded::{self, Segment};
+use crate::process::maps::Mapping;
 use crate::process::small_file;
 use pyhost_os::file;
 use std::cell::UnsafeCell;
@@ -113,19 +114,20 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
     for line in text.split(|&byte| byte == b'\n') {
-        let Some((range, rights, is_anonymous)) = parse(line) else {
+        let Some(mapping) = Mapping::parse(line) else {
             continue;
         };
-        let slices = (range.start..range.end).step_by(heap::pages::SLICE);
+        let (start, end) = (mapping.start, mapping.end);
         let is_heap = || {
-            slices
-                .clone()
-                .any(|address| heap::is_in_page(address as *mut u8) || is_own(address))
+            let mut slices = (start..end).step_by(heap::pages::SLICE);
+            slices.any(|address| heap::is_in_page(address as *mut u8) || is_own(address))
         };
-        if rights == b"rw-p" && is_anonymous && is_behind_closed && !is_heap() {
-            ranges.push(range);
+        let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
+        let is_data = mapping.readable && mapping.writable;
+        if is_anonymous && is_data && is_behind_closed && !is_heap() {
+            ranges.push(Range { start, end });
         }
-        is_behind_closed = rights == b"---p" && is_anonymous;
+        is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
     }
 }
 
@@ -140,23 +142,6 @@ fn read_maps() -> Option<Table<u8>> {
         });
     }
     Some(text)
-}
-
-/// Addresses and rights of a line, and whether the mapping has no file.
-fn parse(line: &[u8]) -> Option<(Range, &[u8], bool)> {
-    let mut fields = line
-        .split(|&byte| byte == b' ')
-        .filter(|field| !field.is_empty());
-    let (first, last) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    let range = Range {
-        start: address(first)?,
-        end: address(last)?,
-    };
-    let rights = fields.next()?;
-    // Offset, device, number of the file; then its name, if there is one.
-    let is_anonymous = fields.nth(3).is_none();
-    Some((range, rights, is_anonymous))
 }
 
 /// Memory that the check can read without a fault: the libraries' data and the pages of the heaps, freed

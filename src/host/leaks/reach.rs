@@ -101,12 +101,44 @@ pub fn find(
     front: usize,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
-    // SAFETY: alone, as the caller promises; the libraries' data and the stack can be read.
-    unsafe {
-        let mut blocks = blocks_since(accounts, chunks, broken)?;
-        reach(&mut blocks, ranges, front, broken)?;
-        Some(blocks)
+    // SAFETY: alone, as the caller promises.
+    let mut blocks = unsafe { blocks_since(accounts, chunks, broken)? };
+    let memory = Readable(ranges);
+    for block in blocks.iter_mut() {
+        if block.account == Account::Obj && block.size > front {
+            block.object = objects::object_in(&memory, block.start + front, block.size - front);
+        }
     }
+    let (first, last) = match &*blocks {
+        [] => (0, 0),
+        [first, ..] => (
+            first.start,
+            blocks.iter().map(|block| block.start + block.size).max()?,
+        ),
+    };
+    let mut search = Search {
+        open: new_table(blocks.len().max(1))?,
+        blocks: &mut blocks,
+        first,
+        last,
+    };
+    // SAFETY: as above; the ranges and the live blocks can be read.
+    unsafe {
+        for range in ranges {
+            search.search(range.start, range.end);
+        }
+        mark::visit_before(
+            &mut |start, size| {
+                search.search(start.addr().next_multiple_of(8), start.addr() + size);
+            },
+            &mut |account, size| note(broken, account, size),
+        );
+        while let Some(index) = search.open.pop() {
+            let block = search.blocks[index as usize];
+            search.search(block.start.next_multiple_of(8), block.start + block.size);
+        }
+    }
+    Some(blocks)
 }
 
 struct Search<'a> {
@@ -148,52 +180,4 @@ impl Search<'_> {
             self.follow(word);
         }
     }
-}
-
-/// Marks the blocks that are reached. `front` bytes of each block are the debug hooks'.
-///
-/// # Safety
-/// As for [`mark::visit_before`]; the ranges can be read.
-unsafe fn reach(
-    blocks: &mut [Block],
-    ranges: &[Range],
-    front: usize,
-    broken: &mut Table<Broken>,
-) -> Option<()> {
-    let memory = Readable(ranges);
-    for block in blocks.iter_mut() {
-        if block.account == Account::Obj && block.size > front {
-            block.object = objects::object_in(&memory, block.start + front, block.size - front);
-        }
-    }
-    let (first, last) = match blocks {
-        [] => (0, 0),
-        [first, ..] => (
-            first.start,
-            blocks.iter().map(|block| block.start + block.size).max()?,
-        ),
-    };
-    let mut search = Search {
-        open: new_table(blocks.len().max(1))?,
-        blocks,
-        first,
-        last,
-    };
-    // SAFETY: the ranges and the live blocks can be read.
-    unsafe {
-        for range in ranges {
-            search.search(range.start, range.end);
-        }
-        mark::visit_before(
-            &mut |start, size| {
-                search.search(start.addr().next_multiple_of(8), start.addr() + size);
-            },
-            &mut |account, size| note(broken, account, size),
-        );
-        while let Some(index) = search.open.pop() {
-            let block = search.blocks[index as usize];
-            search.search(block.start.next_multiple_of(8), block.start + block.size);
-        }
-    }
-    Some(())
 }

@@ -29,7 +29,7 @@ use crate::template::PathBuffer;
 use crate::timeline::{self, brief, trouble};
 use pyhost_os::cell::Exclusive;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::moment;
+use pyhost_os::{calls, moment};
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
 use std::ffi::{CStr, OsString, c_int, c_void};
@@ -133,15 +133,8 @@ pub fn start(
     IS_SHARED.store(is_shared, Relaxed);
     if is_shared {
         keep_noting();
-        unsafe extern "C" {
-            fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void)
-            -> c_int;
-        }
-        // SAFETY: functions of the executable.
-        unsafe {
-            libc::pthread_atfork(None, None, Some(begin_child));
-            on_exit(exit_before_the_plan, null_mut());
-        }
+        calls::pthread_atfork(None, None, Some(begin_child));
+        calls::on_exit(exit_before_the_plan, null_mut());
         bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
     Ok(Kept {
@@ -190,10 +183,8 @@ fn fill_card(argv: &[OsString]) {
     CARD.pid.store(own.pid, Relaxed);
     CARD.pid_namespace.store(own.pid_namespace, Relaxed);
     CARD.start_ticks.store(own.start_ticks, Relaxed);
-    // SAFETY: no arguments.
-    let (parent, user) = unsafe { (libc::getppid(), libc::geteuid()) };
-    CARD.parent.store(parent, Relaxed);
-    CARD.user.store(user, Relaxed);
+    CARD.parent.store(calls::getppid(), Relaxed);
+    CARD.user.store(calls::geteuid(), Relaxed);
     CARD.host.set(env!("CARGO_PKG_VERSION"));
     CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
 }
@@ -341,7 +332,7 @@ fn make_file() -> Result<(), Errno> {
 
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
-unsafe extern "C" fn begin_child() {
+extern "C" fn begin_child() {
     if !mapping::onto_memory(false) {
         // It goes on in its parent's pages, which are then wrong, but whole.
         HAS_FILE.store(false, Relaxed);

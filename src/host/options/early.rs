@@ -6,6 +6,8 @@
 //! reserved. What it takes for the region's size is checked against what `read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
+#![allow(unsafe_code)]
+
 use super::arguments::{host_options, is_python_name};
 use super::baked;
 use super::table::ROWS;

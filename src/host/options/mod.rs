@@ -1,8 +1,6 @@
 //! From the process's arguments and environment to checked options. The only place that reads
 //! the host's variables.
 
-#![allow(unsafe_code)]
-
 mod allocators;
 mod arguments;
 pub mod baked;
@@ -34,6 +32,8 @@ use crate::timeline;
 pub use allocators::Allocators;
 use arguments::{help, host_arguments, is_python_name, parse};
 use outputs::{Outputs, STATS_FILE};
+use pyhost_os::calls;
+use pyhost_os::file::is_open;
 pub use region::RegionSettings;
 use std::ffi::OsString;
 use table::Given;
@@ -282,8 +282,7 @@ fn conflicts_with_off(options: &Options) -> bool {
 }
 
 fn is_terminal(descriptor: i32) -> bool {
-    // SAFETY: a query of a descriptor.
-    unsafe { libc::isatty(descriptor) == 1 }
+    calls::isatty(descriptor) == 1
 }
 
 /// The report that this process writes. What only variables ask for, and would go to one place
@@ -322,8 +321,7 @@ fn stats(
                 "--stats-fd: a page goes to a file; expected --stats-file with --stats=html",
             ));
         }
-        // SAFETY: a query of a descriptor.
-        if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
+        if !is_open(descriptor) {
             return Err(Error::option(format!(
                 "--stats-fd: {descriptor} is no open descriptor; expected one that the caller opened"
             )));

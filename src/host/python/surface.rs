@@ -13,6 +13,7 @@ use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
 use crate::heap::{self, source_line};
 use crate::peak;
+use pyhost_os::calls;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::CStr;
 use std::fmt;
@@ -31,8 +32,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
     source_line::set_finder(place::line);
     watch_errors(gil);
-    // SAFETY: a function of the executable.
-    unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
+    calls::pthread_atfork(None, None, Some(forked_in_child));
     caps::arm(caps::Python {
         place: place::place,
         is_running: || !place::is_finalizing(),

@@ -10,22 +10,44 @@ use super::small_file;
 use crate::file::{self, Fd};
 
 /// A mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// First address.
     pub start: usize,
     /// Behind the last address.
     pub end: usize,
-    /// Whether it may be read, and written.
+    /// Whether it may be read, written, and executed.
     pub readable: bool,
     /// See `readable`.
     pub writable: bool,
+    /// See `readable`.
+    pub executable: bool,
     /// Whether what is written to it is seen by nobody else.
     pub private: bool,
     /// The file's path, or a name in brackets; empty for anonymous memory.
     pub name: &'a [u8],
-    /// Bytes that are resident.
+    /// Bytes that are resident, as far as they were read.
     pub resident: u64,
+}
+
+impl<'a> Mapping<'a> {
+    /// Reads a line `start-end flags offset device inode   name` of `maps` or `smaps` (proc_pid_maps(5)).
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut words = line.splitn(6, |&byte| byte == b' ');
+        let mut addresses = words.next()?.split(|&byte| byte == b'-');
+        let (start, end) = (addresses.next()?, addresses.next()?);
+        let flags = words.next()?;
+        Some(Mapping {
+            start: number(start, 16)?,
+            end: number(end, 16)?,
+            readable: flags.first() == Some(&b'r'),
+            writable: flags.get(1) == Some(&b'w'),
+            executable: flags.get(2) == Some(&b'x'),
+            private: flags.get(3) == Some(&b'p'),
+            name: words.nth(3).unwrap_or_default().trim_ascii(),
+            resident: 0,
+        })
+    }
 }
 
 /// The process's own memory, read so that an address that is gone is no fault: `/proc/self/mem`.
@@ -71,7 +93,7 @@ pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()
 
 /// Puts the lines of a mapping together: its own, and that with `Rss`.
 struct Parser {
-    header: (usize, usize, bool, bool, bool),
+    header: Mapping<'static>,
     name: [u8; libc::PATH_MAX as usize],
     name_length: usize,
     seen: bool,
@@ -80,7 +102,7 @@ struct Parser {
 impl Default for Parser {
     fn default() -> Self {
         Parser {
-            header: (0, 0, false, false, false),
+            header: Mapping::default(),
             name: [0; libc::PATH_MAX as usize],
             name_length: 0,
             seen: false,
@@ -92,41 +114,22 @@ impl Parser {
     fn line(&mut self, line: &[u8], visit: &mut impl FnMut(&Mapping<'_>)) -> Option<()> {
         if let Some(rest) = line.strip_prefix(b"Rss:") {
             let kibibytes = rest.strip_suffix(b" kB")?.trim_ascii();
-            let (start, end, readable, writable, private) = self.header;
             self.seen = true;
             visit(&Mapping {
-                start,
-                end,
-                readable,
-                writable,
-                private,
                 name: &self.name[..self.name_length],
                 resident: number(kibibytes, 10)? as u64 * 1024,
+                ..self.header
             });
         } else if line.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
             // Addresses are in lower case, the other lines' keys begin with a capital.
-            self.header(line)?;
+            let mapping = Mapping::parse(line)?;
+            self.name_length = mapping.name.len().min(self.name.len());
+            self.name[..self.name_length].copy_from_slice(&mapping.name[..self.name_length]);
+            self.header = Mapping {
+                name: b"",
+                ..mapping
+            };
         }
-        Some(())
-    }
-
-    /// `start-end flags offset device inode   name` (proc_pid_maps(5)).
-    fn header(&mut self, line: &[u8]) -> Option<()> {
-        let mut words = line.splitn(6, |&byte| byte == b' ');
-        let mut addresses = words.next()?.split(|&byte| byte == b'-');
-        let start = number(addresses.next()?, 16)?;
-        let end = number(addresses.next()?, 16)?;
-        let flags = words.next()?;
-        let name = words.nth(3).unwrap_or_default().trim_ascii();
-        self.header = (
-            start,
-            end,
-            flags.first() == Some(&b'r'),
-            flags.get(1) == Some(&b'w'),
-            flags.get(3) == Some(&b'p'),
-        );
-        self.name_length = name.len().min(self.name.len());
-        self.name[..self.name_length].copy_from_slice(&name[..self.name_length]);
         Some(())
     }
 }

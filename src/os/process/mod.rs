@@ -11,6 +11,7 @@ pub mod small_file;
 
 use crate::calls;
 use crate::mapping::FromZeros;
+use maps::Mapping;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -126,15 +127,11 @@ pub fn executable() -> Option<PathBuf> {
 
 /// The file that is mapped at an address, by the text of `/proc/self/maps`.
 fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
-    let number = |text: &[u8]| usize::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
     mappings.split(|&byte| byte == b'\n').find_map(|line| {
-        let range = line.split(|&byte| byte == b' ').next()?;
-        let mut ends = range.split(|&byte| byte == b'-').map(number);
-        let range = ends.next()??..ends.next()??;
-        let path = line.iter().position(|&byte| byte == b'/')?;
-        range
-            .contains(&address)
-            .then(|| PathBuf::from(OsStr::from_bytes(&line[path..])))
+        let mapping = Mapping::parse(line)?;
+        let is_it =
+            (mapping.start..mapping.end).contains(&address) && mapping.name.starts_with(b"/");
+        is_it.then(|| PathBuf::from(OsStr::from_bytes(mapping.name)))
     })
 }
 
