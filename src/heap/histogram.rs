@@ -8,8 +8,8 @@
 
 use super::{alone, counts_native, guards, own, pages, pool};
 use crate::ledger::{ACCOUNTS, Account};
+use pyhost_os::mapping::{FromZeros, Mapped};
 use std::ops::{Deref, DerefMut};
-use std::ptr::null_mut;
 
 /// Accounts with a heap of their own whose blocks are the account's.
 pub const ACCOUNTS_WITH_CLASSES: [Account; 5] = [
@@ -119,21 +119,7 @@ impl Histogram {
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
     /// block of `native` would be among what is counted. None where there is no memory.
     pub fn taken() -> Option<Taken> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                null_mut(),
-                size_of::<Self>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
-        let mut taken = Taken(memory.cast());
+        let mut taken = Mapped::private(1).map(Taken)?;
         taken.take();
         Some(taken)
     }
@@ -184,30 +170,23 @@ impl Histogram {
     }
 }
 
+// SAFETY: numbers, of which zeros are those of an empty one.
+unsafe impl FromZeros for Histogram {}
+
 /// A histogram in a mapping of its own, which goes with it.
-pub struct Taken(*mut Histogram);
+pub struct Taken(Mapped<Histogram>);
 
 impl Deref for Taken {
     type Target = Histogram;
 
     fn deref(&self) -> &Histogram {
-        // SAFETY: a mapping of the type's size and this value's alone; the type is made of numbers, and
-        // zeroes are those of an empty one.
-        unsafe { &*self.0 }
+        &self.0[0]
     }
 }
 
 impl DerefMut for Taken {
     fn deref_mut(&mut self) -> &mut Histogram {
-        // SAFETY: as above.
-        unsafe { &mut *self.0 }
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; nothing borrows it any more.
-        unsafe { libc::munmap(self.0.cast(), size_of::<Histogram>()) };
+        &mut self.0[0]
     }
 }
 

@@ -7,8 +7,6 @@
 //! each reader the first line first. Each line is whole: a full disk takes back what it took of one.
 //! Nothing allocates but [`TimelineFile::create`].
 
-#![allow(unsafe_code)]
-
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into};
 use crate::errno::Errno;
