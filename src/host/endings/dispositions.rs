@@ -17,7 +17,7 @@
 
 use super::OWNER;
 use super::signals::handle;
-use crate::native::next::{self, Symbol, call};
+use crate::native::next::{self, Setter};
 use crate::process;
 use pyhost_os::mapping::FromZeros;
 use std::ffi::c_int;
@@ -253,23 +253,17 @@ unsafe extern "C" fn __sigaction(
     unsafe { sigaction(signal, new, old) }
 }
 
-/// Sets a handler by libc's `function`; the one before, or `SIG_ERR`.
-fn set(function: &Symbol, signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-    next::resolve();
+/// Sets a handler by libc's `function`. Returns the one before, or `SIG_ERR`.
+fn set(function: Option<Setter>, signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
     if let Some(view) = watched(signal).filter(|_| handler == libc::SIG_DFL) {
         let before = change(signal, view, Some(Disposition::default()));
         return before.map_or(libc::SIG_ERR, |before| before.handler());
     }
     let seen = index(signal).map(|index| VIEWS[index].handler.load(Relaxed));
-    // SAFETY: the symbol has this type; the handler is the caller's duty.
-    let before = unsafe {
-        call!(
-            function,
-            fn(c_int, libc::sighandler_t) -> libc::sighandler_t,
-            (signal, handler),
-            libc::SIG_ERR
-        )
-    };
+    // SAFETY: the handler is the caller's duty.
+    let before = function.map_or(libc::SIG_ERR, |function| unsafe {
+        function(signal, handler)
+    });
     match before == Disposition::ours().handler() {
         true => seen.unwrap_or(libc::SIG_DFL),
         false => before,
@@ -283,7 +277,8 @@ macro_rules! setters {
             #[doc = concat!("`", stringify!($name), "(3)`.")]
             #[unsafe(no_mangle)]
             extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-                set(&next::$function, signal, handler)
+                next::resolve();
+                set(next::$function.get(), signal, handler)
             }
         )*
     };

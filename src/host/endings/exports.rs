@@ -37,8 +37,7 @@ pub extern "C" fn at_quick_exit() {
 extern "C" fn quick_exit(status: c_int) -> ! {
     QUICK_STATUS.store(status, Relaxed);
     next::resolve();
-    // SAFETY: the symbol has this type.
-    unsafe { call!(next::QUICK_EXIT, fn(c_int) -> (), (status), ()) };
+    call!(QUICK_EXIT(status), ());
     end_now(status)
 }
 
@@ -58,27 +57,24 @@ extern "C" fn _Exit(status: c_int) -> ! {
 ///
 /// Python dies of Ctrl-C this way, after it has finalised.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
+extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     let by_interrupt = signal == libc::SIGINT && FINALIZED.load(Relaxed);
     let is_end = signal == libc::SIGKILL || by_interrupt;
     // The first process of a pid namespace outlives both.
     if is_end && pid == process::id() && pid != FIRST {
         finish(Ending::Signal(signal), false);
     }
-    // SAFETY: the caller's duties.
-    unsafe { next::kill(pid, signal) }
+    next::kill(pid, signal)
 }
 
 /// Writes the report before `$symbol` replaces the process; a later ending rewrites it where
 /// the call fails. Unsafe as the symbol.
 macro_rules! exec {
-    ($symbol:ident, fn($($type:ty),*), ($($argument:expr),*)) => {{
+    ($symbol:ident($($argument:expr),*)) => {{
         finish(Ending::Exec, false);
         next::resolve();
-        // SAFETY: the caller's duties; the next function has this type.
-        let result = unsafe {
-            call!(next::$symbol, fn($($type),*) -> c_int, ($($argument),*), -1)
-        };
+        // SAFETY: the caller's duties.
+        let result = unsafe { call!($symbol($($argument),*), -1) };
         live::resume();
         result
     }};
@@ -87,41 +83,29 @@ macro_rules! exec {
 /// `execv(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    exec!(EXECV, fn(*const c_char, Strings), (path, argv))
+    exec!(EXECV(path, argv))
 }
 
 /// `execve(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    exec!(
-        EXECVE,
-        fn(*const c_char, Strings, Strings),
-        (path, argv, environment)
-    )
+    exec!(EXECVE(path, argv, environment))
 }
 
 /// `execvp(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    exec!(EXECVP, fn(*const c_char, Strings), (file, argv))
+    exec!(EXECVP(file, argv))
 }
 
 /// `execvpe(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    exec!(
-        EXECVPE,
-        fn(*const c_char, Strings, Strings),
-        (file, argv, environment)
-    )
+    exec!(EXECVPE(file, argv, environment))
 }
 
 /// `fexecve(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings, environment: Strings) -> c_int {
-    exec!(
-        FEXECVE,
-        fn(c_int, Strings, Strings),
-        (file, argv, environment)
-    )
+    exec!(FEXECVE(file, argv, environment))
 }

@@ -26,17 +26,10 @@ pub static COUNT: &AtomicU64 = &CARD.forks;
 
 /// Counts a process that `$symbol` starts. Unsafe as the symbol.
 macro_rules! spawn {
-    ($symbol:ident, ($($argument:expr),*)) => {{
+    ($symbol:ident($($argument:expr),*)) => {{
         next::resolve();
-        // SAFETY: the caller's duties; the next function has this type.
-        let result = unsafe {
-            call!(
-                next::$symbol,
-                fn(*mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
-                ($($argument),*),
-                libc::ENOSYS
-            )
-        };
+        // SAFETY: the caller's duties.
+        let result = unsafe { call!($symbol($($argument),*), libc::ENOSYS) };
         if result == 0 {
             COUNT.fetch_add(1, Relaxed);
         }
@@ -54,10 +47,14 @@ unsafe extern "C" fn posix_spawn(
     argv: Strings,
     environment: Strings,
 ) -> c_int {
-    spawn!(
-        POSIX_SPAWN,
-        (pid, path, actions, attributes, argv, environment)
-    )
+    spawn!(POSIX_SPAWN(
+        pid,
+        path,
+        actions,
+        attributes,
+        argv,
+        environment
+    ))
 }
 
 /// `posix_spawnp(3)`.
@@ -70,10 +67,14 @@ unsafe extern "C" fn posix_spawnp(
     argv: Strings,
     environment: Strings,
 ) -> c_int {
-    spawn!(
-        POSIX_SPAWNP,
-        (pid, file, actions, attributes, argv, environment)
-    )
+    spawn!(POSIX_SPAWNP(
+        pid,
+        file,
+        actions,
+        attributes,
+        argv,
+        environment
+    ))
 }
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and
@@ -87,8 +88,8 @@ fn count_since(before: u64) {
 unsafe extern "C" fn system(command: *const c_char) -> c_int {
     next::resolve();
     let before = COUNT.load(Relaxed);
-    // SAFETY: the caller's duties; the symbol has this type.
-    let status = unsafe { call!(next::SYSTEM, fn(*const c_char) -> c_int, (command), -1) };
+    // SAFETY: the caller's duties.
+    let status = unsafe { call!(SYSTEM(command), -1) };
     if status != -1 {
         count_since(before);
     }
@@ -100,15 +101,8 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     next::resolve();
     let before = COUNT.load(Relaxed);
-    // SAFETY: the caller's duties; the symbol has this type.
-    let stream = unsafe {
-        call!(
-            next::POPEN,
-            fn(*const c_char, *const c_char) -> *mut c_void,
-            (command, mode),
-            null_mut()
-        )
-    };
+    // SAFETY: the caller's duties.
+    let stream = unsafe { call!(POPEN(command, mode), null_mut()) };
     if !stream.is_null() {
         count_since(before);
     }
@@ -119,10 +113,9 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> libc::pid_t {
     next::resolve();
-    let is_missing = next::FORK_ALONE.address().is_null();
-    // SAFETY: the symbol has this type. glibc before 2.34 has no such function: then `fork`, which its handler counts.
-    let pid = unsafe { call!(next::FORK_ALONE, fn() -> libc::pid_t, (), libc::fork()) };
-    if pid > 0 && !is_missing {
+    // SAFETY: the caller's duties. glibc before 2.34 has no such function: a plain fork is counted by its handler.
+    let pid = unsafe { call!(FORK_ALONE(), return libc::fork()) };
+    if pid > 0 {
         COUNT.fetch_add(1, Relaxed);
     }
     pid
@@ -189,7 +182,7 @@ std::arch::global_asm!(
     "jmp rax",
     ".size vfork, .-vfork",
     forks = sym PYHOST_COUNT,
-    real = sym next::PYHOST_REAL_VFORK,
+    real = sym next::VFORK,
     fork = sym pyhost_fork,
 );
 
@@ -210,7 +203,7 @@ std::arch::global_asm!(
     "br x16",
     ".size vfork, .-vfork",
     forks = sym PYHOST_COUNT,
-    real = sym next::PYHOST_REAL_VFORK,
+    real = sym next::VFORK,
     fork = sym pyhost_fork,
 );
 
@@ -231,7 +224,7 @@ std::arch::global_asm!(
     ".size clone, .-clone",
     thread = const libc::CLONE_THREAD,
     forks = sym PYHOST_COUNT,
-    real = sym next::PYHOST_REAL_CLONE,
+    real = sym next::CLONE,
     missing = sym pyhost_no_such_call,
 );
 
@@ -255,7 +248,7 @@ std::arch::global_asm!(
     ".size clone, .-clone",
     thread = const libc::CLONE_THREAD,
     forks = sym PYHOST_COUNT,
-    real = sym next::PYHOST_REAL_CLONE,
+    real = sym next::CLONE,
     missing = sym pyhost_no_such_call,
 );
 
@@ -300,7 +293,7 @@ std::arch::global_asm!(
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
-    real = sym next::PYHOST_REAL_SYSCALL,
+    real = sym next::SYSCALL,
     note = sym pyhost_note_syscall,
     missing = sym pyhost_no_such_call,
 );
@@ -340,7 +333,7 @@ std::arch::global_asm!(
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
-    real = sym next::PYHOST_REAL_SYSCALL,
+    real = sym next::SYSCALL,
     note = sym pyhost_note_syscall,
     missing = sym pyhost_no_such_call,
 );

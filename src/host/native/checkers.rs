@@ -3,8 +3,9 @@
 
 #![allow(unsafe_code)]
 
-use super::next;
+use super::next::call;
 use std::ffi::CStr;
+use std::ptr::null_mut;
 
 /// A tool that comes as a preloaded library with a malloc of its own.
 struct Tool {
@@ -48,8 +49,10 @@ pub fn at_work() -> Option<&'static str> {
         return Some("Valgrind");
     }
     let loaded = |tool: &&Tool| {
+        let name = tool.symbol.as_ptr();
         // SAFETY: looks up a constant name in the whole process.
-        unsafe { !next::real_dlsym(libc::RTLD_DEFAULT, tool.symbol.as_ptr()).is_null() }
+        let found = unsafe { call!(DLSYM(libc::RTLD_DEFAULT, name), null_mut()) };
+        !found.is_null()
     };
     TOOLS.iter().find(loaded).map(|tool| tool.name)
 }

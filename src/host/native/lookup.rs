@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use super::next;
+use super::next::{self, call};
 use super::{family, is_off_from_the_start, mapped};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -56,15 +56,16 @@ twins! {
 /// Finds libc's own family. Once, at the start of `main`.
 pub fn learn_libc() {
     next::resolve();
-    // SAFETY: RTLD_NOLOAD only finds what is there; libc is never unloaded.
-    let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if libc.is_null() {
-        return;
-    }
-    for twin in &TWINS {
-        // SAFETY: a handle of `dlopen` and a string that ends in a zero byte.
-        let address = unsafe { next::real_dlsym(libc, twin.name.as_ptr()) };
-        twin.in_libc.store(address, Relaxed);
+    // SAFETY: RTLD_NOLOAD only finds what is there; libc is never unloaded. The names end in a zero byte.
+    unsafe {
+        let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if libc.is_null() {
+            return;
+        }
+        for twin in &TWINS {
+            let address = call!(DLSYM(libc, twin.name.as_ptr()), null_mut());
+            twin.in_libc.store(address, Relaxed);
+        }
     }
 }
 
@@ -80,7 +81,7 @@ pub fn clear_error() {
 unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     next::resolve();
     // SAFETY: the caller's duties are those of `dlsym`.
-    let found = unsafe { next::real_dlsym(handle, name) };
+    let found = unsafe { call!(DLSYM(handle, name), null_mut()) };
     if found.is_null() || is_off_from_the_start() {
         return found;
     }
@@ -103,7 +104,7 @@ std::arch::global_asm!(
     "jmp rax",
     ".size dlsym, .-dlsym",
     ours = sym pyhost_dlsym,
-    real = sym next::PYHOST_REAL_DLSYM,
+    real = sym next::DLSYM,
 );
 
 #[cfg(target_arch = "aarch64")]
@@ -119,5 +120,5 @@ std::arch::global_asm!(
     "br x16",
     ".size dlsym, .-dlsym",
     ours = sym pyhost_dlsym,
-    real = sym next::PYHOST_REAL_DLSYM,
+    real = sym next::DLSYM,
 );

@@ -7,38 +7,66 @@
 
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-/// A function found at run time.
-pub struct Symbol {
-    name: &'static CStr,
+/// Calls a function of this module's list; gives `$otherwise` if it is missing.
+macro_rules! call {
+    ($symbol:ident($($argument:expr),*), $otherwise:expr) => {
+        match $crate::native::next::$symbol.get() {
+            Some(function) => function($($argument),*),
+            None => $otherwise,
+        }
+    };
+}
+pub(crate) use call;
+
+/// A function of type `F` that is found at run time. Assembly reads its address at the start.
+#[repr(C)]
+pub struct Symbol<F> {
     address: AtomicPtr<c_void>,
+    name: &'static CStr,
+    function: PhantomData<F>,
 }
 
-impl Symbol {
+impl<F: Copy> Symbol<F> {
+    /// `F` is the type that C gives the function of this name.
     const fn new(name: &'static CStr) -> Self {
         Symbol {
-            name,
             address: AtomicPtr::new(null_mut()),
+            name,
+            function: PhantomData,
         }
     }
 
-    /// The address, or null where nothing behind the executable defines the symbol.
-    #[inline(always)]
-    pub fn address(&self) -> *mut c_void {
+    /// The address, or null if nothing behind the executable defines the symbol.
+    fn address(&self) -> *mut c_void {
         self.address.load(Relaxed)
     }
 
+    /// The function, or `None` if nothing behind the executable defines it.
+    #[inline(always)]
+    pub fn get(&self) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let address = self.address();
+        // SAFETY: the address of a function of type `F`, as `new` says.
+        (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
+    }
+
+    /// Finds the definition that follows the executable in lookup order.
     fn resolve(&self) {
-        self.address.store(find(self.name), Relaxed);
+        // SAFETY: RTLD_NEXT counts from the caller, which is the executable.
+        let address = unsafe { call!(DLSYM(libc::RTLD_NEXT, self.name.as_ptr()), null_mut()) };
+        self.address.store(address, Relaxed);
     }
 }
 
 macro_rules! symbols {
-    ($($identifier:ident = $name:literal),* $(,)?) => {
-        $(pub static $identifier: Symbol = Symbol::new($name);)*
+    ($($identifier:ident = $name:literal: $type:ty;)*) => {
+        $(pub static $identifier: Symbol<$type> = Symbol::new($name);)*
         /// Finds every function of the list. Once, before `main` or at its start.
         fn resolve_all() {
             $($identifier.resolve();)*
@@ -46,85 +74,77 @@ macro_rules! symbols {
     };
 }
 
+/// An array of strings that ends with null.
+type Strings = *const *const c_char;
+/// The first function of a thread.
+pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+/// The attributes of a new thread.
+pub type Attributes = *const libc::pthread_attr_t;
+type Action = libc::sigaction;
+/// Sets a signal's handler.
+pub type Setter = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
+type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    Strings,
+    Strings,
+) -> c_int;
+/// A function that assembly jumps to.
+type Jump = ();
+
 symbols! {
-    MALLOC = c"malloc",
-    CALLOC = c"calloc",
-    REALLOC = c"realloc",
-    FREE = c"free",
-    POSIX_MEMALIGN = c"posix_memalign",
-    ALIGNED_ALLOC = c"aligned_alloc",
-    MEMALIGN = c"memalign",
-    VALLOC = c"valloc",
-    PVALLOC = c"pvalloc",
-    USABLE_SIZE = c"malloc_usable_size",
-    TRIM = c"malloc_trim",
-    MALLINFO = c"mallinfo",
-    MALLINFO2 = c"mallinfo2",
-    MMAP = c"mmap",
-    MUNMAP = c"munmap",
-    MREMAP = c"mremap",
-    MPROTECT = c"mprotect",
-    MADVISE = c"madvise",
-    PTHREAD_CREATE = c"pthread_create",
-    KILL = c"kill",
-    SIGACTION = c"sigaction",
-    SIGNAL = c"signal",
-    SYSV_SIGNAL = c"__sysv_signal",
-    QUICK_EXIT = c"quick_exit",
-    EXECV = c"execv",
-    EXECVE = c"execve",
-    EXECVP = c"execvp",
-    EXECVPE = c"execvpe",
-    FEXECVE = c"fexecve",
-    POSIX_SPAWN = c"posix_spawn",
-    POSIX_SPAWNP = c"posix_spawnp",
-    SYSTEM = c"system",
-    POPEN = c"popen",
-    FORK_ALONE = c"_Fork",
-    CLONE = c"clone",
-    SYSCALL = c"syscall",
+    MALLOC = c"malloc": extern "C" fn(usize) -> *mut u8;
+    CALLOC = c"calloc": extern "C" fn(usize, usize) -> *mut u8;
+    REALLOC = c"realloc": unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
+    FREE = c"free": unsafe extern "C" fn(*mut u8);
+    POSIX_MEMALIGN = c"posix_memalign":
+        extern "C" fn(&mut MaybeUninit<*mut u8>, usize, usize) -> c_int;
+    ALIGNED_ALLOC = c"aligned_alloc": extern "C" fn(usize, usize) -> *mut u8;
+    MEMALIGN = c"memalign": extern "C" fn(usize, usize) -> *mut u8;
+    VALLOC = c"valloc": extern "C" fn(usize) -> *mut u8;
+    PVALLOC = c"pvalloc": extern "C" fn(usize) -> *mut u8;
+    USABLE_SIZE = c"malloc_usable_size": unsafe extern "C" fn(*mut u8) -> usize;
+    TRIM = c"malloc_trim": extern "C" fn(usize) -> c_int;
+    MALLINFO = c"mallinfo": extern "C" fn() -> libc::mallinfo;
+    MALLINFO2 = c"mallinfo2": extern "C" fn() -> libc::mallinfo2;
+    MMAP = c"mmap":
+        unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
+    MUNMAP = c"munmap": unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+    MREMAP = c"mremap":
+        unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
+    MPROTECT = c"mprotect": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+    MADVISE = c"madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+    PTHREAD_CREATE = c"pthread_create":
+        unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
+    KILL = c"kill": extern "C" fn(libc::pid_t, c_int) -> c_int;
+    SIGACTION = c"sigaction": unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+    SIGNAL = c"signal": Setter;
+    SYSV_SIGNAL = c"__sysv_signal": Setter;
+    QUICK_EXIT = c"quick_exit": extern "C" fn(c_int);
+    EXECV = c"execv": unsafe extern "C" fn(*const c_char, Strings) -> c_int;
+    EXECVE = c"execve": unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
+    EXECVP = c"execvp": unsafe extern "C" fn(*const c_char, Strings) -> c_int;
+    EXECVPE = c"execvpe": unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
+    FEXECVE = c"fexecve": unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
+    POSIX_SPAWN = c"posix_spawn": Spawn;
+    POSIX_SPAWNP = c"posix_spawnp": Spawn;
+    SYSTEM = c"system": unsafe extern "C" fn(*const c_char) -> c_int;
+    POPEN = c"popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+    FORK_ALONE = c"_Fork": unsafe extern "C" fn() -> libc::pid_t;
+    VFORK = c"vfork": Jump;
+    CLONE = c"clone": Jump;
+    SYSCALL = c"syscall":
+        unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 }
 
 /// libc's `dlsym`, behind the executable's own.
-#[unsafe(no_mangle)]
-pub static PYHOST_REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// libc's `vfork`, for the executable's own to jump to.
-#[unsafe(no_mangle)]
-pub static PYHOST_REAL_VFORK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// libc's `clone`, for the same.
-#[unsafe(no_mangle)]
-pub static PYHOST_REAL_CLONE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// libc's `syscall`, for the same.
-#[unsafe(no_mangle)]
-pub static PYHOST_REAL_SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void> =
+    Symbol::new(c"dlsym");
 
 /// Versions under which glibc has had `dlsym`, by architecture and age.
 const DLSYM_VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
-
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-
-/// libc's `dlsym`.
-///
-/// # Safety
-/// As `dlsym(3)`.
-pub unsafe fn real_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    let address = PYHOST_REAL_DLSYM.load(Relaxed);
-    if address.is_null() {
-        return null_mut();
-    }
-    // SAFETY: the address of `dlsym`, and the caller's duties.
-    unsafe { std::mem::transmute::<*mut c_void, Dlsym>(address)(handle, name) }
-}
-
-/// The definition of `name` that follows the executable in lookup order.
-fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: a string that ends in a zero byte; RTLD_NEXT counts from the caller, which is the
-    // executable.
-    unsafe { real_dlsym(libc::RTLD_NEXT, name.as_ptr()) }
-}
 
 /// Where the object that `address` lies in is mapped; null for none.
 pub fn object_of(address: *const c_void) -> *mut c_void {
@@ -140,14 +160,15 @@ pub fn object_of(address: *const c_void) -> *mut c_void {
 
 /// Finds the functions. Any number of times, before threads exist.
 pub fn resolve() {
-    if !MALLOC.address().is_null() {
+    if MALLOC.get().is_some() {
         return;
     }
     for version in DLSYM_VERSIONS {
+        let (name, version) = (DLSYM.name.as_ptr(), version.as_ptr());
         // SAFETY: strings that end in a zero byte. `dlvsym` is not exported by the executable.
-        let address = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
+        let address = unsafe { libc::dlvsym(libc::RTLD_NEXT, name, version) };
         if !address.is_null() {
-            PYHOST_REAL_DLSYM.store(address, Relaxed);
+            DLSYM.address.store(address, Relaxed);
             break;
         }
     }
@@ -156,38 +177,18 @@ pub fn resolve() {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);
     }
-    PYHOST_REAL_VFORK.store(find(c"vfork"), Relaxed);
-    PYHOST_REAL_CLONE.store(CLONE.address(), Relaxed);
-    PYHOST_REAL_SYSCALL.store(SYSCALL.address(), Relaxed);
 }
-
-/// Calls a [`Symbol`] as a function of the given type, or gives `$otherwise` where it is missing.
-macro_rules! call {
-    ($symbol:expr, fn($($type:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {{
-        let address = $symbol.address();
-        if address.is_null() {
-            $otherwise
-        } else {
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(address)(
-                $($argument),*
-            )
-        }
-    }};
-}
-pub(crate) use call;
 
 /// Allocates from the allocator behind the host's own. Null on failure.
 pub fn malloc(size: usize) -> *mut u8 {
     resolve();
-    // SAFETY: the symbol has this type.
-    unsafe { call!(MALLOC, fn(usize) -> *mut u8, (size), null_mut()) }
+    call!(MALLOC(size), null_mut())
 }
 
 /// Allocates zeroed bytes from the allocator behind the host's own. Null on failure.
 pub fn calloc(size: usize) -> *mut u8 {
     resolve();
-    // SAFETY: the symbol has this type.
-    unsafe { call!(CALLOC, fn(usize, usize) -> *mut u8, (1, size), null_mut()) }
+    call!(CALLOC(1, size), null_mut())
 }
 
 /// Frees a pointer that is not mimalloc's, for account `A`: a guarded block, or one of the
@@ -203,8 +204,8 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
     }
     freed::refuse_if_ours(pointer);
     resolve();
-    // SAFETY: the caller's duties; the symbol has this type.
-    unsafe { call!(FREE, fn(*mut u8) -> (), (pointer), ()) }
+    // SAFETY: the caller's duties.
+    unsafe { call!(FREE(pointer), ()) }
 }
 
 /// Resizes a pointer that is not mimalloc's, with the allocator that made it.
@@ -216,15 +217,8 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     freed::refuse_if_ours(pointer);
     resolve();
-    // SAFETY: as in `free`.
-    unsafe {
-        call!(
-            REALLOC,
-            fn(*mut u8, usize) -> *mut u8,
-            (pointer, size),
-            null_mut()
-        )
-    }
+    // SAFETY: the caller's duties.
+    unsafe { call!(REALLOC(pointer, size), null_mut()) }
 }
 
 /// Usable bytes of a pointer that is not mimalloc's; 0 where nobody can say.
@@ -233,37 +227,22 @@ pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
 /// As `malloc_usable_size(3)` of the allocator that made the pointer.
 pub unsafe fn usable_size(pointer: *mut u8) -> usize {
     resolve();
-    // SAFETY: as in `free`.
-    unsafe { call!(USABLE_SIZE, fn(*mut u8) -> usize, (pointer), 0) }
+    // SAFETY: the caller's duties.
+    unsafe { call!(USABLE_SIZE(pointer), 0) }
 }
 
 /// `kill(2)` behind the executable's own.
-///
-/// # Safety
-/// As `kill(2)`.
-pub unsafe fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
+pub fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     resolve();
-    // SAFETY: the caller's duties; the symbol has this type.
-    unsafe { call!(KILL, fn(libc::pid_t, c_int) -> c_int, (pid, signal), -1) }
+    call!(KILL(pid, signal), -1)
 }
 
 /// `sigaction(2)` behind the executable's own: what the kernel has.
 ///
 /// # Safety
 /// As `sigaction(2)`.
-pub unsafe fn sigaction(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
+pub unsafe fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     resolve();
-    // SAFETY: the caller's duties; the symbol has this type.
-    unsafe {
-        call!(
-            SIGACTION,
-            fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
-            (signal, new, old),
-            -1
-        )
-    }
+    // SAFETY: the caller's duties.
+    unsafe { call!(SIGACTION(signal, new, old), -1) }
 }

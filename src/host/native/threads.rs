@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use super::next::{self, call};
+use super::next::{self, Attributes, Start, call};
 use super::{Mode, mode};
 use crate::caps;
 use crate::heap::bound;
@@ -18,9 +18,6 @@ use crate::ledger::LEDGER;
 use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-
-type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-type Attributes = *const libc::pthread_attr_t;
 
 /// A thread that is being made.
 #[derive(Clone, Copy)]
@@ -79,12 +76,10 @@ unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     next::resolve();
-    // SAFETY: the caller's duties; the next function has this type.
+    // SAFETY: the caller's duties.
     let create = |start: Start, argument: *mut c_void| unsafe {
         call!(
-            next::PTHREAD_CREATE,
-            fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int,
-            (thread, attributes, start, argument),
+            PTHREAD_CREATE(thread, attributes, start, argument),
             libc::EAGAIN
         )
     };

@@ -30,7 +30,7 @@ use crate::template::PathBuffer;
 use file::TimelineFile;
 use pyhost_os::signals::SignalSet;
 use pyhost_os::{calls, moment};
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -141,15 +141,8 @@ enum Copied {
 /// The process has one thread, and the copy keeps what a [`Sampler`] promises.
 unsafe fn copy(signal: c_int) -> Copied {
     next::resolve();
-    // SAFETY: the symbol has this type; without flags the call copies all memory, and returns twice.
-    let made = unsafe {
-        call!(
-            next::SYSCALL,
-            fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long,
-            (libc::SYS_clone, c_long::from(signal), 0, 0, 0, 0),
-            -1
-        )
-    };
+    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
+    let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
     match made {
         -1 => Copied::Not,
         0 => Copied::Copy(Sampler(())),

@@ -9,8 +9,9 @@
 
 use super::table::{Range, Table};
 use crate::heap;
-use std::cell::UnsafeCell;
-use std::ptr::null_mut;
+use pyhost_os::calls;
+use pyhost_os::cell::Exclusive;
+use pyhost_os::mapping::Mapped;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -32,12 +33,8 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Where the table's memory is; 0 before it is needed, 1 where the system gives none.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 
-struct Shared(UnsafeCell<Option<Table<'static>>>);
-
-// SAFETY: touched by the holder of the lock alone.
-unsafe impl Sync for Shared {}
-
-static TABLE: Shared = Shared(UnsafeCell::new(None));
+/// Never busy for the holder of the lock.
+static TABLE: Exclusive<Option<Table<'static>>> = Exclusive::new(None);
 
 /// Whether any library has mapped anything so far.
 pub fn is_used() -> bool {
@@ -67,8 +64,7 @@ fn take(own: usize) -> bool {
             Ok(_) => return true,
             Err(holder) if holder == own => return false,
             Err(_) if turn < 64 => std::hint::spin_loop(),
-            // SAFETY: no arguments, no memory.
-            Err(_) => drop(unsafe { libc::sched_yield() }),
+            Err(_) => std::thread::yield_now(),
         }
     }
     false
@@ -86,58 +82,41 @@ fn with_signals_blocked<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Optio
     if !take(heap::thread_number()) {
         return None;
     }
-    // SAFETY: this thread holds the lock.
-    let table = unsafe { &mut *TABLE.0.get() };
-    if table.is_none() {
-        *table = make();
-    }
-    let answer = table.as_mut().map(work);
+    let answer = TABLE.try_hold().and_then(|mut table| {
+        if table.is_none() {
+            *table = make();
+        }
+        table.as_mut().map(work)
+    });
     HOLDER.store(0, Release);
     answer
 }
 
-/// Reserves the table's memory by the system call itself. The lock is held.
+/// Reserves the table's memory. The lock is held.
 fn make() -> Option<Table<'static>> {
     if MEMORY.load(Relaxed) != 0 {
         return None;
     }
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let start = unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            null_mut::<u8>(),
-            TABLE_BYTES,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if start == -1 {
+    let Some(ranges) = Mapped::reserve(RANGES) else {
         MEMORY.store(1, Relaxed);
         return None;
-    }
-    MEMORY.store(start as usize, Relaxed);
+    };
+    MEMORY.store(ranges.addresses().start, Relaxed);
     USED.store(true, Relaxed);
-    // SAFETY: so many bytes of zeroes, aligned to a page, which nobody else has and which are never
-    // unmapped; a range of zeroes is one.
-    Some(Table::new(unsafe {
-        std::slice::from_raw_parts_mut(start as *mut Range, RANGES)
-    }))
+    Some(Table::new(ranges.leak()))
 }
 
-unsafe extern "C" fn before_fork() {
+extern "C" fn before_fork() {
     // Signals stay as they are: a handler that maps memory meanwhile finds its own thread here.
     take(heap::thread_number());
 }
 
-unsafe extern "C" fn after_fork() {
+extern "C" fn after_fork() {
     let own = heap::thread_number();
     let _ = HOLDER.compare_exchange(own, 0, Release, Relaxed);
 }
 
 /// Has the lock held while the process forks. Once.
 pub fn watch_forks() {
-    // SAFETY: functions of the executable, which never go away.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+    calls::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork));
 }

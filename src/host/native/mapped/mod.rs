@@ -18,9 +18,10 @@ mod table;
 pub use lock::{memory, watch_forks};
 pub use table::Range;
 
-use super::next::{self, call};
+use super::next::call;
 use super::{Mode, mode};
 use crate::caps;
+use crate::errno::{Errno, KeptErrno};
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
 use crate::process;
@@ -62,11 +63,6 @@ fn whole_pages(size: usize) -> usize {
 
 fn end_of(start: *mut c_void, size: usize) -> usize {
     start.addr().saturating_add(whole_pages(size))
-}
-
-fn no_memory() {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
 }
 
 /// Whether a library may map `bytes` more, or is made to fail.
@@ -112,98 +108,35 @@ fn book(before: Sums, after: Sums, grown: bool) {
     );
 }
 
-/// `mmap(2)` behind the executable's own.
-///
-/// # Safety
-/// As mmap(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_next_mmap(
-    start: *mut c_void,
-    size: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: c_long,
-) -> *mut c_void {
-    // SAFETY: the caller's duties; the symbol has this type.
-    unsafe {
-        call!(
-            next::MMAP,
-            fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void,
-            (start, size, access, flags, file, offset),
-            libc::syscall(libc::SYS_mmap, start, size, access, flags, file, offset) as *mut c_void
-        )
-    }
+/// A function behind the executable's own; the system call itself if there is none.
+macro_rules! next_functions {
+    ($($name:ident = $symbol:ident, $call:ident:
+        ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        #[doc = concat!("[`next::", stringify!($symbol), "`], also for `calls.c`.\n\n# Safety\nAs its manual says.")]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller's duties.
+            unsafe {
+                call!($symbol($($argument),*), libc::syscall(libc::$call, $($argument),*) as $result)
+            }
+        }
+    )*};
 }
 
-/// `munmap(2)` behind the executable's own.
-///
-/// # Safety
-/// As munmap(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_next_munmap(start: *mut c_void, size: usize) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        call!(
-            next::MUNMAP,
-            fn(*mut c_void, usize) -> c_int,
-            (start, size),
-            libc::syscall(libc::SYS_munmap, start, size) as c_int
-        )
-    }
-}
-
-/// `mremap(2)` behind the executable's own.
-///
-/// # Safety
-/// As mremap(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_next_mremap(
-    start: *mut c_void,
-    old: usize,
-    new: usize,
-    flags: c_int,
-    target: *mut c_void,
-) -> *mut c_void {
-    // SAFETY: as above.
-    unsafe {
-        call!(
-            next::MREMAP,
-            fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void,
-            (start, old, new, flags, target),
-            libc::syscall(libc::SYS_mremap, start, old, new, flags, target) as *mut c_void
-        )
-    }
-}
-
-/// `madvise(2)` behind the executable's own.
-///
-/// # Safety
-/// As madvise(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_next_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        call!(
-            next::MADVISE,
-            fn(*mut c_void, usize, c_int) -> c_int,
-            (start, size, advice),
-            libc::syscall(libc::SYS_madvise, start, size, advice) as c_int
-        )
-    }
-}
-
-/// `mprotect(2)` behind the executable's own.
-unsafe fn next_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
-    // SAFETY: the caller's duties; the symbol has this type.
-    unsafe {
-        call!(
-            next::MPROTECT,
-            fn(*mut c_void, usize, c_int) -> c_int,
-            (start, size, access),
-            libc::syscall(libc::SYS_mprotect, start, size, access) as c_int
-        )
-    }
+next_functions! {
+    pyhost_next_mmap = MMAP, SYS_mmap: (
+        start: *mut c_void, size: usize, access: c_int, flags: c_int, file: c_int, offset: c_long
+    ) -> *mut c_void;
+    pyhost_next_munmap = MUNMAP, SYS_munmap: (start: *mut c_void, size: usize) -> c_int;
+    pyhost_next_mremap = MREMAP, SYS_mremap: (
+        start: *mut c_void, old: usize, new: usize, flags: c_int, target: *mut c_void
+    ) -> *mut c_void;
+    pyhost_next_mprotect = MPROTECT, SYS_mprotect: (
+        start: *mut c_void, size: usize, access: c_int
+    ) -> c_int;
+    pyhost_next_madvise = MADVISE, SYS_madvise: (
+        start: *mut c_void, size: usize, advice: c_int
+    ) -> c_int;
 }
 
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
@@ -231,7 +164,7 @@ unsafe extern "C" fn pyhost_mmap(
     }
     let writable = is_ours && access & libc::PROT_WRITE != 0;
     if writable && !may_grow(whole_pages(size)) {
-        no_memory();
+        Errno(libc::ENOMEM).set();
         return libc::MAP_FAILED;
     }
     let enter = |table: &mut Table<'static>, start: *mut c_void| {
@@ -328,7 +261,7 @@ unsafe extern "C" fn pyhost_mremap(
     };
     let grows = growth > 0 && known.is_some_and(|range| range.writable);
     if grows && !may_grow(growth) {
-        no_memory();
+        Errno(libc::ENOMEM).set();
         return libc::MAP_FAILED;
     }
     if known.is_none() && flags & libc::MREMAP_FIXED == 0 {
@@ -382,7 +315,7 @@ unsafe extern "C" fn pyhost_mremap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
     // SAFETY: the caller's duties.
-    let protect = || unsafe { next_mprotect(start, size, access) };
+    let protect = || unsafe { pyhost_next_mprotect(start, size, access) };
     if !concerns(size) {
         return protect();
     }
@@ -395,7 +328,7 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
         return protect();
     }
     if becomes_writable && !may_grow(other) {
-        no_memory();
+        Errno(libc::ENOMEM).set();
         return -1;
     }
     let mut status = None;
@@ -425,14 +358,10 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
 
 /// Whether there is any mapping at an address, which begins a memory page. Leaves errno.
 fn is_mapped(address: usize) -> bool {
+    let _errno = KeptErrno::new();
     let mut byte = 0u8;
-    // SAFETY: errno is the calling thread's own; the call fills one byte for one page.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let answer = libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte);
-        *libc::__errno_location() = errno;
-        answer == 0
-    }
+    // SAFETY: the call fills one byte for one page.
+    unsafe { libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte) == 0 }
 }
 
 /// Takes everything off the account again: nothing is counted in this process.

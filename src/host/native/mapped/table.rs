@@ -1,5 +1,7 @@
 //! Which addresses libraries have mapped: a sorted list of ranges without overlaps, in memory that
-//! the caller gives. Safe Rust; allocates nothing.
+//! the caller gives. Allocates nothing.
+
+use pyhost_os::mapping::FromZeros;
 
 /// Addresses of private anonymous memory that one place of a library has mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,10 @@ pub struct Range {
     /// Whether it may be written: then it counts.
     pub writable: bool,
 }
+
+// SAFETY: numbers, and a `false`.
+#[allow(unsafe_code)]
+unsafe impl FromZeros for Range {}
 
 impl Range {
     /// A range of no addresses.
