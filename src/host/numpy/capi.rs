@@ -43,8 +43,15 @@ const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 /// The API's version in NumPy 1.22, the first with handlers.
 const FIRST_FEATURE: c_uint = 0x0f;
 
-/// NumPy's table of functions (`_ARRAY_API`), with data handlers.
-pub struct Table(*const *mut c_void);
+/// What is used of NumPy's table of functions (`_ARRAY_API`), with data handlers.
+pub struct Table {
+    /// `PyDataMem_SetHandler`: returns a new reference, or null with an exception.
+    set_handler: SetHandler,
+    /// Where NumPy keeps the default handler's capsule, for ever.
+    pub default_handler: &'static AtomicPtr<PyObject>,
+}
+
+type SetHandler = extern "C" fn(*mut PyObject) -> *mut PyObject;
 
 impl Table {
     /// The table of an extension module `_multiarray_umath` that has data handlers.
@@ -52,43 +59,32 @@ impl Table {
         // It has no name, as `import_array` expects too.
         let capsule = extension.attribute(c"_ARRAY_API");
         let pointer = or_none(capsule.and_then(|capsule| capsule.capsule(None)));
-        let table = Table(pointer.ok_or(Refusal::UnknownTable)?.as_ptr().cast());
+        let table = pointer.ok_or(Refusal::UnknownTable)?.cast::<*mut c_void>();
         type Version = extern "C" fn() -> c_uint;
-        // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it.
-        let abi = unsafe { table.slot::<Version>(0) };
-        if !KNOWN_ABIS.contains(&abi()) {
-            return Err(Refusal::UnknownTable);
-        }
-        // SAFETY: `PyArray_GetNDArrayCFeatureVersion` is slot 211 of these ABIs, since NumPy 1.4.
-        let feature = unsafe { table.slot::<Version>(211) };
-        match feature() < FIRST_FEATURE {
-            true => Err(Refusal::TooOld),
-            false => Ok(table),
-        }
-    }
-
-    /// # Safety
-    /// The slot holds a `T`, a function or a pointer.
-    unsafe fn slot<T: Copy>(&self, number: usize) -> T {
-        // SAFETY: the caller's duty.
-        unsafe { *self.0.add(number).cast::<T>() }
-    }
-
-    /// `PyDataMem_SetHandler`: sets the handler of the current context and returns the one before. An error
-    /// if the object is no capsule of [`HANDLER_CAPSULE`].
-    pub fn set_handler<'a>(&self, capsule: &Object<'a>) -> Returned<'a> {
-        type Set = extern "C" fn(*mut PyObject) -> *mut PyObject;
-        capsule.capsule(Some(HANDLER_CAPSULE))?;
-        // SAFETY: slot 304 since NumPy 1.22, which returns a new reference, or null with an exception.
+        // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it. Of the
+        // known ABIs `PyArray_GetNDArrayCFeatureVersion` is slot 211 since NumPy 1.4, and since 1.22 304 is
+        // the function that the structure has and 306 the address of a static of NumPy's, or they are null.
         unsafe {
-            let before = self.slot::<Set>(304)(capsule.pointer());
-            capsule.gil().owned(before)
+            if !KNOWN_ABIS.contains(&table.cast::<Version>().read()()) {
+                return Err(Refusal::UnknownTable);
+            }
+            if table.add(211).cast::<Version>().read()() < FIRST_FEATURE {
+                return Err(Refusal::TooOld);
+            }
+            let set_handler = table.add(304).cast::<Option<SetHandler>>().read();
+            let default_handler = table.add(306).cast::<Option<&AtomicPtr<_>>>().read();
+            Ok(Table {
+                set_handler: set_handler.ok_or(Refusal::UnknownDefault)?,
+                default_handler: default_handler.ok_or(Refusal::UnknownDefault)?,
+            })
         }
     }
 
-    /// Where NumPy keeps the default handler's capsule, for ever.
-    pub fn default_handler(&self) -> Option<&'static AtomicPtr<PyObject>> {
-        // SAFETY: slot 306 since NumPy 1.22 holds null or the address of a static of NumPy's, which the GIL guards.
-        unsafe { self.slot::<*mut AtomicPtr<PyObject>>(306).as_ref() }
+    /// Sets the handler of the current context and returns the one before. An error if the object is no capsule of
+    /// [`HANDLER_CAPSULE`].
+    pub fn set_handler<'a>(&self, capsule: &Object<'a>) -> Returned<'a> {
+        capsule.capsule(Some(HANDLER_CAPSULE))?;
+        // SAFETY: a new reference, or null.
+        unsafe { capsule.gil().owned((self.set_handler)(capsule.pointer())) }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::stores::Store;
+use super::stores::{Free, Reallocate, Store};
 use crate::faults::fails_of;
 use crate::ledger::Account;
 use std::marker::PhantomData;
@@ -14,23 +14,21 @@ const NUMPY: usize = Account::Numpy as usize;
 pub struct Faulty<S>(PhantomData<S>);
 
 impl<S: Store> Store for Faulty<S> {
+    const REALLOCATE: Reallocate = reallocate::<S>;
+    const FREE: Free = S::FREE;
+
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         match fails_of::<NUMPY>(size) {
             true => null_mut(),
             false => S::allocate::<ZERO>(size),
         }
     }
+}
 
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        match fails_of::<NUMPY>(size) {
-            true => null_mut(),
-            // SAFETY: the caller's duty; the blocks are those of the store beneath.
-            false => unsafe { S::reallocate(pointer, size) },
-        }
-    }
-
-    unsafe fn free(pointer: *mut u8) {
-        // SAFETY: as above.
-        unsafe { S::free(pointer) };
+unsafe fn reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8 {
+    match fails_of::<NUMPY>(size) {
+        true => null_mut(),
+        // SAFETY: the caller's duty; the blocks are those of the store beneath.
+        false => unsafe { S::REALLOCATE(pointer, size) },
     }
 }

@@ -31,12 +31,12 @@ extern "C" fn realloc<S: Store>(
     size: usize,
 ) -> *mut c_void {
     // SAFETY: NumPy passes a live block of this handler, or null.
-    unsafe { S::reallocate(pointer.cast(), size).cast() }
+    unsafe { S::REALLOCATE(pointer.cast(), size).cast() }
 }
 
 extern "C" fn free<S: Store>(_ctx: *mut c_void, pointer: *mut c_void, _guess: usize) {
     // SAFETY: NumPy passes a live block of this handler, or null.
-    unsafe { S::free(pointer.cast()) };
+    unsafe { S::FREE(pointer.cast()) };
 }
 
 /// The handler over `S`. `ctx` says to a reader of the table whose it is.

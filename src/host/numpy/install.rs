@@ -15,6 +15,7 @@ use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table};
 use crate::python::objects::{Gil, Kept, Object, Owned, Raised, or_none};
 use pyo3::ffi::{self, PyObject};
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
 
@@ -44,7 +45,7 @@ impl fmt::Display for Refusal {
 pub fn install(extension: &Object<'_>, handler: &'static DataMemHandler) -> Result<(), Refusal> {
     let gil = extension.gil();
     let table = Table::of(extension)?;
-    let place = table.default_handler().ok_or(Refusal::UnknownDefault)?;
+    let place = table.default_handler;
     // SAFETY: null, or the capsule that NumPy keeps there.
     let before = unsafe { gil.borrowed(place.load(Relaxed)) }.ok_or(Refusal::UnknownDefault)?;
     let own = or_none(before.capsule(Some(HANDLER_CAPSULE))).ok_or(Refusal::UnknownDefault)?;
@@ -52,11 +53,7 @@ pub fn install(extension: &Object<'_>, handler: &'static DataMemHandler) -> Resu
         return Ok(()); // a further interpreter shares NumPy's statics
     }
     let find = || -> Result<_, Raised<'_>> {
-        // SAFETY: attached; the handler is static, and its name too.
-        let capsule = unsafe {
-            let handler = (&raw const *handler).cast_mut().cast();
-            gil.owned(ffi::PyCapsule_New(handler, HANDLER_CAPSULE.as_ptr(), None))?
-        };
+        let capsule = gil.new_capsule(NonNull::from(handler).cast(), HANDLER_CAPSULE)?;
         let variable = current_variable(&table, &capsule)?;
         let default = variable.and_then(|variable| default_of(variable, before));
         Ok(default.map(|default| (capsule, default)))
@@ -105,17 +102,8 @@ fn current_variable<'a>(
     capsule: &Object<'a>,
 ) -> Result<Option<Owned<'a>>, Raised<'a>> {
     let gil = capsule.gil();
-    // SAFETY: attached; a new context, which is left before anything else is done in it.
-    let context = unsafe {
-        let context = gil.owned(ffi::PyContext_New())?;
-        if ffi::PyContext_Enter(context.pointer()) != 0 {
-            return Err(gil.raised());
-        }
-        let before = table.set_handler(capsule);
-        ffi::PyContext_Exit(context.pointer());
-        before?;
-        context
-    };
+    let context = gil.new_context()?;
+    context.run_in(|| table.set_handler(capsule))??;
     let variables = context.to_list()?;
     let mut index = 0;
     while let Some(variable) = variables.at(index) {

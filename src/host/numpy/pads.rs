@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use super::stores::Store;
+use super::stores::{Free, Reallocate, Store};
 use crate::descriptor::Descriptor;
 use crate::heap::arrays;
 use crate::python::place;
@@ -49,11 +49,9 @@ fn whole(size: usize) -> Option<usize> {
     size.checked_add(lead() + PAD)
 }
 
-/// # Safety
-/// `pointer` was made by [`Padded`]; writing needs a live block.
-unsafe fn record(pointer: *mut u8) -> *mut Record {
-    // SAFETY: the record begins the block.
-    unsafe { pointer.sub(lead()).cast() }
+/// The record of a block of [`Padded`]: it begins the block.
+fn record(pointer: *mut u8) -> *mut Record {
+    pointer.wrapping_sub(lead()).cast()
 }
 
 /// Lays the pads around `size` bytes at `pointer`.
@@ -71,76 +69,73 @@ unsafe fn lay(pointer: *mut u8, size: usize) {
     }
 }
 
-/// Ends the process where something was written outside the data.
+/// The record of a block. Ends the process if something was written outside the data.
 ///
 /// # Safety
-/// `pointer` was made by [`Padded`].
-unsafe fn check(pointer: *mut u8) {
+/// `pointer` was made by [`Padded`], and nobody else uses the block.
+unsafe fn check<'a>(pointer: *mut u8) -> &'a mut Record {
     // SAFETY: the caller's duty: a block with its record and pads, unless they were overwritten,
     // which is what is looked for.
     unsafe {
-        let record = record(pointer);
-        if (*record).mark != LIVE {
-            fail(pointer, "freed before, or its record overwritten", None);
+        let record = &mut *record(pointer);
+        if record.mark != LIVE {
+            fail(
+                pointer,
+                record,
+                "freed before, or its record overwritten",
+                None,
+            );
         }
         let front = lead() - size_of::<Record>();
         let damaged = |start: *mut u8, length: usize| {
             (0..length).find_map(|index| {
                 let byte = *start.add(index);
-                (byte != FORBIDDEN).then_some((index, byte))
+                (byte != FORBIDDEN).then_some((index as isize, byte))
             })
         };
-        if let Some((index, byte)) = damaged(pointer.add((*record).size), PAD) {
-            let index = index as isize;
-            fail(pointer, "written past its end", Some((index, byte)));
+        if let Some(damage) = damaged(pointer.add(record.size), PAD) {
+            fail(pointer, record, "written past its end", Some(damage));
         }
         if let Some((index, byte)) = damaged(pointer.sub(front), front) {
-            let index = index as isize - front as isize;
-            fail(pointer, "written before its start", Some((index, byte)));
+            let damage = Some((index - front as isize, byte));
+            fail(pointer, record, "written before its start", damage);
         }
+        record
     }
 }
 
-/// # Safety
-/// `pointer` was made by [`Padded`].
+/// Ends the process; the record may hold anything.
 #[cold]
-unsafe fn fail(pointer: *mut u8, what: &str, damage: Option<(isize, u8)>) -> ! {
+fn fail(pointer: *mut u8, record: &Record, what: &str, damage: Option<(isize, u8)>) -> ! {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
-    // SAFETY: the record is read, whatever it holds; the file's length is bounded.
-    unsafe {
-        let record = record(pointer);
-        let _ = write!(out, "pyhost: array data at {pointer:p}");
-        if (*record).mark == LIVE {
-            let length = ((*record).file_length as usize).min((*record).file.len());
-            let file = &(&(*record).file)[..length];
-            let _ = write!(out, ", {} bytes, allocated at ", (*record).size);
-            match length {
-                0 => _ = write!(out, "no line of Python"),
-                _ => {
-                    _ = write!(
-                        out,
-                        "{}:{}",
-                        std::str::from_utf8(file).unwrap_or("?"),
-                        (*record).line
-                    );
-                }
-            }
-        }
-        let _ = write!(out, ": {what}");
-        if let Some((index, byte)) = damage {
-            let from = if index < 0 { "its start" } else { "its end" };
-            let _ = write!(
-                out,
-                " (at {index:+} from {from}: 0x{byte:02x}, expected 0x{FORBIDDEN:02x})"
-            );
-        }
-        let _ = writeln!(out);
-        out.flush();
-        ffi::Py_FatalError(c"pyhost: array data was damaged".as_ptr())
+    let _ = write!(out, "pyhost: array data at {pointer:p}");
+    if record.mark == LIVE {
+        let length = (record.file_length as usize).min(record.file.len());
+        let file = std::str::from_utf8(&record.file[..length]).unwrap_or("?");
+        let _ = write!(out, ", {} bytes, allocated at ", record.size);
+        let _ = match length {
+            0 => write!(out, "no line of Python"),
+            _ => write!(out, "{file}:{}", record.line),
+        };
     }
+    let _ = write!(out, ": {what}");
+    if let Some((index, byte)) = damage {
+        let from = if index < 0 { "its start" } else { "its end" };
+        let _ = write!(
+            out,
+            " (at {index:+} from {from}: 0x{byte:02x}, expected 0x{FORBIDDEN:02x})"
+        );
+    }
+    let _ = writeln!(out);
+    out.flush();
+    // SAFETY: a text that ends in a zero byte.
+    unsafe { ffi::Py_FatalError(c"pyhost: array data was damaged".as_ptr()) }
 }
 
 impl<S: Store> Store for Padded<S> {
+    const REALLOCATE: Reallocate = reallocate::<S>;
+    const FREE: Free = free::<S>;
+
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         let Some(whole) = whole(size) else {
             return S::allocate::<ZERO>(usize::MAX); // fails, and is counted
@@ -163,42 +158,40 @@ impl<S: Store> Store for Padded<S> {
             pointer
         }
     }
+}
 
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        if pointer.is_null() {
-            return Self::allocate::<false>(size);
-        }
-        let Some(whole) = whole(size) else {
-            return S::allocate::<false>(usize::MAX);
-        };
-        // SAFETY: a live block of this store; the record moves with it.
-        unsafe {
-            check(pointer);
-            let before = (*record(pointer)).size;
-            let moved = S::reallocate(pointer.sub(lead()), whole);
-            if moved.is_null() {
-                return moved;
-            }
-            let pointer = moved.add(lead());
-            if size > before {
-                pointer.add(before).write_bytes(FRESH, size - before);
-            }
-            lay(pointer, size);
-            pointer
-        }
+unsafe fn reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        return Padded::<S>::allocate::<false>(size);
     }
+    let Some(whole) = whole(size) else {
+        return S::allocate::<false>(usize::MAX);
+    };
+    // SAFETY: a live block of this store; the record moves with it.
+    unsafe {
+        let before = check(pointer).size;
+        let moved = S::REALLOCATE(pointer.sub(lead()), whole);
+        if moved.is_null() {
+            return moved;
+        }
+        let pointer = moved.add(lead());
+        if size > before {
+            pointer.add(before).write_bytes(FRESH, size - before);
+        }
+        lay(pointer, size);
+        pointer
+    }
+}
 
-    unsafe fn free(pointer: *mut u8) {
-        if pointer.is_null() {
-            return;
-        }
-        // SAFETY: a live block of this store.
-        unsafe {
-            check(pointer);
-            let record = record(pointer);
-            pointer.write_bytes(DEAD, (*record).size);
-            (*record).mark = 0;
-            S::free(pointer.sub(lead()));
-        }
+unsafe fn free<S: Store>(pointer: *mut u8) {
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: a live block of this store.
+    unsafe {
+        let record = check(pointer);
+        pointer.write_bytes(DEAD, record.size);
+        record.mark = 0;
+        S::FREE(pointer.sub(lead()));
     }
 }

@@ -9,42 +9,37 @@ use std::ptr::null_mut;
 
 const NUMPY: usize = Account::Numpy as usize;
 
+pub type Reallocate = unsafe fn(*mut u8, usize) -> *mut u8;
+pub type Free = unsafe fn(*mut u8);
+
 /// An allocator of array data that books to `numpy`. Any thread, without the GIL.
 pub trait Store {
     /// `size` bytes, zeroed where `ZERO`; a block of its own for 0. Null on failure.
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8;
 
-    /// Resizes a block; null on failure, and the old block still lives. Null allocates.
+    /// Resizes a block to a size; null on failure, and the old block still lives. Null allocates.
     ///
     /// # Safety
-    /// `pointer` is null or a live block of this store.
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8;
+    /// The pointer is null or a live block of this store.
+    const REALLOCATE: Reallocate;
 
     /// Frees a block; ignores null.
     ///
     /// # Safety
-    /// As for [`Store::reallocate`].
-    unsafe fn free(pointer: *mut u8);
+    /// As for [`Store::REALLOCATE`].
+    const FREE: Free;
 }
 
 /// The `numpy` heap of mimalloc.
 pub struct Mimalloc;
 
 impl Store for Mimalloc {
+    const REALLOCATE: Reallocate = arrays::reallocate;
+    const FREE: Free = arrays::free::<true>;
+
     #[inline(always)]
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         arrays::allocate::<ZERO, true>(size)
-    }
-
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: the caller's duty.
-        unsafe { arrays::reallocate(pointer, size) }
-    }
-
-    #[inline(always)]
-    unsafe fn free(pointer: *mut u8) {
-        // SAFETY: the caller's duty.
-        unsafe { arrays::free::<true>(pointer) };
     }
 }
 
@@ -52,18 +47,11 @@ impl Store for Mimalloc {
 pub struct Pool;
 
 impl Store for Pool {
+    const REALLOCATE: Reallocate = pool::reallocate;
+    const FREE: Free = pool::free;
+
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         pool::allocate(size, ZERO)
-    }
-
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: the caller's duty.
-        unsafe { pool::reallocate(pointer, size) }
-    }
-
-    unsafe fn free(pointer: *mut u8) {
-        // SAFETY: the caller's duty.
-        unsafe { pool::free(pointer) };
     }
 }
 
@@ -71,17 +59,11 @@ impl Store for Pool {
 pub struct Bfc;
 
 impl Store for Bfc {
+    const REALLOCATE: Reallocate = region::reallocate;
+    const FREE: Free = region::free;
+
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         region::allocate(size, ZERO)
-    }
-
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: the caller's duty.
-        unsafe { region::reallocate(pointer, size) }
-    }
-
-    unsafe fn free(pointer: *mut u8) {
-        region::free(pointer);
     }
 }
 
@@ -90,6 +72,9 @@ impl Store for Bfc {
 pub struct System;
 
 impl Store for System {
+    const REALLOCATE: Reallocate = system_reallocate;
+    const FREE: Free = system_free;
+
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
         if !heap::may_book::<NUMPY>(size) {
             return null_mut();
@@ -115,38 +100,38 @@ impl Store for System {
         }
         pointer
     }
+}
 
-    unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-        if pointer.is_null() {
-            return Self::allocate::<false>(size);
+unsafe fn system_reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        return System::allocate::<false>(size);
+    }
+    if !heap::may_book::<NUMPY>(size) {
+        return null_mut();
+    }
+    // SAFETY: the caller's duty.
+    unsafe {
+        let before = next::usable_size(pointer);
+        let moved = next::realloc(pointer, size.max(1));
+        if moved.is_null() {
+            heap::count_failure(Account::Numpy);
+        } else {
+            let after = next::usable_size(moved);
+            if (moved, after) != (pointer, before) {
+                heap::release::<NUMPY>(pointer, before);
+                heap::book_resized::<NUMPY>(moved, after);
+            }
         }
-        if !heap::may_book::<NUMPY>(size) {
-            return null_mut();
-        }
+        moved
+    }
+}
+
+unsafe fn system_free(pointer: *mut u8) {
+    if !pointer.is_null() {
         // SAFETY: the caller's duty.
         unsafe {
-            let before = next::usable_size(pointer);
-            let moved = next::realloc(pointer, size.max(1));
-            if moved.is_null() {
-                heap::count_failure(Account::Numpy);
-            } else {
-                let after = next::usable_size(moved);
-                if (moved, after) != (pointer, before) {
-                    heap::release::<NUMPY>(pointer, before);
-                    heap::book_resized::<NUMPY>(moved, after);
-                }
-            }
-            moved
-        }
-    }
-
-    unsafe fn free(pointer: *mut u8) {
-        if !pointer.is_null() {
-            // SAFETY: the caller's duty.
-            unsafe {
-                heap::release::<NUMPY>(pointer, next::usable_size(pointer));
-                next::free::<NUMPY>(pointer);
-            }
+            heap::release::<NUMPY>(pointer, next::usable_size(pointer));
+            next::free::<NUMPY>(pointer);
         }
     }
 }

@@ -212,6 +212,17 @@ impl<'a> Gil<'a> {
             .ok_or(Raised(self))
     }
 
+    /// A capsule around a pointer.
+    pub fn new_capsule(self, content: NonNull<c_void>, name: &'static CStr) -> Returned<'a> {
+        let (content, name) = (content.as_ptr(), name.as_ptr());
+        self.take(python!(PyCapsule_New(content, name, None)))
+    }
+
+    /// An empty context of `contextvars`.
+    pub fn new_context(self) -> Returned<'a> {
+        self.take(python!(PyContext_New()))
+    }
+
     /// Runs a source; `file` is its name in tracebacks.
     pub fn execute(
         self,
@@ -440,6 +451,14 @@ impl<'a> Object<'a> {
         let name = name.map_or(null(), CStr::as_ptr);
         let content = python!(PyCapsule_GetPointer(self.pointer(), name));
         NonNull::new(content).ok_or(Raised(self.gil()))
+    }
+
+    /// Calls `work` with this context as the current one.
+    pub fn run_in<T>(&self, work: impl FnOnce() -> T) -> Result<T, Raised<'a>> {
+        self.gil().done(python!(PyContext_Enter(self.pointer())))?;
+        let result = work();
+        python!(PyContext_Exit(self.pointer()));
+        Ok(result)
     }
 
     /// A tuple's item.
