@@ -195,9 +195,7 @@ pub fn refuse_if_ours(pointer: *mut u8) {
 /// Whether nothing is mapped at an address.
 fn is_unmapped(address: usize) -> bool {
     let page = crate::process::page_size() as usize;
-    let mut residency = 0u8;
-    // SAFETY: the call writes a byte for a page, or fails with ENOMEM.
-    unsafe { libc::mincore((address & !(page - 1)) as *mut _, page, &mut residency) != 0 }
+    !crate::process::is_mapped(address & !(page - 1))
 }
 
 /// Ends the process for a block that is freed twice.

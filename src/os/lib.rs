@@ -19,4 +19,5 @@ pub mod plain;
 pub mod process;
 pub mod signals;
 pub mod socket;
+pub mod strings;
 pub mod template;

@@ -159,7 +159,7 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    u8, u64, libc::mallinfo, libc::mallinfo2, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
     libc::sysinfo, libc::rusage, libc::rlimit,
 }
 

@@ -9,38 +9,18 @@
 #![allow(unsafe_code)]
 
 use super::{Mode, checkers, next, set_mode};
-use std::ffi::{CStr, c_char, c_int};
-
-type Strings = *const *const c_char;
+use pyhost_os::strings::Strings;
+use std::ffi::c_int;
 
 #[used]
 #[unsafe(link_section = ".preinit_array")]
-static EARLY: unsafe extern "C" fn(c_int, Strings, Strings) = early;
+static EARLY: extern "C" fn(c_int, Strings<'_>, Strings<'_>) = early;
 
 /// Runs before every constructor; allocates nothing.
-unsafe extern "C" fn early(_argc: c_int, _argv: Strings, environment: Strings) {
+extern "C" fn early(_argc: c_int, _argv: Strings<'_>, environment: Strings<'_>) {
     next::resolve();
-    // SAFETY: the loader passes an array of strings that ends with null.
-    let preloaded = unsafe { find(environment, b"LD_PRELOAD=") };
+    let preloaded = (environment.iter()).find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
     if preloaded.is_some_and(checkers::is_named_in) {
         set_mode(Mode::Off);
     }
-}
-
-/// The value of the variable that starts with `prefix`.
-///
-/// # Safety
-/// `environment` is null or an array of strings that ends with null.
-unsafe fn find<'a>(mut environment: Strings, prefix: &[u8]) -> Option<&'a [u8]> {
-    // SAFETY: the caller's duties.
-    unsafe {
-        while !environment.is_null() && !(*environment).is_null() {
-            let entry = CStr::from_ptr(*environment).to_bytes();
-            if let Some(value) = entry.strip_prefix(prefix) {
-                return Some(value);
-            }
-            environment = environment.add(1);
-        }
-    }
-    None
 }

@@ -13,6 +13,7 @@ use crate::faults;
 use crate::heap::{self, Reallocated};
 use crate::ledger::{Account, LEDGER};
 use crate::process::page_size;
+use pyhost_os::mapping::FromZeros;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -288,8 +289,7 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
 /// `mallinfo2(3)`: `uordblks` is the total's live bytes, `usmblks` its peak.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
-    // SAFETY: a structure of integers.
-    let mut info: libc::mallinfo2 = unsafe { std::mem::zeroed() };
+    let mut info = libc::mallinfo2::zeroed();
     if mode() == Mode::Off {
         return call!(MALLINFO2(), info);
     }
@@ -303,8 +303,7 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
 /// `mallinfo(3)`: as [`mallinfo2`], cut to `int`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> libc::mallinfo {
-    // SAFETY: a structure of integers.
-    let mut info: libc::mallinfo = unsafe { std::mem::zeroed() };
+    let mut info = libc::mallinfo::zeroed();
     if mode() == Mode::Off {
         return call!(MALLINFO(), info);
     }

@@ -6,7 +6,7 @@
 //! reserved. What it takes for the region's size is checked against what `read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code)] // for the section
 
 use super::arguments::{host_options, is_python_name};
 use super::baked;
@@ -15,29 +15,25 @@ use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
 use crate::native::{self, Mode};
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use pyhost_os::strings::Strings;
+use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
-
-type Strings = *const *const c_char;
 
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".preinit_array"))]
-static EARLY: unsafe extern "C" fn(c_int, Strings, Strings) = early;
+static EARLY: extern "C" fn(c_int, Strings<'_>, Strings<'_>) = early;
 
 /// Runs before every constructor; allocates nothing.
-unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: Strings) {
+extern "C" fn early(_argc: c_int, arguments: Strings<'_>, mut environment: Strings<'_>) {
     if crate::process::is_privileged_start() {
-        // SAFETY: the process's own array, which nobody else reads yet.
-        unsafe { forget_mimalloc(environment.cast_mut()) };
+        environment.retain(|entry| !is_mimallocs(entry));
     }
-    // SAFETY: the loader passes arrays of strings that end with null.
-    let value = |option| unsafe { given(option, strings(arguments), strings(environment)) };
+    let value = |option| given(option, arguments.iter(), environment.iter());
     let check = value("--leak-check");
     if check.is_some_and(|scope| scope != b"off") {
         heap::apart::start();
     }
-    // SAFETY: as above.
-    let size = unsafe { asked(strings(arguments), strings(environment)) };
+    let size = asked(arguments.iter(), environment.iter());
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
@@ -48,51 +44,14 @@ unsafe extern "C" fn early(_argc: c_int, arguments: Strings, environment: String
     }
 }
 
-/// Takes mimalloc's variables out of the environment: it reads them itself, at its first request, and a
-/// program with more rights than its caller must not obey them.
-///
-/// # Safety
-/// `environment` is null or an array of strings that ends with null, which may be written to.
-unsafe fn forget_mimalloc(environment: *mut *const c_char) {
+/// Whether an entry of the environment is one of mimalloc's variables: it reads them itself, at its first request, and
+/// a program with more rights than its caller must not obey them.
+fn is_mimallocs(entry: &[u8]) -> bool {
     const PREFIX: &[u8] = b"MIMALLOC_";
-    if environment.is_null() {
-        return;
-    }
-    // SAFETY: the caller's duties; the end is not passed.
-    unsafe {
-        let (mut from, mut to) = (environment, environment);
-        while !(*from).is_null() {
-            let entry = CStr::from_ptr(*from).to_bytes();
-            // mimalloc takes them in any case of letters.
-            let is_its = entry
-                .get(..PREFIX.len())
-                .is_some_and(|name| name.eq_ignore_ascii_case(PREFIX));
-            if !is_its {
-                *to = *from;
-                to = to.add(1);
-            }
-            from = from.add(1);
-        }
-        *to = std::ptr::null();
-    }
-}
-
-/// The strings of an array of the loader's.
-///
-/// # Safety
-/// `array` is null or an array of strings that ends with null, and never changes.
-unsafe fn strings(mut array: Strings) -> impl Iterator<Item = &'static [u8]> + Clone {
-    std::iter::from_fn(move || {
-        // SAFETY: the caller's duties; the end is not passed.
-        unsafe {
-            if array.is_null() || (*array).is_null() {
-                return None;
-            }
-            let text = CStr::from_ptr(*array).to_bytes();
-            array = array.add(1);
-            Some(text)
-        }
-    })
+    // mimalloc takes them in any case of letters.
+    entry
+        .get(..PREFIX.len())
+        .is_some_and(|name| name.eq_ignore_ascii_case(PREFIX))
 }
 
 /// The size of the region that the arguments, else the environment, else the build asks for.
@@ -167,23 +126,16 @@ mod tests {
     }
 
     #[test]
-    #[allow(unsafe_code)]
     fn the_environment_loses_mimallocs_variables_alone() {
-        let entries = [
-            c"MIMALLOC_VERBOSE=1",
-            c"HOME=/",
-            c"mimalloc_show_stats=1",
-            c"MIMALLO=1",
-            c"MIMALLOC_",
-        ];
-        let mut array: Vec<*const c_char> = entries.iter().map(|entry| entry.as_ptr()).collect();
-        array.push(std::ptr::null());
-        // SAFETY: an array of strings that ends with null.
-        let left: Vec<&[u8]> = unsafe {
-            forget_mimalloc(array.as_mut_ptr());
-            strings(array.as_ptr()).collect()
-        };
-        assert_eq!(left, [b"HOME=/".as_slice(), b"MIMALLO=1"]);
+        for (entry, is_its) in [
+            ("MIMALLOC_VERBOSE=1", true),
+            ("HOME=/", false),
+            ("mimalloc_show_stats=1", true),
+            ("MIMALLO=1", false),
+            ("MIMALLOC_", true),
+        ] {
+            assert_eq!(is_mimallocs(entry.as_bytes()), is_its, "{entry}");
+        }
     }
 
     #[test]

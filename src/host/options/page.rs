@@ -8,6 +8,7 @@ use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::PathBuffer;
 use crate::timeline::{self, pages::Renderer};
+use pyhost_os::file;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -104,14 +105,12 @@ fn is_file(template: &[u8]) -> bool {
 }
 
 /// The path as the system takes it, where it is a file that the user may run.
-#[allow(unsafe_code)]
 fn executable(path: PathBuf) -> Option<CString> {
     if !path.is_file() {
         return None;
     }
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
-    // SAFETY: a path that ends with a zero byte.
-    (unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0).then_some(path)
+    file::access(&path, libc::X_OK).is_ok().then_some(path)
 }
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a

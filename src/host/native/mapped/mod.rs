@@ -21,7 +21,7 @@ pub use table::Range;
 use super::next::call;
 use super::{Mode, mode};
 use crate::caps;
-use crate::errno::{Errno, KeptErrno};
+use crate::errno::Errno;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
 use crate::process;
@@ -112,7 +112,7 @@ fn book(before: Sums, after: Sums, grown: bool) {
 macro_rules! next_functions {
     ($($name:ident = $symbol:ident, $call:ident:
         ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        #[doc = concat!("[`next::", stringify!($symbol), "`], also for `calls.c`.\n\n# Safety\nAs its manual says.")]
+        #[doc = concat!("`", stringify!($symbol), "`, also for `calls.c`.\n\n# Safety\nAs its manual says.")]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller's duties.
@@ -276,7 +276,7 @@ unsafe extern "C" fn pyhost_mremap(
             let target = target.map(|start| (start, start.saturating_add(whole_pages(new))));
             let lost = target.filter(|&(start, end)| {
                 let first = table.first_within(start, end);
-                first.is_some_and(|range| !is_mapped(range.start.max(start)))
+                first.is_some_and(|range| !process::is_mapped(range.start.max(start)))
             });
             if let Some((start, end)) = lost {
                 table.remove(start, end);
@@ -354,14 +354,6 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
         caps::look_at_charges();
     }
     status
-}
-
-/// Whether there is any mapping at an address, which begins a memory page. Leaves errno.
-fn is_mapped(address: usize) -> bool {
-    let _errno = KeptErrno::new();
-    let mut byte = 0u8;
-    // SAFETY: the call fills one byte for one page.
-    unsafe { libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte) == 0 }
 }
 
 /// Takes everything off the account again: nothing is counted in this process.
