@@ -11,12 +11,13 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_new, failed, release_block};
-use super::ffi::{self, Page, Theap};
+use super::ffi::{self, Theap};
 use super::register;
 use super::thread::{state, thread_id};
-use super::{gate, heights, moving, page_of, page_of_block, placement, pop, push};
+use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
 use crate::process::page_size;
+use std::hint::assert_unchecked;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -50,8 +51,7 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
     let last = size.wrapping_sub(1);
     if last < ffi::SMALL_SIZE_MAX {
         let mask = MASK.load(Relaxed);
-        // SAFETY: `numpy` is no account of the GIL.
-        let block = unsafe { pop::<NUMPY, ZERO, BOOK>((last | mask) + 1, mask) };
+        let block = pop::<NUMPY, ZERO, BOOK>((last | mask) + 1, mask);
         if !block.is_null() {
             return block;
         }
@@ -76,21 +76,19 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         }
         return null_mut();
     }
-    let page = page_of(block);
-    // SAFETY: the page of a live block, which is the caller's own.
-    let charged = unsafe {
-        if (*page).used <= 1 {
-            let blocks = usize::from((*page).reserved);
-            placement::place((*page).page_start, (*page).block_size * blocks);
+    // SAFETY: a live block, which is the caller's own.
+    unsafe {
+        let page = live_page(block).unwrap_unchecked();
+        if page.used.get() <= 1 {
+            placement::place(page.page_start, page.bytes());
         }
-        if lazy && !(*page).free_is_zero {
+        if lazy && !page.free_is_zero.get() {
             clear(block, size);
         }
-        (*page).block_size
-    };
-    match book {
-        true => book_new(Account::Numpy, block, charged, size),
-        false => block,
+        match book {
+            true => book_new(Account::Numpy, block, page.block_size, size),
+            false => block,
+        }
     }
 }
 
@@ -161,20 +159,22 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: a block of mimalloc's, so the map has its page.
-    let page = unsafe { page_of_block(pointer) };
-    // SAFETY: the page of a live block.
-    if !unsafe { push::<NUMPY, BOOK>(page, pointer) } {
-        free_slow(page, pointer, BOOK);
+    // SAFETY: a live block of mimalloc's, so the map has its page.
+    unsafe {
+        let page = page_of(pointer);
+        assert_unchecked(!page.is_null());
+        if !push::<NUMPY, BOOK>(page, pointer) {
+            free_slow(pointer, (*page).block_size, BOOK);
+        }
     }
 }
 
+/// # Safety
+/// A live block of `charged` bytes, as for [`free`].
 #[cold]
 #[inline(never)]
-fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
+unsafe fn free_slow(block: *mut u8, charged: usize, book: bool) {
     let slot = state().slot();
-    // SAFETY: the page of a live block.
-    let charged = unsafe { (*page).block_size };
     if book && charged >= register::BIG {
         heights::falls();
     }
@@ -182,7 +182,7 @@ fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     if book {
         release_block(Account::Numpy, block, charged, Account::Numpy);
     }
-    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };
 }
 
@@ -200,13 +200,12 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() {
         return allocate::<false, true>(size);
     }
-    // SAFETY: a live block of mimalloc's.
-    let usable = unsafe { ffi::mi_usable_size(pointer.cast()) };
-    if size <= usable && usable - size <= slack(usable) {
-        return pointer;
-    }
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
+        let usable = live_page(pointer).unwrap_unchecked().usable(pointer);
+        if size <= usable && usable - size <= slack(usable) {
+            return pointer;
+        }
         let moved = allocate::<false, true>(size);
         if !moved.is_null() {
             moving::move_contents(pointer, moved, size.min(usable));

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Page};
-use super::{account_of, pages};
+use super::pages;
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -89,16 +89,10 @@ const FACTORS: [u64; (ffi::SMALL_SIZE_MAX >> STEP_SHIFT) + 1] = {
 ///
 /// The product with `2^64 / size`, rounded up, is below that factor for multiples of the size alone, as
 /// long as both have 32 bits (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
-///
-/// # Safety
-/// `pointer` lies in `page`, a page of `native`.
 #[inline(always)]
-pub unsafe fn is_start(page: *mut Page, pointer: *mut u8) -> bool {
-    // SAFETY: the caller's duty; both fields are constant while the page has a live block.
-    let (offset, size) = unsafe {
-        let offset = pointer.addr().wrapping_sub((*page).page_start.addr());
-        (offset, (*page).block_size)
-    };
+pub fn is_start(page: &Page, pointer: *mut u8) -> bool {
+    let offset = pointer.addr().wrapping_sub(page.page_start.addr());
+    let size = page.block_size;
     match FACTORS.get(size >> STEP_SHIFT) {
         Some(&factor) => (offset as u64).wrapping_mul(factor) <= factor.wrapping_sub(1),
         None => offset == 0 || offset % size == 0,
@@ -147,25 +141,18 @@ impl Emptied {
 }
 
 /// Keeps a page in mind whose last live block is being freed.
-///
-/// # Safety
-/// A page of the map, which stays meanwhile.
-pub unsafe fn keep_in_mind(page: *mut Page) {
+pub fn keep_in_mind(page: &Page) {
     let place = &EMPTIED[NEXT.fetch_add(1, Relaxed) % KEPT];
-    // SAFETY: the caller's duty.
-    unsafe {
-        let (start, size) = ((*page).page_start.addr(), (*page).block_size);
-        let length = size * usize::from((*page).reserved);
-        let account = account_of(page) as usize;
-        place.length.store(0, Relaxed);
-        place.block.store(size, Relaxed);
-        place
-            .start
-            .store(!(start | ACCOUNT_BITS) | account, Relaxed);
-        place.length.store(length, Relaxed);
-        LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
-        HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
-    }
+    let (start, length) = (page.page_start.addr(), page.bytes());
+    let account = page.account() as usize;
+    place.length.store(0, Relaxed);
+    place.block.store(page.block_size, Relaxed);
+    place
+        .start
+        .store(!(start | ACCOUNT_BITS) | account, Relaxed);
+    place.length.store(length, Relaxed);
+    LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
+    HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
 }
 
 /// Ends the process if `pointer`, which lies in no page now, lay in one: the block is freed twice. What

@@ -99,7 +99,7 @@ fn pause() {
 }
 
 /// Before a fork: closes the gate and waits until no other thread is inside.
-pub fn close(own: &Slot, own_thread: usize) {
+pub(super) fn close(own: &Slot, own_thread: usize) {
     while CLOSED_BY
         .compare_exchange(0, own_thread, SeqCst, Relaxed)
         .is_err()
@@ -116,12 +116,23 @@ pub fn close(own: &Slot, own_thread: usize) {
     }
 }
 
+/// Proof that the gate is closed: no page comes or goes, unless the thread that closed it allocates or frees.
+pub struct Closed(());
+
+/// Runs `work` while the gate is closed to others than the calling thread.
+pub fn while_closed<T>(own: &Slot, own_thread: usize, work: impl FnOnce(&Closed) -> T) -> T {
+    close(own, own_thread);
+    let result = work(&Closed(()));
+    open();
+    result
+}
+
 /// Whether the gate is open.
 pub fn is_open() -> bool {
     CLOSED_BY.load(Relaxed) == 0
 }
 
 /// After a fork: opens the gate, in the parent and in the child.
-pub fn open() {
+pub(super) fn open() {
     CLOSED_BY.store(0, Release);
 }

@@ -8,8 +8,8 @@
 
 use super::{alone, counts_native, guards, own, pages, pool};
 use crate::ledger::{ACCOUNTS, Account};
+use pyhost_os::mapping::{FromZeros, Mapped};
 use std::ops::{Deref, DerefMut};
-use std::ptr::null_mut;
 
 /// Accounts with a heap of their own whose blocks are the account's.
 pub const ACCOUNTS_WITH_CLASSES: [Account; 5] = [
@@ -119,21 +119,7 @@ impl Histogram {
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
     /// block of `native` would be among what is counted. None where there is no memory.
     pub fn taken() -> Option<Taken> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                null_mut(),
-                size_of::<Self>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
-        let mut taken = Taken(memory.cast());
+        let mut taken = Taken(Mapped::private(1)?);
         taken.take();
         Some(taken)
     }
@@ -145,11 +131,11 @@ impl Histogram {
 
     /// Takes the classes of this moment, in place of those of before.
     pub fn take(&mut self) {
-        alone(|| {
+        alone(|closed| {
             for classes in &mut self.accounts {
                 classes.length = 0;
             }
-            pages::each(|page| {
+            pages::each(closed, |page| {
                 let block_bytes = class_of(page.block_bytes, page.reserved_blocks == 1);
                 if page.account == Account::Native && !counts_native() {
                     return; // as the ledger
@@ -163,11 +149,11 @@ impl Histogram {
             });
             if counts_native() {
                 let native = &mut self.accounts[Account::Native as usize];
-                own::each(|bytes, is_single| {
+                own::each(closed, |bytes, is_single| {
                     native.remove(class_of(bytes, is_single), bytes, bytes)
                 });
             }
-            pool::each_kept(|page| {
+            pool::each_kept(closed, |page| {
                 let class = class_of(page.block_bytes, page.reserved_blocks == 1);
                 self.accounts[page.account as usize].remove(class, page.block_bytes, 0);
             });
@@ -184,30 +170,23 @@ impl Histogram {
     }
 }
 
+// SAFETY: numbers alone, whose zeros are an empty histogram's.
+unsafe impl FromZeros for Histogram {}
+
 /// A histogram in a mapping of its own, which goes with it.
-pub struct Taken(*mut Histogram);
+pub struct Taken(Mapped<Histogram>);
 
 impl Deref for Taken {
     type Target = Histogram;
 
     fn deref(&self) -> &Histogram {
-        // SAFETY: a mapping of the type's size and this value's alone; the type is made of numbers, and
-        // zeroes are those of an empty one.
-        unsafe { &*self.0 }
+        &self.0[0]
     }
 }
 
 impl DerefMut for Taken {
     fn deref_mut(&mut self) -> &mut Histogram {
-        // SAFETY: as above.
-        unsafe { &mut *self.0 }
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; nothing borrows it any more.
-        unsafe { libc::munmap(self.0.cast(), size_of::<Histogram>()) };
+        &mut self.0[0]
     }
 }
 

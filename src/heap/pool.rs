@@ -13,9 +13,10 @@
 
 #![allow(unsafe_code)]
 
+use super::gate::{self, Closed};
 use super::pages::{self, PageView};
 use super::thread::{state, thread_id};
-use super::{arrays, book, gate, may_book, moving, release, usable_size};
+use super::{arrays, book, may_book, moving, release, usable_size};
 use crate::ledger::Account;
 use pyhost_os::bytes::{self, Expected};
 use std::fmt;
@@ -482,13 +483,13 @@ unsafe fn give_back(mut links: *mut Links) {
     }
 }
 
-/// Calls `visit` with the page of each kept block, which the heap has live and the ledger has not. The
-/// gate is closed; where a thread of the caller's has the lock beneath a signal handler there are none.
-pub fn each_kept(mut visit: impl FnMut(&PageView)) {
+/// Calls `visit` with the page of each kept block, which the heap has live and the ledger has not. Where a
+/// thread of the caller's has the lock beneath a signal handler there are none.
+pub fn each_kept(closed: &Closed, mut visit: impl FnMut(&PageView)) {
     let Ok(pool) = POOL.try_lock() else { return };
     let mut links = pool.newest;
     while !links.is_null() {
-        if let Some(page) = pages::holding(links.addr() - lead()) {
+        if let Some(page) = pages::holding(closed, links.addr() - lead()) {
             visit(&page);
         }
         // SAFETY: the list leads from kept block to kept block; it changes inside the gate alone.

@@ -37,33 +37,25 @@ fn no_memory() {
 /// None beyond the C standard's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
-    // SAFETY: `native` needs no GIL; the next function has this type.
-    unsafe {
-        // Not a `match`: the first comparison that is made should be the usual one.
-        if mode() == Mode::Count {
-            return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
-        }
-        if mode() == Mode::Plain {
-            return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
-        }
-        malloc_otherwise(size)
+    // Not a `match`: the first comparison that is made should be the usual one.
+    if mode() == Mode::Count {
+        return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
     }
+    if mode() == Mode::Plain {
+        return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
+    }
+    malloc_otherwise(size)
 }
 
 /// The modes that are not served at once: the next malloc, or one that may be made to fail.
-///
-/// # Safety
-/// None.
 #[cold]
 #[inline(never)]
-unsafe fn malloc_otherwise(size: usize) -> *mut u8 {
-    // SAFETY: `native` needs no GIL; the next function has this type.
-    unsafe {
-        match mode() {
-            Mode::Off => call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut()),
-            _ if may_not(size) => or_no_memory(null_mut()),
-            _ => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
-        }
+fn malloc_otherwise(size: usize) -> *mut u8 {
+    match mode() {
+        // SAFETY: the next function has this type.
+        Mode::Off => unsafe { call!(next::MALLOC, fn(usize) -> *mut u8, (size), null_mut()) },
+        _ if may_not(size) => or_no_memory(null_mut()),
+        _ => or_no_memory(heap::allocate::<NATIVE, false, true>(size)),
     }
 }
 
@@ -87,45 +79,36 @@ fn aligned(size: usize, alignment: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
     if matches!(mode(), Mode::Off | Mode::Faulty) {
-        // SAFETY: the caller's duties.
-        return unsafe { calloc_otherwise(count, size) };
+        return calloc_otherwise(count, size);
     }
     let Some(bytes) = count.checked_mul(size) else {
         return or_no_memory(null_mut());
     };
-    // SAFETY: `native` needs no GIL.
-    unsafe {
-        if mode() == Mode::Count {
-            or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
-        } else {
-            or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
-        }
+    if mode() == Mode::Count {
+        or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
+    } else {
+        or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
     }
 }
 
 /// As [`malloc_otherwise`].
-///
-/// # Safety
-/// None.
 #[cold]
 #[inline(never)]
-unsafe fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
-    // SAFETY: `native` needs no GIL; the next function has this type.
-    unsafe {
-        if mode() == Mode::Off {
-            return call!(
+fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
+    if mode() == Mode::Off {
+        // SAFETY: the next function has this type.
+        return unsafe {
+            call!(
                 next::CALLOC,
                 fn(usize, usize) -> *mut u8,
                 (count, size),
                 null_mut()
-            );
-        }
-        match count.checked_mul(size) {
-            Some(bytes) if !may_not(bytes) => {
-                or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
-            }
-            _ => or_no_memory(null_mut()),
-        }
+            )
+        };
+    }
+    match count.checked_mul(size) {
+        Some(bytes) if !may_not(bytes) => or_no_memory(heap::allocate::<NATIVE, true, true>(bytes)),
+        _ => or_no_memory(null_mut()),
     }
 }
 

@@ -25,22 +25,18 @@ fn goes_past(layout: Layout) -> bool {
 // SAFETY: the blocks are those of the process's malloc family, by whichever way they come.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: `native` needs no GIL; the caller's duties.
-        unsafe {
-            match goes_past(layout) {
-                true => heap::allocate::<NATIVE, false, true>(layout.size()),
-                false => System.alloc(layout),
-            }
+        match goes_past(layout) {
+            true => heap::allocate::<NATIVE, false, true>(layout.size()),
+            // SAFETY: the caller's duties.
+            false => unsafe { System.alloc(layout) },
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe {
-            match goes_past(layout) {
-                true => heap::allocate::<NATIVE, true, true>(layout.size()),
-                false => System.alloc_zeroed(layout),
-            }
+        match goes_past(layout) {
+            true => heap::allocate::<NATIVE, true, true>(layout.size()),
+            // SAFETY: the caller's duties.
+            false => unsafe { System.alloc_zeroed(layout) },
         }
     }
 
