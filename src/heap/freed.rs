@@ -14,6 +14,7 @@ use super::ffi::{self, Page};
 use super::pages;
 use crate::descriptor::notice;
 use crate::ledger::Account;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.
@@ -22,52 +23,52 @@ pub const LEAST: usize = 16;
 /// A number that no program writes by accident to the address that it is combined with.
 const KEY: usize = 0xa3c5_9ac2_f1d6_7e4b;
 
-/// A freed block of `native`.
+/// The first words of a block of `native`.
 #[repr(C)]
-struct Freed {
-    _next: usize,
-    mark: usize,
+pub struct NativeBlock {
+    _next: Cell<usize>,
+    mark: Cell<usize>,
 }
 
-/// Whether a block of `native` is free.
-///
-/// # Safety
-/// `block` is the start of a block of `native`, live or free, in a page of mimalloc's.
-#[inline(always)]
-pub unsafe fn is_marked(block: *mut u8) -> bool {
-    // SAFETY: the caller's duty; the block has two words.
-    unsafe { (*block.cast::<Freed>()).mark == block.addr() ^ KEY }
-}
+impl NativeBlock {
+    /// The block at `start`.
+    ///
+    /// # Safety
+    /// A block of `native` starts there, live or free, in a page of mimalloc's that stays while the value is used;
+    /// it is marked and unmarked only by the thread that frees it or gives it out.
+    #[inline(always)]
+    pub unsafe fn at<'a>(start: *mut u8) -> &'a NativeBlock {
+        // SAFETY: the caller's promise; the block has two words.
+        unsafe { &*start.cast() }
+    }
 
-/// Marks a block of `native` that is being freed.
-///
-/// # Safety
-/// As for [`is_marked`]; the block is the caller's alone.
-#[inline(always)]
-pub unsafe fn mark(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe { (*block.cast::<Freed>()).mark = block.addr() ^ KEY }
-}
+    #[inline(always)]
+    fn key(&self) -> usize {
+        (&raw const *self).addr() ^ KEY
+    }
 
-/// Takes the mark off a block of `native` that is being given out.
-///
-/// # Safety
-/// As for [`mark`].
-#[inline(always)]
-pub unsafe fn unmark(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe { (*block.cast::<Freed>()).mark = 0 }
-}
+    /// Whether the block is free.
+    #[inline(always)]
+    pub fn is_marked(&self) -> bool {
+        self.mark.get() == self.key()
+    }
 
-/// As [`unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
-///
-/// # Safety
-/// As for [`mark`].
-pub unsafe fn unmark_if_marked(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        if is_marked(block) {
-            unmark(block);
+    /// Marks a block that is being freed.
+    #[inline(always)]
+    pub fn mark(&self) {
+        self.mark.set(self.key());
+    }
+
+    /// Takes the mark off a block that is being given out.
+    #[inline(always)]
+    pub fn unmark(&self) {
+        self.mark.set(0);
+    }
+
+    /// As [`NativeBlock::unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
+    pub fn unmark_if_marked(&self) {
+        if self.is_marked() {
+            self.unmark();
         }
     }
 }
@@ -200,8 +201,7 @@ pub fn refuse_twice(pointer: *mut u8, bytes: usize, account: Account) -> ! {
 #[cold]
 pub fn refuse(what: std::fmt::Arguments<'_>) -> ! {
     notice(what);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
+    std::process::abort()
 }
 
 #[cfg(test)]

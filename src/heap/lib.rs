@@ -53,6 +53,7 @@ mod walk;
 
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
+use freed::NativeBlock;
 use gate::Closed;
 use ledger::{ACCOUNTS, Account, Gils};
 use pages::{live_page, page_of};
@@ -260,7 +261,7 @@ fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize, mask: us
         *(*page).free.place() = (*block).next;
         *(*page).used.place() += 1;
         if A == NATIVE {
-            freed::unmark(block.cast());
+            NativeBlock::at(block.cast()).unmark();
         }
         if ZERO {
             if *(*page).free_is_zero.place() {
@@ -293,7 +294,7 @@ unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
         // SAFETY: the caller's promise; a block of `native` has two words.
         unsafe {
             if let Some(page) = live_page(block) {
-                freed::unmark_if_marked(page.start_of(block));
+                NativeBlock::at(page.start_of(block)).unmark_if_marked();
             }
         }
     }
@@ -406,13 +407,14 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
     unsafe {
         if (*page).xthread_id.load(Relaxed) != thread_id()
             || (*page).heap != HEAPS[A].load(Relaxed)
-            || (A == NATIVE && (!freed::is_start(&*page, block) || freed::is_marked(block)))
+            || (A == NATIVE
+                && (!freed::is_start(&*page, block) || NativeBlock::at(block).is_marked()))
             || (BOOK && !state().slot.get().release::<A>((*page).block_size))
         {
             return false;
         }
         if A == NATIVE {
-            freed::mark(block);
+            NativeBlock::at(block).mark();
         }
         let block = block.cast::<Block>();
         (*block).next = *(*page).free.place();
@@ -460,7 +462,7 @@ unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
     // SAFETY: a live block of mimalloc's, which nobody else uses, inside the gate; of `native` with two words.
     unsafe {
         if account == Account::Native {
-            freed::mark(page.start_of(pointer));
+            NativeBlock::at(page.start_of(pointer)).mark();
         }
         ffi::mi_free(pointer.cast());
     }
@@ -478,7 +480,8 @@ fn check_live(page: &Page, pointer: *mut u8, account: Account) {
         ));
     }
     // SAFETY: the start of a block of the page; those of `native` have two words.
-    if account == Account::Native && unsafe { freed::is_marked(page.start_of(pointer)) } {
+    if account == Account::Native && unsafe { NativeBlock::at(page.start_of(pointer)) }.is_marked()
+    {
         freed::refuse_twice(pointer, bytes, account);
     }
 }
@@ -487,8 +490,9 @@ fn check_live(page: &Page, pointer: *mut u8, account: Account) {
 #[inline]
 fn check_native(page: &Page, pointer: *mut u8) {
     // SAFETY: the start of a block of `native` has two words.
-    let is_doubtful = || unsafe { !freed::is_start(page, pointer) || freed::is_marked(pointer) };
-    if page.heap == HEAPS[NATIVE].load(Relaxed) && is_doubtful() {
+    let is_marked = || unsafe { NativeBlock::at(pointer) }.is_marked();
+    if page.heap == HEAPS[NATIVE].load(Relaxed) && (!freed::is_start(page, pointer) || is_marked())
+    {
         check_live(page, pointer, Account::Native);
     }
 }

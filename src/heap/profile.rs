@@ -8,6 +8,7 @@
 use super::ffi::{self, Theap};
 use super::{apart, region};
 use crate::process::limits;
+use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -115,9 +116,8 @@ fn ask_for_huge_pages() {
     });
     for (start, end) in ranges {
         if (start..end).contains(&inside) {
-            let start = std::ptr::without_provenance_mut(start);
-            // SAFETY: advice on a mapping of mimalloc's; its contents stay.
-            unsafe { libc::madvise(start, end - start.addr(), libc::MADV_HUGEPAGE) };
+            let memory = std::ptr::without_provenance_mut(start);
+            advise_huge_pages(memory, end - start, true);
         }
     }
 }
@@ -130,21 +130,12 @@ fn reserve_huge_pages() {
     /// 2 MiB.
     const ALIGNMENT: usize = 1 << 21;
     let wish = apart::wish(SIZE + ALIGNMENT).unwrap_or(0);
-    // SAFETY: fresh anonymous memory, which mimalloc then owns for good.
-    unsafe {
-        let start = libc::mmap(
-            std::ptr::without_provenance_mut(wish),
-            SIZE + ALIGNMENT,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        if start == libc::MAP_FAILED {
-            return;
-        }
-        let aligned = start.add(start.align_offset(ALIGNMENT));
-        libc::madvise(aligned, SIZE, libc::MADV_HUGEPAGE);
-        ffi::mi_manage_os_memory(aligned, SIZE, true, false, true, -1);
-    }
+    let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) else {
+        return;
+    };
+    let start = memory.leak().as_ptr();
+    let aligned = start.wrapping_add(start.align_offset(ALIGNMENT));
+    advise_huge_pages(aligned, SIZE, true);
+    // SAFETY: fresh memory, which mimalloc owns for good from here on.
+    unsafe { ffi::mi_manage_os_memory(aligned.cast(), SIZE, true, false, true, -1) };
 }

@@ -55,16 +55,13 @@ pub fn state() -> &'static ThreadState {
 #[inline(always)]
 pub fn thread_id() -> usize {
     let pointer: usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the first word of the thread control block is its own address (x86-64 ABI).
+    // SAFETY: reads a register, or the first word of the thread control block, which is its own address (x86-64 ABI).
     unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure))
-    };
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure))
-    };
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
+    }
     pointer
 }
 

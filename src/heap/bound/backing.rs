@@ -4,6 +4,7 @@
 use super::commits::SLICE;
 use super::{COMMITTED, HUGE_PAGES, LOCKED, PEAK, grant, locked, memory, size};
 use crate::descriptor::errno;
+use pyhost_os::mapping::advise_huge_pages;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Why the region cannot be as it was asked for.
@@ -65,8 +66,7 @@ pub fn use_huge_pages() -> Result<(), Refusal> {
     COMMITTED.store(commits.committed(), Relaxed);
     PEAK.fetch_max(commits.committed(), Relaxed);
     let (start, bytes) = memory(&everything);
-    // SAFETY: advice on memory of the region; its contents stay.
-    if unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) } != 0 {
+    if !advise_huge_pages(start.cast(), bytes, true) {
         return Err(Refusal::System(errno()));
     }
     HUGE_PAGES.store(true, Relaxed);

@@ -30,8 +30,10 @@ use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
+use crate::errno::Errno;
 use commits::{BLOCK, Commits, SLICE};
 use promises::Promises;
+use pyhost_os::mapping::Mapping;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -131,39 +133,32 @@ pub(super) fn reserve(size: u64) -> bool {
         return false;
     };
     let wish = apart::wish(total).unwrap_or(0);
-    // SAFETY: a new mapping, which replaces none; its last part becomes a table of zeroes that nobody
-    // else has, the rest belongs to mimalloc for good.
-    unsafe {
-        let start = libc::mmap(
-            std::ptr::without_provenance_mut(wish),
-            total,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        if start == libc::MAP_FAILED {
-            return false;
-        }
-        let base = start.add(start.align_offset(BLOCK));
+    let Some(memory) = Mapping::reserve_at(wish, total, false) else {
+        return false;
+    };
+    let start = memory.start().as_ptr();
+    let base: *mut c_void = start.wrapping_add(start.align_offset(BLOCK)).cast();
+    // SAFETY: the last part becomes a table of zeros that nobody else has, and stays.
+    let table = unsafe {
         let table = base.add(range);
         if libc::mprotect(table, table_bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
-            libc::munmap(start, total);
             return false;
         }
-        let words = std::slice::from_raw_parts_mut(table.cast::<u32>(), words);
-        *locked() = Some(Commits::new(words, size));
-        BASE.store(base.addr(), Relaxed);
-        RANGE.store(range, Relaxed);
-        SIZE.store(size, Relaxed);
-        let taken = hand_over(base, range);
-        if !taken {
-            // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
-            ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
-            SIZE.store(0, Relaxed);
-        }
-        taken
+        std::slice::from_raw_parts_mut(table.cast::<u32>(), words)
+    };
+    memory.leak();
+    *locked() = Some(Commits::new(table, size));
+    BASE.store(base.addr(), Relaxed);
+    RANGE.store(range, Relaxed);
+    SIZE.store(size, Relaxed);
+    // SAFETY: the rest of the mapping, which mimalloc owns for good from here on.
+    let taken = unsafe { hand_over(base, range) };
+    if !taken {
+        // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
+        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
+        SIZE.store(0, Relaxed);
     }
+    taken
 }
 
 /// Has mimalloc take all its memory from the range.
@@ -171,21 +166,18 @@ pub(super) fn reserve(size: u64) -> bool {
 /// # Safety
 /// The range is [`BASE`]'s, and mimalloc has none yet.
 unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
-    // SAFETY: sets numbers in mimalloc's table of options; the range belongs to mimalloc from
-    // here on, and the function has the type that it calls.
-    unsafe {
-        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
-        ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
-        ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
-        ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
-        ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
-        ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
-        let mut offset = 0;
-        while offset < range {
-            let length = ARENA.min(range - offset);
-            let given = ffi::mi_manage_memory(
+    ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
+    ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
+    ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+    ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
+    (0..range).step_by(ARENA).all(|offset| {
+        // SAFETY: the caller's promise; the function has the type that mimalloc calls.
+        unsafe {
+            ffi::mi_manage_memory(
                 base.add(offset),
-                length,
+                ARENA.min(range - offset),
                 false, // committed
                 false, // pinned
                 true,  // zero
@@ -194,14 +186,9 @@ unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
                 on_commit,
                 null_mut(),
                 null_mut(),
-            );
-            if !given {
-                return false;
-            }
-            offset += length;
+            )
         }
-    }
-    true
+    })
 }
 
 /// The region's size in bytes; None without one.
@@ -458,8 +445,7 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
         return match commit(slices) {
             Some(_) => 0,
             None => {
-                // SAFETY: errno is the calling thread's own.
-                unsafe { *libc::__errno_location() = libc::ENOMEM };
+                Errno(libc::ENOMEM).set();
                 -1
             }
         };

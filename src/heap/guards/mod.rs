@@ -25,9 +25,9 @@ pub use settings::GuardSettings;
 use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
+use super::freed::refuse;
 use super::thread::{state, thread_id};
 use super::{gate, mark};
-use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::source_line::SourceLine;
@@ -245,14 +245,6 @@ fn check_around(slot_end: usize, record: &Record) {
             fault::AllocatedAt(&record.source()),
         ));
     }
-}
-
-/// Ends the process as libc does for a bad pointer.
-#[cold]
-fn refuse(what: std::fmt::Arguments<'_>) -> ! {
-    notice(what);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
 }
 
 /// Whether a live guarded block holds `address`.
