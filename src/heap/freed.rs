@@ -96,7 +96,7 @@ pub fn is_start(page: &Page, pointer: *mut u8) -> bool {
     let size = page.block_size;
     match FACTORS.get(size >> STEP_SHIFT) {
         Some(&factor) => (offset as u64).wrapping_mul(factor) <= factor.wrapping_sub(1),
-        None => offset == 0 || offset % size == 0,
+        None => offset == 0 || offset.is_multiple_of(size),
     }
 }
 

@@ -201,7 +201,7 @@ pub(super) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
 }
 
 /// An entry of the map, if `slice` is the first that its page is entered for.
-fn beginning_in<'a>(_closed: &'a Closed, entry: *mut Page, slice: usize) -> Option<&'a Page> {
+fn beginning_in(_closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page> {
     // SAFETY: null, or a page of the map, which stays while the gate is closed.
     let page = unsafe { entry.as_ref() }?;
     (page.page_start.addr() >> ffi::SLICE_SHIFT == slice).then_some(page)
