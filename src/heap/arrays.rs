@@ -11,13 +11,14 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_new, failed, release_block};
-use super::ffi::{self, Theap};
+use super::ffi;
 use super::register;
 use super::thread::{state, thread_id};
 use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
 use crate::process::page_size;
 use std::hint::assert_unchecked;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -62,14 +63,13 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
-    let state = state();
-    let slot = state.slot();
+    let slot = state().slot();
     let _inside = gate::enter(slot, thread_id());
     if book && !admits(slot, Account::Numpy, size) {
         return null_mut();
     }
     let lazy = zero && size >= LAZY_ZERO;
-    let block = aligned_block(state.theap(Account::Numpy), size, zero && !lazy);
+    let block = aligned_block(size, zero && !lazy);
     if block.is_null() {
         if book {
             failed(Account::Numpy, size);
@@ -92,12 +92,13 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
     }
 }
 
-/// An aligned block of the calling thread's theap, which may be null. Inside the gate.
-fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
+/// An aligned block that is not booked. Inside the gate.
+fn aligned_block(size: usize, zero: bool) -> *mut u8 {
     let mask = MASK.load(Relaxed);
     let Some(rounded) = size.max(1).checked_add(mask).map(|size| size & !mask) else {
         return null_mut();
     };
+    let theap = state().theap(Account::Numpy);
     if theap.is_null() {
         return null_mut();
     }
@@ -120,34 +121,31 @@ fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
 /// can.
 ///
 /// # Safety
-/// `size` bytes at `start` are the caller's own.
+/// As for [`give_pages_back`].
 pub unsafe fn clear(start: *mut u8, size: usize) {
-    let first = start.wrapping_add(start.align_offset(MAX_ALIGNMENT));
-    let head = first.addr() - start.addr();
-    let whole = size.saturating_sub(head) & !(MAX_ALIGNMENT - 1);
-    let lazy = size >= LAZY_ZERO;
-    // SAFETY: the caller's duties; private anonymous memory, as all of mimalloc's, reads as zeros
-    // after MADV_DONTNEED.
+    // SAFETY: the caller's duties.
     unsafe {
-        if !lazy || libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) != 0 {
-            start.write_bytes(0, size);
-        } else {
-            start.write_bytes(0, head);
-            first.add(whole).write_bytes(0, size - head - whole);
-        }
+        let zeros = match size >= LAZY_ZERO {
+            true => give_pages_back(start, size).unwrap_or_default(),
+            false => 0..0,
+        };
+        start.write_bytes(0, zeros.start);
+        start.add(zeros.end).write_bytes(0, size - zeros.end);
     }
 }
 
-/// Gives the whole pages of a block back to the system, where it can; they read as zeros then.
+/// Gives the whole pages of a block back to the system, after which they read as zeros. Returns which of its bytes
+/// these are, or `None` if the system does not take them.
 ///
 /// # Safety
 /// `size` bytes at `start` are the caller's own, private anonymous memory.
-pub unsafe fn give_pages_back(start: *mut u8, size: usize) {
+pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize>> {
     let page = page_size() as usize;
-    let first = start.wrapping_add(start.align_offset(page));
-    let whole = size.saturating_sub(first.addr() - start.addr()) & !(page - 1);
+    let first = start.align_offset(page).min(size);
+    let whole = (size - first) & !(page - 1);
     // SAFETY: the caller's duty.
-    unsafe { libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) };
+    let result = unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_DONTNEED) };
+    (result == 0).then_some(first..first + whole)
 }
 
 /// Frees a block that [`allocate`] made with the same `BOOK`.

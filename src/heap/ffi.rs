@@ -6,9 +6,11 @@
 //! mimalloc 3. `layout.c` proves the offsets at build time. Nothing outside `heap` uses this.
 
 // Links the library in; its Rust side is not used.
+use super::gate::Closed;
 use mimalloc as _;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
@@ -213,27 +215,49 @@ unsafe extern "C" {
 
     // Of `arenas.c`.
     pub safe fn pyhost_thread_table() -> *mut c_void;
-    pub fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
-    pub fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
-    pub fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
 }
 
 /// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
 type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
 
-/// Calls `visit` for each entry of a list.
-///
-/// # Safety
-/// `list` is one of the functions of `arenas.c`, whose list does not change meanwhile.
-pub unsafe fn each(
-    list: unsafe extern "C" fn(Visit, *mut c_void),
-    mut visit: &mut dyn FnMut(usize, usize, usize),
-) {
-    unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
-        // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
-        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
-        visit(entry, bytes, own);
+/// A list of mimalloc's that does not change while it is walked.
+pub struct List<'a> {
+    walk: unsafe extern "C" fn(Visit, *mut c_void),
+    closed: PhantomData<&'a Closed>,
+}
+
+impl<'a> List<'a> {
+    fn of(walk: unsafe extern "C" fn(Visit, *mut c_void)) -> Self {
+        let closed = PhantomData;
+        List { walk, closed }
     }
-    // SAFETY: the caller's promise; `pass_on` gets what it casts to.
-    unsafe { list(pass_on, (&raw mut visit).cast()) };
+
+    /// Each arena. The list only grows.
+    pub fn arenas() -> Self {
+        List::of(pyhost_each_arena)
+    }
+
+    /// The thread pointer of each thread with a part of the main heap.
+    pub fn threads(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_thread)
+    }
+
+    /// mimalloc's own blocks in the main heap.
+    pub fn own_blocks(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_own_block)
+    }
+
+    /// Calls `visit` for each entry.
+    pub fn each(self, mut visit: &mut dyn FnMut(usize, usize, usize)) {
+        unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
+            // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
+            let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
+            visit(entry, bytes, own);
+        }
+        // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
+        unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
+    }
 }

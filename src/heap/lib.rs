@@ -93,8 +93,7 @@ pub static GILS: Gils = Gils {
 /// mimalloc gives no heap.
 pub fn start(heaps: bool) -> bool {
     gate::register();
-    thread::watch_ends();
-    thread::watch_forks();
+    thread::watch();
     if !heaps {
         return true;
     }
@@ -349,13 +348,13 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         return null_mut();
     }
     let theap = state.theap(account);
-    if theap.is_null() {
-        return book_new(account, null_mut(), 0, size);
-    }
     let given = size.max(freed::LEAST);
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
-        let block = ffi::mi_theap_malloc_aligned(theap, given, alignment).cast();
+        let block = match theap.is_null() {
+            true => null_mut(),
+            false => ffi::mi_theap_malloc_aligned(theap, given, alignment).cast(),
+        };
         let usable = live_page(block).map_or(0, |page| page.block_size);
         given_out(account, book_new(account, block, usable, size))
     }
@@ -446,21 +445,19 @@ unsafe fn retire(page: *mut Page) {
 #[cold]
 #[inline(never)]
 unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    // SAFETY: the page of a live block, until the end of this function.
-    let page = unsafe { &*page };
-    let bytes = page.block_size;
-    if bytes >= register::BIG {
-        heights::falls();
-    }
-    let _inside = gate::enter(state().slot(), thread_id());
-    let account = page.account();
-    check_live(page, pointer, account);
-    if page.used.get() <= 1 {
-        freed::keep_in_mind(page);
-    }
-    release_block(account, pointer, bytes, caller);
-    // SAFETY: a live block of mimalloc's, which nobody else uses, inside the gate; of `native` with two words.
+    // SAFETY: the page of a live block, until `mi_free`, which is inside the gate; a block of `native` has two words.
     unsafe {
+        let page = &*page;
+        if page.block_size >= register::BIG {
+            heights::falls();
+        }
+        let _inside = gate::enter(state().slot(), thread_id());
+        let account = page.account();
+        check_live(page, pointer, account);
+        if page.used.get() <= 1 {
+            freed::keep_in_mind(page);
+        }
+        release_block(account, pointer, page.block_size, caller);
         if account == Account::Native {
             NativeBlock::at(page.start_of(pointer)).mark();
         }
@@ -470,7 +467,10 @@ unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
 
 /// Ends the process where `pointer` is not the start of a live block, as far as that can be seen: of
 /// `native` always, of other accounts where it lies in the middle of a block.
-fn check_live(page: &Page, pointer: *mut u8, account: Account) {
+///
+/// # Safety
+/// It lies in `page`, which is of the account.
+unsafe fn check_live(page: &Page, pointer: *mut u8, account: Account) {
     let bytes = page.block_size;
     if let Some(offset) = page.misplaced(pointer) {
         freed::refuse(format_args!(
@@ -483,17 +483,6 @@ fn check_live(page: &Page, pointer: *mut u8, account: Account) {
     if account == Account::Native && unsafe { NativeBlock::at(page.start_of(pointer)) }.is_marked()
     {
         freed::refuse_twice(pointer, bytes, account);
-    }
-}
-
-/// As [`check_live`], for a block that is to be resized.
-#[inline]
-fn check_native(page: &Page, pointer: *mut u8) {
-    // SAFETY: the start of a block of `native` has two words.
-    let is_marked = || unsafe { NativeBlock::at(pointer) }.is_marked();
-    if page.heap == HEAPS[NATIVE].load(Relaxed) && (!freed::is_start(page, pointer) || is_marked())
-    {
-        check_live(page, pointer, Account::Native);
     }
 }
 
@@ -538,8 +527,11 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         let Some(page) = live_page(pointer) else {
             return reallocate_guarded::<A, BOOK>(pointer, size);
         };
-        if A == NATIVE {
-            check_native(page, pointer);
+        if A == NATIVE
+            && page.heap == HEAPS[NATIVE].load(Relaxed)
+            && (!freed::is_start(page, pointer) || NativeBlock::at(pointer).is_marked())
+        {
+            check_live(page, pointer, Account::Native);
         }
         let usable = page.usable(pointer);
         let same_heap = page.heap == HEAPS[A].load(Relaxed);

@@ -65,33 +65,25 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         return 0;
     }
     // SAFETY: pages that lie in the two blocks alone. The old ones stay mapped, and empty.
-    let result = unsafe {
-        libc::mremap(
-            from.cast(),
-            whole,
-            whole,
-            libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP,
-            to,
-        )
-    };
-    if result == libc::MAP_FAILED {
+    unsafe {
+        let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+        if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
+            return whole;
+        }
         // An older kernel, a block that lies in two mappings, locked memory, or too many mappings.
-        // Up to Linux 6.16 some of these are found after the new addresses were unmapped.
+        // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
+        // holds nothing yet, gets fresh pages.
         MOVES.store(MOST_MOVES, Relaxed);
-        // SAFETY: pages of the new block alone, which holds nothing yet.
-        unsafe {
-            libc::mmap(
-                to.cast(),
-                whole,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        return 0;
+        libc::mmap(
+            to.cast(),
+            whole,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+            -1,
+            0,
+        );
     }
-    whole
+    0
 }
 
 /// Linux 5.7 (`linux/mman.h`).

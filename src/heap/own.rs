@@ -7,11 +7,10 @@
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Heap};
+use super::ffi::{self, Heap, List};
 use super::gate::Closed;
 use super::{alone, live_page, pages};
 use crate::ledger::Account;
-use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -33,23 +32,14 @@ static TABLES: [Kind; 4] = [const {
 /// Usable bytes of the bitmap of heaps; 0 before it is made.
 static BITMAP: AtomicUsize = AtomicUsize::new(0);
 
-/// Usable bytes of a block; 0 for null.
-///
-/// # Safety
-/// It is live, or null.
-unsafe fn usable(block: *mut c_void) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { live_page(block.cast()) }.map_or(0, |page| page.block_size)
-}
-
 /// Makes the first heap beside the main one, and learns the size of the bitmap that mimalloc makes with
 /// it. While the process has one thread.
 pub fn first_heap() -> *mut Heap {
     let before = alone(live_in_main_heap);
     let heap = ffi::mi_heap_new();
     let grown = alone(live_in_main_heap).saturating_sub(before) as usize;
-    // SAFETY: mimalloc's description of the heap, which is never deleted.
-    let description = unsafe { usable(heap.cast()) };
+    let description = alone(|closed| pages::holding(closed, heap.addr()));
+    let description = description.map_or(0, |page| page.block_bytes as usize);
     BITMAP.store(grown.saturating_sub(description), Relaxed);
     heap
 }
@@ -85,7 +75,7 @@ fn count_table(bytes: usize, by: u64) {
 /// Usable bytes of the calling thread's table; 0 before it has one.
 pub fn table() -> usize {
     // SAFETY: a block that lives until the thread ends, or null.
-    unsafe { usable(ffi::pyhost_thread_table()) }
+    unsafe { live_page(ffi::pyhost_thread_table().cast()) }.map_or(0, |page| page.block_size)
 }
 
 /// Notes that the calling thread's table, of `before` bytes, may be another now. Inside the gate.
@@ -110,8 +100,7 @@ pub fn each(closed: &Closed, mut visit: impl FnMut(u64, bool)) {
             visit(page.block_bytes, page.reserved_blocks == 1);
         }
     };
-    // SAFETY: the list changes inside the gate alone.
-    unsafe { ffi::each(ffi::pyhost_each_own_block, &mut of_list) };
+    List::own_blocks(closed).each(&mut of_list);
     let bitmap = BITMAP.load(Relaxed);
     if bitmap != 0 {
         visit(bitmap as u64, false);

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Block, Page, PageMap, Submap};
+use super::ffi::{self, Block, List, Page, PageMap, Submap};
 use super::gate::Closed;
 use super::{HEAPS, mark};
 use crate::ledger::Account;
@@ -200,11 +200,15 @@ pub(super) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
     });
 }
 
-/// An entry of the map, if `slice` is the first that its page is entered for.
-fn beginning_in(_closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page> {
+/// The page of an entry of the map.
+fn entered(_closed: &Closed, entry: *mut Page) -> Option<&Page> {
     // SAFETY: null, or a page of the map, which stays while the gate is closed.
-    let page = unsafe { entry.as_ref() }?;
-    (page.page_start.addr() >> ffi::SLICE_SHIFT == slice).then_some(page)
+    unsafe { entry.as_ref() }
+}
+
+/// The page of an entry, if `slice` is the first that it is entered for.
+fn beginning_in(closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page> {
+    entered(closed, entry).filter(|page| page.page_start.addr() >> ffi::SLICE_SHIFT == slice)
 }
 
 /// The page that begins in the slice of `address`.
@@ -213,9 +217,8 @@ pub fn beginning_at(closed: &Closed, address: usize) -> Option<PageView> {
 }
 
 /// The page that holds a block at `address`.
-pub fn holding(_closed: &Closed, address: usize) -> Option<PageView> {
-    // SAFETY: as in `beginning_in`.
-    unsafe { entry(address).as_ref() }.map(view)
+pub fn holding(closed: &Closed, address: usize) -> Option<PageView> {
+    entered(closed, entry(address)).map(view)
 }
 
 /// Whether the map knows no page in the [`SUBMAP_SPAN`] of addresses around `address`.
@@ -307,8 +310,7 @@ pub fn each_arena(mut visit: impl FnMut(Arena)) {
             own_end: start + own,
         })
     };
-    // SAFETY: the list only grows.
-    unsafe { ffi::each(ffi::pyhost_each_arena, &mut arena) };
+    List::arenas().each(&mut arena);
 }
 
 /// Whether the slice at `address` holds mimalloc's descriptions of threads.
@@ -317,7 +319,6 @@ pub fn is_description(address: usize) -> bool {
 }
 
 /// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
-pub fn each_thread(_closed: &Closed, mut visit: impl FnMut(usize)) {
-    // SAFETY: the list changes inside the gate alone.
-    unsafe { ffi::each(ffi::pyhost_each_thread, &mut |thread, _, _| visit(thread)) };
+pub fn each_thread(closed: &Closed, mut visit: impl FnMut(usize)) {
+    List::threads(closed).each(&mut |thread, _, _| visit(thread));
 }

@@ -131,6 +131,9 @@ impl PoolBlock {
     }
 }
 
+/// Blocks that the pool has no more, linked by `next`.
+struct Evicted(Option<PoolBlock>);
+
 /// The statistics of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -271,8 +274,8 @@ impl PoolState {
             || bytes.is_some_and(|limit| self.kept_bytes > limit)
     }
 
-    /// Takes blocks out, oldest first, until the bound holds: a list linked by `next`.
-    fn evict(&mut self) -> Option<PoolBlock> {
+    /// Takes blocks out, oldest first, until the bound holds.
+    fn evict(&mut self) -> Evicted {
         let mut evicted = None;
         while self.is_over_limit()
             && let Some(block) = self.oldest
@@ -285,7 +288,7 @@ impl PoolState {
                 self.look_at_limit();
             }
         }
-        evicted
+        Evicted(evicted)
     }
 
     fn look_at_limit(&mut self) {
@@ -399,8 +402,7 @@ fn keep(block: PoolBlock) {
         pool.keep(block);
         pool.evict()
     });
-    // SAFETY: the pool has forgotten them.
-    unsafe { give_back(evicted) };
+    give_back(evicted);
 }
 
 /// Resizes a block; null where there is no memory, and the old block still lives.
@@ -451,16 +453,13 @@ pub fn give_back_all() {
         pool.limit = bound;
         all
     });
-    // SAFETY: the pool has forgotten them.
-    unsafe { give_back(all) };
+    give_back(all);
 }
 
-/// # Safety
-/// The first of a list of blocks, linked by `next`, that nobody else has.
-unsafe fn give_back(mut list: Option<PoolBlock>) {
+fn give_back(Evicted(mut list): Evicted) {
     while let Some(block) = list {
         list = block.links().next.get();
-        // SAFETY: the caller's promise.
+        // SAFETY: the list was the last to have it.
         unsafe { give_one_back(block, block.charged()) };
     }
 }

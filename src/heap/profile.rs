@@ -87,13 +87,15 @@ pub(super) fn now() -> i64 {
 /// Gives back what was freed longer ago than the profile's delay, at most twice a second.
 ///
 /// mimalloc itself looks only when a page is taken or freed: what a program frees in bulk would
-/// stay for as long as its small requests are met by the pages that it has. Called by the slow
-/// path, inside the gate, with a theap of the calling thread.
-pub(super) fn give_back_what_is_due(theap: *mut Theap) {
+/// stay for as long as its small requests are met by the pages that it has.
+///
+/// # Safety
+/// A theap of the calling thread, inside the gate.
+pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) {
     let now = now();
     if now >= NEXT_LOOK.load(Relaxed) {
         NEXT_LOOK.store(now + LOOK, Relaxed);
-        // SAFETY: a theap of the calling thread.
+        // SAFETY: the caller's promise.
         unsafe { ffi::mi_theap_collect(theap, false) };
         region::give_back_what_is_due();
     }

@@ -31,6 +31,7 @@ use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
 use crate::errno::Errno;
+use crate::process::end_now;
 use commits::{BLOCK, Commits, SLICE};
 use promises::Promises;
 use pyhost_os::mapping::Mapping;
@@ -244,9 +245,8 @@ pub(super) fn request_failed() {
         if let Some(end) = START_FAILS.get() {
             end();
         }
-        // SAFETY: ends the process at once; nothing was run, and the host's own `_exit` would
-        // write a report.
-        unsafe { libc::syscall(libc::SYS_exit_group, TOO_SMALL) };
+        // Nothing was run, and the host's own `_exit` would write a report.
+        end_now(TOO_SMALL);
     }
 }
 
@@ -419,16 +419,13 @@ unsafe extern "C" fn on_commit(
     if !wanted {
         return release(slices);
     }
-    match commit(slices) {
-        Some(zero) => {
-            if !is_zero.is_null() {
-                // SAFETY: null or mimalloc's variable for the answer.
-                unsafe { *is_zero = zero };
-            }
-            true
-        }
-        None => false,
+    // SAFETY: null, or mimalloc's variable for the answer.
+    let answer = unsafe { is_zero.as_mut() };
+    let committed = commit(slices);
+    if let (Some(zero), Some(answer)) = (committed, answer) {
+        *answer = zero;
     }
+    committed.is_some()
 }
 
 /// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's
@@ -442,13 +439,11 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
     if access == libc::PROT_READ | libc::PROT_WRITE
         && let Some(slices) = slices_of(start.addr(), size)
     {
-        return match commit(slices) {
-            Some(_) => 0,
-            None => {
-                Errno(libc::ENOMEM).set();
-                -1
-            }
-        };
+        if commit(slices).is_some() {
+            return 0;
+        }
+        Errno(libc::ENOMEM).set();
+        return -1;
     }
     // SAFETY: the caller's duties.
     unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }
