@@ -30,7 +30,7 @@ const NUMPY: usize = Account::Numpy as usize;
 
 /// How much a pool keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Limit {
+pub enum PoolLimit {
     /// A number of blocks that grows by a tenth while both evictions and misses are frequent;
     /// and no more bytes than were ever live at once.
     #[default]
@@ -41,36 +41,36 @@ pub enum Limit {
     Bytes(u64),
 }
 
-impl FromStr for Limit {
+impl FromStr for PoolLimit {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected("auto, a number of blocks, or a size such as 64M");
         if text == "auto" {
-            return Ok(Limit::Auto);
+            return Ok(PoolLimit::Auto);
         }
         if let Ok(blocks) = text.parse() {
-            return Ok(Limit::Blocks(blocks));
+            return Ok(PoolLimit::Blocks(blocks));
         }
-        bytes::parse(text).map(Limit::Bytes).ok_or(expected)
+        bytes::parse(text).map(PoolLimit::Bytes).ok_or(expected)
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for PoolLimit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::Auto => out.write_str("auto"),
-            Limit::Blocks(blocks) => write!(out, "{blocks}"),
-            Limit::Bytes(bytes) => write!(out, "{bytes}B"),
+            PoolLimit::Auto => out.write_str("auto"),
+            PoolLimit::Blocks(blocks) => write!(out, "{blocks}"),
+            PoolLimit::Bytes(bytes) => write!(out, "{bytes}B"),
         }
     }
 }
 
-/// Blocks that [`Limit::Auto`] begins with.
+/// Blocks that [`PoolLimit::Auto`] begins with.
 const FIRST_LIMIT: u64 = 100;
-/// `Limit::Auto` is looked at once in so many evictions.
+/// `PoolLimit::Auto` is looked at once in so many evictions.
 const EVICTIONS_A_LOOK: u64 = 1000;
-/// Evictions a release, and misses a request, that `Limit::Auto` bears, as one in so many.
+/// Evictions a release, and misses a request, that `PoolLimit::Auto` bears, as one in so many.
 const BEARABLE: u64 = 500;
 
 /// Sizes are multiples of this, header included.
@@ -154,7 +154,7 @@ pub struct Statistics {
 }
 
 struct PoolState {
-    limit: Limit,
+    limit: PoolLimit,
     auto_blocks: u64,
     newest: Option<PoolBlock>,
     oldest: Option<PoolBlock>,
@@ -173,7 +173,7 @@ struct PoolState {
 unsafe impl Send for PoolState {}
 
 static POOL: Mutex<PoolState> = Mutex::new(PoolState {
-    limit: Limit::Auto,
+    limit: PoolLimit::Auto,
     auto_blocks: FIRST_LIMIT,
     newest: None,
     oldest: None,
@@ -262,9 +262,9 @@ impl PoolState {
 
     fn limits(&self) -> (Option<u64>, Option<u64>) {
         match self.limit {
-            Limit::Auto => (Some(self.auto_blocks), Some(self.peak_live_bytes)),
-            Limit::Blocks(blocks) => (Some(blocks), None),
-            Limit::Bytes(bytes) => (None, Some(bytes)),
+            PoolLimit::Auto => (Some(self.auto_blocks), Some(self.peak_live_bytes)),
+            PoolLimit::Blocks(blocks) => (Some(blocks), None),
+            PoolLimit::Bytes(bytes) => (None, Some(bytes)),
         }
     }
 
@@ -294,7 +294,7 @@ impl PoolState {
     fn look_at_limit(&mut self) {
         let many_evictions = self.evictions > self.released / BEARABLE;
         let many_misses = self.misses > (self.hits + self.misses) / BEARABLE;
-        if self.limit == Limit::Auto && many_evictions && many_misses {
+        if self.limit == PoolLimit::Auto && many_evictions && many_misses {
             self.auto_blocks += self.auto_blocks / 10;
         }
     }
@@ -306,7 +306,7 @@ impl PoolState {
 }
 
 /// Chooses the bound. Before the first block.
-pub fn set_limit(limit: Limit) {
+pub fn set_limit(limit: PoolLimit) {
     locked(|pool| pool.limit = limit);
 }
 
@@ -448,7 +448,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
 /// Gives every kept block back to the heap.
 pub fn give_back_all() {
     let all = locked(|pool| {
-        let bound = std::mem::replace(&mut pool.limit, Limit::Blocks(0));
+        let bound = std::mem::replace(&mut pool.limit, PoolLimit::Blocks(0));
         let all = pool.evict();
         pool.limit = bound;
         all

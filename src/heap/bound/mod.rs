@@ -22,7 +22,7 @@ mod commits;
 mod promises;
 mod size;
 
-pub use backing::{Refusal, lock, use_huge_pages};
+pub use backing::{RegionError, lock, use_huge_pages};
 pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
@@ -84,7 +84,7 @@ static STARTING: AtomicBool = AtomicBool::new(true);
 
 /// The figures of the region in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct RegionFigures {
     /// Bytes that may be committed.
     pub size: u64,
     /// Bytes of addresses that are reserved.
@@ -198,8 +198,8 @@ pub fn size() -> Option<u64> {
 }
 
 /// The figures of the region; `None` without one. A signal handler may call this.
-pub fn figures() -> Option<Figures> {
-    Some(Figures {
+pub fn figures() -> Option<RegionFigures> {
+    Some(RegionFigures {
         size: size()?,
         reserved: RANGE.load(Relaxed) as u64,
         committed: COMMITTED.load(Relaxed),
@@ -475,8 +475,8 @@ mod tests {
         // A unit test has no region.
         assert_eq!(slices_of(0x10000, 0x10000), None);
         assert_eq!(figures(), None);
-        assert_eq!(lock(), Err(Refusal::NoRegion));
-        assert_eq!(use_huge_pages(), Err(Refusal::NoRegion));
+        assert_eq!(lock(), Err(RegionError::NoRegion));
+        assert_eq!(use_huge_pages(), Err(RegionError::NoRegion));
         assert!(has_room_for_a_thread());
     }
 }

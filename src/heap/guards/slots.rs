@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// The range; set once.
-pub static REGION: OnceLock<Region> = OnceLock::new();
+pub static RANGE: OnceLock<GuardRange> = OnceLock::new();
 
 /// Never used.
 pub const NEW: u32 = 0;
@@ -95,7 +95,7 @@ struct Class {
 }
 
 /// The range, its records and its classes.
-pub struct Region {
+pub struct GuardRange {
     start: usize,
     length: usize,
     page: usize,
@@ -113,7 +113,7 @@ pub struct Slot {
     pub end: usize,
 }
 
-impl Region {
+impl GuardRange {
     /// Reserves the range: address space alone, of which a block takes what it needs.
     pub fn reserve() -> Option<Self> {
         let page = crate::process::page_size() as usize;
@@ -146,7 +146,7 @@ impl Region {
             record += made.slots;
             made
         });
-        Some(Region {
+        Some(GuardRange {
             start,
             length: length + page,
             page,

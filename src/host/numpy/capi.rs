@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::install::Refusal;
+use super::install::UnsupportedNumpy;
 use crate::python::objects::{Object, Returned, or_none};
 use pyo3::ffi::PyObject;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -48,21 +48,26 @@ pub struct Table(*const *mut c_void);
 
 impl Table {
     /// The table of an extension module `_multiarray_umath` that has data handlers.
-    pub fn of(extension: &Object<'_>) -> Result<Self, Refusal> {
+    pub fn of(extension: &Object<'_>) -> Result<Self, UnsupportedNumpy> {
         // It has no name, as `import_array` expects too.
         let capsule = extension.attribute(c"_ARRAY_API");
         let pointer = or_none(capsule.and_then(|capsule| capsule.capsule(None)));
-        let table = Table(pointer.ok_or(Refusal::UnknownTable)?.as_ptr().cast());
+        let table = Table(
+            pointer
+                .ok_or(UnsupportedNumpy::UnknownTable)?
+                .as_ptr()
+                .cast(),
+        );
         type Version = extern "C" fn() -> c_uint;
         // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it.
         let abi = unsafe { table.slot::<Version>(0) };
         if !KNOWN_ABIS.contains(&abi()) {
-            return Err(Refusal::UnknownTable);
+            return Err(UnsupportedNumpy::UnknownTable);
         }
         // SAFETY: `PyArray_GetNDArrayCFeatureVersion` is slot 211 of these ABIs, since NumPy 1.4.
         let feature = unsafe { table.slot::<Version>(211) };
         match feature() < FIRST_FEATURE {
-            true => Err(Refusal::TooOld),
+            true => Err(UnsupportedNumpy::TooOld),
             false => Ok(table),
         }
     }
