@@ -14,6 +14,7 @@ use super::ffi::{self, Page};
 use super::pages;
 use crate::descriptor::notice;
 use crate::ledger::Account;
+use pyhost_os::mapping::is_mapped;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -170,7 +171,7 @@ pub fn refuse_if_ours(pointer: *mut u8) {
     let newest = NEXT.load(Relaxed);
     let mut newest_first = (1..=KEPT).map(|back| &EMPTIED[newest.wrapping_sub(back) % KEPT]);
     match newest_first.find(|page| page.holds(address)) {
-        Some(page) if is_in_arena || is_unmapped(address) => {
+        Some(page) if is_in_arena || !is_mapped(address) => {
             refuse_twice(pointer, page.block.load(Relaxed), page.account())
         }
         None if is_in_arena => refuse(format_args!(
@@ -178,14 +179,6 @@ pub fn refuse_if_ours(pointer: *mut u8) {
         )),
         _ => {}
     }
-}
-
-/// Whether nothing is mapped at an address.
-fn is_unmapped(address: usize) -> bool {
-    let page = crate::process::page_size() as usize;
-    let mut residency = 0u8;
-    // SAFETY: the call writes a byte for a page, or fails with ENOMEM.
-    unsafe { libc::mincore((address & !(page - 1)) as *mut _, page, &mut residency) != 0 }
 }
 
 /// Ends the process for a block that is freed twice.

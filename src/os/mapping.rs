@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use crate::errno::KeptErrno;
+use crate::process::page_size;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
@@ -99,6 +101,16 @@ fn anonymous(wish: usize, bytes: usize, access: i32, kind: i32) -> Option<NonNul
     // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
     let start = unsafe { libc::mmap(wish, bytes, access, flags, -1, 0) };
     NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)
+}
+
+/// Whether anything is mapped at an address. Leaves `errno`.
+pub fn is_mapped(address: usize) -> bool {
+    let _errno = KeptErrno::new();
+    let page = page_size() as usize;
+    let start = std::ptr::without_provenance_mut(address & !(page - 1));
+    let mut residency = 0u8;
+    // SAFETY: the call writes a byte for the page, or fails with ENOMEM.
+    unsafe { libc::mincore(start, page, &mut residency) == 0 }
 }
 
 /// Asks the kernel for huge pages, or for none, beneath whole pages of memory. Returns false if it refuses.

@@ -8,6 +8,7 @@
 
 use super::next::{self, call};
 use super::{Mode, mode};
+use crate::errno::Errno;
 use crate::faults;
 use crate::heap::{self, Reallocated};
 use crate::ledger::{Account, LEDGER};
@@ -27,8 +28,7 @@ fn or_no_memory(pointer: *mut u8) -> *mut u8 {
 
 #[cold]
 fn no_memory() {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    Errno(libc::ENOMEM).set();
 }
 
 /// `malloc(3)`.
@@ -263,8 +263,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
     match alignment.max(1).checked_next_power_of_two() {
         Some(alignment) => or_no_memory(aligned(size, alignment)),
         None => {
-            // SAFETY: errno is the calling thread's own.
-            unsafe { *libc::__errno_location() = libc::EINVAL };
+            Errno(libc::EINVAL).set();
             null_mut()
         }
     }

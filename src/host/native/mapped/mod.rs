@@ -21,10 +21,12 @@ pub use table::Range;
 use super::next::{self, call};
 use super::{Mode, mode};
 use crate::caps;
+use crate::errno::Errno;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
 use crate::process;
 use lock::with_table;
+use pyhost_os::mapping::is_mapped;
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
@@ -65,8 +67,7 @@ fn end_of(start: *mut c_void, size: usize) -> usize {
 }
 
 fn no_memory() {
-    // SAFETY: errno is the calling thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    Errno(libc::ENOMEM).set();
 }
 
 /// Whether a library may map `bytes` more, or is made to fail.
@@ -421,18 +422,6 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
         caps::look_at_charges();
     }
     status
-}
-
-/// Whether there is any mapping at an address, which begins a memory page. Leaves errno.
-fn is_mapped(address: usize) -> bool {
-    let mut byte = 0u8;
-    // SAFETY: errno is the calling thread's own; the call fills one byte for one page.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let answer = libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte);
-        *libc::__errno_location() = errno;
-        answer == 0
-    }
 }
 
 /// Takes everything off the account again: nothing is counted in this process.
