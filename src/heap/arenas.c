@@ -6,9 +6,12 @@
 #include "mimalloc.h"
 #include "mimalloc/internal.h"
 
-/* Tells of each arena: where it begins, its bytes, and how many of them at its start are mimalloc's
-   own description of it. */
-void pyhost_each_arena(void (*visit)(void* arg, size_t start, size_t bytes, size_t own), void* arg) {
+/* Called for an entry of a list: its address, and of an arena its bytes, and how many of them at its start are
+   mimalloc's own description of it. */
+typedef void visit_t(void* arg, size_t entry, size_t bytes, size_t own);
+
+/* Tells of each arena. */
+void pyhost_each_arena(visit_t* visit, void* arg) {
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
   for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
@@ -21,26 +24,26 @@ void pyhost_each_arena(void (*visit)(void* arg, size_t start, size_t bytes, size
 }
 
 /* Tells of each thread that has a part of the main heap, by its thread pointer. */
-void pyhost_each_thread(void (*visit)(void* arg, size_t thread), void* arg) {
+void pyhost_each_thread(visit_t* visit, void* arg) {
   mi_heap_t* const heap = mi_atomic_load_ptr_acquire(mi_heap_t, &_mi_subproc_main()->heap_main);
   if (heap == NULL) return;
   for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->hnext) {
     mi_tld_t* const tld = theap->tld;
-    if (tld != NULL) visit(arg, tld->thread_id);
+    if (tld != NULL) visit(arg, tld->thread_id, 0, 0);
   }
 }
 
 /* Tells of mimalloc's own blocks in the main heap, as far as it has a list of them: each other heap's
    description, and that heap's part of each arena. */
-void pyhost_each_own_block(void (*visit)(void* arg, void* block), void* arg) {
+void pyhost_each_own_block(visit_t* visit, void* arg) {
   mi_subproc_t* const subproc = _mi_subproc_main();
   mi_heap_t* const heap_main = mi_atomic_load_ptr_acquire(mi_heap_t, &subproc->heap_main);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
     if (heap == heap_main) continue;
-    visit(arg, heap);
+    visit(arg, (size_t)heap, 0, 0);
     for (size_t i = 0; i < MI_MAX_ARENAS; i++) {
       mi_arena_pages_t* const part = mi_atomic_load_ptr_acquire(mi_arena_pages_t, &heap->arena_pages[i]);
-      if (part != NULL) visit(arg, part);
+      if (part != NULL) visit(arg, (size_t)part, 0, 0);
     }
   }
 }

@@ -11,12 +11,14 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_new, failed, release_block};
-use super::ffi::{self, Page, Theap};
+use super::ffi;
 use super::register;
 use super::thread::{state, thread_id};
-use super::{gate, heights, moving, page_of, page_of_block, placement, pop, push};
+use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
 use crate::process::page_size;
+use std::hint::assert_unchecked;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -50,8 +52,7 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
     let last = size.wrapping_sub(1);
     if last < ffi::SMALL_SIZE_MAX {
         let mask = MASK.load(Relaxed);
-        // SAFETY: `numpy` is no account of the GIL.
-        let block = unsafe { pop::<NUMPY, ZERO, BOOK>((last | mask) + 1, mask) };
+        let block = pop::<NUMPY, ZERO, BOOK>((last | mask) + 1, mask);
         if !block.is_null() {
             return block;
         }
@@ -62,44 +63,42 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
-    let state = state();
-    let slot = state.slot();
+    let slot = state().slot();
     let _inside = gate::enter(slot, thread_id());
     if book && !admits(slot, Account::Numpy, size) {
         return null_mut();
     }
     let lazy = zero && size >= LAZY_ZERO;
-    let block = aligned_block(state.theap(Account::Numpy), size, zero && !lazy);
+    let block = aligned_block(size, zero && !lazy);
     if block.is_null() {
         if book {
             failed(Account::Numpy, size);
         }
         return null_mut();
     }
-    let page = page_of(block);
-    // SAFETY: the page of a live block, which is the caller's own.
-    let charged = unsafe {
-        if (*page).used <= 1 {
-            let blocks = usize::from((*page).reserved);
-            placement::place((*page).page_start, (*page).block_size * blocks);
+    // SAFETY: a live block, which is the caller's own.
+    unsafe {
+        let page = live_page(block).unwrap_unchecked();
+        if page.used.get() <= 1 {
+            placement::place(page.page_start, page.bytes());
         }
-        if lazy && !(*page).free_is_zero {
+        if lazy && !page.free_is_zero.get() {
             clear(block, size);
         }
-        (*page).block_size
-    };
-    match book {
-        true => book_new(Account::Numpy, block, charged, size),
-        false => block,
+        match book {
+            true => book_new(Account::Numpy, block, page.block_size, size),
+            false => block,
+        }
     }
 }
 
-/// An aligned block of the calling thread's theap, which may be null. Inside the gate.
-fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
+/// An aligned block that is not booked. Inside the gate.
+fn aligned_block(size: usize, zero: bool) -> *mut u8 {
     let mask = MASK.load(Relaxed);
     let Some(rounded) = size.max(1).checked_add(mask).map(|size| size & !mask) else {
         return null_mut();
     };
+    let theap = state().theap(Account::Numpy);
     if theap.is_null() {
         return null_mut();
     }
@@ -122,34 +121,31 @@ fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
 /// can.
 ///
 /// # Safety
-/// `size` bytes at `start` are the caller's own.
+/// As for [`give_pages_back`].
 pub unsafe fn clear(start: *mut u8, size: usize) {
-    let first = start.wrapping_add(start.align_offset(MAX_ALIGNMENT));
-    let head = first.addr() - start.addr();
-    let whole = size.saturating_sub(head) & !(MAX_ALIGNMENT - 1);
-    let lazy = size >= LAZY_ZERO;
-    // SAFETY: the caller's duties; private anonymous memory, as all of mimalloc's, reads as zeros
-    // after MADV_DONTNEED.
+    // SAFETY: the caller's duties.
     unsafe {
-        if !lazy || libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) != 0 {
-            start.write_bytes(0, size);
-        } else {
-            start.write_bytes(0, head);
-            first.add(whole).write_bytes(0, size - head - whole);
-        }
+        let zeros = match size >= LAZY_ZERO {
+            true => give_pages_back(start, size).unwrap_or_default(),
+            false => 0..0,
+        };
+        start.write_bytes(0, zeros.start);
+        start.add(zeros.end).write_bytes(0, size - zeros.end);
     }
 }
 
-/// Gives the whole pages of a block back to the system, where it can; they read as zeros then.
+/// Gives the whole pages of a block back to the system, after which they read as zeros. Returns which of its bytes
+/// these are, or `None` if the system does not take them.
 ///
 /// # Safety
 /// `size` bytes at `start` are the caller's own, private anonymous memory.
-pub unsafe fn give_pages_back(start: *mut u8, size: usize) {
+pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize>> {
     let page = page_size() as usize;
-    let first = start.wrapping_add(start.align_offset(page));
-    let whole = size.saturating_sub(first.addr() - start.addr()) & !(page - 1);
+    let first = start.align_offset(page).min(size);
+    let whole = (size - first) & !(page - 1);
     // SAFETY: the caller's duty.
-    unsafe { libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) };
+    let result = unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_DONTNEED) };
+    (result == 0).then_some(first..first + whole)
 }
 
 /// Frees a block that [`allocate`] made with the same `BOOK`.
@@ -161,20 +157,22 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: a block of mimalloc's, so the map has its page.
-    let page = unsafe { page_of_block(pointer) };
-    // SAFETY: the page of a live block.
-    if !unsafe { push::<NUMPY, BOOK>(page, pointer) } {
-        free_slow(page, pointer, BOOK);
+    // SAFETY: a live block of mimalloc's, so the map has its page.
+    unsafe {
+        let page = page_of(pointer);
+        assert_unchecked(!page.is_null());
+        if !push::<NUMPY, BOOK>(page, pointer) {
+            free_slow(pointer, (*page).block_size, BOOK);
+        }
     }
 }
 
+/// # Safety
+/// A live block of `charged` bytes, as for [`free`].
 #[cold]
 #[inline(never)]
-fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
+unsafe fn free_slow(block: *mut u8, charged: usize, book: bool) {
     let slot = state().slot();
-    // SAFETY: the page of a live block.
-    let charged = unsafe { (*page).block_size };
     if book && charged >= register::BIG {
         heights::falls();
     }
@@ -182,7 +180,7 @@ fn free_slow(page: *mut Page, block: *mut u8, book: bool) {
     if book {
         release_block(Account::Numpy, block, charged, Account::Numpy);
     }
-    // SAFETY: a live block of mimalloc's, off the ledger, inside the gate.
+    // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };
 }
 
@@ -200,13 +198,12 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() {
         return allocate::<false, true>(size);
     }
-    // SAFETY: a live block of mimalloc's.
-    let usable = unsafe { ffi::mi_usable_size(pointer.cast()) };
-    if size <= usable && usable - size <= slack(usable) {
-        return pointer;
-    }
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
+        let usable = live_page(pointer).unwrap_unchecked().usable(pointer);
+        if size <= usable && usable - size <= slack(usable) {
+            return pointer;
+        }
         let moved = allocate::<false, true>(size);
         if !moved.is_null() {
             moving::move_contents(pointer, moved, size.min(usable));

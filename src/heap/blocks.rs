@@ -5,13 +5,13 @@
 //! out of the page. What such a page has live cannot be known, so all of it that is not known to be
 //! free is given, and the caller is told so.
 //!
-//! Nothing is written, allocated or locked. The gate is closed.
+//! Nothing is written, allocated or locked.
 
 #![allow(unsafe_code)]
 
 use super::ffi::{Block, Heap, Page};
+use super::gate::Closed;
 use super::pages;
-use std::sync::atomic::Ordering::Acquire;
 
 /// Most blocks of a page (`mi_page_t` counts them by 16 bits).
 const MOST: usize = 1 << 16;
@@ -26,24 +26,19 @@ impl Free {
         self.bits[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Notes the blocks of a list; false where the list leads back to itself or out of the page's
+    /// Notes the blocks of a list of the page; false where it leads back to itself or out of the page's
     /// `made` blocks.
-    ///
-    /// # Safety
-    /// The page's blocks can be read.
-    unsafe fn add(&mut self, mut block: *const Block, page: *const Page, made: usize) -> bool {
-        // SAFETY: a page of the map; only links to its own blocks are followed.
-        unsafe {
-            let (first, size) = ((*page).page_start.addr(), (*page).block_size);
-            while !block.is_null() {
-                let offset = block.addr().wrapping_sub(first);
-                let index = offset / size;
-                if index >= made || !offset.is_multiple_of(size) || self.holds(index) {
-                    return false;
-                }
-                self.bits[index / 64] |= 1 << (index % 64);
-                block = (&raw const (*block).next).read_volatile();
+    fn add(&mut self, mut block: *const Block, page: &Page, made: usize) -> bool {
+        let (first, size) = (page.page_start.addr(), page.block_size);
+        while !block.is_null() {
+            let offset = block.addr().wrapping_sub(first);
+            let index = offset / size;
+            if index >= made || !offset.is_multiple_of(size) || self.holds(index) {
+                return false;
             }
+            self.bits[index / 64] |= 1 << (index % 64);
+            // SAFETY: a word of one of the page's blocks.
+            block = unsafe { (&raw const (*block).next).read_volatile() };
         }
         true
     }
@@ -67,53 +62,44 @@ pub struct LiveBlock {
 /// # Safety
 /// No thread allocates or frees in the heap meanwhile, `visitor` neither.
 pub(super) unsafe fn visit(
+    closed: &Closed,
     heap: *mut Heap,
     visitor: &mut dyn FnMut(LiveBlock),
     broken: &mut dyn FnMut(usize),
 ) {
-    pages::each_page(|page| {
-        // SAFETY: a page of the map, while the gate is closed.
-        unsafe {
-            if (*page).heap == heap {
-                visit_page(page, visitor, broken);
-            }
+    pages::each_page(closed, |page| {
+        if page.heap == heap {
+            visit_page(page, visitor, broken);
         }
     });
 }
 
-/// # Safety
-/// As for [`visit`], of a page of the map.
-unsafe fn visit_page(
-    page: *mut Page,
-    visitor: &mut dyn FnMut(LiveBlock),
-    broken: &mut dyn FnMut(usize),
-) {
-    // SAFETY: the caller's duty. The lowest bit of the list of other threads is mimalloc's mark of
-    // ownership (`mi_tf_block`).
-    unsafe {
-        let made = usize::from((*page).capacity);
-        let (first, size) = ((*page).page_start, (*page).block_size);
-        if (*page).used == 0 || size == 0 {
-            return;
-        }
-        let elsewhere = ((*page).xthread_free.load(Acquire) & !1) as *const Block;
-        let mut free = Free {
-            bits: [0; MOST / 64],
-        };
-        let lists = [(*page).free.cast_const(), (*page).local_free, elsewhere];
-        let mut is_whole = true;
-        for list in lists {
-            is_whole &= free.add(list, page, made);
-        }
-        if !is_whole {
-            broken(size);
-        }
-        for index in (0..made).filter(|&index| !free.holds(index)) {
-            visitor(LiveBlock {
-                start: first.add(index * size),
-                size,
-                is_sure: is_whole,
-            });
-        }
+fn visit_page(page: &Page, visitor: &mut dyn FnMut(LiveBlock), broken: &mut dyn FnMut(usize)) {
+    let made = usize::from(page.capacity.get());
+    let size = page.block_size;
+    if page.used.get() == 0 || size == 0 {
+        return;
+    }
+    let mut free = Free {
+        bits: [0; MOST / 64],
+    };
+    let lists = [
+        page.free.get(),
+        page.local_free.get(),
+        page.freed_elsewhere(),
+    ];
+    let mut is_whole = true;
+    for list in lists {
+        is_whole &= free.add(list, page, made);
+    }
+    if !is_whole {
+        broken(size);
+    }
+    for index in (0..made).filter(|&index| !free.holds(index)) {
+        visitor(LiveBlock {
+            start: page.page_start.wrapping_add(index * size),
+            size,
+            is_sure: is_whole,
+        });
     }
 }

@@ -58,8 +58,16 @@ pub(super) fn within_reach(account: Account, size: usize, more: usize) -> usize 
 
 /// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
 /// Null, and the block is free again, where a cap refuses it.
+///
+/// # Safety
+/// A block of mimalloc's that nobody else has, or null, inside the gate.
 #[inline]
-pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: usize) -> *mut u8 {
+pub(super) unsafe fn book_new(
+    account: Account,
+    block: *mut u8,
+    usable: usize,
+    asked: usize,
+) -> *mut u8 {
     if block.is_null() {
         failed(account, asked);
         return block;
@@ -68,7 +76,7 @@ pub(super) fn book_new(account: Account, block: *mut u8, usable: usize, asked: u
         account,
         bytes: usable,
         asked,
-        // SAFETY: a block of mimalloc's that nobody else has, inside the gate.
+        // SAFETY: the caller's promise.
         undo: &|| unsafe { ffi::mi_free(block.cast()) },
     };
     if !counts(account) || settle(state().slot(), block, &request) {

@@ -6,8 +6,11 @@
 //! mimalloc 3. `layout.c` proves the offsets at build time. Nothing outside `heap` uses this.
 
 // Links the library in; its Rust side is not used.
+use super::gate::Closed;
 use mimalloc as _;
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
@@ -16,25 +19,44 @@ pub struct Block {
     pub next: *mut Block,
 }
 
-/// A run of blocks of one size, owned by one thread (`mi_page_t`).
+/// A field of a page that its owner changes, by plain stores, while others read it.
+#[repr(transparent)]
+pub struct Owners<T>(UnsafeCell<T>);
+
+impl<T: Copy> Owners<T> {
+    /// The value of a moment: a volatile read of a word sees a plain store whole.
+    pub fn get(&self) -> T {
+        // SAFETY: the field of a page that is there.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Its place, for the owner of the page.
+    #[inline(always)]
+    pub fn place(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+/// A run of blocks of one size, owned by one thread (`mi_page_t`). What has no cell is constant while a block
+/// lives.
 #[repr(C)]
 pub struct Page {
     /// Owner's thread pointer, with two flag bits; equal to [`super::thread::thread_id`] only when the calling
     /// thread owns the page, the page is not in the full queue and has no aligned blocks inside.
     pub xthread_id: AtomicUsize,
-    pub free: *mut Block,
-    pub used: u16,
-    pub capacity: u16,
+    pub free: Owners<*mut Block>,
+    pub used: Owners<u16>,
+    pub capacity: Owners<u16>,
     pub reserved: u16,
-    pub retire_expire: u8,
-    pub free_is_zero: bool,
-    pub local_free: *mut Block,
+    pub retire_expire: Owners<u8>,
+    pub free_is_zero: Owners<bool>,
+    pub local_free: Owners<*mut Block>,
     pub xthread_free: AtomicUsize,
-    /// Constant while blocks live; the usable size, since no padding is compiled in.
+    /// The usable size, since no padding is compiled in.
     pub block_size: usize,
     pub page_start: *mut u8,
-    pub theap: *mut Theap,
-    /// Constant while blocks live; null for the main heap.
+    pub theap: Owners<*mut Theap>,
+    /// Null for the main heap.
     pub heap: *mut Heap,
 }
 
@@ -118,6 +140,10 @@ pub const SLICE_SHIFT: usize = 16;
 pub const ADDRESS_BITS: usize = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
 /// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).
 pub const SUBMAP_SHIFT: usize = 13;
+/// A part of the page map: a page is entered for each of its slices.
+pub type Submap = [AtomicPtr<Page>; 1 << SUBMAP_SHIFT];
+/// The page map. Its parts come as they are needed, and stay.
+pub type PageMap = [AtomicPtr<Submap>; 1 << (ADDRESS_BITS - SLICE_SHIFT - SUBMAP_SHIFT)];
 
 const _: () = {
     use std::mem::offset_of;
@@ -127,21 +153,22 @@ const _: () = {
     assert!(offset_of!(Theap, pages_free_direct) == 272);
 };
 
-// SAFETY: the declarations are those of the pinned version's headers; each caller in `heap` states
-// why a call's own conditions hold.
+// SAFETY: the declarations are those of the pinned version's headers. The safe ones take any argument, from any
+// thread: options out of range are ignored, and of addresses only the number counts. Callers of the others state
+// why the function's conditions hold.
 unsafe extern "C" {
     /// The theap of a thread that has none yet: every page in it is empty.
     pub static _mi_theap_empty: Theap;
     /// A placeholder for a theap that could not be made.
     pub static _mi_theap_empty_wrong: Theap;
-    /// First level of the map from address to page; null before the first allocation.
-    pub static _mi_page_map: AtomicPtr<AtomicPtr<*mut Page>>;
+    /// The map from address to page; null before the first allocation.
+    pub safe static _mi_page_map: AtomicPtr<PageMap>;
     /// The key whose destructor ends a thread's part of mimalloc.
     pub static mut _mi_heap_default_key: libc::pthread_key_t;
 
-    pub fn mi_option_set(option: c_int, value: libc::c_long);
-    pub fn mi_option_get(option: c_int) -> libc::c_long;
-    pub fn mi_option_set_default(option: c_int, value: libc::c_long);
+    pub safe fn mi_option_set(option: c_int, value: libc::c_long);
+    pub safe fn mi_option_get(option: c_int) -> libc::c_long;
+    pub safe fn mi_option_set_default(option: c_int, value: libc::c_long);
     pub fn mi_manage_os_memory(
         start: *mut c_void,
         size: usize,
@@ -162,10 +189,10 @@ unsafe extern "C" {
         argument: *mut c_void,
         arena: *mut c_void,
     ) -> bool;
-    pub fn mi_version() -> c_int;
-    pub fn mi_heap_new() -> *mut Heap;
+    pub safe fn mi_version() -> c_int;
+    pub safe fn mi_heap_new() -> *mut Heap;
     pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;
-    pub fn mi_theap_get_default() -> *mut Theap;
+    pub safe fn mi_theap_get_default() -> *mut Theap;
     pub fn mi_theap_collect(theap: *mut Theap, force: bool);
     pub fn mi_heap_visit_blocks(
         heap: *mut Heap,
@@ -182,20 +209,55 @@ unsafe extern "C" {
     pub fn mi_theap_malloc_aligned(theap: *mut Theap, size: usize, alignment: usize)
     -> *mut c_void;
     pub fn mi_free(block: *mut c_void);
-    pub fn mi_usable_size(block: *const c_void) -> usize;
     pub fn _mi_page_retire(page: *mut Page);
     pub fn _mi_thread_done(theap: *mut Theap);
-    pub fn _mi_meta_is_meta_page(start: *mut c_void) -> bool;
+    pub safe fn _mi_meta_is_meta_page(start: *mut c_void) -> bool;
 
     // Of `arenas.c`.
-    pub fn pyhost_each_arena(
-        visit: unsafe extern "C" fn(*mut c_void, usize, usize, usize),
-        arg: *mut c_void,
-    );
-    pub fn pyhost_each_own_block(
-        visit: unsafe extern "C" fn(*mut c_void, *mut c_void),
-        arg: *mut c_void,
-    );
-    pub fn pyhost_thread_table() -> *mut c_void;
-    pub fn pyhost_each_thread(visit: unsafe extern "C" fn(*mut c_void, usize), arg: *mut c_void);
+    pub safe fn pyhost_thread_table() -> *mut c_void;
+    fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+}
+
+/// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
+type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
+
+/// A list of mimalloc's that does not change while it is walked.
+pub struct List<'a> {
+    walk: unsafe extern "C" fn(Visit, *mut c_void),
+    closed: PhantomData<&'a Closed>,
+}
+
+impl<'a> List<'a> {
+    fn of(walk: unsafe extern "C" fn(Visit, *mut c_void)) -> Self {
+        let closed = PhantomData;
+        List { walk, closed }
+    }
+
+    /// Each arena. The list only grows.
+    pub fn arenas() -> Self {
+        List::of(pyhost_each_arena)
+    }
+
+    /// The thread pointer of each thread with a part of the main heap.
+    pub fn threads(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_thread)
+    }
+
+    /// mimalloc's own blocks in the main heap.
+    pub fn own_blocks(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_own_block)
+    }
+
+    /// Calls `visit` for each entry.
+    pub fn each(self, mut visit: &mut dyn FnMut(usize, usize, usize)) {
+        unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
+            // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
+            let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
+            visit(entry, bytes, own);
+        }
+        // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
+        unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
+    }
 }

@@ -11,9 +11,11 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Page};
-use super::{account_of, pages};
+use super::pages;
 use crate::descriptor::notice;
 use crate::ledger::Account;
+use pyhost_os::mapping::is_mapped;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.
@@ -22,52 +24,52 @@ pub const LEAST: usize = 16;
 /// A number that no program writes by accident to the address that it is combined with.
 const KEY: usize = 0xa3c5_9ac2_f1d6_7e4b;
 
-/// A freed block of `native`.
+/// The first words of a block of `native`.
 #[repr(C)]
-struct Freed {
-    _next: usize,
-    mark: usize,
+pub struct NativeBlock {
+    _next: Cell<usize>,
+    mark: Cell<usize>,
 }
 
-/// Whether a block of `native` is free.
-///
-/// # Safety
-/// `block` is the start of a block of `native`, live or free, in a page of mimalloc's.
-#[inline(always)]
-pub unsafe fn is_marked(block: *mut u8) -> bool {
-    // SAFETY: the caller's duty; the block has two words.
-    unsafe { (*block.cast::<Freed>()).mark == block.addr() ^ KEY }
-}
+impl NativeBlock {
+    /// The block at `start`.
+    ///
+    /// # Safety
+    /// A block of `native` starts there, live or free, in a page of mimalloc's that stays while the value is used;
+    /// it is marked and unmarked only by the thread that frees it or gives it out.
+    #[inline(always)]
+    pub unsafe fn at<'a>(start: *mut u8) -> &'a NativeBlock {
+        // SAFETY: the caller's promise; the block has two words.
+        unsafe { &*start.cast() }
+    }
 
-/// Marks a block of `native` that is being freed.
-///
-/// # Safety
-/// As for [`is_marked`]; the block is the caller's alone.
-#[inline(always)]
-pub unsafe fn mark(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe { (*block.cast::<Freed>()).mark = block.addr() ^ KEY }
-}
+    #[inline(always)]
+    fn key(&self) -> usize {
+        (&raw const *self).addr() ^ KEY
+    }
 
-/// Takes the mark off a block of `native` that is being given out.
-///
-/// # Safety
-/// As for [`mark`].
-#[inline(always)]
-pub unsafe fn unmark(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe { (*block.cast::<Freed>()).mark = 0 }
-}
+    /// Whether the block is free.
+    #[inline(always)]
+    pub fn is_marked(&self) -> bool {
+        self.mark.get() == self.key()
+    }
 
-/// As [`unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
-///
-/// # Safety
-/// As for [`mark`].
-pub unsafe fn unmark_if_marked(block: *mut u8) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        if is_marked(block) {
-            unmark(block);
+    /// Marks a block that is being freed.
+    #[inline(always)]
+    pub fn mark(&self) {
+        self.mark.set(self.key());
+    }
+
+    /// Takes the mark off a block that is being given out.
+    #[inline(always)]
+    pub fn unmark(&self) {
+        self.mark.set(0);
+    }
+
+    /// As [`NativeBlock::unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
+    pub fn unmark_if_marked(&self) {
+        if self.is_marked() {
+            self.unmark();
         }
     }
 }
@@ -89,19 +91,13 @@ const FACTORS: [u64; (ffi::SMALL_SIZE_MAX >> STEP_SHIFT) + 1] = {
 ///
 /// The product with `2^64 / size`, rounded up, is below that factor for multiples of the size alone, as
 /// long as both have 32 bits (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
-///
-/// # Safety
-/// `pointer` lies in `page`, a page of `native`.
 #[inline(always)]
-pub unsafe fn is_start(page: *mut Page, pointer: *mut u8) -> bool {
-    // SAFETY: the caller's duty; both fields are constant while the page has a live block.
-    let (offset, size) = unsafe {
-        let offset = pointer.addr().wrapping_sub((*page).page_start.addr());
-        (offset, (*page).block_size)
-    };
+pub fn is_start(page: &Page, pointer: *mut u8) -> bool {
+    let offset = pointer.addr().wrapping_sub(page.page_start.addr());
+    let size = page.block_size;
     match FACTORS.get(size >> STEP_SHIFT) {
         Some(&factor) => (offset as u64).wrapping_mul(factor) <= factor.wrapping_sub(1),
-        None => offset == 0 || offset % size == 0,
+        None => offset == 0 || offset.is_multiple_of(size),
     }
 }
 
@@ -147,25 +143,18 @@ impl Emptied {
 }
 
 /// Keeps a page in mind whose last live block is being freed.
-///
-/// # Safety
-/// A page of the map, which stays meanwhile.
-pub unsafe fn keep_in_mind(page: *mut Page) {
+pub fn keep_in_mind(page: &Page) {
     let place = &EMPTIED[NEXT.fetch_add(1, Relaxed) % KEPT];
-    // SAFETY: the caller's duty.
-    unsafe {
-        let (start, size) = ((*page).page_start.addr(), (*page).block_size);
-        let length = size * usize::from((*page).reserved);
-        let account = account_of(page) as usize;
-        place.length.store(0, Relaxed);
-        place.block.store(size, Relaxed);
-        place
-            .start
-            .store(!(start | ACCOUNT_BITS) | account, Relaxed);
-        place.length.store(length, Relaxed);
-        LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
-        HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
-    }
+    let (start, length) = (page.page_start.addr(), page.bytes());
+    let account = page.account() as usize;
+    place.length.store(0, Relaxed);
+    place.block.store(page.block_size, Relaxed);
+    place
+        .start
+        .store(!(start | ACCOUNT_BITS) | account, Relaxed);
+    place.length.store(length, Relaxed);
+    LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
+    HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
 }
 
 /// Ends the process if `pointer`, which lies in no page now, lay in one: the block is freed twice. What
@@ -182,7 +171,7 @@ pub fn refuse_if_ours(pointer: *mut u8) {
     let newest = NEXT.load(Relaxed);
     let mut newest_first = (1..=KEPT).map(|back| &EMPTIED[newest.wrapping_sub(back) % KEPT]);
     match newest_first.find(|page| page.holds(address)) {
-        Some(page) if is_in_arena || is_unmapped(address) => {
+        Some(page) if is_in_arena || !is_mapped(address) => {
             refuse_twice(pointer, page.block.load(Relaxed), page.account())
         }
         None if is_in_arena => refuse(format_args!(
@@ -190,12 +179,6 @@ pub fn refuse_if_ours(pointer: *mut u8) {
         )),
         _ => {}
     }
-}
-
-/// Whether nothing is mapped at an address.
-fn is_unmapped(address: usize) -> bool {
-    let page = crate::process::page_size() as usize;
-    !crate::process::is_mapped(address & !(page - 1))
 }
 
 /// Ends the process for a block that is freed twice.
@@ -211,8 +194,7 @@ pub fn refuse_twice(pointer: *mut u8, bytes: usize, account: Account) -> ! {
 #[cold]
 pub fn refuse(what: std::fmt::Arguments<'_>) -> ! {
     notice(what);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
+    std::process::abort()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 use crate::ledger::{LEDGER, Slot};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
+use std::thread::yield_now;
 
 /// Thread pointer of the thread that closed the gate; 0 while it is open.
 static CLOSED_BY: AtomicUsize = AtomicUsize::new(0);
@@ -75,7 +76,7 @@ pub fn enter(slot: &Slot, own_thread: usize) -> Inside<'_> {
         }
         drop(inside);
         while CLOSED_BY.load(Acquire) != 0 {
-            pause();
+            yield_now();
         }
     }
 }
@@ -93,27 +94,33 @@ impl Drop for Inside<'_> {
     }
 }
 
-fn pause() {
-    // SAFETY: no arguments, no memory.
-    unsafe { libc::sched_yield() };
-}
-
 /// Before a fork: closes the gate and waits until no other thread is inside.
-pub fn close(own: &Slot, own_thread: usize) {
+pub(super) fn close(own: &Slot, own_thread: usize) {
     while CLOSED_BY
         .compare_exchange(0, own_thread, SeqCst, Relaxed)
         .is_err()
     {
-        pause(); // another thread is forking
+        yield_now(); // another thread is forking
     }
     barrier_everywhere();
     for slot in LEDGER.slots() {
         // The overflow slot is also other threads', whoever forks.
         let is_own_alone = std::ptr::eq(slot, own) && !LEDGER.is_overflow(slot);
         while !is_own_alone && slot.busy.load(Acquire) != 0 {
-            pause();
+            yield_now();
         }
     }
+}
+
+/// Proof that the gate is closed: no page comes or goes, unless the thread that closed it allocates or frees.
+pub struct Closed(());
+
+/// Runs `work` while the gate is closed to others than the calling thread.
+pub fn while_closed<T>(own: &Slot, own_thread: usize, work: impl FnOnce(&Closed) -> T) -> T {
+    close(own, own_thread);
+    let result = work(&Closed(()));
+    open();
+    result
 }
 
 /// Whether the gate is open.
@@ -122,6 +129,6 @@ pub fn is_open() -> bool {
 }
 
 /// After a fork: opens the gate, in the parent and in the child.
-pub fn open() {
+pub(super) fn open() {
     CLOSED_BY.store(0, Release);
 }

@@ -119,7 +119,7 @@ impl Histogram {
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
     /// block of `native` would be among what is counted. None where there is no memory.
     pub fn taken() -> Option<Taken> {
-        let mut taken = Mapped::private(1).map(Taken)?;
+        let mut taken = Taken(Mapped::private(1)?);
         taken.take();
         Some(taken)
     }
@@ -131,11 +131,11 @@ impl Histogram {
 
     /// Takes the classes of this moment, in place of those of before.
     pub fn take(&mut self) {
-        alone(|| {
+        alone(|closed| {
             for classes in &mut self.accounts {
                 classes.length = 0;
             }
-            pages::each(|page| {
+            pages::each(closed, |page| {
                 let block_bytes = class_of(page.block_bytes, page.reserved_blocks == 1);
                 if page.account == Account::Native && !counts_native() {
                     return; // as the ledger
@@ -149,11 +149,11 @@ impl Histogram {
             });
             if counts_native() {
                 let native = &mut self.accounts[Account::Native as usize];
-                own::each(|bytes, is_single| {
+                own::each(closed, |bytes, is_single| {
                     native.remove(class_of(bytes, is_single), bytes, bytes)
                 });
             }
-            pool::each_kept(|page| {
+            pool::each_kept(closed, |page| {
                 let class = class_of(page.block_bytes, page.reserved_blocks == 1);
                 self.accounts[page.account as usize].remove(class, page.block_bytes, 0);
             });
@@ -170,7 +170,7 @@ impl Histogram {
     }
 }
 
-// SAFETY: numbers, of which zeros are those of an empty one.
+// SAFETY: numbers alone, whose zeros are an empty histogram's.
 unsafe impl FromZeros for Histogram {}
 
 /// A histogram in a mapping of its own, which goes with it.

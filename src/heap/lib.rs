@@ -53,16 +53,21 @@ mod walk;
 
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Heap, Page, Theap};
+use freed::NativeBlock;
+use gate::Closed;
 use ledger::{ACCOUNTS, Account, Gils};
+use pages::{live_page, page_of};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
 pub use ffi::ADDRESS_BITS;
+pub use pages::is_in_page;
 pub use pyhost_bfc as bfc;
 pub use walk::walk;
 
@@ -75,7 +80,7 @@ static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) 
 static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
 
 /// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
-static SEVERAL_GILS: AtomicPtr<()> = AtomicPtr::new(null_mut());
+static SEVERAL_GILS: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// The functions that the ledger calls, for callers that end one of its segments.
 pub static GILS: Gils = Gils {
@@ -88,8 +93,7 @@ pub static GILS: Gils = Gils {
 /// mimalloc gives no heap.
 pub fn start(heaps: bool) -> bool {
     gate::register();
-    thread::watch_ends();
-    thread::watch_forks();
+    thread::watch();
     if !heaps {
         return true;
     }
@@ -101,14 +105,9 @@ pub fn start(heaps: bool) -> bool {
         Account::Arena,
         Account::Numpy,
     ] {
-        let new_heap = || {
-            // SAFETY: no preconditions.
-            let heap = unsafe { ffi::mi_heap_new() };
-            (heap, heap.cast())
-        };
         let heap = match account {
-            Account::Raw => own::with_first_heap(new_heap),
-            _ => new_heap().0,
+            Account::Raw => own::first_heap(),
+            _ => ffi::mi_heap_new(),
         };
         if heap.is_null() {
             return false;
@@ -118,15 +117,13 @@ pub fn start(heaps: bool) -> bool {
     true
 }
 
-/// Gives the function that tells whether several GILs exist. Before the first booking of `Mem`.
+/// Gives the function that returns whether several GILs exist. Before the first booking of `Mem`.
 pub fn set_several_gils(probe: fn() -> bool) {
-    SEVERAL_GILS.store(probe as *mut (), Release);
+    let _ = SEVERAL_GILS.set(probe);
 }
 
 fn several_gils() -> bool {
-    let probe = SEVERAL_GILS.load(Acquire);
-    // SAFETY: only `set_several_gils` stores here, and only functions of this type.
-    !probe.is_null() && unsafe { std::mem::transmute::<*mut (), fn() -> bool>(probe)() }
+    SEVERAL_GILS.get().is_some_and(|probe| probe())
 }
 
 /// Chooses whether blocks of the main heap are booked.
@@ -141,8 +138,7 @@ pub fn counts_native() -> bool {
 
 /// mimalloc's version, as `major * 10000 + minor * 100 + patch` (`mi_version` of mimalloc 3).
 pub fn version() -> i32 {
-    // SAFETY: no preconditions.
-    unsafe { ffi::mi_version() }
+    ffi::mi_version()
 }
 
 /// A number that is the calling thread's own while it lives.
@@ -170,11 +166,8 @@ pub fn collect() {
 
 /// Runs `work` while no other thread is in a slow path: for a look at the blocks of the heaps, which
 /// `work` must not allocate from.
-pub fn alone<T>(work: impl FnOnce() -> T) -> T {
-    gate::close(state().slot(), thread_id());
-    let result = work();
-    gate::open();
-    result
+pub fn alone<T>(work: impl FnOnce(&Closed) -> T) -> T {
+    gate::while_closed(state().slot(), thread_id(), work)
 }
 
 /// Whether the calling thread may call [`alone`] from inside the process's `malloc`: it is not in a slow path
@@ -196,23 +189,21 @@ fn new_theap(account: Account) -> *mut Theap {
     if !bound::has_room_for_a_thread() {
         return null_mut();
     }
-    // SAFETY: `heap` is null or a heap that is never deleted.
-    unsafe {
-        let theap = if heap.is_null() {
-            start_mimalloc();
-            ffi::mi_theap_get_default()
-        } else {
-            let before = own::table();
-            let theap = ffi::mi_heap_theap(heap);
-            own::table_changed(before);
-            theap
-        };
-        PAGE_MAP.store(ffi::_mi_page_map.load(Acquire), Release);
-        // The placeholder for a failure refuses every request, so it is not kept.
-        match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
-            true => null_mut(),
-            false => theap,
-        }
+    let theap = if heap.is_null() {
+        start_mimalloc();
+        ffi::mi_theap_get_default()
+    } else {
+        let before = own::table();
+        // SAFETY: a heap that is never deleted.
+        let theap = unsafe { ffi::mi_heap_theap(heap) };
+        own::table_changed(before);
+        theap
+    };
+    pages::find_map();
+    // The placeholder for a failure refuses every request, so it is not kept.
+    match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
+        true => null_mut(),
+        false => theap,
     }
 }
 
@@ -230,102 +221,22 @@ fn start_mimalloc() -> bool {
     if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.
-        // SAFETY: sets numbers in mimalloc's table of options.
-        unsafe {
-            ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
-            ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
-        }
+        ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
+        ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
         profile::prepare();
     }
     first
 }
 
-/// mimalloc's page map, which never moves; null before the first block. A copy, since the
-/// compiler reaches a C library's variable by way of the global offset table.
-static PAGE_MAP: AtomicPtr<AtomicPtr<*mut Page>> = AtomicPtr::new(null_mut());
-
-/// The page that holds `pointer`, or null for memory that is not mimalloc's.
-#[inline(always)]
-fn page_of(pointer: *mut u8) -> *mut Page {
-    let slice = pointer.addr() >> ffi::SLICE_SHIFT;
-    // SAFETY: the map has an entry for every user-space address once it exists, all of it is
-    // committed (see `start_mimalloc`), and entries only change from null to a submap.
-    unsafe {
-        let map = PAGE_MAP.load(Relaxed);
-        if map.is_null() {
-            return null_mut();
-        }
-        let submap = (*map.add(slice >> ffi::SUBMAP_SHIFT)).load(Relaxed);
-        if submap.is_null() {
-            return null_mut();
-        }
-        *submap.add(slice & ((1 << ffi::SUBMAP_SHIFT) - 1))
-    }
-}
-
-/// The page of a live block, without the question whether it has one.
-///
-/// # Safety
-/// `block` is a live block of mimalloc's.
-#[inline(always)]
-unsafe fn page_of_block(block: *mut u8) -> *mut Page {
-    let slice = block.addr() >> ffi::SLICE_SHIFT;
-    // SAFETY: the map and its part for the block's address exist, or the block would not.
-    unsafe {
-        let submap = *PAGE_MAP
-            .load(Relaxed)
-            .add(slice >> ffi::SUBMAP_SHIFT)
-            .cast();
-        let submap: *mut *mut Page = submap;
-        *submap.add(slice & ((1 << ffi::SUBMAP_SHIFT) - 1))
-    }
-}
-
-/// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
-pub fn is_in_page(pointer: *mut u8) -> bool {
-    // The map ends with the addresses of user space.
-    pointer.addr() >> ffi::ADDRESS_BITS == 0 && !page_of(pointer).is_null()
-}
-
-/// Whether `pointer` lies in a page of one of the heaps, or among the guarded blocks.
+/// Whether `pointer`, which may be any number, lies in a page of one of the heaps, or among the guarded blocks.
 pub fn owns(pointer: *mut u8) -> bool {
-    !page_of(pointer).is_null() || guards::owns(pointer)
-}
-
-/// The account of a page, by its heap.
-#[inline]
-fn account_of(page: *mut Page) -> Account {
-    // SAFETY: a page with a live block; `heap` is constant meanwhile.
-    let heap = unsafe { (*page).heap };
-    if !heap.is_null() {
-        for account in [
-            Account::Obj,
-            Account::Mem,
-            Account::Raw,
-            Account::Numpy,
-            Account::Arena,
-        ] {
-            if HEAPS[account as usize].load(Relaxed) == heap {
-                return account;
-            }
-        }
-        if let Some(account) = mark::account_before(heap) {
-            return account;
-        }
-    }
-    Account::Native
+    is_in_page(pointer) || guards::owns(pointer)
 }
 
 /// Pops a block for `size` bytes, of which the bits of `mask` are 0, from the calling thread's
-/// own page and books it; null where the slow path must do it.
-///
-/// # Safety
-/// As for [`allocate`].
+/// own page and books it; null where the slow path must do it. The GIL is held where `A` is an account of the GIL.
 #[inline(always)]
-unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
-    size: usize,
-    mask: usize,
-) -> *mut u8 {
+fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize, mask: usize) -> *mut u8 {
     // Of `native` no block has less than two words (see `freed`): by steps of 16 from 16 on, as
     // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
     let index = match A == NATIVE {
@@ -339,20 +250,20 @@ unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
     // the calling thread or the empty page, and only this thread pops from it.
     unsafe {
         let page = (*state.theaps[A].get()).pages_free_direct[index];
-        let block = (*page).free;
+        let block = *(*page).free.place();
         if block.is_null()
             || block.addr() & mask != 0
             || (BOOK && !state.slot.get().book::<A>((*page).block_size))
         {
             return null_mut();
         }
-        (*page).free = (*block).next;
-        (*page).used += 1;
+        *(*page).free.place() = (*block).next;
+        *(*page).used.place() += 1;
         if A == NATIVE {
-            freed::unmark(block.cast());
+            NativeBlock::at(block.cast()).unmark();
         }
         if ZERO {
-            if (*page).free_is_zero {
+            if *(*page).free_is_zero.place() {
                 (*block).next = null_mut();
             } else {
                 std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
@@ -363,14 +274,10 @@ unsafe fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
 }
 
 /// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A` where `BOOK`. Null on
-/// failure.
-///
-/// # Safety
-/// `A` is an account's index; the GIL is held where the account is of the GIL.
+/// failure. `A` is an account's index; the GIL is held where the account is of the GIL, or its counts go wrong.
 #[inline(always)]
-pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    // SAFETY: the caller's duties.
-    let block = unsafe { pop::<A, ZERO, BOOK>(size, 0) };
+pub fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
+    let block = pop::<A, ZERO, BOOK>(size, 0);
     if !block.is_null() {
         return block;
     }
@@ -378,24 +285,19 @@ pub unsafe fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size:
 }
 
 /// A block that mimalloc gave, without the mark that it may have from an earlier life.
-fn given_out(account: Account, block: *mut u8) -> *mut u8 {
-    if account == Account::Native && !block.is_null() {
-        // SAFETY: a live block of two words and more, which nobody else has.
-        unsafe { freed::unmark_if_marked(start_of(page_of(block), block)) };
-    }
-    block
-}
-
-/// The start of the block that `pointer` lies in.
 ///
 /// # Safety
-/// It lies in `page`.
-unsafe fn start_of(page: *mut Page, pointer: *mut u8) -> *mut u8 {
-    // SAFETY: the caller's duty; both fields are constant while the page has a live block.
-    unsafe {
-        let offset = pointer.addr().wrapping_sub((*page).page_start.addr());
-        pointer.wrapping_sub(offset % (*page).block_size)
+/// Null, or a live block of the account, which nobody else has.
+unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
+    if account == Account::Native {
+        // SAFETY: the caller's promise; a block of `native` has two words.
+        unsafe {
+            if let Some(page) = live_page(block) {
+                NativeBlock::at(page.start_of(block)).unmark_if_marked();
+            }
+        }
     }
+    block
 }
 
 #[cold]
@@ -418,14 +320,16 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
         Account::Native => size.max(freed::LEAST),
         _ => size,
     };
-    let block = if theap.is_null() {
-        null_mut()
-    } else {
-        profile::give_back_what_is_due(theap);
-        // SAFETY: a theap of the calling thread, inside the gate.
-        unsafe { ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable) }
-    };
-    given_out(account, book_new(account, block.cast(), usable, size))
+    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
+    unsafe {
+        let block = if theap.is_null() {
+            null_mut()
+        } else {
+            profile::give_back_what_is_due(theap);
+            ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable)
+        };
+        given_out(account, book_new(account, block.cast(), usable, size))
+    }
 }
 
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
@@ -444,16 +348,16 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         return null_mut();
     }
     let theap = state.theap(account);
-    if theap.is_null() {
-        return book_new(account, null_mut(), 0, size);
-    }
     let given = size.max(freed::LEAST);
-    // SAFETY: a theap of the calling thread, inside the gate.
-    let block: *mut u8 = unsafe { ffi::mi_theap_malloc_aligned(theap, given, alignment) }.cast();
-    let page = page_of(block);
-    // SAFETY: null, or the page of a live block.
-    let usable = unsafe { page.as_ref() }.map_or(0, |page| page.block_size);
-    given_out(account, book_new(account, block, usable, size))
+    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
+    unsafe {
+        let block = match theap.is_null() {
+            true => null_mut(),
+            false => ffi::mi_theap_malloc_aligned(theap, given, alignment).cast(),
+        };
+        let usable = live_page(block).map_or(0, |page| page.block_size);
+        given_out(account, book_new(account, block, usable, size))
+    }
 }
 
 /// Frees a block of account `A`, or of any other account, off which it then goes. Returns false
@@ -465,15 +369,29 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 /// [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
-    let page = page_of(pointer);
-    if page.is_null() {
-        return pointer.is_null();
-    }
-    // SAFETY: the page of a live block.
-    if !unsafe { push::<A, BOOK>(page, pointer) } {
-        free_slow(page, pointer, Account::ALL[A]);
+    // SAFETY: the caller's duties; the page of a live block.
+    unsafe {
+        let page = page_of(pointer);
+        if page.is_null() {
+            return pointer.is_null();
+        }
+        push_or_free::<A, BOOK>(page, pointer);
     }
     true
+}
+
+/// Frees a block, by the inlined path if it can be.
+///
+/// # Safety
+/// As for [`push`].
+#[inline(always)]
+unsafe fn push_or_free<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        if !push::<A, BOOK>(page, block) {
+            free_slow(page, block, Account::ALL[A]);
+        }
+    }
 }
 
 /// Pushes a block back to its page and takes it off the ledger; false, having done nothing, where
@@ -488,69 +406,73 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
     unsafe {
         if (*page).xthread_id.load(Relaxed) != thread_id()
             || (*page).heap != HEAPS[A].load(Relaxed)
-            || (A == NATIVE && (!freed::is_start(page, block) || freed::is_marked(block)))
+            || (A == NATIVE
+                && (!freed::is_start(&*page, block) || NativeBlock::at(block).is_marked()))
             || (BOOK && !state().slot.get().release::<A>((*page).block_size))
         {
             return false;
         }
         if A == NATIVE {
-            freed::mark(block);
+            NativeBlock::at(block).mark();
         }
         let block = block.cast::<Block>();
-        (*block).next = (*page).free;
-        (*page).free = block;
-        (*page).free_is_zero = false; // as where mimalloc joins its lists
-        (*page).used -= 1;
-        if (*page).used == 0 && (*page).retire_expire == 0 {
+        (*block).next = *(*page).free.place();
+        *(*page).free.place() = block;
+        *(*page).free_is_zero.place() = false; // as where mimalloc joins its lists
+        *(*page).used.place() -= 1;
+        if *(*page).used.place() == 0 && *(*page).retire_expire.place() == 0 {
             retire(page);
         }
         true
     }
 }
 
+/// # Safety
+/// An empty page of the calling thread that is not retired yet, as in mimalloc's own `mi_free_block_local`.
 #[cold]
 #[inline(never)]
-fn retire(page: *mut Page) {
+unsafe fn retire(page: *mut Page) {
     let _inside = gate::enter(state().slot(), thread_id());
-    // SAFETY: an empty page of the calling thread that is not retired yet, as in mimalloc's own
-    // `mi_free_block_local`.
+    // SAFETY: the caller's promise.
     unsafe {
-        freed::keep_in_mind(page);
+        freed::keep_in_mind(&*page);
         ffi::_mi_page_retire(page);
     }
 }
 
+/// # Safety
+/// As for [`push`].
 #[cold]
 #[inline(never)]
-fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    // SAFETY: the page of a live block.
-    let bytes = unsafe { (*page).block_size };
-    if bytes >= register::BIG {
-        heights::falls();
-    }
-    let _inside = gate::enter(state().slot(), thread_id());
-    let account = account_of(page);
-    check_live(page, pointer, account);
-    // SAFETY: a live block of mimalloc's, which nobody else uses.
+unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
+    // SAFETY: the page of a live block, until `mi_free`, which is inside the gate; a block of `native` has two words.
     unsafe {
-        if account == Account::Native {
-            freed::mark(start_of(page, pointer));
+        let page = &*page;
+        if page.block_size >= register::BIG {
+            heights::falls();
         }
-        if (*page).used <= 1 {
+        let _inside = gate::enter(state().slot(), thread_id());
+        let account = page.account();
+        check_live(page, pointer, account);
+        if page.used.get() <= 1 {
             freed::keep_in_mind(page);
         }
+        release_block(account, pointer, page.block_size, caller);
+        if account == Account::Native {
+            NativeBlock::at(page.start_of(pointer)).mark();
+        }
+        ffi::mi_free(pointer.cast());
     }
-    release_block(account, pointer, bytes, caller);
-    // SAFETY: as above, off the ledger, inside the gate.
-    unsafe { ffi::mi_free(pointer.cast()) };
 }
 
 /// Ends the process where `pointer` is not the start of a live block, as far as that can be seen: of
 /// `native` always, of other accounts where it lies in the middle of a block.
-fn check_live(page: *mut Page, pointer: *mut u8, account: Account) {
-    // SAFETY: the page that holds the pointer.
-    let bytes = unsafe { (*page).block_size };
-    if let Some(offset) = offset_in_block(page, pointer) {
+///
+/// # Safety
+/// It lies in `page`, which is of the account.
+unsafe fn check_live(page: &Page, pointer: *mut u8, account: Account) {
+    let bytes = page.block_size;
+    if let Some(offset) = page.misplaced(pointer) {
         freed::refuse(format_args!(
             "free(): invalid pointer {pointer:p}: {offset} bytes into a block of {bytes} bytes of the \
              account {}",
@@ -558,32 +480,9 @@ fn check_live(page: *mut Page, pointer: *mut u8, account: Account) {
         ));
     }
     // SAFETY: the start of a block of the page; those of `native` have two words.
-    if account == Account::Native && unsafe { freed::is_marked(start_of(page, pointer)) } {
+    if account == Account::Native && unsafe { NativeBlock::at(page.start_of(pointer)) }.is_marked()
+    {
         freed::refuse_twice(pointer, bytes, account);
-    }
-}
-
-/// How far into a block `pointer` lies; None for the start of one, and in a page with aligned
-/// blocks, whose pointers may lie anywhere.
-fn offset_in_block(page: *mut Page, pointer: *mut u8) -> Option<usize> {
-    // SAFETY: the page of a live block; these fields are constant meanwhile.
-    unsafe {
-        let first = (*page).page_start.addr();
-        let offset = pointer.addr().wrapping_sub(first) % (*page).block_size;
-        let anywhere = (*page).xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS != 0;
-        (offset != 0 && !anywhere).then_some(offset)
-    }
-}
-
-/// As [`check_live`], for a block that is to be resized.
-#[inline]
-fn check_native(page: *mut Page, pointer: *mut u8) {
-    // SAFETY: the page that holds the pointer; the start of a block of `native` has two words.
-    unsafe {
-        let is_native = (*page).heap == HEAPS[NATIVE].load(Relaxed);
-        if is_native && (!freed::is_start(page, pointer) || freed::is_marked(pointer)) {
-            check_live(page, pointer, Account::Native);
-        }
     }
 }
 
@@ -621,36 +520,32 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     size: usize,
 ) -> Reallocated {
     if pointer.is_null() {
-        // SAFETY: the caller's duties.
-        return Reallocated::Block(unsafe { allocate::<A, false, BOOK>(size) });
+        return Reallocated::Block(allocate::<A, false, BOOK>(size));
     }
-    let page = page_of(pointer);
-    if A == NATIVE && !page.is_null() {
-        check_native(page, pointer);
-    }
-    if page.is_null() {
-        // SAFETY: the caller's duties.
-        return unsafe { reallocate_guarded::<A, BOOK>(pointer, size) };
-    }
-    // SAFETY: a live block of mimalloc's.
-    let usable = unsafe { usable_in(page, pointer) };
-    // SAFETY: as above.
-    let same_heap = unsafe { (*page).heap } == HEAPS[A].load(Relaxed);
-    if size <= usable && size >= usable / 2 && size > 0 && same_heap {
-        return Reallocated::Block(pointer);
-    }
-    let asked = match size > usable {
-        true => booking::within_reach(Account::ALL[A], size, moving::room_to_grow(size)),
-        false => size,
-    };
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
+        let Some(page) = live_page(pointer) else {
+            return reallocate_guarded::<A, BOOK>(pointer, size);
+        };
+        if A == NATIVE
+            && page.heap == HEAPS[NATIVE].load(Relaxed)
+            && (!freed::is_start(page, pointer) || NativeBlock::at(pointer).is_marked())
+        {
+            check_live(page, pointer, Account::Native);
+        }
+        let usable = page.usable(pointer);
+        let same_heap = page.heap == HEAPS[A].load(Relaxed);
+        if size <= usable && size >= usable / 2 && size > 0 && same_heap {
+            return Reallocated::Block(pointer);
+        }
+        let asked = match size > usable {
+            true => booking::within_reach(Account::ALL[A], size, moving::room_to_grow(size)),
+            false => size,
+        };
         let moved = allocate::<A, false, BOOK>(asked);
         if !moved.is_null() {
             moving::move_contents(pointer, moved, size.min(usable));
-            if !push::<A, BOOK>(page, pointer) {
-                free_slow(page, pointer, Account::ALL[A]);
-            }
+            push_or_free::<A, BOOK>((&raw const *page).cast_mut(), pointer);
         }
         Reallocated::Block(moved)
     }
@@ -680,30 +575,14 @@ unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
     }
 }
 
-/// Usable bytes behind `pointer`, which lies in a live block of `page`.
-///
-/// # Safety
-/// As said.
-#[inline]
-unsafe fn usable_in(page: *mut Page, pointer: *mut u8) -> usize {
-    // SAFETY: the caller's duty. Without aligned blocks every pointer is the start of its block.
-    unsafe {
-        match (*page).xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS {
-            0 => (*page).block_size,
-            _ => ffi::mi_usable_size(pointer.cast()),
-        }
-    }
-}
-
 /// Usable bytes of a block, or None for a pointer that is neither mimalloc's nor guarded.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
-    let page = page_of(pointer);
-    if page.is_null() {
-        return guards::size(pointer);
+    // SAFETY: the caller's duties.
+    match unsafe { live_page(pointer) } {
+        Some(page) => Some(page.usable(pointer)),
+        None => guards::size(pointer),
     }
-    // SAFETY: a live block of mimalloc's.
-    Some(unsafe { usable_in(page, pointer) })
 }

@@ -7,8 +7,9 @@
 
 use super::blocks::{self, LiveBlock};
 use super::ffi::{self, Heap};
+use super::gate::{self, Closed};
 use super::thread::{state, thread_id};
-use super::{HEAPS, gate, guards};
+use super::{HEAPS, guards};
 use crate::ledger::{ACCOUNTS, Account, REPORTED};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -29,8 +30,7 @@ pub fn set(native: bool) -> bool {
         if is_left || account == Account::Arena {
             continue;
         }
-        // SAFETY: no preconditions.
-        let heap = unsafe { ffi::mi_heap_new() };
+        let heap = ffi::mi_heap_new();
         if heap.is_null() {
             return false;
         }
@@ -108,9 +108,13 @@ type Broken<'a> = &'a mut dyn FnMut(Account, usize);
 /// usable bytes. Blocks of a broken page are among those of before the mark.
 ///
 /// # Safety
-/// The mark is set and the gate closed; no thread allocates or frees in the account's heap meanwhile,
-/// `visitor` neither.
-pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>, broken: Broken<'_>) {
+/// The mark is set; no thread allocates or frees in the account's heap meanwhile, `visitor` neither.
+pub unsafe fn visit_since(
+    closed: &Closed,
+    account: Account,
+    visitor: Visitor<'_>,
+    broken: Broken<'_>,
+) {
     let heap = HEAPS[account as usize].load(Acquire);
     if !heap.is_null() {
         let mut sure = |block: LiveBlock| {
@@ -119,7 +123,7 @@ pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>, broken: Broken
             }
         };
         // SAFETY: the caller's duties.
-        unsafe { blocks::visit(heap, &mut sure, &mut |size| broken(account, size)) };
+        unsafe { blocks::visit(closed, heap, &mut sure, &mut |size| broken(account, size)) };
     }
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
@@ -134,25 +138,25 @@ pub unsafe fn visit_since(account: Account, visitor: Visitor<'_>, broken: Broken
 ///
 /// # Safety
 /// As for [`visit_since`], of any heap.
-pub unsafe fn visit_before(visitor: Visitor<'_>, broken: Broken<'_>) {
-    let mut all = |block: LiveBlock| visitor(block.start, block.size);
-    // SAFETY: the caller's duties.
-    unsafe {
-        for &account in REPORTED {
-            let (since, before) = (heap_of(account), BEFORE[account as usize].load(Acquire));
-            let is_without_mark = before.is_null() && account != Account::Native;
-            let old = if is_without_mark { since } else { before };
-            blocks::visit(old, &mut all, &mut |size| broken(account, size));
-        }
-    }
-    let mut unsure = |block: LiveBlock| {
-        if !block.is_sure {
-            visitor(block.start, block.size);
-        }
+pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken<'_>) {
+    let mut visit = |heap, only_unsure: bool, broken: &mut dyn FnMut(usize)| {
+        let mut pass_on = |block: LiveBlock| {
+            if !only_unsure || !block.is_sure {
+                visitor(block.start, block.size);
+            }
+        };
+        // SAFETY: the caller's duties.
+        unsafe { blocks::visit(closed, heap, &mut pass_on, broken) };
     };
-    for heap in REPORTED.iter().map(|&account| heap_of(account)) {
-        // SAFETY: the caller's duties. Who asked for these blocks was told of the pages.
-        unsafe { blocks::visit(heap, &mut unsure, &mut |_| {}) };
+    for &account in REPORTED {
+        let (since, before) = (heap_of(account), BEFORE[account as usize].load(Acquire));
+        let is_without_mark = before.is_null() && account != Account::Native;
+        let old = if is_without_mark { since } else { before };
+        visit(old, false, &mut |size| broken(account, size));
+    }
+    for &account in REPORTED {
+        // `visit_since` reports the pages of these blocks.
+        visit(heap_of(account), true, &mut |_| {});
     }
     let native = !HEAPS[Account::Native as usize].load(Relaxed).is_null();
     let before = GUARDED_BEFORE.load(Relaxed);

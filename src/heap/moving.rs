@@ -65,33 +65,25 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         return 0;
     }
     // SAFETY: pages that lie in the two blocks alone. The old ones stay mapped, and empty.
-    let result = unsafe {
-        libc::mremap(
-            from.cast(),
-            whole,
-            whole,
-            libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP,
-            to,
-        )
-    };
-    if result == libc::MAP_FAILED {
+    unsafe {
+        let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+        if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
+            return whole;
+        }
         // An older kernel, a block that lies in two mappings, locked memory, or too many mappings.
-        // Up to Linux 6.16 some of these are found after the new addresses were unmapped.
+        // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
+        // holds nothing yet, gets fresh pages.
         MOVES.store(MOST_MOVES, Relaxed);
-        // SAFETY: pages of the new block alone, which holds nothing yet.
-        unsafe {
-            libc::mmap(
-                to.cast(),
-                whole,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        return 0;
+        libc::mmap(
+            to.cast(),
+            whole,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+            -1,
+            0,
+        );
     }
-    whole
+    0
 }
 
 /// Linux 5.7 (`linux/mman.h`).
@@ -100,23 +92,14 @@ const MREMAP_DONTUNMAP: libc::c_int = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Fresh pages of the system.
-    fn pages(bytes: usize) -> *mut u8 {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: fresh memory.
-        let pages = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-        assert_ne!(pages, libc::MAP_FAILED);
-        pages.cast()
-    }
+    use pyhost_os::mapping::Mapping;
 
     #[test]
     fn contents_arrive_whether_or_not_the_system_moves_pages() {
         let length = 4 * LEAST + 1234;
-        let room = length.next_multiple_of(page_size() as usize);
         for is_in_two_mappings in [false, true] {
-            let (from, to) = (pages(room), pages(room));
+            let memory = [(); 2].map(|()| Mapping::private(length).unwrap());
+            let [from, to] = memory.each_ref().map(|memory| memory.start().as_ptr());
             // SAFETY: memory of the test's own, as long as said.
             unsafe {
                 for at in 0..length {
@@ -127,9 +110,7 @@ mod tests {
                 }
                 move_contents(from, to, length);
                 assert!((0..length).all(|at| to.add(at).read() == (at % 251) as u8));
-                libc::munmap(from.cast(), room);
                 to.add(length - 1).write(1);
-                libc::munmap(to.cast(), room);
             }
         }
     }

@@ -7,11 +7,10 @@
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Page};
-use super::pages;
-use super::{account_of, page_of};
+use super::ffi::{self, Heap, List};
+use super::gate::Closed;
+use super::{alone, live_page, pages};
 use crate::ledger::Account;
-use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -33,30 +32,25 @@ static TABLES: [Kind; 4] = [const {
 /// Usable bytes of the bitmap of heaps; 0 before it is made.
 static BITMAP: AtomicUsize = AtomicUsize::new(0);
 
-/// Usable bytes of a live block; 0 for null.
-fn usable(block: *mut c_void) -> usize {
-    let page: *mut Page = page_of(block.cast());
-    // SAFETY: null, or the page of a live block.
-    unsafe { page.as_ref() }.map_or(0, |page| page.block_size)
-}
-
 /// Makes the first heap beside the main one, and learns the size of the bitmap that mimalloc makes with
 /// it. While the process has one thread.
-pub fn with_first_heap<T>(make: impl FnOnce() -> (T, *mut c_void)) -> T {
-    let before = live_in_main_heap();
-    let (made, heap) = make();
-    let grown = live_in_main_heap().saturating_sub(before) as usize;
-    BITMAP.store(grown.saturating_sub(usable(heap)), Relaxed);
-    made
+pub fn first_heap() -> *mut Heap {
+    let before = alone(live_in_main_heap);
+    let heap = ffi::mi_heap_new();
+    let grown = alone(live_in_main_heap).saturating_sub(before) as usize;
+    let description = alone(|closed| pages::holding(closed, heap.addr()));
+    let description = description.map_or(0, |page| page.block_bytes as usize);
+    BITMAP.store(grown.saturating_sub(description), Relaxed);
+    heap
 }
 
 /// Live bytes of the main heap's pages in mimalloc's arenas: a walk over the whole page map would take
 /// milliseconds of each start.
-fn live_in_main_heap() -> u64 {
+fn live_in_main_heap(closed: &Closed) -> u64 {
     let mut bytes = 0;
     pages::each_arena(|arena| {
         for address in (arena.own_end..arena.end).step_by(pages::SLICE) {
-            let page = pages::beginning_at(address);
+            let page = pages::beginning_at(closed, address);
             let page = page.filter(|page| page.account == Account::Native);
             bytes += page.map_or(0, |page| page.live_bytes());
         }
@@ -80,8 +74,8 @@ fn count_table(bytes: usize, by: u64) {
 
 /// Usable bytes of the calling thread's table; 0 before it has one.
 pub fn table() -> usize {
-    // SAFETY: reads a variable of the calling thread's.
-    usable(unsafe { ffi::pyhost_thread_table() })
+    // SAFETY: a block that lives until the thread ends, or null.
+    unsafe { live_page(ffi::pyhost_thread_table().cast()) }.map_or(0, |page| page.block_size)
 }
 
 /// Notes that the calling thread's table, of `before` bytes, may be another now. Inside the gate.
@@ -99,24 +93,14 @@ pub fn thread_ends() {
 }
 
 /// Calls `visit` for each of mimalloc's own blocks: its usable bytes, and whether it has a page to itself.
-/// The gate is closed.
-pub fn each(mut visit: impl FnMut(u64, bool)) {
-    unsafe extern "C" fn tell(arg: *mut c_void, block: *mut c_void) {
-        // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
-        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(*mut c_void)>() };
-        visit(block);
-    }
-    let mut of_list = |block: *mut c_void| {
-        let page = page_of(block.cast());
-        if !page.is_null() && account_of(page) == Account::Native {
-            // SAFETY: the page of a live block.
-            let is_single = unsafe { (*page).reserved } == 1;
-            visit(usable(block) as u64, is_single);
+pub fn each(closed: &Closed, mut visit: impl FnMut(u64, bool)) {
+    let mut of_list = |block, _, _| {
+        let page = pages::holding(closed, block);
+        if let Some(page) = page.filter(|page| page.account == Account::Native) {
+            visit(page.block_bytes, page.reserved_blocks == 1);
         }
     };
-    let mut of_list: &mut dyn FnMut(*mut c_void) = &mut of_list;
-    // SAFETY: `tell` has the function's type and gets what it casts to.
-    unsafe { ffi::pyhost_each_own_block(tell, (&raw mut of_list).cast()) };
+    List::own_blocks(closed).each(&mut of_list);
     let bitmap = BITMAP.load(Relaxed);
     if bitmap != 0 {
         visit(bitmap as u64, false);

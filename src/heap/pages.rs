@@ -3,27 +3,154 @@
 //!
 //! mimalloc's own walk misses the pages that lie outside its arenas, which are those of the
 //! largest blocks, and collects what it visits, whoever owns it. The map has every page, and
-//! nothing is written here. The caller has closed the gate ([`super::alone`]), so that no page comes
+//! nothing is written here. While the gate is closed ([`super::alone`]) no page comes
 //! or goes; threads meanwhile still take blocks from their own pages and give them back, so a page's
 //! count is of one moment, and two pages' of two. Nothing here allocates, locks or panics.
 
 #![allow(unsafe_code)]
 
-use super::ffi::{self, Block, Page};
-use super::{PAGE_MAP, account_of, page_of};
+use super::ffi::{self, Block, List, Page, PageMap, Submap};
+use super::gate::Closed;
+use super::{HEAPS, mark};
 use crate::ledger::Account;
-use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Bytes of mimalloc's unit of addresses, on which pages begin.
 pub const SLICE: usize = 1 << ffi::SLICE_SHIFT;
 /// Bytes of addresses that a part of the page map is for.
 pub const SUBMAP_SPAN: usize = 1 << (ffi::SLICE_SHIFT + ffi::SUBMAP_SHIFT);
-/// Entries of a part of the map.
-const ENTRIES: usize = 1 << ffi::SUBMAP_SHIFT;
-/// Parts of the map.
-const SUBMAPS: usize = 1 << (ffi::ADDRESS_BITS - ffi::SLICE_SHIFT - ffi::SUBMAP_SHIFT);
+
+/// mimalloc's page map, which never moves; null before the first block. A copy, since the
+/// compiler reaches a C library's variable by way of the global offset table.
+static PAGE_MAP: AtomicPtr<PageMap> = AtomicPtr::new(null_mut());
+
+/// Notes where mimalloc has its map.
+pub(super) fn find_map() {
+    PAGE_MAP.store(ffi::_mi_page_map.load(Acquire), Release);
+}
+
+#[inline(always)]
+fn map() -> Option<&'static PageMap> {
+    // SAFETY: mimalloc's map, all of which is committed (see `start_mimalloc`), and whose entries only change
+    // from null to a part.
+    unsafe { PAGE_MAP.load(Relaxed).as_ref() }
+}
+
+/// A part of the map, which is readable as a whole and never unmapped.
+fn submap(index: usize) -> Option<&'static Submap> {
+    let part = map()?.get(index)?.load(Acquire);
+    // SAFETY: as said.
+    unsafe { part.as_ref() }
+}
+
+/// The entry of the map for an address; null for memory that is not mimalloc's.
+fn entry(address: usize) -> *mut Page {
+    let slice = address >> ffi::SLICE_SHIFT;
+    match submap(slice >> ffi::SUBMAP_SHIFT) {
+        Some(part) => part[slice % part.len()].load(Relaxed),
+        None => null_mut(),
+    }
+}
+
+/// The page that holds `pointer`, or null for memory that is not mimalloc's.
+///
+/// # Safety
+/// It is an address of user space.
+#[inline(always)]
+pub(super) unsafe fn page_of(pointer: *mut u8) -> *mut Page {
+    let slice = pointer.addr() >> ffi::SLICE_SHIFT;
+    let Some(map) = map() else { return null_mut() };
+    // SAFETY: the map is for all of user space; as in `submap`.
+    let part = unsafe {
+        map.get_unchecked(slice >> ffi::SUBMAP_SHIFT)
+            .load(Relaxed)
+            .as_ref()
+    };
+    part.map_or(null_mut(), |part| part[slice % part.len()].load(Relaxed))
+}
+
+/// The page of a block, or `None` for a pointer that is not mimalloc's.
+///
+/// # Safety
+/// `pointer` is null or lies in a block, by whatever allocator, that lives for as long as the page is used.
+#[inline]
+pub(super) unsafe fn live_page<'a>(pointer: *mut u8) -> Option<&'a Page> {
+    // SAFETY: the caller's promise.
+    unsafe { page_of(pointer).as_ref() }
+}
+
+/// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
+pub fn is_in_page(pointer: *mut u8) -> bool {
+    !entry(pointer.addr()).is_null()
+}
+
+impl Page {
+    /// The account of the page's heap.
+    #[inline]
+    pub(super) fn account(&self) -> Account {
+        if !self.heap.is_null() {
+            for account in [
+                Account::Obj,
+                Account::Mem,
+                Account::Raw,
+                Account::Numpy,
+                Account::Arena,
+            ] {
+                if HEAPS[account as usize].load(Relaxed) == self.heap {
+                    return account;
+                }
+            }
+            if let Some(account) = mark::account_before(self.heap) {
+                return account;
+            }
+        }
+        Account::Native
+    }
+
+    /// Bytes of all its blocks, made or not.
+    pub(super) fn bytes(&self) -> usize {
+        self.block_size * usize::from(self.reserved)
+    }
+
+    /// How far into a block of the page `pointer` lies.
+    pub(super) fn offset_of(&self, pointer: *mut u8) -> usize {
+        pointer.addr().wrapping_sub(self.page_start.addr()) % self.block_size
+    }
+
+    /// The start of the block that `pointer`, in the page, lies in.
+    pub(super) fn start_of(&self, pointer: *mut u8) -> *mut u8 {
+        pointer.wrapping_sub(self.offset_of(pointer))
+    }
+
+    /// Whether it has aligned blocks, whose pointers may lie anywhere in a block.
+    fn has_aligned(&self) -> bool {
+        self.xthread_id.load(Relaxed) & ffi::HAS_INTERIOR_POINTERS != 0
+    }
+
+    /// How far into a block `pointer` lies; `None` if that is where a pointer of the program may lead.
+    pub(super) fn misplaced(&self, pointer: *mut u8) -> Option<usize> {
+        let offset = self.offset_of(pointer);
+        (offset != 0 && !self.has_aligned()).then_some(offset)
+    }
+
+    /// Usable bytes behind `pointer`, which a block of the page was given out by.
+    #[inline]
+    pub(super) fn usable(&self, pointer: *mut u8) -> usize {
+        match self.has_aligned() {
+            true => self.block_size - self.offset_of(pointer),
+            false => self.block_size,
+        }
+    }
+
+    /// The list of blocks that other threads have freed, which its owner has not taken back.
+    pub(super) fn freed_elsewhere(&self) -> *const Block {
+        // The lowest bit is mimalloc's mark of ownership (`mi_tf_block`).
+        (self.xthread_free.load(Acquire) & !1) as *const Block
+    }
+}
 
 /// A page of a heap at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -56,57 +183,42 @@ impl PageView {
     }
 }
 
-/// Calls `visit` for each page of every heap, by ascending address. The gate is closed.
-pub fn each(mut visit: impl FnMut(&PageView)) {
-    each_submap(|index, submap| {
-        for entry in 0..ENTRIES {
-            // SAFETY: a part of the map has so many entries, and is never unmapped.
-            let page = unsafe { *submap.add(entry) };
-            // A page is entered for each of its slices.
-            if let Some(view) = view(page, index << ffi::SUBMAP_SHIFT | entry) {
-                visit(&view);
-            }
-        }
-    });
+/// Calls `visit` for each page of every heap, by ascending address.
+pub fn each(closed: &Closed, mut visit: impl FnMut(&PageView)) {
+    each_page(closed, |page| visit(&view(page)));
 }
 
-/// Calls `visit` for each page of every heap, as mimalloc has it. The gate is closed.
-pub(super) fn each_page(mut visit: impl FnMut(*mut Page)) {
-    each_submap(|index, submap| {
-        for entry in 0..ENTRIES {
-            // SAFETY: as in `each`.
-            let page = unsafe { *submap.add(entry) };
-            if begins_in(page, index << ffi::SUBMAP_SHIFT | entry) {
+/// Calls `visit` for each page of every heap, as mimalloc has it.
+pub(super) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
+    each_submap(|index, part| {
+        for (entry, page) in part.iter().enumerate() {
+            let slice = index << ffi::SUBMAP_SHIFT | entry;
+            if let Some(page) = beginning_in(closed, page.load(Relaxed), slice) {
                 visit(page);
             }
         }
     });
 }
 
-/// Whether there is a page, and `slice` is the first that it is entered for.
-fn begins_in(page: *mut Page, slice: usize) -> bool {
-    // SAFETY: a page of the map stays while the gate is closed.
-    !page.is_null() && unsafe { (*page).page_start.addr() } >> ffi::SLICE_SHIFT == slice
+/// The page of an entry of the map.
+fn entered(_closed: &Closed, entry: *mut Page) -> Option<&Page> {
+    // SAFETY: null, or a page of the map, which stays while the gate is closed.
+    unsafe { entry.as_ref() }
 }
 
-/// The page that begins in the slice of `address`. The gate is closed.
-pub fn beginning_at(address: usize) -> Option<PageView> {
-    let slice = address >> ffi::SLICE_SHIFT;
-    let submap = submap(slice >> ffi::SUBMAP_SHIFT)?;
-    // SAFETY: as in `each`.
-    let page = unsafe { *submap.add(slice & (ENTRIES - 1)) };
-    view(page, slice)
+/// The page of an entry, if `slice` is the first that it is entered for.
+fn beginning_in(closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page> {
+    entered(closed, entry).filter(|page| page.page_start.addr() >> ffi::SLICE_SHIFT == slice)
 }
 
-/// The page that holds a block at `address`. The gate is closed.
-pub fn holding(address: usize) -> Option<PageView> {
-    let page = page_of(address as *mut u8);
-    if page.is_null() {
-        return None;
-    }
-    // SAFETY: a page of the map stays while the gate is closed.
-    let first = unsafe { (*page).page_start.addr() };
-    view(page, first >> ffi::SLICE_SHIFT)
+/// The page that begins in the slice of `address`.
+pub fn beginning_at(closed: &Closed, address: usize) -> Option<PageView> {
+    beginning_in(closed, entry(address), address >> ffi::SLICE_SHIFT).map(view)
+}
+
+/// The page that holds a block at `address`.
+pub fn holding(closed: &Closed, address: usize) -> Option<PageView> {
+    entered(closed, entry(address)).map(view)
 }
 
 /// Whether the map knows no page in the [`SUBMAP_SPAN`] of addresses around `address`.
@@ -116,22 +228,20 @@ pub fn none_around(address: usize) -> bool {
 
 /// Tells of the memory of the page map itself.
 pub fn each_part_of_map(mut visit: impl FnMut(Range<usize>)) {
-    let map = PAGE_MAP.load(Acquire).addr();
-    if map != 0 {
-        visit(map..map + SUBMAPS * size_of::<usize>());
+    fn addresses<T>(part: &[T]) -> Range<usize> {
+        let range = part.as_ptr_range();
+        range.start.addr()..range.end.addr()
     }
-    each_submap(|_, submap| visit(submap.addr()..submap.addr() + ENTRIES * size_of::<usize>()));
+    if let Some(map) = map() {
+        visit(addresses(map));
+    }
+    each_submap(|_, part| visit(addresses(part)));
 }
 
-fn each_submap(mut visit: impl FnMut(usize, *mut *mut Page)) {
+fn each_submap(mut visit: impl FnMut(usize, &Submap)) {
     // Most of the map is empty: so many parts are looked at together.
     const TOGETHER: usize = 16;
-    let map = PAGE_MAP.load(Acquire);
-    if map.is_null() {
-        return;
-    }
-    // SAFETY: the map has so many entries and is readable as a whole (see `start_mimalloc`).
-    let map = unsafe { std::slice::from_raw_parts(map, SUBMAPS) };
+    let Some(map) = map() else { return };
     for (group, parts) in map.chunks_exact(TOGETHER).enumerate() {
         let any = parts
             .iter()
@@ -139,69 +249,45 @@ fn each_submap(mut visit: impl FnMut(usize, *mut *mut Page)) {
         if any == 0 {
             continue;
         }
-        for (index, part) in parts.iter().enumerate() {
-            let part = part.load(Acquire);
-            if !part.is_null() {
-                visit(group * TOGETHER + index, part);
+        for index in group * TOGETHER..(group + 1) * TOGETHER {
+            if let Some(part) = submap(index) {
+                visit(index, part);
             }
         }
     }
 }
 
-fn submap(index: usize) -> Option<*mut *mut Page> {
-    let map = PAGE_MAP.load(Acquire);
-    if map.is_null() || index >= SUBMAPS {
-        return None;
-    }
-    // SAFETY: the map has that many parts and is readable as a whole (see `start_mimalloc`).
-    let submap = unsafe { (*map.add(index)).load(Acquire) };
-    (!submap.is_null()).then_some(submap)
-}
-
-/// The view of a page, if `slice` is the first slice of the page.
-fn view(page: *mut Page, slice: usize) -> Option<PageView> {
-    if !begins_in(page, slice) {
-        return None;
-    }
-    // SAFETY: a page of the map stays while the gate is closed. Its owner counts its blocks by plain
-    // stores, which a volatile read of a word sees whole.
-    unsafe {
-        let first = (*page).page_start.addr();
-        let used = u64::from((&raw const (*page).used).read_volatile());
-        let capacity = u64::from((&raw const (*page).capacity).read_volatile());
-        let reserved = usize::from((*page).reserved);
-        let size = (*page).block_size;
-        let end = (first + size * reserved).next_multiple_of(SLICE);
-        let made = capacity.max(used).min(reserved as u64) as usize;
-        Some(PageView {
-            account: account_of(page),
-            addresses: (slice << ffi::SLICE_SHIFT, end),
-            blocks: (first, first + size * made),
-            block_bytes: size as u64,
-            live_blocks: used - freed_elsewhere(page, used, first..end),
-            capacity_blocks: capacity.max(used),
-            reserved_blocks: reserved as u64,
-        })
+/// The view of a page of the map.
+fn view(page: &Page) -> PageView {
+    let first = page.page_start.addr();
+    let used = u64::from(page.used.get());
+    let capacity = u64::from(page.capacity.get()).max(used);
+    let reserved = u64::from(page.reserved);
+    let end = (first + page.bytes()).next_multiple_of(SLICE);
+    let made = capacity.min(reserved) as usize;
+    PageView {
+        account: page.account(),
+        addresses: (first & !(SLICE - 1), end),
+        blocks: (first, first + page.block_size * made),
+        block_bytes: page.block_size as u64,
+        live_blocks: used - count_freed_elsewhere(page, used, first..end),
+        capacity_blocks: capacity,
+        reserved_blocks: reserved,
     }
 }
 
-/// Blocks that other threads have freed, which the page counts until its owner takes them back.
-///
-/// # Safety
-/// A page of the map, while the gate is closed: the list grows and shrinks inside the gate alone.
-unsafe fn freed_elsewhere(page: *mut Page, used: u64, area: Range<usize>) -> u64 {
-    // The lowest bit is mimalloc's mark of ownership (`mi_tf_block`).
-    // SAFETY: the caller's duty; a link that leads out of the page, which only a script that writes
-    // to freed memory can have made, is not followed.
-    unsafe {
-        let mut block = ((*page).xthread_free.load(Acquire) & !1) as *const Block;
-        let mut count = 0;
-        while area.contains(&block.addr()) && count < used {
-            count += 1;
-            block = (*block).next;
-        }
-        count
+/// Blocks that other threads have freed, which the page counts until its owner takes them back. The list grows and
+/// shrinks inside the gate alone.
+fn count_freed_elsewhere(page: &Page, used: u64, area: Range<usize>) -> u64 {
+    let mut block = page.freed_elsewhere();
+    let mut count = 0;
+    while area.contains(&block.addr()) && count < used {
+        count += 1;
+        // SAFETY: a word of the page. A link that leads out of it, which only a script that writes to freed memory
+        // can have made, is not followed.
+        block = unsafe { (*block).next };
     }
+    count
 }
 
 /// Other memory of mimalloc: for future pages, and for its own description of it.
@@ -217,35 +303,22 @@ pub struct Arena {
 
 /// Calls `visit` for each of mimalloc's arenas, in the order in which they were made.
 pub fn each_arena(mut visit: impl FnMut(Arena)) {
-    unsafe extern "C" fn tell(arg: *mut c_void, start: usize, bytes: usize, own: usize) {
-        // SAFETY: `arg` is the visitor that `each_arena` passed, on its own stack.
-        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(Arena)>() };
+    let mut arena = |start, bytes, own| {
         visit(Arena {
             start,
             end: start + bytes,
             own_end: start + own,
-        });
-    }
-    let mut visit: &mut dyn FnMut(Arena) = &mut visit;
-    // SAFETY: `tell` has the function's type and gets what it casts to.
-    unsafe { ffi::pyhost_each_arena(tell, (&raw mut visit).cast()) };
+        })
+    };
+    List::arenas().each(&mut arena);
 }
 
 /// Whether the slice at `address` holds mimalloc's descriptions of threads.
 pub fn is_description(address: usize) -> bool {
-    // SAFETY: the address is compared with those of a list that only grows.
-    unsafe { ffi::_mi_meta_is_meta_page((address & !(SLICE - 1)) as *mut c_void) }
+    ffi::_mi_meta_is_meta_page(std::ptr::without_provenance_mut(address & !(SLICE - 1)))
 }
 
 /// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
-/// The gate is closed.
-pub fn each_thread(mut visit: impl FnMut(usize)) {
-    unsafe extern "C" fn tell(arg: *mut c_void, thread: usize) {
-        // SAFETY: as in `each_arena`.
-        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize)>() };
-        visit(thread);
-    }
-    let mut visit: &mut dyn FnMut(usize) = &mut visit;
-    // SAFETY: as in `each_arena`.
-    unsafe { ffi::pyhost_each_thread(tell, (&raw mut visit).cast()) };
+pub fn each_thread(closed: &Closed, mut visit: impl FnMut(usize)) {
+    List::threads(closed).each(&mut |thread, _, _| visit(thread));
 }

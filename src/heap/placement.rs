@@ -6,7 +6,8 @@
 #![allow(unsafe_code)]
 
 use crate::process::page_size;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use pyhost_os::mapping::advise_huge_pages;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +38,8 @@ const NUMPY_HUGE_PAGES: usize = 1 << 22;
 /// A size that no memory reaches: no advice.
 const NO_ADVICE: usize = usize::MAX;
 
-/// The advice for `madvise`, and the least bytes of memory that get it.
-static ADVICE: AtomicI32 = AtomicI32::new(libc::MADV_HUGEPAGE);
+/// Whether huge pages are wanted or refused, and the least bytes of memory that get this advice.
+static ARE_WANTED: AtomicBool = AtomicBool::new(true);
 static ADVISED_FROM: AtomicUsize = AtomicUsize::new(NO_ADVICE);
 
 /// The preferred node; `u32::MAX` for none.
@@ -46,13 +47,12 @@ static NODE: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Chooses the advice. `numpys_own` tells whether NumPy itself would ask (`auto` follows it).
 pub fn set_huge_pages(choice: HugePages, numpys_own: bool) {
-    let (advice, from) = match choice {
-        HugePages::Auto if numpys_own => (libc::MADV_HUGEPAGE, NUMPY_HUGE_PAGES),
-        HugePages::Auto => (libc::MADV_HUGEPAGE, NO_ADVICE),
-        HugePages::Always => (libc::MADV_HUGEPAGE, 0),
-        HugePages::Never => (libc::MADV_NOHUGEPAGE, 0),
+    let from = match choice {
+        HugePages::Auto if numpys_own => NUMPY_HUGE_PAGES,
+        HugePages::Auto => NO_ADVICE,
+        HugePages::Always | HugePages::Never => 0,
     };
-    ADVICE.store(advice, Relaxed);
+    ARE_WANTED.store(choice != HugePages::Never, Relaxed);
     ADVISED_FROM.store(from, Relaxed);
 }
 
@@ -102,8 +102,7 @@ fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
 }
 
 fn advise_on(start: *mut u8, size: usize) {
-    // SAFETY: advice on memory of the caller's; its contents stay.
-    unsafe { libc::madvise(start.cast(), size, ADVICE.load(Relaxed)) };
+    advise_huge_pages(start, size, ARE_WANTED.load(Relaxed));
 }
 
 /// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).
@@ -137,37 +136,24 @@ fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_os::mapping::Mapping;
 
     #[test]
     fn a_run_of_memory_prefers_its_node() {
         const SIZE: usize = 1 << 16;
-        // SAFETY: fresh anonymous memory, which is given back.
-        unsafe {
-            let start = libc::mmap(
-                std::ptr::null_mut(),
-                SIZE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
+        let memory = Mapping::private(SIZE).unwrap();
+        let start = memory.start().as_ptr();
+        if !prefer_node(start, SIZE, 0) {
+            let error = std::io::Error::last_os_error().raw_os_error();
+            assert!(
+                matches!(error, Some(libc::ENOSYS | libc::EPERM)),
+                "only a kernel without NUMA, or a sandbox, refuses node 0: {error:?}"
             );
-            assert_ne!(start, libc::MAP_FAILED);
-            if !prefer_node(start.cast(), SIZE, 0) {
-                let error = std::io::Error::last_os_error().raw_os_error();
-                assert!(
-                    matches!(error, Some(libc::ENOSYS | libc::EPERM)),
-                    "only a kernel without NUMA, or a sandbox, refuses node 0: {error:?}"
-                );
-            } else {
-                let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
-                let wanted = format!("{:x} prefer", start.addr());
-                assert!(maps.contains(&wanted), "{wanted} in {maps}");
-                assert!(
-                    !prefer_node(start.cast(), SIZE, MAX_NODES - 1),
-                    "no such node"
-                );
-            }
-            libc::munmap(start, SIZE);
+        } else {
+            let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+            let wanted = format!("{:x} prefer", start.addr());
+            assert!(maps.contains(&wanted), "{wanted} in {maps}");
+            assert!(!prefer_node(start, SIZE, MAX_NODES - 1), "no such node");
         }
     }
 }

@@ -13,13 +13,16 @@
 
 #![allow(unsafe_code)]
 
+use super::gate::{self, Closed};
 use super::pages::{self, PageView};
 use super::thread::{state, thread_id};
-use super::{arrays, book, gate, may_book, moving, release, usable_size};
+use super::{arrays, book, may_book, moving, release, usable_size};
 use crate::ledger::Account;
 use pyhost_os::bytes::{self, Expected};
+use std::cell::Cell;
 use std::fmt;
-use std::ptr::null_mut;
+use std::iter::successors;
+use std::ptr::{NonNull, null_mut};
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +30,7 @@ const NUMPY: usize = Account::Numpy as usize;
 
 /// How much a pool keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Limit {
+pub enum PoolLimit {
     /// A number of blocks that grows by a tenth while both evictions and misses are frequent;
     /// and no more bytes than were ever live at once.
     #[default]
@@ -38,36 +41,36 @@ pub enum Limit {
     Bytes(u64),
 }
 
-impl FromStr for Limit {
+impl FromStr for PoolLimit {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected("auto, a number of blocks, or a size such as 64M");
         if text == "auto" {
-            return Ok(Limit::Auto);
+            return Ok(PoolLimit::Auto);
         }
         if let Ok(blocks) = text.parse() {
-            return Ok(Limit::Blocks(blocks));
+            return Ok(PoolLimit::Blocks(blocks));
         }
-        bytes::parse(text).map(Limit::Bytes).ok_or(expected)
+        bytes::parse(text).map(PoolLimit::Bytes).ok_or(expected)
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for PoolLimit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::Auto => out.write_str("auto"),
-            Limit::Blocks(blocks) => write!(out, "{blocks}"),
-            Limit::Bytes(bytes) => write!(out, "{bytes}B"),
+            PoolLimit::Auto => out.write_str("auto"),
+            PoolLimit::Blocks(blocks) => write!(out, "{blocks}"),
+            PoolLimit::Bytes(bytes) => write!(out, "{bytes}B"),
         }
     }
 }
 
-/// Blocks that [`Limit::Auto`] begins with.
+/// Blocks that [`PoolLimit::Auto`] begins with.
 const FIRST_LIMIT: u64 = 100;
-/// `Limit::Auto` is looked at once in so many evictions.
+/// `PoolLimit::Auto` is looked at once in so many evictions.
 const EVICTIONS_A_LOOK: u64 = 1000;
-/// Evictions a release, and misses a request, that `Limit::Auto` bears, as one in so many.
+/// Evictions a release, and misses a request, that `PoolLimit::Auto` bears, as one in so many.
 const BEARABLE: u64 = 500;
 
 /// Sizes are multiples of this, header included.
@@ -77,25 +80,59 @@ const LEAST: usize = size_of::<Links>();
 const BUCKETS: usize = 256;
 
 /// In front of the pointer that is handed out.
-#[derive(Clone, Copy)]
 #[repr(C)]
 struct Header {
     /// Bytes asked of the heap, header included: the pool's key.
-    size: usize,
+    size: Cell<usize>,
     /// Bytes that the heap gave, which the ledger books.
-    charged: usize,
+    charged: Cell<usize>,
 }
+
+type Link = Cell<Option<PoolBlock>>;
 
 /// At the pointer, while the block is kept.
 #[repr(C)]
 struct Links {
     /// Towards the more recently freed.
-    newer: *mut Links,
-    older: *mut Links,
-    /// Within the bucket of the size.
-    next: *mut Links,
-    previous: *mut Links,
+    newer: Link,
+    older: Link,
+    /// Within the bucket of the size, and in a list of blocks to give back.
+    next: Link,
+    previous: Link,
 }
+
+/// A block of the pool, which is kept or in the hands of the one thread that has this value: none is used after the
+/// block was handed out or given back.
+#[derive(Clone, Copy)]
+struct PoolBlock(NonNull<u8>);
+
+impl PoolBlock {
+    /// The block that was handed out as `pointer`.
+    ///
+    /// # Safety
+    /// It was, and is the caller's alone.
+    unsafe fn of(pointer: NonNull<u8>) -> PoolBlock {
+        PoolBlock(pointer)
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the header lies right in front, within the heap's block.
+        unsafe { self.0.cast::<Header>().sub(1).as_ref() }
+    }
+
+    /// Of a block that is kept, or about to be given back.
+    fn links(&self) -> &Links {
+        // SAFETY: every block has room for them, whose contents are not the program's any more.
+        unsafe { self.0.cast().as_ref() }
+    }
+
+    fn charged(&self) -> usize {
+        self.header().charged.get()
+    }
+}
+
+/// Blocks that the pool has no more, linked by `next`.
+struct Evicted(Option<PoolBlock>);
 
 /// The statistics of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,11 +154,11 @@ pub struct Statistics {
 }
 
 struct PoolState {
-    limit: Limit,
+    limit: PoolLimit,
     auto_blocks: u64,
-    newest: *mut Links,
-    oldest: *mut Links,
-    buckets: [*mut Links; BUCKETS],
+    newest: Option<PoolBlock>,
+    oldest: Option<PoolBlock>,
+    buckets: [Option<PoolBlock>; BUCKETS],
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -132,16 +169,15 @@ struct PoolState {
     peak_live_bytes: u64,
 }
 
-// SAFETY: the pointers lead to kept blocks, which belong to the pool, whichever thread has the
-// lock.
+// SAFETY: the blocks are kept, and belong to the pool, whichever thread has the lock.
 unsafe impl Send for PoolState {}
 
 static POOL: Mutex<PoolState> = Mutex::new(PoolState {
-    limit: Limit::Auto,
+    limit: PoolLimit::Auto,
     auto_blocks: FIRST_LIMIT,
-    newest: null_mut(),
-    oldest: null_mut(),
-    buckets: [null_mut(); BUCKETS],
+    newest: None,
+    oldest: None,
+    buckets: [None; BUCKETS],
     hits: 0,
     misses: 0,
     evictions: 0,
@@ -167,102 +203,68 @@ pub fn lead() -> usize {
     arrays::alignment().max(size_of::<Header>())
 }
 
-/// The header of a block that was handed out, or is kept.
-///
-/// # Safety
-/// `pointer` is such a block's.
-unsafe fn header<'a>(pointer: *mut u8) -> &'a mut Header {
-    // SAFETY: the header lies right in front, within the heap's block, and one thread at a time
-    // has the block.
-    unsafe { &mut *pointer.sub(size_of::<Header>()).cast::<Header>() }
-}
-
 impl PoolState {
-    fn bucket(&mut self, size: usize) -> &mut *mut Links {
+    fn bucket(&mut self, size: usize) -> &mut Option<PoolBlock> {
         let hash = (size / GRAIN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         &mut self.buckets[hash % BUCKETS]
     }
 
     /// Takes a kept block of exactly this size.
-    fn take(&mut self, size: usize) -> *mut u8 {
-        let mut links = *self.bucket(size);
-        // SAFETY: the lists lead from kept block to kept block.
-        unsafe {
-            while !links.is_null() && header(links.cast()).size != size {
-                links = (*links).next;
-            }
-            if !links.is_null() {
-                self.unlink(links);
-            }
-        }
-        links.cast()
+    fn take(&mut self, size: usize) -> Option<PoolBlock> {
+        let first = *self.bucket(size);
+        let mut bucket = successors(first, |block| block.links().next.get());
+        let found = bucket.find(|block| block.header().size.get() == size)?;
+        self.unlink(found);
+        Some(found)
     }
 
-    /// # Safety
-    /// A block that is handed to the pool.
-    unsafe fn keep(&mut self, pointer: *mut u8) {
-        let links = pointer.cast::<Links>();
-        // SAFETY: the block is the pool's now, and at least as long as the links.
-        unsafe {
-            let size = header(pointer).size;
-            self.kept_bytes += header(pointer).charged as u64;
-            let newest = self.newest;
-            let first = self.bucket(size);
-            links.write(Links {
-                newer: null_mut(),
-                older: newest,
-                next: *first,
-                previous: null_mut(),
-            });
-            if !(*first).is_null() {
-                (**first).previous = links;
-            }
-            *first = links;
-            match newest.is_null() {
-                true => self.oldest = links,
-                false => (*newest).newer = links,
-            }
+    fn keep(&mut self, block: PoolBlock) {
+        let newest = self.newest.replace(block);
+        let first = self.bucket(block.header().size.get()).replace(block);
+        let links = block.links();
+        links.newer.set(None);
+        links.older.set(newest);
+        links.next.set(first);
+        links.previous.set(None);
+        if let Some(first) = first {
+            first.links().previous.set(Some(block));
         }
-        self.newest = links;
+        match newest {
+            None => self.oldest = Some(block),
+            Some(newest) => newest.links().newer.set(Some(block)),
+        }
+        self.kept_bytes += block.charged() as u64;
         self.kept_blocks += 1;
     }
 
-    /// # Safety
-    /// A kept block.
-    unsafe fn unlink(&mut self, links: *mut Links) {
-        // SAFETY: the caller's duty; its neighbours are kept blocks too.
-        unsafe {
-            let Links {
-                newer,
-                older,
-                next,
-                previous,
-            } = links.read();
-            match newer.is_null() {
-                true => self.newest = older,
-                false => (*newer).older = older,
-            }
-            match older.is_null() {
-                true => self.oldest = newer,
-                false => (*older).newer = newer,
-            }
-            if !next.is_null() {
-                (*next).previous = previous;
-            }
-            match previous.is_null() {
-                true => *self.bucket(header(links.cast()).size) = next,
-                false => (*previous).next = next,
-            }
-            self.kept_bytes -= header(links.cast()).charged as u64;
+    fn unlink(&mut self, block: PoolBlock) {
+        let links = block.links();
+        let (newer, older) = (links.newer.get(), links.older.get());
+        match newer {
+            None => self.newest = older,
+            Some(newer) => newer.links().older.set(older),
         }
+        match older {
+            None => self.oldest = newer,
+            Some(older) => older.links().newer.set(newer),
+        }
+        let (next, previous) = (links.next.get(), links.previous.get());
+        if let Some(next) = next {
+            next.links().previous.set(previous);
+        }
+        match previous {
+            None => *self.bucket(block.header().size.get()) = next,
+            Some(previous) => previous.links().next.set(next),
+        }
+        self.kept_bytes -= block.charged() as u64;
         self.kept_blocks -= 1;
     }
 
     fn limits(&self) -> (Option<u64>, Option<u64>) {
         match self.limit {
-            Limit::Auto => (Some(self.auto_blocks), Some(self.peak_live_bytes)),
-            Limit::Blocks(blocks) => (Some(blocks), None),
-            Limit::Bytes(bytes) => (None, Some(bytes)),
+            PoolLimit::Auto => (Some(self.auto_blocks), Some(self.peak_live_bytes)),
+            PoolLimit::Blocks(blocks) => (Some(blocks), None),
+            PoolLimit::Bytes(bytes) => (None, Some(bytes)),
         }
     }
 
@@ -272,29 +274,27 @@ impl PoolState {
             || bytes.is_some_and(|limit| self.kept_bytes > limit)
     }
 
-    /// Takes blocks out, oldest first, until the bound holds: a list linked by `next`.
-    fn evict(&mut self) -> *mut Links {
-        let mut evicted: *mut Links = null_mut();
-        while self.is_over_limit() && !self.oldest.is_null() {
-            let links = self.oldest;
-            // SAFETY: a kept block, which then belongs to the caller's list.
-            unsafe {
-                self.unlink(links);
-                (*links).next = evicted;
-            }
-            evicted = links;
+    /// Takes blocks out, oldest first, until the bound holds.
+    fn evict(&mut self) -> Evicted {
+        let mut evicted = None;
+        while self.is_over_limit()
+            && let Some(block) = self.oldest
+        {
+            self.unlink(block);
+            block.links().next.set(evicted);
+            evicted = Some(block);
             self.evictions += 1;
             if self.evictions.is_multiple_of(EVICTIONS_A_LOOK) {
                 self.look_at_limit();
             }
         }
-        evicted
+        Evicted(evicted)
     }
 
     fn look_at_limit(&mut self) {
         let many_evictions = self.evictions > self.released / BEARABLE;
         let many_misses = self.misses > (self.hits + self.misses) / BEARABLE;
-        if self.limit == Limit::Auto && many_evictions && many_misses {
+        if self.limit == PoolLimit::Auto && many_evictions && many_misses {
             self.auto_blocks += self.auto_blocks / 10;
         }
     }
@@ -306,7 +306,7 @@ impl PoolState {
 }
 
 /// Chooses the bound. Before the first block.
-pub fn set_limit(limit: Limit) {
+pub fn set_limit(limit: PoolLimit) {
     locked(|pool| pool.limit = limit);
 }
 
@@ -318,40 +318,42 @@ fn whole(size: usize) -> Option<usize> {
 
 /// Allocates `size` bytes, zeroed where `zero`, aligned as [`arrays`] are. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
-    let lead = lead();
     let Some(whole) = whole(size) else {
         super::count_failure(Account::Numpy);
         return null_mut();
     };
-    let pointer = locked(|pool| {
-        let pointer = pool.take(whole);
-        if pointer.is_null() {
-            pool.misses += 1;
-        } else {
-            pool.hits += 1;
-            // SAFETY: a block that was kept until now.
-            pool.count_live(unsafe { header(pointer) }.charged);
+    let kept = locked(|pool| {
+        let kept = pool.take(whole);
+        match kept {
+            None => pool.misses += 1,
+            Some(block) => {
+                pool.hits += 1;
+                pool.count_live(block.charged());
+            }
         }
-        pointer
+        kept
     });
-    if pointer.is_null() {
-        return allocate_new(whole, lead, zero);
+    let Some(block) = kept else {
+        return allocate_new(whole, zero);
+    };
+    if zero {
+        // SAFETY: the bytes behind the header, of a block that nobody else has.
+        unsafe { arrays::clear(block.0.as_ptr(), whole - lead()) };
     }
-    // SAFETY: a block of that size, the caller's from here on.
-    unsafe {
-        if zero {
-            arrays::clear(pointer, whole - lead);
-        }
-        let charged = header(pointer).charged;
-        if !book::<NUMPY>(pointer, charged) {
-            keep(pointer, charged);
-            return null_mut();
-        }
-    }
-    pointer
+    hand_out(block)
 }
 
-fn allocate_new(whole: usize, lead: usize, zero: bool) -> *mut u8 {
+/// Books a block, counted as live, that the caller returns; null where a cap refuses it, and it is kept.
+fn hand_out(block: PoolBlock) -> *mut u8 {
+    let pointer = block.0.as_ptr();
+    if book::<NUMPY>(pointer, block.charged()) {
+        return pointer;
+    }
+    keep(block);
+    null_mut()
+}
+
+fn allocate_new(whole: usize, zero: bool) -> *mut u8 {
     if !may_book::<NUMPY>(whole) {
         return null_mut();
     }
@@ -359,30 +361,24 @@ fn allocate_new(whole: usize, lead: usize, zero: bool) -> *mut u8 {
         true => arrays::allocate::<true, false>(whole),
         false => arrays::allocate::<false, false>(whole),
     };
-    let mut block = from_heap();
-    if block.is_null() {
+    let mut start = from_heap();
+    if start.is_null() {
         give_back_all();
-        block = from_heap();
+        start = from_heap();
     }
-    if block.is_null() {
+    let Some(start) = NonNull::new(start) else {
         super::count_failure(Account::Numpy);
         return null_mut();
-    }
+    };
     // SAFETY: a fresh block of `whole` bytes, longer than the lead.
-    unsafe {
-        let pointer = block.add(lead);
-        let charged = usable_size(block).unwrap_or(whole);
-        *header(pointer) = Header {
-            size: whole,
-            charged,
-        };
-        locked(|pool| pool.count_live(charged));
-        if !book::<NUMPY>(pointer, charged) {
-            keep(pointer, charged);
-            return null_mut();
-        }
-        pointer
-    }
+    let (block, charged) = unsafe {
+        let charged = usable_size(start.as_ptr()).unwrap_or(whole);
+        (PoolBlock::of(start.add(lead())), charged)
+    };
+    block.header().size.set(whole);
+    block.header().charged.set(charged);
+    locked(|pool| pool.count_live(charged));
+    hand_out(block)
 }
 
 /// Frees a block: keeps it, and gives back what exceeds the bound.
@@ -390,31 +386,23 @@ fn allocate_new(whole: usize, lead: usize, zero: bool) -> *mut u8 {
 /// # Safety
 /// `pointer` is null, or was made by [`allocate`] or [`reallocate`] and not freed since.
 pub unsafe fn free(pointer: *mut u8) {
-    if pointer.is_null() {
-        return;
-    }
-    // SAFETY: the caller's duties.
-    unsafe {
-        let charged = header(pointer).charged;
-        release::<NUMPY>(pointer, charged);
-        keep(pointer, charged);
+    if let Some(pointer) = NonNull::new(pointer) {
+        // SAFETY: the caller's duties.
+        let block = unsafe { PoolBlock::of(pointer) };
+        release::<NUMPY>(pointer.as_ptr(), block.charged());
+        keep(block);
     }
 }
 
 /// Keeps a block that is not live any more, and gives back what exceeds the bound.
-///
-/// # Safety
-/// `pointer` was made by the pool and is the caller's alone.
-unsafe fn keep(pointer: *mut u8, charged: usize) {
+fn keep(block: PoolBlock) {
     let evicted = locked(|pool| {
         pool.released += 1;
-        pool.live_bytes -= charged as u64;
-        // SAFETY: the caller's duty.
-        unsafe { pool.keep(pointer) };
+        pool.live_bytes -= block.charged() as u64;
+        pool.keep(block);
         pool.evict()
     });
-    // SAFETY: a list that nobody else has.
-    unsafe { give_back(evicted) };
+    give_back(evicted);
 }
 
 /// Resizes a block; null where there is no memory, and the old block still lives.
@@ -422,92 +410,83 @@ unsafe fn keep(pointer: *mut u8, charged: usize) {
 /// # Safety
 /// As for [`free`].
 pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
-    if pointer.is_null() {
+    let Some(start) = NonNull::new(pointer) else {
         return allocate(size, false);
+    };
+    // SAFETY: the caller's duties.
+    let old = unsafe { PoolBlock::of(start) };
+    let charged = old.charged();
+    // The heap may have given more than was requested: then the block stays.
+    if let Some(whole) = whole(size).filter(|&whole| whole <= charged)
+        && charged - whole <= arrays::slack(charged)
+    {
+        old.header().size.set(whole);
+        return pointer;
     }
-    let lead = lead();
-    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    // The two are not live at once as far as the bound goes.
+    locked(|pool| pool.live_bytes -= charged as u64);
+    let moved = allocate(size, false);
+    if moved.is_null() {
+        locked(|pool| pool.count_live(charged));
+        return moved;
+    }
+    release::<NUMPY>(pointer, charged);
+    locked(|pool| pool.released += 1);
+    let (lead, header) = (lead(), size_of::<Header>());
+    let bytes = old.header().size.get().min(lead + size);
+    // SAFETY: both blocks live and are at least that long. They are moved from their start, which large ones have on
+    // a page, and the new header is put back.
     unsafe {
-        let old = *header(pointer);
-        // The heap may have given more than was requested: then the block stays.
-        let fitting = whole(size).filter(|&whole| whole <= old.charged);
-        if let Some(whole) = fitting
-            && old.charged - whole <= arrays::slack(old.charged)
-        {
-            header(pointer).size = whole;
-            return pointer;
-        }
-        // The two are not live at once as far as the bound goes.
-        locked(|pool| pool.live_bytes -= old.charged as u64);
-        let moved = allocate(size, false);
-        if moved.is_null() {
-            locked(|pool| pool.count_live(old.charged));
-            return moved;
-        }
-        // From the start of the blocks, which large ones have on a page: with the header.
-        let new = *header(moved);
-        let bytes = old.size.min(lead + size);
+        let new = moved.sub(header).cast::<[usize; 2]>().read();
         moving::move_contents(pointer.sub(lead), moved.sub(lead), bytes);
-        *header(moved) = new;
-        release::<NUMPY>(pointer, old.charged);
-        locked(|pool| pool.released += 1);
-        give_one_back(pointer, old.charged);
-        moved
+        moved.sub(header).cast::<[usize; 2]>().write(new);
+        give_one_back(old, charged);
     }
+    moved
 }
 
 /// Gives every kept block back to the heap.
 pub fn give_back_all() {
     let all = locked(|pool| {
-        let bound = std::mem::replace(&mut pool.limit, Limit::Blocks(0));
+        let bound = std::mem::replace(&mut pool.limit, PoolLimit::Blocks(0));
         let all = pool.evict();
         pool.limit = bound;
         all
     });
-    // SAFETY: a list that nobody else has.
-    unsafe { give_back(all) };
+    give_back(all);
 }
 
-/// # Safety
-/// A list of blocks, linked by `next`, that nobody else has.
-unsafe fn give_back(mut links: *mut Links) {
-    while !links.is_null() {
-        // SAFETY: the caller's duty; the heap's block begins a lead earlier.
-        unsafe {
-            let next = (*links).next;
-            let block = links.cast::<u8>();
-            give_one_back(block, header(block).charged);
-            links = next;
-        }
+fn give_back(Evicted(mut list): Evicted) {
+    while let Some(block) = list {
+        list = block.links().next.get();
+        // SAFETY: the list was the last to have it.
+        unsafe { give_one_back(block, block.charged()) };
     }
 }
 
-/// Calls `visit` with the page of each kept block, which the heap has live and the ledger has not. The
-/// gate is closed; where a thread of the caller's has the lock beneath a signal handler there are none.
-pub fn each_kept(mut visit: impl FnMut(&PageView)) {
+/// Calls `visit` with the page of each kept block, which the heap has live and the ledger has not. Where a
+/// thread of the caller's has the lock beneath a signal handler there are none.
+pub fn each_kept(closed: &Closed, mut visit: impl FnMut(&PageView)) {
     let Ok(pool) = POOL.try_lock() else { return };
-    let mut links = pool.newest;
-    while !links.is_null() {
-        if let Some(page) = pages::holding(links.addr() - lead()) {
+    for block in successors(pool.newest, |block| block.links().older.get()) {
+        if let Some(page) = pages::holding(closed, block.0.addr().get() - lead()) {
             visit(&page);
         }
-        // SAFETY: the list leads from kept block to kept block; it changes inside the gate alone.
-        links = unsafe { (*links).older };
     }
 }
 
 /// Frees a block, whose header may be gone, to the heap, and its pages to the system.
 ///
 /// # Safety
-/// As for [`give_back`], for one block of `charged` bytes.
-unsafe fn give_one_back(pointer: *mut u8, charged: usize) {
-    // SAFETY: the caller's duty; the heap's block begins a lead earlier.
+/// A block of `charged` bytes; no copy of the value is used afterwards.
+unsafe fn give_one_back(block: PoolBlock, charged: usize) {
+    // SAFETY: the caller's promise; the heap's block begins a lead earlier.
     unsafe {
-        let block = pointer.sub(lead());
+        let start = block.0.as_ptr().sub(lead());
         if charged >= LEAST_GIVEN_BACK {
-            arrays::give_pages_back(block, charged);
+            arrays::give_pages_back(start, charged);
         }
-        arrays::free::<false>(block);
+        arrays::free::<false>(start);
     }
 }
 

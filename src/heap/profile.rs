@@ -8,8 +8,9 @@
 use super::ffi::{self, Theap};
 use super::{apart, region};
 use crate::process::limits;
-use pyhost_os::moment;
-use std::ffi::{c_int, c_long};
+use pyhost_os::mapping::{Mapping, advise_huge_pages};
+use pyhost_os::moment::monotonic_coarse;
+use std::ffi::c_long;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// A trade of memory against time.
@@ -43,26 +44,26 @@ const ARENA_RESERVE: c_long = 64 * 1024;
 
 /// Sets what must be set before mimalloc's first allocation, whatever the profile.
 pub(super) fn prepare() {
-    set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
+    ffi::mi_option_set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
     if limits::data().is_some() {
         // A limit on data counts what is writable, used or not: so only what is used is made writable.
-        set_default(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
-        set_default(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+        ffi::mi_option_set_default(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
+        ffi::mi_option_set_default(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
     }
 }
 
 /// Puts a profile in force. At the start of `main`, while the process has one thread.
 pub fn apply(profile: Profile) {
     match profile {
-        Profile::Balanced => set_default(ffi::OPTION_PURGE_DELAY, 1000),
+        Profile::Balanced => ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 1000),
         Profile::Speed => {
-            set_default(ffi::OPTION_PURGE_DELAY, 10_000);
+            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
             ask_for_huge_pages();
             reserve_huge_pages();
         }
         Profile::Small => {
-            set_default(ffi::OPTION_PURGE_DELAY, 0);
-            set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
+            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 0);
+            ffi::mi_option_set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
         }
     }
 }
@@ -75,25 +76,26 @@ static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
 
 /// Milliseconds for which memory that was freed is kept; below 0 for ever.
 pub(super) fn delay() -> i64 {
-    // SAFETY: reads a number of mimalloc's table of options.
-    unsafe { ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) }
+    ffi::mi_option_get(ffi::OPTION_PURGE_DELAY)
 }
 
 /// Milliseconds of a clock that is cheap to read.
 pub(super) fn now() -> i64 {
-    (moment::monotonic_coarse() / 1_000_000) as i64
+    (monotonic_coarse() / 1_000_000) as i64
 }
 
 /// Gives back what was freed longer ago than the profile's delay, at most twice a second.
 ///
 /// mimalloc itself looks only when a page is taken or freed: what a program frees in bulk would
-/// stay for as long as its small requests are met by the pages that it has. Called by the slow
-/// path, inside the gate, with a theap of the calling thread.
-pub(super) fn give_back_what_is_due(theap: *mut Theap) {
+/// stay for as long as its small requests are met by the pages that it has.
+///
+/// # Safety
+/// A theap of the calling thread, inside the gate.
+pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) {
     let now = now();
     if now >= NEXT_LOOK.load(Relaxed) {
         NEXT_LOOK.store(now + LOOK, Relaxed);
-        // SAFETY: a theap of the calling thread.
+        // SAFETY: the caller's promise.
         unsafe { ffi::mi_theap_collect(theap, false) };
         region::give_back_what_is_due();
     }
@@ -102,13 +104,7 @@ pub(super) fn give_back_what_is_due(theap: *mut Theap) {
 /// Gives nothing back any more: the process is about to end, and all its memory with it. Any
 /// thread.
 pub fn keep_everything() {
-    // SAFETY: sets a number in mimalloc's table of options.
-    unsafe { ffi::mi_option_set(ffi::OPTION_PURGE_DELAY, -1) };
-}
-
-fn set_default(option: c_int, value: c_long) {
-    // SAFETY: sets a number in mimalloc's table of options, unless a variable has set it.
-    unsafe { ffi::mi_option_set_default(option, value) };
+    ffi::mi_option_set(ffi::OPTION_PURGE_DELAY, -1);
 }
 
 /// Asks for huge pages beneath what mimalloc has reserved so far.
@@ -122,9 +118,8 @@ fn ask_for_huge_pages() {
     });
     for (start, end) in ranges {
         if (start..end).contains(&inside) {
-            let start = std::ptr::without_provenance_mut(start);
-            // SAFETY: advice on a mapping of mimalloc's; its contents stay.
-            unsafe { libc::madvise(start, end - start.addr(), libc::MADV_HUGEPAGE) };
+            let memory = std::ptr::without_provenance_mut(start);
+            advise_huge_pages(memory, end - start, true);
         }
     }
 }
@@ -137,21 +132,12 @@ fn reserve_huge_pages() {
     /// 2 MiB.
     const ALIGNMENT: usize = 1 << 21;
     let wish = apart::wish(SIZE + ALIGNMENT).unwrap_or(0);
-    // SAFETY: fresh anonymous memory, which mimalloc then owns for good.
-    unsafe {
-        let start = libc::mmap(
-            std::ptr::without_provenance_mut(wish),
-            SIZE + ALIGNMENT,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        if start == libc::MAP_FAILED {
-            return;
-        }
-        let aligned = start.add(start.align_offset(ALIGNMENT));
-        libc::madvise(aligned, SIZE, libc::MADV_HUGEPAGE);
-        ffi::mi_manage_os_memory(aligned, SIZE, true, false, true, -1);
-    }
+    let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) else {
+        return;
+    };
+    let start = memory.leak().as_ptr();
+    let aligned = start.wrapping_add(start.align_offset(ALIGNMENT));
+    advise_huge_pages(aligned, SIZE, true);
+    // SAFETY: fresh memory, which mimalloc owns for good from here on.
+    unsafe { ffi::mi_manage_os_memory(aligned.cast(), SIZE, true, false, true, -1) };
 }

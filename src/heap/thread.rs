@@ -11,6 +11,7 @@
 use super::ffi::{self, Theap};
 use super::{gate, own};
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
+use pyhost_os::calls;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -39,7 +40,7 @@ thread_local! {
     };
 }
 
-/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`watch_ends`].
+/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`watch`].
 static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// The calling thread's state, for the length of the thread.
@@ -55,16 +56,13 @@ pub fn state() -> &'static ThreadState {
 #[inline(always)]
 pub fn thread_id() -> usize {
     let pointer: usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the first word of the thread control block is its own address (x86-64 ABI).
+    // SAFETY: reads a register, or the first word of the thread control block, which is its own address (x86-64 ABI).
     unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure))
-    };
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure))
-    };
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
+    }
     pointer
 }
 
@@ -141,15 +139,6 @@ unsafe extern "C" fn end_slot(_slot: *mut c_void) {
     }
 }
 
-/// Has each thread's slot given back at its end. Once, while the process has one thread.
-pub fn watch_ends() {
-    let mut key = 0;
-    // SAFETY: a plain pthread call with a function of the executable.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end_slot)) } == 0 {
-        SLOT_KEY.store(key, Relaxed);
-    }
-}
-
 /// Puts the host's destructor in place of mimalloc's. Once, while the process has one thread.
 pub fn take_over_ends() {
     let mut key = 0;
@@ -165,28 +154,30 @@ pub fn take_over_ends() {
     }
 }
 
-unsafe extern "C" fn before_fork() {
+extern "C" fn before_fork() {
     gate::close(state().slot(), thread_id());
 }
 
-unsafe extern "C" fn after_fork_in_parent() {
+extern "C" fn after_fork_in_parent() {
     gate::open();
 }
 
-unsafe extern "C" fn after_fork_in_child() {
+extern "C" fn after_fork_in_child() {
     LEDGER.keep_only(state().slot());
     super::bound::forked();
     gate::open();
 }
 
-/// Registers the fork handlers. Once, before other threads exist.
-pub fn watch_forks() {
-    // SAFETY: the handlers are functions of the executable and never go away.
-    unsafe {
-        libc::pthread_atfork(
-            Some(before_fork),
-            Some(after_fork_in_parent),
-            Some(after_fork_in_child),
-        );
+/// Has each thread's slot given back at its end, and the gate closed at forks. Once, while the process has one thread.
+pub fn watch() {
+    let mut key = 0;
+    // SAFETY: a plain pthread call with a function of the executable, which never goes away.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_slot)) } == 0 {
+        SLOT_KEY.store(key, Relaxed);
     }
+    calls::pthread_atfork(
+        Some(before_fork),
+        Some(after_fork_in_parent),
+        Some(after_fork_in_child),
+    );
 }

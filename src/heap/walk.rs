@@ -3,8 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::blocks::{self, LiveBlock};
-use super::thread::{state, thread_id};
-use super::{gate, guards, mark};
+use super::{alone, guards, mark};
 use crate::ledger::Account;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -33,23 +32,21 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     }
     let before = mark::heap_of_before(account);
     let mut found = WalkedHeap::default();
-    gate::close(state().slot(), thread_id());
-    for heap in [Some(heap), before].into_iter().flatten() {
-        // SAFETY: the caller's duties.
-        unsafe {
+    alone(|closed| {
+        for heap in [Some(heap), before].into_iter().flatten() {
             let mut count = |block: LiveBlock| {
                 found.blocks += 1;
                 found.bytes += block.size as u64;
             };
-            blocks::visit(heap, &mut count, &mut |_| {});
+            // SAFETY: the caller's duties.
+            unsafe { blocks::visit(closed, heap, &mut count, &mut |_| {}) };
         }
-    }
-    guards::visit(|block| {
-        if block.account == account {
-            found.blocks += 1;
-            found.bytes += block.charged as u64;
-        }
+        guards::visit(|block| {
+            if block.account == account {
+                found.blocks += 1;
+                found.bytes += block.charged as u64;
+            }
+        });
     });
-    gate::open();
     Some(found)
 }

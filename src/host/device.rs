@@ -6,7 +6,7 @@
 use crate::bytes::{Bytes, Exact};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
-use crate::heap::bound::{self, Refusal};
+use crate::heap::bound::{self, RegionError};
 use crate::native::{Mode, checkers};
 use crate::options::RegionSettings;
 use crate::process;
@@ -54,26 +54,26 @@ fn use_huge_pages() -> Result<(), Error> {
     }
     bound::use_huge_pages().map_err(|refusal| {
         Error::option(match refusal {
-            Refusal::TooSmall => {
+            RegionError::TooSmall => {
                 "--region-huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
                  --region"
                     .to_owned()
             }
-            Refusal::System(error) => {
+            RegionError::System(error) => {
                 format!(
                     "--region-huge-pages: the system refuses them ({}); expected one that grants them",
                     Errno(error)
                 )
             }
-            Refusal::NoRegion => "--region-huge-pages: there is no region; expected --region".to_owned(),
+            RegionError::NoRegion => "--region-huge-pages: there is no region; expected --region".to_owned(),
         })
     })
 }
 
-fn cannot_lock(refusal: Refusal) -> Error {
+fn cannot_lock(refusal: RegionError) -> Error {
     let size = bound::size().unwrap_or(0);
     Error::option(match refusal {
-        Refusal::System(error) => format!(
+        RegionError::System(error) => format!(
             "--region-lock: the system does not let {} be locked ({}; the limit is {}); expected a larger \
              RLIMIT_MEMLOCK (ulimit -l) or a smaller --region",
             Exact(size),

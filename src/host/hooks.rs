@@ -23,14 +23,12 @@ const ARENA: usize = Account::Arena as usize;
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
 
 extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: CPython holds the GIL where the domain needs it.
-    unsafe { heap::allocate::<A, false, true>(size).cast() }
+    heap::allocate::<A, false, true>(size).cast()
 }
 
 extern "C" fn calloc<const A: usize>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
-        // SAFETY: as in `malloc`.
-        Some(bytes) => unsafe { heap::allocate::<A, true, true>(bytes).cast() },
+        Some(bytes) => heap::allocate::<A, true, true>(bytes).cast(),
         None => std::ptr::null_mut(),
     }
 }

@@ -2,13 +2,15 @@
 
 #![allow(unsafe_code)]
 
+use crate::errno::KeptErrno;
+use crate::process::page_size;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
 
-/// Anonymous memory, readable and writable.
+/// Anonymous memory, readable and writable unless reserved without access.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -39,14 +41,18 @@ impl Mapping {
 
     #[cfg(not(miri))]
     fn map(bytes: usize, kind: i32) -> Option<Mapping> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = kind | libc::MAP_ANONYMOUS;
-        // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let start = NonNull::new(start.cast())?;
+        let start = anonymous(0, bytes, libc::PROT_READ | libc::PROT_WRITE, kind)?;
+        Some(Mapping { start, bytes })
+    }
+
+    /// As [`Mapping::reserve`], without access if so wanted, and at the address `wish` if nothing else is there.
+    #[cfg(not(miri))]
+    pub fn reserve_at(wish: usize, bytes: usize, is_open: bool) -> Option<Mapping> {
+        let access = match is_open {
+            true => libc::PROT_READ | libc::PROT_WRITE,
+            false => libc::PROT_NONE,
+        };
+        let start = anonymous(wish, bytes, access, libc::MAP_PRIVATE | libc::MAP_NORESERVE)?;
         Some(Mapping { start, bytes })
     }
 
@@ -86,6 +92,35 @@ impl Mapping {
             libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
         }
     }
+}
+
+#[cfg(not(miri))]
+fn anonymous(wish: usize, bytes: usize, access: i32, kind: i32) -> Option<NonNull<u8>> {
+    let wish = std::ptr::without_provenance_mut(wish);
+    let flags = kind | libc::MAP_ANONYMOUS;
+    // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
+    let start = unsafe { libc::mmap(wish, bytes, access, flags, -1, 0) };
+    NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)
+}
+
+/// Whether anything is mapped at an address. Leaves `errno`.
+pub fn is_mapped(address: usize) -> bool {
+    let _errno = KeptErrno::new();
+    let page = page_size() as usize;
+    let start = std::ptr::without_provenance_mut(address & !(page - 1));
+    let mut residency = 0u8;
+    // SAFETY: the call writes a byte for the page, or fails with ENOMEM.
+    unsafe { libc::mincore(start, page, &mut residency) == 0 }
+}
+
+/// Asks the kernel for huge pages, or for none, beneath whole pages of memory. Returns false if it refuses.
+pub fn advise_huge_pages(start: *mut u8, bytes: usize, are_wanted: bool) -> bool {
+    let advice = match are_wanted {
+        true => libc::MADV_HUGEPAGE,
+        false => libc::MADV_NOHUGEPAGE,
+    };
+    // SAFETY: advice; contents and access stay, whatever is mapped there.
+    unsafe { libc::madvise(start.cast(), bytes, advice) == 0 }
 }
 
 #[cfg(not(miri))]

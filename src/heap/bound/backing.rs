@@ -4,11 +4,12 @@
 use super::commits::SLICE;
 use super::{COMMITTED, HUGE_PAGES, LOCKED, PEAK, grant, locked, memory, size};
 use crate::descriptor::errno;
+use pyhost_os::mapping::advise_huge_pages;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Why the region cannot be as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RegionError {
     /// There is no region.
     NoRegion,
     /// It does not fit into the region's size.
@@ -21,23 +22,23 @@ pub enum Refusal {
 ///
 /// # Errors
 /// There is no region, or the system does not let all of it be locked.
-pub fn lock() -> Result<(), Refusal> {
-    let size = size().ok_or(Refusal::NoRegion)?;
+pub fn lock() -> Result<(), RegionError> {
+    let size = size().ok_or(RegionError::NoRegion)?;
     let guard = locked();
-    let commits = guard.as_ref().ok_or(Refusal::NoRegion)?;
+    let commits = guard.as_ref().ok_or(RegionError::NoRegion)?;
     let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
     let (start, bytes) = memory(&whole);
     // SAFETY: locks and unlocks memory of the region; its contents stay.
     unsafe {
         // As much as can ever be committed, so that a later commit is not refused for this.
         if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-            return Err(Refusal::System(errno()));
+            return Err(RegionError::System(errno()));
         }
         libc::munlock(start, bytes);
         for run in commits.runs() {
             let (start, bytes) = memory(&run);
             if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-                return Err(Refusal::System(errno()));
+                return Err(RegionError::System(errno()));
             }
         }
     }
@@ -55,19 +56,18 @@ pub fn forked() {
 ///
 /// # Errors
 /// There is no region, what is committed does not fit by whole pages, or the system refuses.
-pub fn use_huge_pages() -> Result<(), Refusal> {
+pub fn use_huge_pages() -> Result<(), RegionError> {
     let mut guard = locked();
-    let commits = guard.as_mut().ok_or(Refusal::NoRegion)?;
+    let commits = guard.as_mut().ok_or(RegionError::NoRegion)?;
     let everything = 0..commits.slices();
     if !commits.count_blocks(grant) {
-        return Err(Refusal::TooSmall);
+        return Err(RegionError::TooSmall);
     }
     COMMITTED.store(commits.committed(), Relaxed);
     PEAK.fetch_max(commits.committed(), Relaxed);
     let (start, bytes) = memory(&everything);
-    // SAFETY: advice on memory of the region; its contents stay.
-    if unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) } != 0 {
-        return Err(Refusal::System(errno()));
+    if !advise_huge_pages(start.cast(), bytes, true) {
+        return Err(RegionError::System(errno()));
     }
     HUGE_PAGES.store(true, Relaxed);
     Ok(())

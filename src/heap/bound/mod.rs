@@ -22,7 +22,7 @@ mod commits;
 mod promises;
 mod size;
 
-pub use backing::{Refusal, lock, use_huge_pages};
+pub use backing::{RegionError, lock, use_huge_pages};
 pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
@@ -30,8 +30,11 @@ use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
+use crate::errno::Errno;
+use crate::process::end_now;
 use commits::{BLOCK, Commits, SLICE};
 use promises::Promises;
+use pyhost_os::mapping::Mapping;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -81,7 +84,7 @@ static STARTING: AtomicBool = AtomicBool::new(true);
 
 /// The figures of the region in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct RegionFigures {
     /// Bytes that may be committed.
     pub size: u64,
     /// Bytes of addresses that are reserved.
@@ -131,39 +134,32 @@ pub(super) fn reserve(size: u64) -> bool {
         return false;
     };
     let wish = apart::wish(total).unwrap_or(0);
-    // SAFETY: a new mapping, which replaces none; its last part becomes a table of zeroes that nobody
-    // else has, the rest belongs to mimalloc for good.
-    unsafe {
-        let start = libc::mmap(
-            std::ptr::without_provenance_mut(wish),
-            total,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        if start == libc::MAP_FAILED {
-            return false;
-        }
-        let base = start.add(start.align_offset(BLOCK));
+    let Some(memory) = Mapping::reserve_at(wish, total, false) else {
+        return false;
+    };
+    let start = memory.start().as_ptr();
+    let base: *mut c_void = start.wrapping_add(start.align_offset(BLOCK)).cast();
+    // SAFETY: the last part becomes a table of zeros that nobody else has, and stays.
+    let table = unsafe {
         let table = base.add(range);
         if libc::mprotect(table, table_bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
-            libc::munmap(start, total);
             return false;
         }
-        let words = std::slice::from_raw_parts_mut(table.cast::<u32>(), words);
-        *locked() = Some(Commits::new(words, size));
-        BASE.store(base.addr(), Relaxed);
-        RANGE.store(range, Relaxed);
-        SIZE.store(size, Relaxed);
-        let taken = hand_over(base, range);
-        if !taken {
-            // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
-            ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
-            SIZE.store(0, Relaxed);
-        }
-        taken
+        std::slice::from_raw_parts_mut(table.cast::<u32>(), words)
+    };
+    memory.leak();
+    *locked() = Some(Commits::new(table, size));
+    BASE.store(base.addr(), Relaxed);
+    RANGE.store(range, Relaxed);
+    SIZE.store(size, Relaxed);
+    // SAFETY: the rest of the mapping, which mimalloc owns for good from here on.
+    let taken = unsafe { hand_over(base, range) };
+    if !taken {
+        // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
+        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
+        SIZE.store(0, Relaxed);
     }
+    taken
 }
 
 /// Has mimalloc take all its memory from the range.
@@ -171,21 +167,18 @@ pub(super) fn reserve(size: u64) -> bool {
 /// # Safety
 /// The range is [`BASE`]'s, and mimalloc has none yet.
 unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
-    // SAFETY: sets numbers in mimalloc's table of options; the range belongs to mimalloc from
-    // here on, and the function has the type that it calls.
-    unsafe {
-        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
-        ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
-        ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
-        ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
-        ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
-        ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
-        let mut offset = 0;
-        while offset < range {
-            let length = ARENA.min(range - offset);
-            let given = ffi::mi_manage_memory(
+    ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
+    ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
+    ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+    ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
+    (0..range).step_by(ARENA).all(|offset| {
+        // SAFETY: the caller's promise; the function has the type that mimalloc calls.
+        unsafe {
+            ffi::mi_manage_memory(
                 base.add(offset),
-                length,
+                ARENA.min(range - offset),
                 false, // committed
                 false, // pinned
                 true,  // zero
@@ -194,14 +187,9 @@ unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
                 on_commit,
                 null_mut(),
                 null_mut(),
-            );
-            if !given {
-                return false;
-            }
-            offset += length;
+            )
         }
-    }
-    true
+    })
 }
 
 /// The region's size in bytes; None without one.
@@ -210,8 +198,8 @@ pub fn size() -> Option<u64> {
 }
 
 /// The figures of the region; `None` without one. A signal handler may call this.
-pub fn figures() -> Option<Figures> {
-    Some(Figures {
+pub fn figures() -> Option<RegionFigures> {
+    Some(RegionFigures {
         size: size()?,
         reserved: RANGE.load(Relaxed) as u64,
         committed: COMMITTED.load(Relaxed),
@@ -257,9 +245,8 @@ pub(super) fn request_failed() {
         if let Some(end) = START_FAILS.get() {
             end();
         }
-        // SAFETY: ends the process at once; nothing was run, and the host's own `_exit` would
-        // write a report.
-        unsafe { libc::syscall(libc::SYS_exit_group, TOO_SMALL) };
+        // Nothing was run, and the host's own `_exit` would write a report.
+        end_now(TOO_SMALL);
     }
 }
 
@@ -432,16 +419,13 @@ unsafe extern "C" fn on_commit(
     if !wanted {
         return release(slices);
     }
-    match commit(slices) {
-        Some(zero) => {
-            if !is_zero.is_null() {
-                // SAFETY: null or mimalloc's variable for the answer.
-                unsafe { *is_zero = zero };
-            }
-            true
-        }
-        None => false,
+    // SAFETY: null, or mimalloc's variable for the answer.
+    let answer = unsafe { is_zero.as_mut() };
+    let committed = commit(slices);
+    if let (Some(zero), Some(answer)) = (committed, answer) {
+        *answer = zero;
     }
+    committed.is_some()
 }
 
 /// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's
@@ -455,14 +439,11 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
     if access == libc::PROT_READ | libc::PROT_WRITE
         && let Some(slices) = slices_of(start.addr(), size)
     {
-        return match commit(slices) {
-            Some(_) => 0,
-            None => {
-                // SAFETY: errno is the calling thread's own.
-                unsafe { *libc::__errno_location() = libc::ENOMEM };
-                -1
-            }
-        };
+        if commit(slices).is_some() {
+            return 0;
+        }
+        Errno(libc::ENOMEM).set();
+        return -1;
     }
     // SAFETY: the caller's duties.
     unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }
@@ -494,8 +475,8 @@ mod tests {
         // A unit test has no region.
         assert_eq!(slices_of(0x10000, 0x10000), None);
         assert_eq!(figures(), None);
-        assert_eq!(lock(), Err(Refusal::NoRegion));
-        assert_eq!(use_huge_pages(), Err(Refusal::NoRegion));
+        assert_eq!(lock(), Err(RegionError::NoRegion));
+        assert_eq!(use_huge_pages(), Err(RegionError::NoRegion));
         assert!(has_room_for_a_thread());
     }
 }

@@ -1,7 +1,7 @@
 //! Describes an access to a closed page, for the line that a signal handler writes. Allocates nothing and
 //! takes no lock.
 
-use super::slots::{FREED, REGION};
+use super::slots::{FREED, RANGE};
 use crate::ledger::Account;
 use crate::source_line::SourceLine;
 use std::fmt;
@@ -43,8 +43,8 @@ pub struct Fault {
 
 /// The fault at an address; None where it is not in the range, or no block is near.
 pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
-    let region = REGION.get().filter(|region| region.holds(address))?;
-    let record = region.nearest(address)?;
+    let range = RANGE.get().filter(|range| range.holds(address))?;
+    let record = range.nearest(address)?;
     Some(Fault {
         is_write,
         address,

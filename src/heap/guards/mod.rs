@@ -25,13 +25,13 @@ pub use settings::GuardSettings;
 use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
+use super::freed::refuse;
 use super::thread::{state, thread_id};
 use super::{gate, mark};
-use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::source_line::SourceLine;
-use slots::{FREED, LIVE, REGION, Record, Region, STUCK, TAKEN};
+use slots::{FREED, GuardRange, LIVE, RANGE, Record, STUCK, TAKEN};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -56,7 +56,7 @@ static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// The figures of guard pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct GuardFigures {
     /// The least size that is sampled.
     pub min_bytes: u64,
     /// One of how many is guarded.
@@ -77,8 +77,8 @@ pub fn start(settings: GuardSettings) -> Result<(), Errno> {
     let GuardSettings::Sample { min, every } = settings else {
         return Ok(());
     };
-    let region = Region::reserve().ok_or_else(Errno::last)?;
-    if REGION.set(region).is_ok() {
+    let range = GuardRange::reserve().ok_or_else(Errno::last)?;
+    if RANGE.set(range).is_ok() {
         EVERY.store(every.max(1), Relaxed);
         // Smaller ones take the inlined path, which does not come here.
         FROM.store((min as usize).max(SMALL_SIZE_MAX + 1), Relaxed);
@@ -100,17 +100,17 @@ fn is_sampled() -> bool {
 
 /// Whether guards are in force.
 pub fn are_on() -> bool {
-    REGION.get().is_some()
+    RANGE.get().is_some()
 }
 
 /// The figures of guard pages; `None` if guards are off. A signal handler may call this.
-pub fn figures() -> Option<Figures> {
-    let region = REGION.get()?;
-    Some(Figures {
+pub fn figures() -> Option<GuardFigures> {
+    let range = RANGE.get()?;
+    Some(GuardFigures {
         min_bytes: FROM.load(Relaxed) as u64,
         every: EVERY.load(Relaxed),
         guarded_blocks: GUARDED.load(Relaxed),
-        live_blocks: region.live() as u64,
+        live_blocks: range.live() as u64,
         missed_blocks: MISSED.load(Relaxed),
     })
 }
@@ -121,8 +121,8 @@ pub fn figures() -> Option<Figures> {
 pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut u8> {
     let slot = state().slot();
     let _inside = gate::enter(slot, thread_id());
-    let region = REGION.get()?;
-    let Some((record, slot_end)) = region.take(size, alignment.max(ALIGNMENT)) else {
+    let range = RANGE.get()?;
+    let Some((record, slot_end)) = range.take(size, alignment.max(ALIGNMENT)) else {
         MISSED.fetch_add(1, Relaxed);
         return None;
     };
@@ -149,7 +149,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
         asked: size,
         undo: &|| {
             record.state.store(TAKEN, Relaxed);
-            put_away(region, record, slot_end);
+            put_away(range, record, slot_end);
         },
     };
     match settle(slot, block, &request) {
@@ -159,21 +159,19 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
 }
 
 /// Closes the memory of a block that is not live any more.
-fn put_away(region: &Region, record: &Record, slot_end: usize) {
-    let closed = region.close(slot_end, record.mapped.load(Relaxed));
+fn put_away(range: &GuardRange, record: &Record, slot_end: usize) {
+    let closed = range.close(slot_end, record.mapped.load(Relaxed));
     let state = if closed { FREED } else { STUCK };
     record.state.store(state, Release);
 }
 
 /// Whether `pointer` lies in the range of guarded blocks.
 pub fn owns(pointer: *mut u8) -> bool {
-    REGION
-        .get()
-        .is_some_and(|region| region.holds(pointer.addr()))
+    RANGE.get().is_some_and(|range| range.holds(pointer.addr()))
 }
 
 fn record_of(pointer: *mut u8) -> Option<&'static Record> {
-    Some(REGION.get()?.slot_at(pointer.addr())?.record)
+    Some(RANGE.get()?.slot_at(pointer.addr())?.record)
 }
 
 /// The size that was asked for of a live guarded block; None for any other pointer.
@@ -188,11 +186,11 @@ pub fn size(pointer: *mut u8) -> Option<usize> {
 /// having done nothing. Ends the process where the block is none, was freed before, or was written
 /// around.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
-    let Some(region) = REGION.get().filter(|region| region.holds(pointer.addr())) else {
+    let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
         return false;
     };
     let _inside = gate::enter(state().slot(), thread_id());
-    let Some(slot) = region.slot_at(pointer.addr()) else {
+    let Some(slot) = range.slot_at(pointer.addr()) else {
         refuse(format_args!(
             "free(): invalid pointer {pointer:p}, between guarded blocks"
         ));
@@ -219,7 +217,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     }
     check_around(slot.end, record);
     release_block(account, pointer, record.mapped.load(Relaxed), caller);
-    put_away(region, record, slot.end);
+    put_away(range, record, slot.end);
     true
 }
 
@@ -247,14 +245,6 @@ fn check_around(slot_end: usize, record: &Record) {
     }
 }
 
-/// Ends the process as libc does for a bad pointer.
-#[cold]
-fn refuse(what: std::fmt::Arguments<'_>) -> ! {
-    notice(what);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
-}
-
 /// Whether a live guarded block holds `address`.
 pub fn is_live(address: usize) -> bool {
     record_of(address as *mut u8)
@@ -269,7 +259,7 @@ pub fn account_at(address: usize) -> Option<Account> {
 
 /// The memory of the records of guarded blocks; None where there are none.
 pub fn table() -> Option<Range<usize>> {
-    REGION.get().map(Region::table)
+    RANGE.get().map(GuardRange::table)
 }
 
 /// A live guarded block, as [`visit`] tells of it.
@@ -289,8 +279,8 @@ pub struct Guarded {
 
 /// Tells of each live guarded block. While no other thread allocates.
 pub fn visit(mut visitor: impl FnMut(&Guarded)) {
-    let Some(region) = REGION.get() else { return };
-    region.each_used(|record| {
+    let Some(range) = RANGE.get() else { return };
+    range.each_used(|record| {
         if record.state.load(Acquire) == LIVE {
             visitor(&Guarded {
                 number: record.number.load(Relaxed),

@@ -8,14 +8,14 @@
 
 use crate::ledger::Account;
 use crate::source_line::{FILE, SourceLine};
+use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
 use std::ops::Range;
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// The range; set once.
-pub static REGION: OnceLock<Region> = OnceLock::new();
+pub static RANGE: OnceLock<GuardRange> = OnceLock::new();
 
 /// Never used.
 pub const NEW: u32 = 0;
@@ -53,6 +53,9 @@ pub struct Record {
 }
 
 const _: () = assert!(size_of::<Record>() == 128);
+
+// SAFETY: numbers.
+unsafe impl FromZeros for Record {}
 
 impl Record {
     /// The account that the block is booked to.
@@ -92,21 +95,16 @@ struct Class {
 }
 
 /// The range, its records and its classes.
-pub struct Region {
+pub struct GuardRange {
     start: usize,
     length: usize,
     page: usize,
-    records: *const Record,
+    records: &'static [Record],
     classes: [Class; CLASSES],
     live: AtomicUsize,
     /// The system maps so many areas a process, and an open block divides one.
     most_live: usize,
 }
-
-// SAFETY: the records are atomics, and never unmapped.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
 
 /// A slot of the range.
 pub struct Slot {
@@ -115,14 +113,7 @@ pub struct Slot {
     pub end: usize,
 }
 
-fn map_closed(length: usize, protection: i32) -> Option<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the system's choice.
-    let memory = unsafe { libc::mmap(null_mut(), length, protection, flags, -1, 0) };
-    (memory != libc::MAP_FAILED).then_some(memory.addr())
-}
-
-impl Region {
+impl GuardRange {
     /// Reserves the range: address space alone, of which a block takes what it needs.
     pub fn reserve() -> Option<Self> {
         let page = crate::process::page_size() as usize;
@@ -139,11 +130,9 @@ impl Region {
         let length: usize = (0..CLASSES).map(|class| count(class) * stride(class)).sum();
         let records: usize = (0..CLASSES).map(count).sum();
         // One closed page in front of the first block.
-        let start = map_closed(length + page, libc::PROT_NONE)?;
-        let table = map_closed(
-            records * size_of::<Record>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-        )?;
+        let range = Mapping::reserve_at(0, length + page, false)?;
+        let records = Mapped::reserve(records)?.leak();
+        let start = range.leak().addr().get();
         let (mut first, mut record) = (start + page, 0);
         let classes = std::array::from_fn(|class| {
             let made = Class {
@@ -157,11 +146,11 @@ impl Region {
             record += made.slots;
             made
         });
-        Some(Region {
+        Some(GuardRange {
             start,
             length: length + page,
             page,
-            records: table as *const Record,
+            records,
             classes,
             live: AtomicUsize::new(0),
             most_live: most_areas() * 2 / 5,
@@ -175,9 +164,8 @@ impl Region {
 
     /// Addresses of the records.
     pub fn table(&self) -> Range<usize> {
-        let records: usize = self.classes.iter().map(|class| class.slots).sum();
-        let start = self.records.addr();
-        start..start + records * size_of::<Record>()
+        let records = self.records.as_ptr_range();
+        records.start.addr()..records.end.addr()
     }
 
     /// Guarded blocks that are live.
@@ -186,8 +174,7 @@ impl Region {
     }
 
     fn record(&self, class: &Class, index: usize) -> &'static Record {
-        // SAFETY: the table has a record for each slot and is never unmapped.
-        unsafe { &*self.records.add(class.records + index) }
+        &self.records[class.records + index]
     }
 
     /// The slot that an address lies in, the closed page behind it included; None in front of the

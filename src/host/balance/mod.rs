@@ -21,6 +21,7 @@ mod scratch;
 pub use libraries::Library;
 pub use rows::{Balance, ROWS, Row};
 
+use crate::heap::gate::Closed;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
 use crate::heap::{self, guards, own, pool, region};
 use crate::ledger::{Account, LEDGER};
@@ -77,11 +78,12 @@ pub fn take() -> Option<Balance> {
     libraries.add_to(extents);
     let default_stack = objects::default_stack();
     let libraries = libraries.all();
-    heap::alone(|| look(parts, executable, default_stack, libraries, page))
+    heap::alone(|closed| look(closed, parts, executable, default_stack, libraries, page))
 }
 
-/// Reads the mappings. The gate is closed.
+/// Reads the mappings.
 fn look(
+    closed: &Closed,
     mut parts: Parts<'_>,
     executable: Range<usize>,
     default_stack: (usize, usize),
@@ -98,7 +100,7 @@ fn look(
             arena_count += 1;
         }
     });
-    pages::each_thread(|thread| {
+    pages::each_thread(closed, |thread| {
         parts.threads.push(thread);
     });
     let extents = &mut *parts.extents;
@@ -106,6 +108,7 @@ fn look(
     let mut own_path = [0; libc::PATH_MAX as usize];
     let own_path = read_link(c"/proc/self/exe", &mut own_path).unwrap_or_default();
     let mut sheet = Sheet {
+        closed,
         extents,
         arenas: &arenas[..arena_count],
         threads: &parts.threads,
@@ -125,18 +128,18 @@ fn look(
     let unclaimed = &mut *sheet.unclaimed;
     let claimed = claims::claimed(unclaimed, &sheet.data, parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
-    limit_accounts(&mut sheet.balance);
+    limit_accounts(closed, &mut sheet.balance);
     crate::resident::note(sheet.balance.resident);
     sheet.is_whole.then_some(sheet.balance)
 }
 
 /// Leaves each account what is live of it at most: what the heaps hold beyond that is mimalloc's own, kept,
-/// or slack. The gate is closed.
-fn limit_accounts(balance: &mut Balance) {
+/// or slack.
+fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     let mut own = 0;
-    own::each(|bytes, _| own += bytes);
+    own::each(closed, |bytes, _| own += bytes);
     let mut kept = 0;
-    pool::each_kept(|page| kept += page.block_bytes);
+    pool::each_kept(closed, |page| kept += page.block_bytes);
     let snapshot = LEDGER.snapshot();
     for (account, figures) in snapshot.accounts() {
         let beyond = match account {
@@ -151,6 +154,7 @@ fn limit_accounts(balance: &mut Balance) {
 
 /// A balance that is being made.
 struct Sheet<'a> {
+    closed: &'a Closed,
     /// Sorted, without overlaps.
     extents: &'a [Extent],
     arenas: &'a [Arena],
@@ -349,7 +353,7 @@ impl Sheet<'_> {
     fn page_at(&mut self, address: usize) -> Option<PageView> {
         let holds = |page: &PageView| (page.addresses.0..page.addresses.1).contains(&address);
         if !self.latest.as_ref().is_some_and(holds) {
-            self.latest = Some(pages::beginning_at(address)?);
+            self.latest = Some(pages::beginning_at(self.closed, address)?);
         }
         self.latest.filter(holds)
     }

@@ -20,7 +20,7 @@ const RESERVE: (u64, u64) = (2 << 20, 4 << 20);
 
 /// A limit of a block of code.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
+pub struct CodeBlockLimit {
     /// The growth that it allows, in bytes.
     pub bytes: u64,
     /// The scope's live bytes when the block was entered.
@@ -29,11 +29,11 @@ pub struct Limit {
     pub source: SourceLine,
 }
 
-impl Limit {
+impl CodeBlockLimit {
     /// A limit of so many bytes of growth, for the block of the calling thread's line.
     pub fn here(bytes: u64) -> Self {
         let source = SourceLine::of_caller();
-        Limit {
+        CodeBlockLimit {
             bytes,
             base: 0,
             source,
@@ -73,7 +73,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     caps: [None; Scope::COUNT],
     limits: [None; LIMITS],
 });
-static LABELS: [Latest<Limit>; LIMITS] = [const { Latest::new() }; LIMITS];
+static LABELS: [Latest<CodeBlockLimit>; LIMITS] = [const { Latest::new() }; LIMITS];
 /// One past the limit that is each scope's ceiling; 0 where the cap is.
 static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT];
 
@@ -236,12 +236,12 @@ pub fn get(scope: Scope) -> Option<u64> {
 ///
 /// # Errors
 /// Too many are open.
-pub fn enter(scope: Scope, limit: Limit, slot: &Slot) -> Result<usize, LimitError> {
+pub fn enter(scope: Scope, limit: CodeBlockLimit, slot: &Slot) -> Result<usize, LimitError> {
     let base = live(scope);
     locked(|table| {
         let free = table.limits.iter().position(Option::is_none);
         let index = free.ok_or(LimitError::Full)?;
-        LABELS[index].set(&Limit { base, ..limit });
+        LABELS[index].set(&CodeBlockLimit { base, ..limit });
         table.limits[index] = Some(Open {
             scope,
             hold: base.saturating_add(limit.bytes),
@@ -273,7 +273,7 @@ pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
 
 /// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside
 /// the allocator.
-pub fn binding(scope: Scope) -> Option<Limit> {
+pub fn binding(scope: Scope) -> Option<CodeBlockLimit> {
     let index = BINDING[scope.index()].load(Relaxed).checked_sub(1)?;
     LABELS[index].get()
 }

@@ -20,7 +20,7 @@ mod start;
 mod watch;
 
 pub use episode::{CodePlace, Role, Told, error_ended, may_start_thread, thread_begins, told};
-pub use limits::{Limit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
+pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};

@@ -58,7 +58,7 @@ pub struct Refusal {
     /// How the thread learns of it.
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
-    pub limit: Option<limits::Limit>,
+    pub limit: Option<limits::CodeBlockLimit>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
     pub is_region: bool,
     trace: [u8; TRACE],

@@ -42,7 +42,7 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
 
 /// The memory that the process may have.
 struct Machine {
-    group: Option<cgroup::Limit>,
+    group: Option<cgroup::GroupLimit>,
     physical: u64,
 }
 

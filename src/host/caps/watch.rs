@@ -11,7 +11,7 @@
 
 use super::{external, limits};
 use crate::ledger::{LEDGER, Scope};
-use crate::process::cgroup::{Limit, Watch, own};
+use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::moment;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -64,7 +64,7 @@ static EXTERNAL: AtomicI64 = AtomicI64::new(0);
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
-pub(super) fn start(bytes: u64, group: Option<&Limit>) {
+pub(super) fn start(bytes: u64, group: Option<&GroupLimit>) {
     let charged = own().map_or(0, |charged| charged.total());
     let live = LEDGER.bound(Scope::Total).max(0) as u64;
     let _ = CHARGES.set(Charges {

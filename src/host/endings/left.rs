@@ -23,11 +23,11 @@ pub struct Left {
     /// The ledger.
     pub ledger: Snapshot,
     /// The figures of array data.
-    pub numpy: Option<numpy::Figures>,
+    pub numpy: Option<numpy::ArrayFigures>,
     /// The bounded heap.
-    pub region: Option<bound::Figures>,
+    pub region: Option<bound::RegionFigures>,
     /// The counts of guarded blocks.
-    pub guards: Option<guards::Figures>,
+    pub guards: Option<guards::GuardFigures>,
     /// Resident bytes.
     pub resident: Option<u64>,
     /// The big blocks.

@@ -249,8 +249,8 @@ fn report<'a>(
 }
 
 /// The bounded heap: what is committed as the script `left` it, peak and counts of the whole run.
-fn as_left((left, now): (bound::Figures, bound::Figures)) -> bound::Figures {
-    bound::Figures {
+fn as_left((left, now): (bound::RegionFigures, bound::RegionFigures)) -> bound::RegionFigures {
+    bound::RegionFigures {
         committed: left.committed,
         ..now
     }

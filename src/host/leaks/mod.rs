@@ -19,6 +19,7 @@ pub use settings::{DEFAULT_STATUS, Scope};
 use crate::allocator::Allocator;
 use crate::descriptor::notice;
 use crate::error::Error;
+use crate::heap::gate::Closed;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
@@ -232,7 +233,7 @@ pub fn check(top: &StackTop) -> Option<&'static Findings> {
     threads::wait_for_last_frees();
     pool::give_back_all();
     let arrays = arrays_of_region()?;
-    let found = heap::alone(|| look(&arrays, top))?;
+    let found = heap::alone(|closed| look(closed, &arrays, top))?;
     Some(FINDINGS.get_or_init(|| found))
 }
 
@@ -251,7 +252,7 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
     Some(table)
 }
 
-fn look(arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
+fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
     let mut ranges = memory::ranges(top)?;
     if scope() == Scope::Native {
         memory::add_stacks(&mut ranges, |address| {
@@ -259,7 +260,7 @@ fn look(arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
         });
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    let blocks = reach::find(accounts(), arrays, &ranges, front(), &mut broken)?;
+    let blocks = reach::find(closed, accounts(), arrays, &ranges, front(), &mut broken)?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
         threads: THREADS.load(Relaxed),

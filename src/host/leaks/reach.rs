@@ -11,6 +11,7 @@
 use super::memory::{Range, Readable};
 use super::objects::{self, Object};
 use super::table::{Table, new_table};
+use crate::heap::gate::Closed;
 use crate::heap::mark;
 use crate::ledger::Account;
 
@@ -58,6 +59,7 @@ const MOST_BLOCKS: usize = 1 << 28;
 /// # Safety
 /// As for [`mark::visit_since`].
 unsafe fn blocks_since(
+    closed: &Closed,
     accounts: &[Account],
     chunks: &[(usize, usize)],
     broken: &mut Table<Broken>,
@@ -76,6 +78,7 @@ unsafe fn blocks_since(
         // SAFETY: the caller's duties; the table does not allocate from a heap.
         unsafe {
             mark::visit_since(
+                closed,
                 account,
                 &mut |start, size| add(account, start.addr(), size),
                 &mut |account, size| note(broken, account, size),
@@ -92,17 +95,18 @@ unsafe fn blocks_since(
 /// The blocks of `accounts` since the mark, those that are reached marked so; None where the system
 /// has no memory for it. `front`: bytes of the debug hooks in front of each of CPython's.
 ///
-/// After finalisation, alone (see [`crate::heap::alone`]).
+/// After finalisation.
 #[inline(never)]
 pub fn find(
+    closed: &Closed,
     accounts: &[Account],
     chunks: &[(usize, usize)],
     ranges: &[Range],
     front: usize,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
-    // SAFETY: alone, as the caller promises.
-    let mut blocks = unsafe { blocks_since(accounts, chunks, broken)? };
+    // SAFETY: nothing of Python runs any more.
+    let mut blocks = unsafe { blocks_since(closed, accounts, chunks, broken)? };
     let memory = Readable(ranges);
     for block in blocks.iter_mut() {
         if block.account == Account::Obj && block.size > front {
@@ -128,6 +132,7 @@ pub fn find(
             search.search(range.start, range.end);
         }
         mark::visit_before(
+            closed,
             &mut |start, size| {
                 search.search(start.addr().next_multiple_of(8), start.addr() + size);
             },

@@ -98,13 +98,13 @@ fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Op
 fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     const MOST: usize = 1 << 28;
     let mut blocks = new_table(MOST)?;
-    heap::alone(|| {
+    heap::alone(|closed| {
         for &account in accounts {
             let mut add = |start: *mut u8, _: usize| {
                 blocks.push((start.addr(), account));
             };
             // SAFETY: the GIL is held and the gate closed.
-            unsafe { mark::visit_since(account, &mut add, &mut |_, _| {}) };
+            unsafe { mark::visit_since(closed, account, &mut add, &mut |_, _| {}) };
         }
     });
     // The arrays of `bfc` are in no heap.

@@ -64,7 +64,7 @@ fn enter(limiter: This<'_, Limiter>) -> Returned<'_> {
         let text = "limit: its block is running already; expected one limit for each block";
         return Err(limiter.gil().raise(Kind::Runtime, text));
     }
-    let limit = caps::Limit::here(limiter.bytes);
+    let limit = caps::CodeBlockLimit::here(limiter.bytes);
     match caps::enter(limiter.scope, limit, heap::slot()) {
         Ok(number) => {
             limiter.open.set(Some(number));

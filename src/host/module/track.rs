@@ -81,7 +81,7 @@ struct Measured {
 }
 
 /// A scope's part of it.
-struct Figures {
+struct ScopeFigures {
     peak: u64,
     peak_growth: u64,
     growth: i64,
@@ -90,7 +90,7 @@ struct Figures {
 }
 
 impl Measured {
-    fn of(&self, scope: Scope) -> Figures {
+    fn of(&self, scope: Scope) -> ScopeFigures {
         let live = |snapshot: &Snapshot| match scope {
             Scope::Account(account) => snapshot.account(account).live_bytes,
             Scope::Total => snapshot.total_live_bytes,
@@ -109,7 +109,7 @@ impl Measured {
         let peak = peak.max(begin).max(end);
         let blocks = |snapshot| sum(snapshot, |figures| figures.live_blocks);
         let allocations = |snapshot| sum(snapshot, |figures| figures.total_blocks);
-        Figures {
+        ScopeFigures {
             peak,
             peak_growth: peak - begin,
             growth: end as i64 - begin as i64,
@@ -222,7 +222,7 @@ fn measured(track: This<'_, Track>) -> Result<Measured, Raised<'_>> {
 }
 
 /// A figure of the instance's scope, as an int.
-fn figure(track: This<'_, Track>, figure: impl FnOnce(&Figures) -> i64) -> Returned<'_> {
+fn figure(track: This<'_, Track>, figure: impl FnOnce(&ScopeFigures) -> i64) -> Returned<'_> {
     let figures = measured(track)?.of(track.scope);
     track.gil().int(figure(&figures))
 }

@@ -22,9 +22,8 @@ const NATIVE: usize = Account::Native as usize;
 
 /// Allocates from the heap of `native`; null on failure.
 #[inline(always)]
-pub(super) fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    // SAFETY: `native` needs no GIL.
-    unsafe { heap::allocate::<NATIVE, ZERO, BOOK>(size) }
+fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
+    heap::allocate::<NATIVE, ZERO, BOOK>(size)
 }
 
 #[inline(always)]

@@ -3,7 +3,7 @@
 use super::checkers;
 use crate::bytes::Bytes;
 use crate::descriptor::notice;
-use crate::process::limits::{self, Limit};
+use crate::process::limits::{self, Ulimit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -77,7 +77,7 @@ fn by_circumstances(has_region: bool) -> Mode {
         ));
         return Mode::Off;
     }
-    if let Some(Limit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
+    if let Some(Ulimit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
         notice(format_args!(
             "{command} leaves {}, too little for heaps of the host's own: malloc and CPython's \
              allocators are the system's (--native off)",

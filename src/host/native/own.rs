@@ -3,7 +3,6 @@
 
 #![allow(unsafe_code)]
 
-use super::family::allocate;
 use super::{Mode, mode};
 use crate::heap::{self, Reallocated};
 use crate::ledger::Account;
@@ -27,7 +26,7 @@ fn goes_past(layout: Layout) -> bool {
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match goes_past(layout) {
-            true => allocate::<false, true>(layout.size()),
+            true => heap::allocate::<NATIVE, false, true>(layout.size()),
             // SAFETY: the caller's duties.
             false => unsafe { System.alloc(layout) },
         }
@@ -35,7 +34,7 @@ unsafe impl GlobalAlloc for Own {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match goes_past(layout) {
-            true => allocate::<true, true>(layout.size()),
+            true => heap::allocate::<NATIVE, true, true>(layout.size()),
             // SAFETY: the caller's duties.
             false => unsafe { System.alloc_zeroed(layout) },
         }

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::install::Refusal;
+use super::install::UnsupportedNumpy;
 use crate::python::objects::{Object, Returned, or_none};
 use pyo3::ffi::PyObject;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -55,27 +55,29 @@ type SetHandler = extern "C" fn(*mut PyObject) -> *mut PyObject;
 
 impl Table {
     /// The table of an extension module `_multiarray_umath` that has data handlers.
-    pub fn of(extension: &Object<'_>) -> Result<Self, Refusal> {
+    pub fn of(extension: &Object<'_>) -> Result<Self, UnsupportedNumpy> {
         // It has no name, as `import_array` expects too.
         let capsule = extension.attribute(c"_ARRAY_API");
         let pointer = or_none(capsule.and_then(|capsule| capsule.capsule(None)));
-        let table = pointer.ok_or(Refusal::UnknownTable)?.cast::<*mut c_void>();
+        let table = pointer
+            .ok_or(UnsupportedNumpy::UnknownTable)?
+            .cast::<*mut c_void>();
         type Version = extern "C" fn() -> c_uint;
         // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it. Of the
         // known ABIs `PyArray_GetNDArrayCFeatureVersion` is slot 211 since NumPy 1.4, and since 1.22 304 is
         // the function that the structure has and 306 the address of a static of NumPy's, or they are null.
         unsafe {
             if !KNOWN_ABIS.contains(&table.cast::<Version>().read()()) {
-                return Err(Refusal::UnknownTable);
+                return Err(UnsupportedNumpy::UnknownTable);
             }
             if table.add(211).cast::<Version>().read()() < FIRST_FEATURE {
-                return Err(Refusal::TooOld);
+                return Err(UnsupportedNumpy::TooOld);
             }
             let set_handler = table.add(304).cast::<Option<SetHandler>>().read();
             let default_handler = table.add(306).cast::<Option<&AtomicPtr<_>>>().read();
             Ok(Table {
-                set_handler: set_handler.ok_or(Refusal::UnknownDefault)?,
-                default_handler: default_handler.ok_or(Refusal::UnknownDefault)?,
+                set_handler: set_handler.ok_or(UnsupportedNumpy::UnknownDefault)?,
+                default_handler: default_handler.ok_or(UnsupportedNumpy::UnknownDefault)?,
             })
         }
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
 
 /// Why a NumPy is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum UnsupportedNumpy {
     /// Before 1.22 there are no handlers.
     TooOld,
     /// No table, or one of another ABI.
@@ -30,25 +30,34 @@ pub enum Refusal {
     UnknownDefault,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for UnsupportedNumpy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Refusal::TooOld => "it has no data handlers (NEP 49), as NumPy has from 1.22 on",
-            Refusal::UnknownTable => "its table of functions is not one that is known",
-            Refusal::UnknownDefault => "its default data handler is not where it was up to 2.5",
+            UnsupportedNumpy::TooOld => {
+                "it has no data handlers (NEP 49), as NumPy has from 1.22 on"
+            }
+            UnsupportedNumpy::UnknownTable => "its table of functions is not one that is known",
+            UnsupportedNumpy::UnknownDefault => {
+                "its default data handler is not where it was up to 2.5"
+            }
         })
     }
 }
 
 /// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
 /// no exception. Once more for the same NumPy does nothing.
-pub fn install(extension: &Object<'_>, handler: &'static DataMemHandler) -> Result<(), Refusal> {
+pub fn install(
+    extension: &Object<'_>,
+    handler: &'static DataMemHandler,
+) -> Result<(), UnsupportedNumpy> {
     let gil = extension.gil();
     let table = Table::of(extension)?;
     let place = table.default_handler;
     // SAFETY: null, or the capsule that NumPy keeps there.
-    let before = unsafe { gil.borrowed(place.load(Relaxed)) }.ok_or(Refusal::UnknownDefault)?;
-    let own = or_none(before.capsule(Some(HANDLER_CAPSULE))).ok_or(Refusal::UnknownDefault)?;
+    let before =
+        unsafe { gil.borrowed(place.load(Relaxed)) }.ok_or(UnsupportedNumpy::UnknownDefault)?;
+    let own =
+        or_none(before.capsule(Some(HANDLER_CAPSULE))).ok_or(UnsupportedNumpy::UnknownDefault)?;
     if std::ptr::eq(own.as_ptr(), (&raw const *handler).cast()) {
         return Ok(()); // a further interpreter shares NumPy's statics
     }
@@ -58,7 +67,9 @@ pub fn install(extension: &Object<'_>, handler: &'static DataMemHandler) -> Resu
         let default = variable.and_then(|variable| default_of(variable, before));
         Ok(default.map(|default| (capsule, default)))
     };
-    let (capsule, default) = or_none(find()).flatten().ok_or(Refusal::UnknownDefault)?;
+    let (capsule, default) = or_none(find())
+        .flatten()
+        .ok_or(UnsupportedNumpy::UnknownDefault)?;
     let before = before.to_owned().keep();
     // Each place has a reference of its own. What they held of the old capsule is kept: a
     // thread may be on its way with it.

@@ -16,7 +16,7 @@ mod settings;
 mod stores;
 
 pub use settings::{
-    Alignment, ArrayAllocator, ArraySettings, DEFAULT_ALIGNMENT, REGION_ALIGNMENT, Region,
+    Alignment, ArrayAllocator, ArrayRegion, ArraySettings, DEFAULT_ALIGNMENT, REGION_ALIGNMENT,
 };
 
 use crate::allocator::Allocator;
@@ -61,7 +61,7 @@ static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 
 /// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct ArrayFigures {
     /// NumPy's version; `None` if it is not known.
     pub version: Option<&'static str>,
     /// The allocator's name.
@@ -154,10 +154,10 @@ fn numpy_asks_for_huge_pages() -> bool {
     std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0")
 }
 
-fn reserve_region(asked: Option<Region>) -> Result<(), Error> {
+fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
     let region = asked.unwrap_or_else(|| {
         let maximum = process::physical_memory().max(FIRST_REGION);
-        Region {
+        ArrayRegion {
             initial: FIRST_REGION,
             maximum,
         }
@@ -340,9 +340,9 @@ pub fn is_active() -> bool {
 }
 
 /// The allocator of array data; `None` if this process has no array data. Also from a signal handler.
-pub fn figures() -> Option<Figures> {
+pub fn figures() -> Option<ArrayFigures> {
     let plan = PLAN.get().filter(|_| is_active())?;
-    Some(Figures {
+    Some(ArrayFigures {
         version: VERSION.get().map(String::as_str),
         allocator: plan.allocator.name(),
         alignment: plan.alignment,

@@ -3,7 +3,7 @@
 use crate::bytes::{self, Expected};
 use crate::heap::arrays::MAX_ALIGNMENT;
 use crate::heap::placement::HugePages;
-use crate::heap::pool::Limit;
+use crate::heap::pool::PoolLimit;
 use std::fmt;
 use std::str::FromStr;
 
@@ -57,14 +57,14 @@ impl fmt::Display for Alignment {
 
 /// The region of [`ArrayAllocator::Bfc`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct ArrayRegion {
     /// In use from the start.
     pub initial: u64,
     /// The size up to which it grows, by doubling.
     pub maximum: u64,
 }
 
-impl FromStr for Region {
+impl FromStr for ArrayRegion {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
@@ -72,14 +72,14 @@ impl FromStr for Region {
         let (initial, maximum) = text.split_once(',').unwrap_or((text, text));
         match (bytes::parse(initial), bytes::parse(maximum)) {
             (Some(initial), Some(maximum)) if 0 < initial && initial <= maximum => {
-                Ok(Region { initial, maximum })
+                Ok(ArrayRegion { initial, maximum })
             }
             _ => Err(expected),
         }
     }
 }
 
-impl fmt::Display for Region {
+impl fmt::Display for ArrayRegion {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}B,{}B", self.initial, self.maximum)
     }
@@ -97,9 +97,9 @@ pub struct ArraySettings {
     /// `--numpy-numa`: the preferred node.
     pub node: Option<u32>,
     /// `--numpy-pool-limit`.
-    pub pool_limit: Option<Limit>,
+    pub pool_limit: Option<PoolLimit>,
     /// `--numpy-region`.
-    pub region: Option<Region>,
+    pub region: Option<ArrayRegion>,
 }
 
 /// The alignment where none is chosen: a cache line, and the widest vector register.
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
         for text in ["auto", "100", "64M", "1KiB"] {
-            let limit: Limit = text.parse().unwrap();
-            assert_eq!(limit.to_string().parse::<Limit>().unwrap(), limit);
+            let limit: PoolLimit = text.parse().unwrap();
+            assert_eq!(limit.to_string().parse::<PoolLimit>().unwrap(), limit);
         }
         for text in ["1M", "1M,2G", "100,100"] {
-            let region: Region = text.parse().unwrap();
-            assert_eq!(region.to_string().parse::<Region>().unwrap(), region);
+            let region: ArrayRegion = text.parse().unwrap();
+            assert_eq!(region.to_string().parse::<ArrayRegion>().unwrap(), region);
         }
     }
 
@@ -130,10 +130,10 @@ mod tests {
             assert!(text.parse::<Alignment>().is_err(), "{text}");
         }
         for text in ["", "0", "2M,1M", "1M,", ",1M", "M", "1M,2M,3M", "-1"] {
-            assert!(text.parse::<Region>().is_err(), "{text}");
+            assert!(text.parse::<ArrayRegion>().is_err(), "{text}");
         }
         for text in ["", "M", "-1", "1.5X", "99999999999999999999G"] {
-            assert!(text.parse::<Limit>().is_err(), "{text}");
+            assert!(text.parse::<PoolLimit>().is_err(), "{text}");
         }
     }
 }

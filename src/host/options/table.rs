@@ -10,11 +10,11 @@ use crate::faults::Spec;
 use crate::heap::bound::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
-use crate::heap::pool::Limit;
+use crate::heap::pool::PoolLimit;
 use crate::heap::profile::Profile;
 use crate::leaks;
 use crate::native;
-use crate::numpy::{Alignment, ArrayAllocator, Region};
+use crate::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use crate::report::Format;
 use crate::timeline::Interval;
 use std::ffi::{OsStr, OsString};
@@ -151,11 +151,11 @@ Transparent huge pages for array data
   always  ask for them for all array memory
   never   refuse them for all array memory";
     numpy_numa: Number<u32>, "--numpy-numa", "PYHOST_NUMPY_NUMA", Form::Next("NODE"), "Take array data from this NUMA node as long as it has room";
-    numpy_pool_limit: Text<Limit>, "--numpy-pool-limit", "PYHOST_NUMPY_POOL_LIMIT", Form::Next("LIMIT"), "\
+    numpy_pool_limit: Text<PoolLimit>, "--numpy-pool-limit", "PYHOST_NUMPY_POOL_LIMIT", Form::Next("LIMIT"), "\
 The most that the pool keeps: a number of blocks, a size such as 64M, or
 auto: a number that grows with use, and never more bytes than were in
 use at once [default: auto]";
-    numpy_region: Text<Region>, "--numpy-region", "PYHOST_NUMPY_REGION", Form::Next("SIZE[,MAX]"), "\
+    numpy_region: Text<ArrayRegion>, "--numpy-region", "PYHOST_NUMPY_REGION", Form::Next("SIZE[,MAX]"), "\
 The region of bfc: its size, and what it may grow to by doubling, such
 as 256M,4G; K, M, G, T are powers of 1024, KB and so on of 1000
 [default: 64M, growing to the machine's memory]";

@@ -221,13 +221,9 @@ mod pymalloc {
 
     fn large<const A: usize, const HEAP: bool>(size: usize, zero: bool) -> *mut c_void {
         if HEAP {
-            // SAFETY: CPython holds the GIL.
-            return unsafe {
-                if zero {
-                    heap::allocate::<A, true, true>(size).cast()
-                } else {
-                    heap::allocate::<A, false, true>(size).cast()
-                }
+            return match zero {
+                true => heap::allocate::<A, true, true>(size).cast(),
+                false => heap::allocate::<A, false, true>(size).cast(),
             };
         }
         if !heap::may_book::<A>(size) {

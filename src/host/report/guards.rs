@@ -1,11 +1,11 @@
 //! Guard pages in a report.
 
 use super::Sink;
-use crate::heap::guards::Figures;
+use crate::heap::guards::GuardFigures;
 use std::fmt::{self, Write};
 
 /// Says what was guarded, or null.
-pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
+pub fn describe(figures: Option<&GuardFigures>, sink: &mut impl Sink) {
     let Some(figures) = figures else {
         return sink.null("guards");
     };
@@ -19,7 +19,7 @@ pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
 }
 
 /// Writes the line of the table.
-pub fn line(figures: &Figures, out: &mut impl Write) -> fmt::Result {
+pub fn line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
     write!(out, "{} blocks guarded", figures.guarded_blocks)?;
     if figures.missed_blocks > 0 {
         write!(out, "; {} found no room", figures.missed_blocks)?;

@@ -33,7 +33,7 @@ pub use text::{closing_line, table};
 
 use crate::balance::Balance;
 use crate::descriptor::format_into;
-use crate::heap::guards::Figures as GuardFigures;
+use crate::heap::guards::GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bfc, bound};
@@ -95,9 +95,9 @@ pub struct Report<'a> {
     /// Made inside a signal handler, where another thread may be booking.
     pub partial: bool,
     /// The allocator of array data; `None` if no NumPy is counted.
-    pub numpy: Option<numpy::Figures>,
+    pub numpy: Option<numpy::ArrayFigures>,
     /// The bounded heap; None without one.
-    pub region: Option<bound::Figures>,
+    pub region: Option<bound::RegionFigures>,
     /// The figures of guard pages; `None` if guards are off.
     pub guards: Option<GuardFigures>,
     /// The findings of the leak check; `None` if it has not run.
@@ -239,7 +239,7 @@ fn known(sink: &mut impl Sink, key: &str, value: Option<u64>) {
     }
 }
 
-fn describe_numpy(figures: &numpy::Figures, sink: &mut impl Sink) {
+fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
     sink.begin("numpy");
     match figures.version {
         Some(version) => sink.text("version", version),

@@ -2,11 +2,11 @@
 
 use super::Sink;
 use crate::bytes::Bytes;
-use crate::heap::bound::Figures;
+use crate::heap::bound::RegionFigures;
 use std::fmt::{self, Write};
 
 /// Says the section `region`; null without one.
-pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
+pub fn describe(figures: Option<&RegionFigures>, sink: &mut impl Sink) {
     let Some(figures) = figures else {
         return sink.null("region");
     };
@@ -23,7 +23,7 @@ pub fn describe(figures: Option<&Figures>, sink: &mut impl Sink) {
 }
 
 /// Writes the line of the table.
-pub fn line(figures: &Figures, out: &mut impl Write) -> fmt::Result {
+pub fn line(figures: &RegionFigures, out: &mut impl Write) -> fmt::Result {
     writeln!(
         out,
         "region {}: committed {}, peak {}; {} commits refused{}{}",
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_line_says_what_is_in_force() {
-        let mut figures = Figures {
+        let mut figures = RegionFigures {
             size: 24 << 20,
             reserved: 128 << 20,
             committed: 10 << 20,

@@ -157,7 +157,7 @@ fn row(
 }
 
 /// Writes what array data is made from.
-fn numpy_line(figures: &numpy::Figures, out: &mut impl Write) -> fmt::Result {
+fn numpy_line(figures: &numpy::ArrayFigures, out: &mut impl Write) -> fmt::Result {
     if let Some(version) = figures.version {
         write!(out, "NumPy {version}: ")?;
     }

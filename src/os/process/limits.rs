@@ -10,7 +10,7 @@ const LEAST: u64 = 32 << 20;
 
 /// A limit in bytes, and the option of `ulimit` that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct Ulimit {
     /// Such as `ulimit -d`.
     pub command: &'static str,
     /// The soft limit.
@@ -23,14 +23,14 @@ pub fn data() -> Option<u64> {
 }
 
 /// The limit that leaves too little for heaps of the host's own, if there is one.
-pub fn too_tight() -> Option<Limit> {
+pub fn too_tight() -> Option<Ulimit> {
     let limits = [
         ("ulimit -d", libc::RLIMIT_DATA),
         ("ulimit -v", libc::RLIMIT_AS),
     ];
     let mut found = limits.into_iter().filter_map(|(command, resource)| {
         let bytes = bytes(resource)?;
-        Some(Limit { command, bytes })
+        Some(Ulimit { command, bytes })
     });
     found.find(|limit| limit.bytes < LEAST)
 }

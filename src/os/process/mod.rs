@@ -10,7 +10,6 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
-use crate::errno::KeptErrno;
 use crate::mapping::FromZeros;
 use maps::Mapping;
 use std::ffi::OsStr;
@@ -165,14 +164,6 @@ pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
         // SAFETY: no other thread reads the environment, as the caller promises.
         unsafe { std::env::set_var(name, value) };
     }
-}
-
-/// Whether there is any mapping at an address, which begins a memory page. Leaves errno.
-pub fn is_mapped(address: usize) -> bool {
-    let _errno = KeptErrno::new();
-    let mut byte = 0u8;
-    // SAFETY: the call fills one byte for one page.
-    unsafe { libc::syscall(libc::SYS_mincore, address, 1usize, &raw mut byte) == 0 }
 }
 
 /// Seconds of processor time that this process has taken, user and system.

@@ -26,6 +26,7 @@ use crate::faults;
 use crate::ledger::{Account, LEDGER};
 use crate::process;
 use lock::with_table;
+use pyhost_os::mapping::is_mapped;
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
@@ -276,7 +277,7 @@ unsafe extern "C" fn pyhost_mremap(
             let target = target.map(|start| (start, start.saturating_add(whole_pages(new))));
             let lost = target.filter(|&(start, end)| {
                 let first = table.first_within(start, end);
-                first.is_some_and(|range| !process::is_mapped(range.start.max(start)))
+                first.is_some_and(|range| !is_mapped(range.start.max(start)))
             });
             if let Some((start, end)) = lost {
                 table.remove(start, end);

@@ -40,7 +40,7 @@ pub enum Version {
 
 /// The lowest memory limit that binds this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct GroupLimit {
     /// Bytes, at least 0 and below 2^60.
     pub bytes: u64,
     /// The interface that it was read through.
@@ -52,7 +52,7 @@ pub struct Limit {
 }
 
 /// Displays as `128.0 MiB (memory.max of /sys/fs/cgroup/app)`.
-impl fmt::Display for Limit {
+impl fmt::Display for GroupLimit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         write!(out, "{} ({} of {folder})", Bytes(self.bytes), self.name)
@@ -61,12 +61,12 @@ impl fmt::Display for Limit {
 
 /// The lowest memory limit among this process's groups and their ancestors. Returns `None` if no group has a limit, or if
 /// the process is in no memory cgroup, or if its files are not readable. May exceed the machine's memory. Allocates.
-pub fn limit() -> Option<Limit> {
+pub fn limit() -> Option<GroupLimit> {
     limit_below(Path::new("/"))
 }
 
 /// As [`limit`], of a system whose `/proc/self` and mounts lie below `root`.
-fn limit_below(root: &Path) -> Option<Limit> {
+fn limit_below(root: &Path) -> Option<GroupLimit> {
     let groups = mounts::groups(root);
     // With equal limits the nearest group's: what counts against it is what this process and its
     // relatives have.
@@ -77,18 +77,18 @@ fn limit_below(root: &Path) -> Option<Limit> {
 }
 
 /// All limits that bind a process of the group, the nearest first.
-fn limits(group: &Group) -> Vec<Limit> {
+fn limits(group: &Group) -> Vec<GroupLimit> {
     match group.version {
         Version::V1 => limits_v1(group),
         Version::V2 => limits_v2(group),
     }
 }
 
-fn limits_v2(group: &Group) -> Vec<Limit> {
+fn limits_v2(group: &Group) -> Vec<GroupLimit> {
     let mut found = Vec::new();
     for folder in group.folders() {
         for name in ["memory.max", "memory.high"] {
-            found.extend(number(folder, name).map(|bytes| Limit {
+            found.extend(number(folder, name).map(|bytes| GroupLimit {
                 bytes,
                 version: Version::V2,
                 name,
@@ -100,9 +100,9 @@ fn limits_v2(group: &Group) -> Vec<Limit> {
 }
 
 /// Ends below the first ancestor that is not charged for its descendants.
-fn limits_v1(group: &Group) -> Vec<Limit> {
+fn limits_v1(group: &Group) -> Vec<GroupLimit> {
     let mut found = Vec::new();
-    let at = |name, folder: &Path, bytes| Limit {
+    let at = |name, folder: &Path, bytes| GroupLimit {
         bytes,
         version: Version::V1,
         name,

@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Limit, Version};
+use super::{GroupLimit, Version};
 use crate::errno::KeptErrno;
 use crate::file::{Fd, identity};
 use crate::process::small_file::{open, read, read_once};
@@ -55,7 +55,7 @@ pub struct Watch {
 impl Watch {
     /// Opens the group that a limit was found in; `None` if its files do not say what is charged.
     /// Allocates.
-    pub fn open(limit: &Limit) -> Option<Watch> {
+    pub fn open(limit: &GroupLimit) -> Option<Watch> {
         let v1 = limit.version == Version::V1;
         let kernel = v1.then(|| File::open(&limit.folder.join("memory.kmem.usage_in_bytes")));
         let watch = Watch {
