@@ -29,7 +29,7 @@ mod tests;
 
 use bins::Bins;
 use chunks::{Chunk, Chunks, Handle, Pages};
-use pyhost_os::process::page_size;
+use pyhost_os::mapping::page_size;
 use reserved::Reservation;
 use std::ptr::{NonNull, null_mut};
 

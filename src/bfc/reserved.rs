@@ -6,8 +6,8 @@
 
 #![allow(unsafe_code)]
 
+use pyhost_os::mapping::page_size;
 use pyhost_os::mapping::{FromZeros, Mapping};
-use pyhost_os::process::page_size;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 

@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 
 /// Bytes of a page of this machine.
 fn page() -> usize {
-    pyhost_os::process::page_size() as usize
+    pyhost_os::mapping::page_size() as usize
 }
 
 /// How often a test repeats what it tries: `wanted` times, and 100 times less under Miri, which is slower by

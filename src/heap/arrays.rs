@@ -16,7 +16,7 @@ use super::register;
 use super::thread::{state, thread_id};
 use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
-use crate::process::page_size;
+use pyhost_os::mapping::page_size;
 use std::hint::assert_unchecked;
 use std::ops::Range;
 use std::ptr::null_mut;

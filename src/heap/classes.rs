@@ -4,8 +4,9 @@
 
 #![allow(unsafe_code)]
 
+use super::COUNT_NATIVE;
 use super::ffi::{self, Heap, HeapArea};
-use super::{COUNT_NATIVE, HEAPS};
+use super::heaps::HEAPS;
 use crate::ledger::Account;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

@@ -32,10 +32,12 @@ mod booking;
 pub mod bound;
 pub mod caps;
 pub mod classes;
+mod ends;
 mod ffi;
 pub mod freed;
 pub mod gate;
 pub mod guards;
+mod heaps;
 pub mod heights;
 pub mod histogram;
 pub mod mark;
@@ -52,17 +54,18 @@ mod thread;
 mod walk;
 
 use booking::{admits, book_new, release_block};
-use ffi::{Block, Heap, Page, Theap};
+use ffi::{Block, Page, Theap};
 use freed::NativeBlock;
 use gate::Closed;
-use ledger::{ACCOUNTS, Account, Gils};
+use heaps::HEAPS;
+use ledger::{Account, Gils};
 use pages::{live_page, page_of};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr};
 use thread::{state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
@@ -72,9 +75,6 @@ pub use pyhost_bfc as bfc;
 pub use walk::walk;
 
 const NATIVE: usize = Account::Native as usize;
-
-/// The heap of each account; null is the main heap, and until [`start`] every account's.
-static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 
 /// Whether blocks of the main heap are booked to `native` (`--native count`).
 static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
@@ -93,11 +93,11 @@ pub static GILS: Gils = Gils {
 /// mimalloc gives no heap.
 pub fn start(heaps: bool) -> bool {
     gate::register();
-    thread::watch();
+    ends::watch();
     if !heaps {
         return true;
     }
-    thread::take_over_ends();
+    ends::take_over_mimallocs();
     for account in [
         Account::Raw,
         Account::Mem,
@@ -182,7 +182,7 @@ pub fn may_be_alone() -> bool {
 fn new_theap(account: Account) -> *mut Theap {
     let heap = match state().before.get() {
         0 => HEAPS[account as usize].load(Acquire),
-        _ => mark::heap_before(account),
+        _ => heaps::heap_before(account),
     };
     // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
     // (`mi_heap_init_theap`), so it is not asked to.
@@ -325,7 +325,9 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
         let block = if theap.is_null() {
             null_mut()
         } else {
-            profile::give_back_what_is_due(theap);
+            if profile::give_back_what_is_due(theap) {
+                region::give_back_what_is_due();
+            }
             ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable)
         };
         given_out(account, book_new(account, block.cast(), usable, size))

@@ -8,15 +8,13 @@
 use super::blocks::{self, LiveBlock};
 use super::ffi::{self, Heap};
 use super::gate::{self, Closed};
+use super::guards;
+use super::heaps::{BEFORE, HEAPS};
 use super::thread::{state, thread_id};
-use super::{HEAPS, guards};
-use crate::ledger::{ACCOUNTS, Account, REPORTED};
-use std::ptr::null_mut;
+use crate::ledger::{Account, REPORTED};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// The heaps of before the mark; null where there is none, or it is the main heap.
-static BEFORE: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 /// The latest guarded block of before the mark.
 static GUARDED_BEFORE: AtomicU64 = AtomicU64::new(0);
 
@@ -68,34 +66,12 @@ pub fn is_outermost() -> bool {
 
 /// Whether what the calling thread allocates counts as older than the mark.
 pub fn is_before() -> bool {
-    state().before.get() > 0
-}
-
-/// The heap that an account had before the mark, if it is another one now.
-pub fn heap_of_before(account: Account) -> Option<*mut Heap> {
-    let before = BEFORE[account as usize].load(Relaxed);
-    (!before.is_null()).then_some(before)
-}
-
-/// The heap of an account for what counts as older than the mark.
-pub fn heap_before(account: Account) -> *mut Heap {
-    let before = BEFORE[account as usize].load(Relaxed);
-    match before.is_null() && account != Account::Native {
-        true => HEAPS[account as usize].load(Relaxed),
-        false => before,
-    }
+    state().is_before()
 }
 
 /// The heap of an account since the mark.
 fn heap_of(account: Account) -> *mut Heap {
     HEAPS[account as usize].load(Acquire)
-}
-
-/// The account of a heap of before the mark.
-#[cold]
-pub fn account_before(heap: *mut Heap) -> Option<Account> {
-    let mut all = REPORTED.iter().copied();
-    all.find(|&account| BEFORE[account as usize].load(Relaxed) == heap)
 }
 
 type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::bound;
-use crate::process::page_size;
+use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -11,7 +11,7 @@
 
 use super::ffi::{self, Block, List, Page, PageMap, Submap};
 use super::gate::Closed;
-use super::{HEAPS, mark};
+use super::heaps::{self, HEAPS};
 use crate::ledger::Account;
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -103,7 +103,7 @@ impl Page {
                     return account;
                 }
             }
-            if let Some(account) = mark::account_before(self.heap) {
+            if let Some(account) = heaps::account_before(self.heap) {
                 return account;
             }
         }

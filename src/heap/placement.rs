@@ -5,8 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::process::page_size;
-use pyhost_os::mapping::advise_huge_pages;
+use pyhost_os::mapping::{advise_huge_pages, page_size};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.

@@ -5,8 +5,8 @@
 
 #![allow(unsafe_code)]
 
+use super::apart;
 use super::ffi::{self, Theap};
-use super::{apart, region};
 use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
@@ -84,21 +84,23 @@ pub(super) fn now() -> i64 {
     (monotonic_coarse() / 1_000_000) as i64
 }
 
-/// Gives back what was freed longer ago than the profile's delay, at most twice a second.
+/// Gives back what was freed longer ago than the profile's delay, at most twice a second. Returns whether
+/// it looked.
 ///
 /// mimalloc itself looks only when a page is taken or freed: what a program frees in bulk would
 /// stay for as long as its small requests are met by the pages that it has.
 ///
 /// # Safety
 /// A theap of the calling thread, inside the gate.
-pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) {
+pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) -> bool {
     let now = now();
-    if now >= NEXT_LOOK.load(Relaxed) {
+    let is_due = now >= NEXT_LOOK.load(Relaxed);
+    if is_due {
         NEXT_LOOK.store(now + LOOK, Relaxed);
         // SAFETY: the caller's promise.
         unsafe { ffi::mi_theap_collect(theap, false) };
-        region::give_back_what_is_due();
     }
+    is_due
 }
 
 /// Gives nothing back any more: the process is about to end, and all its memory with it. Any

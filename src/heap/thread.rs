@@ -1,19 +1,13 @@
 //! The heap's data of a thread: a theap for each account, and the ledger slot.
 //!
 //! Both start as stand-ins that send every request to the slow path, which is where a thread is
-//! set up. A thread's end is the destructor of mimalloc's own pthread key, which the host
-//! replaces by one of its own: it forgets the theaps before mimalloc takes them away, and yields
-//! the slot. Releases that come later still, from other destructors and from libc, take the slow
-//! path with the overflow slot.
+//! set up; `super::ends` takes them away.
 
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
-use super::{gate, own};
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
-use pyhost_os::calls;
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The calling thread's state. Plain cells without a destructor: the compiler addresses them
@@ -24,7 +18,7 @@ pub struct ThreadState {
     /// How deep the thread is in what counts as before the mark; see `heap::mark`.
     pub before: Cell<u32>,
     /// The thread's destructors have run: no slot may be claimed, no theap kept.
-    ending: Cell<bool>,
+    pub ending: Cell<bool>,
 }
 
 const EMPTY: *mut Theap = (&raw const ffi::_mi_theap_empty).cast_mut();
@@ -40,8 +34,8 @@ thread_local! {
     };
 }
 
-/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`watch`].
-static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The key whose destructor yields the slot of a thread; `u32::MAX` before [`super::ends::watch`].
+pub static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// The calling thread's state, for the length of the thread.
 #[inline(always)]
@@ -108,76 +102,15 @@ impl ThreadState {
         theap
     }
 
+    /// Whether what the thread allocates counts as older than the mark.
+    pub fn is_before(&self) -> bool {
+        self.before.get() > 0
+    }
+
     /// Has the thread's next requests look for their heaps again.
     pub fn forget_theaps(&self) {
         for theap in &self.theaps {
             theap.set(EMPTY);
         }
     }
-}
-
-/// Ends a thread's part of mimalloc; the destructor of mimalloc's key.
-unsafe extern "C" fn end_theaps(theap: *mut c_void) {
-    let state = state();
-    state.ending.set(true);
-    let _inside = gate::enter(state.slot(), thread_id());
-    state.forget_theaps();
-    own::thread_ends();
-    // SAFETY: the value of mimalloc's key is the thread's theap in the main heap, and this is
-    // the one place that ends it.
-    unsafe { ffi::_mi_thread_done(theap.cast()) };
-}
-
-/// Gives the thread's slot back; the destructor of the slot key.
-unsafe extern "C" fn end_slot(_slot: *mut c_void) {
-    let state = state();
-    super::bound::thread_ends();
-    state.ending.set(true);
-    let slot = state.slot.replace(LEDGER.overflow());
-    if !std::ptr::eq(slot, &UNCLAIMED) {
-        LEDGER.yield_slot(slot);
-    }
-}
-
-/// Puts the host's destructor in place of mimalloc's. Once, while the process has one thread.
-pub fn take_over_ends() {
-    let mut key = 0;
-    // SAFETY: plain pthread calls. mimalloc created its key in a constructor of the executable
-    // and stores each thread's theap under the number found in `_mi_heap_default_key`; the
-    // process has one thread, so nobody reads that number meanwhile.
-    unsafe {
-        if libc::pthread_key_create(&mut key, Some(end_theaps)) == 0 {
-            libc::pthread_key_delete(ffi::_mi_heap_default_key);
-            ffi::_mi_heap_default_key = key;
-            libc::pthread_setspecific(key, ffi::mi_theap_get_default().cast());
-        }
-    }
-}
-
-extern "C" fn before_fork() {
-    gate::close(state().slot(), thread_id());
-}
-
-extern "C" fn after_fork_in_parent() {
-    gate::open();
-}
-
-extern "C" fn after_fork_in_child() {
-    LEDGER.keep_only(state().slot());
-    super::bound::forked();
-    gate::open();
-}
-
-/// Has each thread's slot given back at its end, and the gate closed at forks. Once, while the process has one thread.
-pub fn watch() {
-    let mut key = 0;
-    // SAFETY: a plain pthread call with a function of the executable, which never goes away.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end_slot)) } == 0 {
-        SLOT_KEY.store(key, Relaxed);
-    }
-    calls::pthread_atfork(
-        Some(before_fork),
-        Some(after_fork_in_parent),
-        Some(after_fork_in_child),
-    );
 }

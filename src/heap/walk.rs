@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::blocks::{self, LiveBlock};
-use super::{alone, guards, mark};
+use super::heaps::{self, HEAPS};
+use super::{alone, guards};
 use crate::ledger::Account;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -17,8 +18,7 @@ pub struct WalkedHeap {
 }
 
 /// Counts the live blocks of an account's heap, from mimalloc's own pages and free lists, and its
-/// guarded blocks; None
-/// for an account without a heap of its own.
+/// guarded blocks; None for an account without a heap of its own.
 ///
 /// The gate is closed meanwhile, so that a thread that is just ending does not give its pages up
 /// while they are visited.
@@ -26,11 +26,11 @@ pub struct WalkedHeap {
 /// # Safety
 /// No other thread allocates or frees in this heap meanwhile.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
-    let heap = super::HEAPS[account as usize].load(Acquire);
+    let heap = HEAPS[account as usize].load(Acquire);
     if heap.is_null() || account == Account::Native {
         return None;
     }
-    let before = mark::heap_of_before(account);
+    let before = heaps::heap_of_before(account);
     let mut found = WalkedHeap::default();
     alone(|closed| {
         for heap in [Some(heap), before].into_iter().flatten() {

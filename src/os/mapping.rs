@@ -2,13 +2,18 @@
 
 #![allow(unsafe_code)]
 
+use crate::calls;
 use crate::errno::KeptErrno;
-use crate::process::page_size;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
+
+/// Size of a page in bytes.
+pub fn page_size() -> u64 {
+    calls::sysconf(libc::_SC_PAGESIZE) as u64
+}
 
 /// Anonymous memory, readable and writable unless reserved without access.
 #[derive(Debug)]
@@ -299,7 +304,7 @@ mod tests {
 
     #[test]
     fn pages_that_were_given_back_read_as_zeros() {
-        let page = crate::process::page_size() as usize;
+        let page = page_size() as usize;
         let mapping = Mapping::reserve(3 * page).unwrap();
         // SAFETY: bytes of the mapping, which this test alone uses.
         unsafe {

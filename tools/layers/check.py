@@ -8,7 +8,12 @@ lower layers only, so no cycle can arise. Each import that breaks the rule is pr
 
     src/host/a.rs:7: module a (layer 3) imports b (layer 5)
 
-and the exit status is 1. `--edges` prints all imports between modules instead, with their number.
+The other crates of src are small and need no list: there, an import that is part of a cycle is printed as
+
+    src/os/a.rs:7: module a imports b, which imports a again
+
+In both cases the exit status is 1. `--edges` prints all imports between the modules of each crate instead, with
+their number.
 
 An import is a path in the code: `use crate::{a, b::c}`, `crate::a::f()`, `super::super::a`. Comments, doc links and
 strings are no imports. Items with `#[cfg(test)]` are left out: they are not part of the program. The crate's
@@ -299,21 +304,54 @@ def check(found, modules, layers, known):
     return lines
 
 
-def host():
-    """The files of src/host."""
-    crate = ROOT / HOST
-    paths = sorted(path for path in crate.rglob("*.rs") if path != crate / "build.rs")
-    return {path.relative_to(crate).as_posix(): path.read_text() for path in paths}
+def check_cycles(crate, found):
+    """The lines to print: one for each import of a crate that is part of a cycle."""
+    targets = collections.defaultdict(set)
+    for one in found:
+        targets[one.module].add(one.target)
+    below = {module: reached(module, targets) for module in list(targets)}
+    return [
+        f"{crate}/{file}:{line}: module {module} imports {target}, which imports {module} again"
+        for file, line, module, target in found
+        if module in below.get(target, ())
+    ]
+
+
+def reached(module, targets):
+    """The modules that a module imports, by others, too."""
+    found, left = set(), [module]
+    while left:
+        new = targets.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
+
+
+def crates():
+    """The crates of src, by folder."""
+    return sorted(file.parent.relative_to(ROOT).as_posix() for file in (ROOT / "src").glob("*/Cargo.toml"))
+
+
+def files_of(crate):
+    """The text of each file of a crate, by its path there."""
+    folder = ROOT / crate
+    paths = sorted(path for path in folder.rglob("*.rs") if path != folder / "build.rs")
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in paths}
 
 
 def main(arguments):
-    found, modules = imports(host())
     layers, known = read_order((HERE / "order.txt").read_text())
-    if arguments == ["--edges"]:
-        for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):
-            print(f"{number:4} {module} -> {target}")
-        return 0
-    lines = check(found, modules, layers, known)
+    lines = []
+    for crate in crates():
+        found, modules = imports(files_of(crate))
+        if arguments == ["--edges"]:
+            print(crate)
+            for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):
+                print(f"{number:4} {module} -> {target}")
+        elif crate == HOST:
+            lines += check(found, modules, layers, known)
+        else:
+            lines += check_cycles(crate, found)
     for line in lines:
         print(line)
     return 1 if lines else 0

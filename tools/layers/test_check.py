@@ -130,11 +130,39 @@ class Order(unittest.TestCase):
             lines(low="mod inner { fn f() {")
 
 
+class Cycles(unittest.TestCase):
+    def test_each_import_of_a_cycle_is_found_and_no_other(self):
+        files = {
+            "lib.rs": "mod a; mod b; mod c; mod d;",
+            "a.rs": "use crate::b::B;\nuse crate::d::D;",
+            "b.rs": "use crate::c::C;",
+            "c.rs": "\nfn f() { super::a::g() }",
+            "d.rs": "",
+        }
+        found, _ = check.imports(files)
+        self.assertEqual(
+            check.check_cycles("src/os", found),
+            [
+                "src/os/a.rs:1: module a imports b, which imports a again",
+                "src/os/b.rs:1: module b imports c, which imports b again",
+                "src/os/c.rs:2: module c imports a, which imports c again",
+            ],
+        )
+
+    def test_modules_that_import_down_make_no_cycle(self):
+        files = {"lib.rs": "mod a; mod b;", "a.rs": "use crate::b;", "b.rs": "#[cfg(test)]\nmod t { use crate::a; }"}
+        found, _ = check.imports(files)
+        self.assertEqual(check.check_cycles("src/os", found), [])
+
+
 class Tree(unittest.TestCase):
     def test_the_check_reads_the_whole_host(self):
-        found, modules = check.imports(check.host())
+        found, modules = check.imports(check.files_of(check.HOST))
         self.assertIn("run", modules)
         self.assertGreater(len(found), 300)
+
+    def test_the_crates_of_the_tree_are_known(self):
+        self.assertLess({"src/ctl", "src/heap", "src/host", "src/ledger", "src/os", "src/record"}, set(check.crates()))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
 use super::freed::refuse;
+use super::gate;
 use super::thread::{state, thread_id};
-use super::{gate, mark};
 use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::source_line::SourceLine;
@@ -138,7 +138,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     }
     record.account.store(account as u32, Relaxed);
     // 0 is older than any mark.
-    let number = if mark::is_before() { 0 } else { number };
+    let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
     record.set_source(&SourceLine::of_caller());
     record.state.store(LIVE, Release);

@@ -116,7 +116,7 @@ pub struct Slot {
 impl GuardRange {
     /// Reserves the range: address space alone, of which a block takes what it needs.
     pub fn reserve() -> Option<Self> {
-        let page = crate::process::page_size() as usize;
+        let page = pyhost_os::mapping::page_size() as usize;
         // A limit on address space may leave room for less.
         (0..4).find_map(|halvings| Self::reserve_part(page, halvings * 2))
     }

@@ -26,12 +26,12 @@ use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
 use crate::heap::{self, guards, own, pool, region};
 use crate::ledger::{Account, LEDGER};
 use crate::native::mapped;
-use crate::process;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
 use libraries::{LIBRARIES, Libraries};
 use pyhost_os::array::Array;
 use pyhost_os::file::read_link;
+use pyhost_os::mapping::page_size;
 use scratch::{Extent, Owner, Parts, Scratch, add};
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ enum Part {
 
 /// The balance of this moment; `None` if the kernel does not say which pages are resident.
 pub fn take() -> Option<Balance> {
-    let page = process::page_size() as usize;
+    let page = page_size() as usize;
     let mut scratch = Scratch::new()?;
     let own = scratch.addresses();
     let mut parts = scratch.parts();

@@ -9,13 +9,13 @@
 use crate::descriptor::quietly;
 use crate::errno::Errno;
 use pyhost_ledger::own;
-use pyhost_os::mapping::Mapping;
+use pyhost_os::mapping::{Mapping, page_size};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 /// The pages of the card and the ledger, on this machine.
 fn pages() -> Option<Range<usize>> {
-    own::pages(crate::process::page_size() as usize)
+    own::pages(page_size() as usize)
 }
 
 /// Whether the structures can be mapped on pages of this machine's size.

@@ -15,6 +15,7 @@ use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::process::{self, small_file};
 use crate::resident;
 use pyhost_os::file::{self, Fd};
+use pyhost_os::mapping::page_size;
 use pyhost_os::signals::{SignalSet, signal_name};
 use pyhost_os::{calls, moment};
 use std::ffi::{CStr, c_int, c_long};
@@ -243,6 +244,6 @@ fn let_go(_own: &Sampler, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
         // All signals are blocked since the process was made; one that came before is read, too.
         call: Fd::of_signals(&SignalSet::of(&[WAKE])).ok(),
         statm: small_file::open(path),
-        page: process::page_size(),
+        page: page_size(),
     }
 }

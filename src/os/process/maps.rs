@@ -8,6 +8,7 @@
 
 use super::small_file;
 use crate::file::{self, Fd};
+use crate::mapping::page_size;
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,7 +174,7 @@ impl<'a> PageMap<'a> {
             buffer,
             first: 0,
             length: 0,
-            page: super::page_size() as usize,
+            page: page_size() as usize,
         })
     }
 
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_resident_and_what_was_not_is_not() {
-        let page = crate::process::page_size() as usize;
+        let page = page_size() as usize;
         let mut buffer = [[0; 8]; 1024];
         let Some(mut map) = PageMap::open(&mut buffer) else {
             return; // a system that hides it

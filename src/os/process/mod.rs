@@ -10,16 +10,11 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
-use crate::mapping::FromZeros;
+use crate::mapping::{FromZeros, page_size};
 use maps::Mapping;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-
-/// Size of a page in bytes.
-pub fn page_size() -> u64 {
-    calls::sysconf(libc::_SC_PAGESIZE) as u64
-}
 
 /// Bytes of memory that the machine has.
 pub fn physical_memory() -> u64 {

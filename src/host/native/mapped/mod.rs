@@ -24,9 +24,8 @@ use crate::caps;
 use crate::errno::Errno;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
-use crate::process;
 use lock::with_table;
-use pyhost_os::mapping::is_mapped;
+use pyhost_os::mapping::{is_mapped, page_size};
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
@@ -56,7 +55,7 @@ fn whole_pages(size: usize) -> usize {
     static PAGE: AtomicUsize = AtomicUsize::new(0);
     let mut page = PAGE.load(Relaxed);
     if page == 0 {
-        page = process::page_size() as usize;
+        page = page_size() as usize;
         PAGE.store(page, Relaxed);
     }
     size.checked_next_multiple_of(page).unwrap_or(usize::MAX)
