@@ -7,16 +7,23 @@
 #![no_main]
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use pyhost_host::Strings;
+use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
+
+#[used]
+#[unsafe(link_section = ".preinit_array")]
+static EARLY: extern "C" fn(c_int, Strings<'_>, Strings<'_>) = early;
+
+/// Runs before the constructors of all libraries.
+extern "C" fn early(_argc: c_int, arguments: Strings<'_>, environment: Strings<'_>) {
+    pyhost_host::early(arguments, environment);
+}
 
 /// Parse, run, exit.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
-    let words = (0..argc as usize)
-        // SAFETY: the system passes `argc` strings.
-        .map(|index| unsafe { CStr::from_ptr(*argv.add(index)) })
-        .map(|word| OsString::from(OsStr::from_bytes(word.to_bytes())))
-        .collect();
-    pyhost_host::main(words)
+extern "C" fn main(argc: c_int, arguments: Strings<'_>) -> c_int {
+    let words = arguments.iter().take(argc as usize);
+    let words = words.map(|word| OsString::from(OsStr::from_bytes(word)));
+    pyhost_host::main(words.collect())
 }

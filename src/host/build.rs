@@ -192,9 +192,18 @@ fn compile_frame_reader() {
         .compile("pyhost_place");
 }
 
-/// Adds the run path of a shared libpython, or all of a static one.
+/// Adds the run path of a shared libpython, or all of a static one. Nothing for the library that is preloaded: the
+/// interpreter has the C API, and pyo3 links no libpython either where this variable is set.
 fn link_python(link: &mut Link) {
     pyo3_build_config::use_pyo3_cfgs();
+    let version = pyo3_build_config::get().version();
+    println!(
+        "cargo::rustc-env=PYHOST_PYTHON_VERSION={}.{}",
+        version.major, version.minor
+    );
+    if std::env::var_os("PYO3_BUILD_EXTENSION_MODULE").is_some() {
+        return;
+    }
     let config = pyo3_build_config::get();
     if config.shared() {
         if let Some(folder) = config.lib_dir() {

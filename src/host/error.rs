@@ -1,5 +1,6 @@
 //! The errors before the script runs: one line each, and the exit status.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Exit status of a bad host option; nothing was run.
@@ -18,7 +19,7 @@ pub struct Error {
 #[derive(Debug)]
 enum Kind {
     Option(String),
-    Start(&'static str),
+    Start(Cow<'static, str>),
 }
 
 impl Error {
@@ -30,9 +31,9 @@ impl Error {
     }
 
     /// The host cannot start; the text says what failed.
-    pub fn start(text: &'static str) -> Self {
+    pub fn start(text: impl Into<Cow<'static, str>>) -> Self {
         Error {
-            kind: Kind::Start(text),
+            kind: Kind::Start(text.into()),
         }
     }
 

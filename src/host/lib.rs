@@ -22,27 +22,71 @@ mod native;
 mod numpy;
 mod options;
 mod peak;
+pub mod preload;
 mod python;
 mod report;
 mod run;
 mod timeline;
 
+use error::Error;
 use pyhost_heap as heap;
 use pyhost_ledger::{self as ledger, card, resident};
-use pyhost_os::{bytes, descriptor, errno, list, process, template};
+use pyhost_os::{bytes, descriptor, errno, file, list, process, template};
 use pyhost_record::output;
 
-use std::ffi::OsString;
+pub use native::next::Symbol;
+pub use pyhost_os::strings::Strings;
+use std::ffi::{CStr, OsString};
+
+/// Decides what must be known before anything is allocated: `--region`, `--native`, `--leak-check`.
+///
+/// The program calls it with its arguments and environment before the constructors of all libraries: an
+/// executable from its `.preinit_array`. It allocates nothing and prints nothing.
+///
+/// Nobody else reads or writes them meanwhile.
+pub fn early(arguments: Strings<'_>, environment: Strings<'_>) {
+    native::early::decide(&environment);
+    options::early::read(arguments, environment);
+}
+
+/// Leaves malloc and all else that the library exports to those behind it: for a program that it was loaded into
+/// and that is not to be hosted. Instead of [`early`].
+pub fn stand_aside() {
+    native::stand_aside();
+}
+
+/// Whether this process runs a file, a device and an inode, with no more rights than its caller. Allocates nothing.
+pub fn runs_program(program: (u64, u64)) -> bool {
+    const OWN: &CStr = c"/proc/self/exe";
+    let is_it = |path: &CStr| {
+        let found = file::status_of(path, 0);
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == program)
+    };
+    // Valgrind answers for the program that it runs where the link is read, and not where it is followed.
+    let named = || {
+        let mut room = [0; 4096];
+        let path = template::PathBuffer::of(file::read_link(OWN, &mut room).ok()?)?;
+        Some(is_it(path.as_c_str()))
+    };
+    !process::is_privileged_start() && (is_it(OWN) || named() == Some(true))
+}
 
 /// Runs the host with the process's arguments; the exit status.
 ///
 /// The main thread calls it once, before any other thread exists.
 pub fn main(words: Vec<OsString>) -> i32 {
-    match run::run(words) {
-        Ok(status) => status,
-        Err(error) => {
-            descriptor::notice(format_args!("{error}"));
-            error.exit_status()
-        }
-    }
+    ended(run::run(words, None))
+}
+
+/// As [`main`], in an interpreter that the host was not linked with. `program` is the path that Python finds itself by,
+/// if it is not the first of the arguments.
+pub fn main_inside(words: Vec<OsString>, program: Option<OsString>) -> i32 {
+    ended(python::version::check().and_then(|()| run::run(words, program)))
+}
+
+fn ended(result: Result<i32, Error>) -> i32 {
+    result.unwrap_or_else(|error| {
+        descriptor::notice(format_args!("{error}"));
+        error.exit_status()
+    })
 }

@@ -31,7 +31,7 @@ use std::io::Write;
 ///
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
-pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
+pub fn run(argv: Vec<OsString>, program: Option<OsString>) -> Result<i32, Error> {
     heap::bound::main_begins();
     crate::resident::start();
     match options::read(argv)? {
@@ -44,7 +44,7 @@ pub fn run(argv: Vec<OsString>) -> Result<i32, Error> {
             options::baked::summary()
         )),
         // A live file that stayed would be taken for that of a process that was killed.
-        Request::Run(options) => run_python(*options)
+        Request::Run(options) => run_python(*options, program)
             .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),
     }
 }
@@ -58,11 +58,14 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(mut options: Options) -> Result<i32, Error> {
+fn run_python(mut options: Options, program: Option<OsString>) -> Result<i32, Error> {
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
     process::set_variables(&options.exports);
 
+    if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
+        *name = program;
+    }
     let arguments = Arguments::new(std::mem::take(&mut options.python_argv));
     lookup::clear_error();
     interpreter::preinitialize(&arguments);

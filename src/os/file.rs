@@ -265,6 +265,12 @@ pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
+/// Whether a path names a regular file that this process may execute.
+pub fn is_executable(path: &CStr) -> bool {
+    let is_regular = |found: libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    status_of(path, 0).is_ok_and(is_regular) && access(path, libc::X_OK).is_ok()
+}
+
 /// Takes a name away.
 ///
 /// # Errors

@@ -17,6 +17,7 @@ pub mod mapping;
 pub mod moment;
 pub mod plain;
 pub mod process;
+pub mod sanitizers;
 pub mod signals;
 pub mod socket;
 pub mod strings;

@@ -1,4 +1,4 @@
-//! Arguments and environment as the loader passes them, for code that runs before the standard library can.
+//! Arguments and environment as the loader and `execve(2)` have them. Nothing here allocates or locks.
 
 #![allow(unsafe_code)]
 
@@ -11,8 +11,40 @@ use std::marker::PhantomData;
 pub struct Strings<'a>(*mut *const c_char, PhantomData<&'a CStr>);
 
 impl<'a> Strings<'a> {
+    /// The array at an address.
+    ///
+    /// # Safety
+    /// Null, or an array of strings that ends with null and that nobody else changes for the length of `'a`.
+    pub unsafe fn at(array: *const *const c_char) -> Self {
+        Strings(array.cast_mut(), PhantomData)
+    }
+
+    /// The environment of this process.
+    ///
+    /// # Safety
+    /// Nobody sets a variable while the value is used.
+    pub unsafe fn environment() -> Self {
+        // SAFETY: the caller's promise; libc keeps such an array there.
+        unsafe { Strings::at(libc::environ.cast()) }
+    }
+
+    /// The address of the array.
+    pub fn as_ptr(&self) -> *const *const c_char {
+        self.0
+    }
+
+    /// The value of the first entry of an environment that begins with `name`, which ends with `=`.
+    pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.iter().find_map(|entry| entry.strip_prefix(name))
+    }
+
     /// The strings, without the bytes that end them.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.texts().map(CStr::to_bytes)
+    }
+
+    /// The strings.
+    pub fn texts(&self) -> impl Iterator<Item = &'a CStr> + Clone {
         let mut next = self.0;
         std::iter::from_fn(move || {
             // SAFETY: the array and its strings, as the type says; the end is not passed.
@@ -20,7 +52,7 @@ impl<'a> Strings<'a> {
                 if next.is_null() || (*next).is_null() {
                     return None;
                 }
-                let text = CStr::from_ptr(*next).to_bytes();
+                let text = CStr::from_ptr(*next);
                 next = next.add(1);
                 Some(text)
             }
@@ -44,6 +76,26 @@ impl<'a> Strings<'a> {
             }
         }
     }
+
+    /// Takes the first part out of the list, parted by colons or spaces, that `name` has in an environment; the
+    /// whole entry where nothing is left. `name` ends with `=`. Nobody else has the entry's text.
+    pub fn take_first_of_list(&mut self, name: &[u8]) {
+        let entry = self.texts().find(|text| text.to_bytes().starts_with(name));
+        let Some(entry) = entry else { return };
+        let bytes = entry.to_bytes_with_nul();
+        let is_end = |&byte: &u8| matches!(byte, b':' | b' ');
+        let first = bytes[name.len()..].iter().position(is_end);
+        let left = first.map_or(&[][..], |first| &bytes[name.len() + first + 1..]);
+        if left.len() <= 1 {
+            let address = entry.as_ptr();
+            return self.retain(|text| text.as_ptr() != address.cast());
+        }
+        // SAFETY: the process's own memory, which may be written to; the text gets shorter.
+        unsafe {
+            let list = entry.as_ptr().cast_mut().add(name.len());
+            std::ptr::copy(left.as_ptr().cast(), list, left.len());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +114,33 @@ mod tests {
         let mut none = Strings(std::ptr::null_mut(), PhantomData);
         none.retain(|_| true);
         assert_eq!(none.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_list_loses_its_first_part_and_an_empty_one_its_place() {
+        for (list, left) in [
+            (
+                &b"LIST=a:b c"[..],
+                &[&b"X=1"[..], b"LIST=b c", b"LISTEN=2"][..],
+            ),
+            (b"LIST=a b", &[b"X=1", b"LIST=b", b"LISTEN=2"]),
+            (b"LIST=a:", &[b"X=1", b"LISTEN=2"]),
+            (b"LIST=a", &[b"X=1", b"LISTEN=2"]),
+            (b"NONE=a", &[b"X=1", b"NONE=a", b"LISTEN=2"]),
+        ] {
+            let mut text = [list, b"\0"].concat();
+            let texts = [
+                c"X=1".as_ptr(),
+                text.as_mut_ptr().cast(),
+                c"LISTEN=2".as_ptr(),
+                std::ptr::null(),
+            ];
+            let mut array = texts.map(|text| text.cast::<c_char>());
+            let mut strings = Strings(array.as_mut_ptr(), PhantomData);
+            strings.take_first_of_list(b"LIST=");
+            let found: Vec<&[u8]> = strings.iter().collect();
+            assert_eq!(found, left);
+            assert_eq!(strings.value(b"X="), Some(&b"1"[..]));
+        }
     }
 }

@@ -11,13 +11,12 @@ use super::dispositions::FIRST;
 use super::{FINALIZED, finish};
 use crate::live;
 use crate::native::next::{self, call};
+use crate::preload;
 use crate::process;
 use crate::report::Ending;
+use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-
-/// An array of strings that ends with null.
-pub(super) type Strings = *const *const c_char;
 
 pub(super) fn end_now(status: c_int) -> ! {
     finish(Ending::QuickExit(status), false);
@@ -82,30 +81,50 @@ macro_rules! exec {
 
 /// `execv(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    exec!(EXECV(path, argv))
+unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
+    // SAFETY: the caller's duties.
+    unsafe { execve(path, argv, Strings::environment()) }
 }
 
 /// `execve(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execve(path: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    exec!(EXECVE(path, argv, environment))
+unsafe extern "C" fn execve(
+    path: *const c_char,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let program = unsafe { preload::Program::at(path) };
+    preload::with_library(program, environment, |environment| {
+        exec!(EXECVE(path, argv, environment))
+    })
 }
 
 /// `execvp(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    exec!(EXECVP(file, argv))
+unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
+    // SAFETY: the caller's duties.
+    unsafe { execvpe(file, argv, Strings::environment()) }
 }
 
 /// `execvpe(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, environment: Strings) -> c_int {
-    exec!(EXECVPE(file, argv, environment))
+unsafe extern "C" fn execvpe(
+    file: *const c_char,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let program = unsafe { preload::Program::named(file) };
+    preload::with_library(program, environment, |environment| {
+        exec!(EXECVPE(file, argv, environment))
+    })
 }
 
 /// `fexecve(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fexecve(file: c_int, argv: Strings, environment: Strings) -> c_int {
-    exec!(FEXECVE(file, argv, environment))
+unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, environment: Strings<'_>) -> c_int {
+    preload::with_library(preload::Program::Open(file), environment, |environment| {
+        exec!(FEXECVE(file, argv, environment))
+    })
 }

@@ -11,12 +11,13 @@
 
 #![allow(unsafe_code)]
 
-use super::exports::Strings;
 use super::finish;
 use crate::errno::Errno;
 use crate::ledger::CARD;
 use crate::native::next::{self, call};
+use crate::preload;
 use crate::report::Ending;
+use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,17 +45,21 @@ unsafe extern "C" fn posix_spawn(
     path: *const c_char,
     actions: *const c_void,
     attributes: *const c_void,
-    argv: Strings,
-    environment: Strings,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
 ) -> c_int {
-    spawn!(POSIX_SPAWN(
-        pid,
-        path,
-        actions,
-        attributes,
-        argv,
-        environment
-    ))
+    // SAFETY: the caller's duty.
+    let program = unsafe { preload::Program::at(path) };
+    preload::with_library(program, environment, |environment| {
+        spawn!(POSIX_SPAWN(
+            pid,
+            path,
+            actions,
+            attributes,
+            argv,
+            environment
+        ))
+    })
 }
 
 /// `posix_spawnp(3)`.
@@ -64,17 +69,21 @@ unsafe extern "C" fn posix_spawnp(
     file: *const c_char,
     actions: *const c_void,
     attributes: *const c_void,
-    argv: Strings,
-    environment: Strings,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
 ) -> c_int {
-    spawn!(POSIX_SPAWNP(
-        pid,
-        file,
-        actions,
-        attributes,
-        argv,
-        environment
-    ))
+    // SAFETY: the caller's duty.
+    let program = unsafe { preload::Program::named(file) };
+    preload::with_library(program, environment, |environment| {
+        spawn!(POSIX_SPAWNP(
+            pid,
+            file,
+            actions,
+            attributes,
+            argv,
+            environment
+        ))
+    })
 }
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and

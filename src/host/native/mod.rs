@@ -6,7 +6,7 @@
 //! family that is harmless: the account is read off the pointer, not off the entry point.
 
 pub mod checkers;
-mod early;
+pub mod early;
 pub mod family;
 pub mod lookup;
 pub mod mapped;
@@ -18,3 +18,9 @@ mod threads;
 pub use mode::{
     Mode, choose, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode,
 };
+
+/// Leaves malloc to the definition behind the host's own from the first request on. Before any constructor.
+pub fn stand_aside() {
+    next::resolve();
+    set_mode(Mode::Off);
+}

@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code)]
 
+use super::{Mode, mode, set_mode};
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
+use pyhost_os::strings::Strings;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -34,7 +36,7 @@ pub struct Symbol<F> {
 
 impl<F: Copy> Symbol<F> {
     /// `F` is the type that C gives the function of this name.
-    const fn new(name: &'static CStr) -> Self {
+    pub const fn new(name: &'static CStr) -> Self {
         Symbol {
             address: AtomicPtr::new(null_mut()),
             name,
@@ -56,9 +58,9 @@ impl<F: Copy> Symbol<F> {
         (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
     }
 
-    /// Finds the definition that follows the executable in lookup order.
-    fn resolve(&self) {
-        // SAFETY: RTLD_NEXT counts from the caller, which is the executable.
+    /// Finds the definition that follows the host in lookup order. After [`resolve`], which does so for all below.
+    pub fn resolve(&self) {
+        // SAFETY: RTLD_NEXT counts from the caller, which is the host.
         let address = unsafe { call!(DLSYM(libc::RTLD_NEXT, self.name.as_ptr()), null_mut()) };
         self.address.store(address, Relaxed);
     }
@@ -74,8 +76,6 @@ macro_rules! symbols {
     };
 }
 
-/// An array of strings that ends with null.
-type Strings = *const *const c_char;
 /// The first function of a thread.
 pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 /// The attributes of a new thread.
@@ -88,8 +88,8 @@ type Spawn = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
     *const c_void,
-    Strings,
-    Strings,
+    Strings<'_>,
+    Strings<'_>,
 ) -> c_int;
 /// A function that assembly jumps to.
 type Jump = ();
@@ -123,11 +123,9 @@ symbols! {
     SIGNAL = c"signal": Setter;
     SYSV_SIGNAL = c"__sysv_signal": Setter;
     QUICK_EXIT = c"quick_exit": extern "C" fn(c_int);
-    EXECV = c"execv": unsafe extern "C" fn(*const c_char, Strings) -> c_int;
-    EXECVE = c"execve": unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
-    EXECVP = c"execvp": unsafe extern "C" fn(*const c_char, Strings) -> c_int;
-    EXECVPE = c"execvpe": unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
-    FEXECVE = c"fexecve": unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
+    EXECVE = c"execve": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
+    EXECVPE = c"execvpe": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
+    FEXECVE = c"fexecve": unsafe extern "C" fn(c_int, Strings<'_>, Strings<'_>) -> c_int;
     POSIX_SPAWN = c"posix_spawn": Spawn;
     POSIX_SPAWNP = c"posix_spawnp": Spawn;
     SYSTEM = c"system": unsafe extern "C" fn(*const c_char) -> c_int;
@@ -163,6 +161,10 @@ pub fn resolve() {
     if MALLOC.get().is_some() {
         return;
     }
+    // A look-up of glibc before 2.34 allocates, as every one that fails does. It may not be the first request of the
+    // heaps: the region is not reserved yet. Until libc's own malloc is found it gets null, which it can do with.
+    let chosen = mode();
+    set_mode(Mode::Off);
     for version in DLSYM_VERSIONS {
         let (name, version) = (DLSYM.name.as_ptr(), version.as_ptr());
         // SAFETY: strings that end in a zero byte. `dlvsym` is not exported by the executable.
@@ -173,6 +175,7 @@ pub fn resolve() {
         }
     }
     resolve_all();
+    set_mode(chosen);
     if object_of(USABLE_SIZE.address()) != object_of(MALLOC.address()) {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);

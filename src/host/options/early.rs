@@ -1,12 +1,9 @@
 //! The options that must be known before anything is allocated: `--region`; `--native`, since what
 //! is booked before it is known stays booked; and `--leak-check`, since heaps never move.
 //!
-//! A function of the executable's `.preinit_array`, so before the constructors of all libraries,
-//! looks for them in the arguments and the environment as [`super::read`] will, and has the region
-//! reserved. What it takes for the region's size is checked against what `read` finds: see
-//! [`check`]. It allocates nothing and says nothing.
-
-#![allow(unsafe_code)] // for the section
+//! [`read`] runs before the constructors of all libraries: see [`crate::early`]. It looks for them in the
+//! arguments and the environment as [`super::read`] will, and has the region reserved. What it takes for the
+//! region's size is checked against what `super::read` finds: see [`check`]. It allocates nothing and says nothing.
 
 use super::arguments::{host_options, is_python_name};
 use super::baked;
@@ -16,15 +13,11 @@ use crate::error::Error;
 use crate::heap;
 use crate::native::{self, Mode};
 use pyhost_os::strings::Strings;
-use std::ffi::{OsStr, c_int};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-#[used]
-#[cfg_attr(not(test), unsafe(link_section = ".preinit_array"))]
-static EARLY: extern "C" fn(c_int, Strings<'_>, Strings<'_>) = early;
-
 /// Runs before every constructor; allocates nothing.
-extern "C" fn early(_argc: c_int, arguments: Strings<'_>, mut environment: Strings<'_>) {
+pub fn read(arguments: Strings<'_>, mut environment: Strings<'_>) {
     if crate::process::is_privileged_start() {
         environment.retain(|entry| !is_mimallocs(entry));
     }

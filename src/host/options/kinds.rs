@@ -12,6 +12,7 @@ use crate::native::Mode;
 use crate::numpy::ArrayAllocator;
 use crate::report::Format;
 use pyhost_record::directory::Setting;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -127,6 +128,21 @@ named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" Sys
 named!(HugePages: "auto" Auto, "always" Always, "never" Never);
 named!(Scope: "python" Python, "native" Native, "off" Off);
 named!(Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
+
+/// The launcher's option, which it takes out of the command line where it comes first. Every value is wrong here.
+pub struct Leading;
+
+impl Kind for Leading {
+    type Value = Infallible;
+
+    fn read(_: &OsStr) -> Result<Infallible, String> {
+        Err("expected before all other options, and only with the command of a wheel".to_owned())
+    }
+
+    fn show(value: &Infallible, _: &str) -> Result<OsString, Error> {
+        match *value {}
+    }
+}
 
 /// A text whose type says what it should be.
 pub struct Text<T>(PhantomData<T>);

@@ -6,7 +6,7 @@ mod arguments;
 pub mod baked;
 mod caps;
 mod command;
-mod early;
+pub mod early;
 mod faults;
 mod kinds;
 mod observation;

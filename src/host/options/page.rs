@@ -4,6 +4,7 @@
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use crate::error::Error;
 use crate::output::{self, Target};
+use crate::preload;
 use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::PathBuffer;
@@ -11,7 +12,7 @@ use crate::timeline::{self, pages::Renderer};
 use pyhost_os::file;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The program's name.
 const PROGRAM: &str = "pyhostctl";
@@ -50,7 +51,7 @@ pub fn plan(
     Ok(Some(asked))
 }
 
-/// Finds what makes the page: beside the host's own executable, else in `PATH`, unless the start
+/// Finds the program that makes the page: beside the host's own command, else in `PATH`, unless the start
 /// is privileged; `None` where it is in neither place. Where no timeline was asked for, one is kept
 /// beside the page until that is made.
 ///
@@ -62,8 +63,7 @@ fn find(
     is_told: bool,
     outputs: &mut Outputs,
 ) -> Result<Option<Renderer>, Error> {
-    let own = process::executable();
-    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let beside = preload::commands().or_else(|| Some(process::executable()?.parent()?.to_owned()));
     let path = match process::is_privileged_start() {
         true => None,
         false => std::env::var_os("PATH"),
@@ -106,11 +106,8 @@ fn is_file(template: &[u8]) -> bool {
 
 /// The path as the system takes it, where it is a file that the user may run.
 fn executable(path: PathBuf) -> Option<CString> {
-    if !path.is_file() {
-        return None;
-    }
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
-    file::access(&path, libc::X_OK).is_ok().then_some(path)
+    file::is_executable(&path).then_some(path)
 }
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a

@@ -2,7 +2,7 @@
 //! from its row: clap's command and `--help`, what a variable says, what children inherit, the scan
 //! before `main` ([`super::early`]), and the table in `docs/options.md`.
 
-use super::kinds::{Choice, Flag, Kind, List, Live, Number, Path, Text};
+use super::kinds::{Choice, Flag, Kind, Leading, List, Live, Number, Path, Text};
 use crate::allocator::Allocator;
 use crate::caps::{Rule, Share};
 use crate::error::Error;
@@ -233,6 +233,8 @@ the file is full, at 8192 samples [default: 10ms]";
 Rewrite this file, of at most 4 KiB, at each new peak worth telling, at
 each refusal and at the end: for a container's termination log. %p is
 the process id";
+    python: Leading, "--python", "", Form::Next("PATH"), "\
+Run this interpreter. Before all other options; the command of a wheel alone takes it";
     help: Flag, "--help", "", Form::Alone, "Print this help";
     host_version: Flag, "--host-version", "", Form::Alone, "Print the host's version and the Python it runs";
 }
@@ -301,7 +303,11 @@ mod tests {
             .into()
         };
         let wrong = |row: &Row, _: &OsStr, reason: String| panic!("{}: {reason}", row.option);
-        let given = Given::read(|row| vec![text(row)], wrong).unwrap();
+        let all = |row: &Row| match row.option {
+            "--python" => Vec::new(), // the launcher's
+            _ => vec![text(row)],
+        };
+        let given = Given::read(all, wrong).unwrap();
         let exports = given.exports().unwrap();
         let variables = ROWS.iter().map(|row| row.variable);
         let variables: Vec<&str> = variables.filter(|name| !name.is_empty()).collect();

@@ -15,6 +15,7 @@ pub mod place;
 mod pools;
 pub mod surface;
 pub mod threads;
+pub mod version;
 mod wrapped;
 
 pub use gil::several as several_gils;

@@ -1,0 +1,314 @@
+//! Children of a host that is a preloaded library: those that run the same interpreter are hosted, too.
+//!
+//! The library is not in the environment while a script runs, so that other programs are not disturbed.
+//! Here it is added for one call of `execve` or `posix_spawn`, where the new program is the interpreter that this
+//! process runs: by its path, through `PATH`, or by the `#!` line of a script.
+//!
+//! Nothing here allocates or locks: the caller may be the child of a `vfork`.
+
+#![allow(unsafe_code)]
+
+use crate::template::{PathBuffer, format_into};
+use pyhost_os::file::{self, Fd};
+use pyhost_os::sanitizers;
+use pyhost_os::strings::Strings;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The variable that names the interpreter to the library: `DEVICE:INODE:`, in decimal, and the path by which
+/// Python finds itself, if that is not the program's name.
+pub const HANDSHAKE: &str = "PYHOST_INSIDE=";
+
+const LIST: &[u8] = b"LD_PRELOAD=";
+/// Bytes of the longest list of libraries that is made.
+const LONGEST: usize = 8192;
+/// Bytes that the kernel reads of a `#!` line.
+const LINE: usize = 256;
+
+struct Preload {
+    library: &'static CStr,
+    /// Device and inode of the interpreter.
+    program: (u64, u64),
+}
+
+static PRELOAD: OnceLock<Preload> = OnceLock::new();
+
+/// Has children that run `program`, a device and an inode, load `library`. Once, at the start.
+pub fn start(library: &'static CStr, program: (u64, u64)) {
+    let _ = PRELOAD.set(Preload { library, program });
+}
+
+/// The folder of the commands that were installed with the library; none where the host is an executable.
+pub fn commands() -> Option<PathBuf> {
+    let library = Path::new(OsStr::from_bytes(PRELOAD.get()?.library.to_bytes()));
+    Some(library.parent()?.parent()?.parent()?.join("bin"))
+}
+
+/// A program that is to be run.
+pub enum Program<'a> {
+    /// The file at a path.
+    At(&'a CStr),
+    /// A name without a slash is looked for in the `PATH` of this process.
+    Named(&'a CStr),
+    /// The number of an open file.
+    Open(c_int),
+}
+
+impl<'a> Program<'a> {
+    /// The program at a path.
+    ///
+    /// # Safety
+    /// A string that ends with a zero byte.
+    pub unsafe fn at(path: *const c_char) -> Self {
+        // SAFETY: the caller's duty.
+        Program::At(unsafe { CStr::from_ptr(path) })
+    }
+
+    /// The program of a name, or at a path.
+    ///
+    /// # Safety
+    /// A string that ends with a zero byte.
+    pub unsafe fn named(name: *const c_char) -> Self {
+        // SAFETY: the caller's duty.
+        Program::Named(unsafe { CStr::from_ptr(name) })
+    }
+}
+
+/// Calls `run` with the environment for a new program: the one given, and the library where the program is to be
+/// hosted.
+pub fn with_library<R>(
+    program: Program<'_>,
+    environment: Strings<'_>,
+    run: impl FnOnce(Strings<'_>) -> R,
+) -> R {
+    match PRELOAD.get() {
+        Some(preload) if preload.serves(program, &environment) => preload.add(environment, run),
+        _ => run(environment),
+    }
+}
+
+impl Preload {
+    /// Whether a program is the interpreter, or a script of it.
+    fn serves(&self, program: Program<'_>, environment: &Strings<'_>) -> bool {
+        match program {
+            Program::At(path) => self.serves_file(path, environment),
+            Program::Named(name) => {
+                // SAFETY: `execvp` and `posix_spawnp` themselves read the variable now.
+                let own = unsafe { Strings::environment() };
+                found(name.to_bytes(), &own)
+                    .is_some_and(|path| self.serves_file(path.as_c_str(), environment))
+            }
+            Program::Open(file) => file::identity(&file) == Some(self.program),
+        }
+    }
+
+    fn serves_file(&self, path: &CStr, environment: &Strings<'_>) -> bool {
+        if self.is_program(path) {
+            return true;
+        }
+        let mut line = [0; LINE];
+        let Some(words) = interpreter_line(path, &mut line) else {
+            return false;
+        };
+        let mut words = words
+            .split(|byte| byte.is_ascii_whitespace())
+            .filter(|word| !word.is_empty());
+        let Some(interpreter) = words.next().and_then(PathBuffer::of) else {
+            return false;
+        };
+        if self.is_program(interpreter.as_c_str()) {
+            return true;
+        }
+        if !interpreter.as_c_str().to_bytes().ends_with(b"/env") {
+            return false;
+        }
+        // Options and assignments of env come before the program's name.
+        let name = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        let path = name.and_then(|name| found(name, environment));
+        path.is_some_and(|path| self.is_program(path.as_c_str()))
+    }
+
+    fn is_program(&self, path: &CStr) -> bool {
+        let found = file::status_of(path, 0);
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.program)
+    }
+
+    /// Calls `run` with the library and the handshake added; with what was given where there is no room for them.
+    fn add<R>(&self, environment: Strings<'_>, run: impl FnOnce(Strings<'_>) -> R) -> R {
+        let mut list = [0u8; LONGEST];
+        let mut handshake = [0u8; 64];
+        let others = environment.value(LIST);
+        let parts = [
+            LIST,
+            self.library.to_bytes(),
+            b":",
+            others.unwrap_or_default(),
+        ];
+        let parts = match others {
+            Some(others) if others.starts_with(self.library.to_bytes()) => return run(environment),
+            Some(others) if sanitizers::named_in(others).is_some() => return run(environment),
+            Some(_) => &parts[..],
+            None => &parts[..2],
+        };
+        if !join(parts, &mut list[..LONGEST - 1]) {
+            return run(environment);
+        }
+        let (device, inode) = self.program;
+        format_into(
+            &mut handshake[..63],
+            format_args!("{HANDSHAKE}{device}:{inode}:"),
+        );
+        let added = [list.as_ptr().cast(), handshake.as_ptr().cast()];
+        match environment.texts().count() {
+            0..200 => extended::<256, R>(&environment, added, run),
+            200..4000 => extended::<4096, R>(&environment, added, run),
+            _ => run(environment),
+        }
+    }
+}
+
+/// Calls `run` with an environment of at most `ROOM` - 3 entries and two more, of which the first takes the place of
+/// one of the same name.
+#[inline(never)] // its array is on the stack
+fn extended<const ROOM: usize, R>(
+    environment: &Strings<'_>,
+    added: [*const c_char; 2],
+    run: impl FnOnce(Strings<'_>) -> R,
+) -> R {
+    let mut array = [std::ptr::null(); ROOM];
+    let kept = environment
+        .texts()
+        .filter(|entry| !entry.to_bytes().starts_with(LIST));
+    let entries = added.into_iter().chain(kept.map(CStr::as_ptr));
+    for (place, entry) in array[..ROOM - 1].iter_mut().zip(entries) {
+        *place = entry;
+    }
+    // SAFETY: strings, and null from the last of them on; `run` keeps nothing of it.
+    run(unsafe { Strings::at(array.as_ptr()) })
+}
+
+/// Writes parts one after the other; false where there is no room.
+fn join(parts: &[&[u8]], mut room: &mut [u8]) -> bool {
+    for part in parts {
+        let Some((place, rest)) = std::mem::take(&mut room).split_at_mut_checked(part.len()) else {
+            return false;
+        };
+        place.copy_from_slice(part);
+        room = rest;
+    }
+    true
+}
+
+/// The file that a program's name stands for, by the `PATH` of an environment.
+fn found(name: &[u8], environment: &Strings<'_>) -> Option<PathBuffer> {
+    if name.contains(&b'/') {
+        return PathBuffer::of(name);
+    }
+    let folders = environment.value(b"PATH=").unwrap_or(b"/bin:/usr/bin");
+    folders.split(|&byte| byte == b':').find_map(|folder| {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let path = PathBuffer::of(folder)?.with(b"/")?.with(name)?;
+        file::is_executable(path.as_c_str()).then_some(path)
+    })
+}
+
+/// The words of a script's `#!` line, if it has one.
+fn interpreter_line<'a>(path: &CStr, room: &'a mut [u8; LINE]) -> Option<&'a [u8]> {
+    let script = Fd::open(path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
+    let length = file::read_at(&script, room, 0).ok()?;
+    let words = room[..length].strip_prefix(b"#!")?;
+    words.split(|&byte| byte == b'\n').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    const OURS: &CStr = c"/opt/lib/libpyhost.so";
+
+    fn environment_of(entries: &[&str], path: &CStr, preload: &Preload) -> Vec<String> {
+        let texts: Vec<CString> = entries
+            .iter()
+            .map(|text| CString::new(*text).unwrap())
+            .collect();
+        let mut array: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        array.push(std::ptr::null());
+        let read = |strings: Strings<'_>| {
+            let texts = strings.texts();
+            texts
+                .map(|text| text.to_str().unwrap().to_owned())
+                .collect()
+        };
+        // SAFETY: an array of strings that ends with null.
+        let environment = unsafe { Strings::at(array.as_ptr()) };
+        match preload.serves(Program::At(path), &environment) {
+            true => preload.add(environment, read),
+            false => read(environment),
+        }
+    }
+
+    #[test]
+    fn the_interpreter_and_its_scripts_are_hosted_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("pyhost-preload-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let python = file("python", "\x7fELF");
+        let other = file("other", "\x7fELF");
+        symlink(&python, folder.join("link")).unwrap();
+        file("direct", &format!("#! {} -u\nprint()\n", python.display()));
+        file("by-env", "#!/usr/bin/env -S A=1 python -u\n");
+        file("by-other", &format!("#!{}\n", other.display()));
+        file("empty", "#!\n");
+        let found = std::fs::metadata(&python).unwrap();
+        let preload = Preload {
+            library: OURS,
+            program: (found.dev(), found.ino()),
+        };
+        let path = format!("PATH=/nowhere:{}", folder.display());
+        let handshake = format!("{HANDSHAKE}{}:{}:", found.dev(), found.ino());
+        for (name, is_hosted) in [
+            ("python", true),
+            ("link", true),
+            ("direct", true),
+            ("by-env", true),
+            ("other", false),
+            ("by-other", false),
+            ("empty", false),
+            ("missing", false),
+        ] {
+            let program = CString::new(folder.join(name).to_str().unwrap()).unwrap();
+            let given = ["A=1", path.as_str()];
+            let environment = environment_of(&given, &program, &preload);
+            let added = ["LD_PRELOAD=/opt/lib/libpyhost.so", handshake.as_str()];
+            let expected = match is_hosted {
+                true => [&added[..], &given].concat(),
+                false => given.to_vec(),
+            };
+            assert_eq!(environment, expected, "{name}");
+        }
+        let program = CString::new(python.to_str().unwrap()).unwrap();
+        let environment =
+            environment_of(&["LD_PRELOAD=libeatmydata.so", "B=2"], &program, &preload);
+        assert_eq!(
+            environment,
+            [
+                "LD_PRELOAD=/opt/lib/libpyhost.so:libeatmydata.so",
+                &handshake,
+                "B=2"
+            ]
+        );
+        let many: Vec<String> = (0..3000).map(|number| format!("V{number}=")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(environment_of(&many, &program, &preload).len(), 3002);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! Whether the interpreter of this process is the one that the host was built for. An executable is linked with its
+//! own libpython; the library that is preloaded meets any program.
+
+#![allow(unsafe_code)]
+
+use crate::error::Error;
+use crate::native::next::call;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+
+/// The minor version of the build, such as 3.11.
+const BUILT_FOR: &str = env!("PYHOST_PYTHON_VERSION");
+
+/// Checks the interpreter. Nothing else of the C API may be called before.
+///
+/// # Errors
+/// It is no CPython, one of another minor version, or of a build with other objects.
+pub fn check() -> Result<(), Error> {
+    let function = find(c"Py_GetVersion");
+    if function.is_null() {
+        return Err(Error::start(
+            "this program is no CPython; expected a python that exports the C API",
+        ));
+    }
+    // SAFETY: the function of this name has this type, and may be called before initialisation. It returns a string that
+    // stays.
+    let version = unsafe {
+        let function: extern "C" fn() -> *const c_char = std::mem::transmute(function);
+        CStr::from_ptr(function()).to_string_lossy()
+    };
+    let refused = match refusal(&version, !find(c"_Py_NegativeRefcount").is_null()) {
+        None => return Ok(()),
+        Some(refused) => refused,
+    };
+    Err(Error::start(format!(
+        "this python is {refused}; expected CPython {BUILT_FOR}"
+    )))
+}
+
+/// What a Python of this version is, where it is not one that the host was built for.
+fn refusal(version: &str, counts_references: bool) -> Option<String> {
+    let number = version.split([' ', '+']).next().unwrap_or_default();
+    let minor = number.strip_prefix(BUILT_FOR);
+    if minor.is_none_or(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())) {
+        return Some(format!("CPython {number}"));
+    }
+    if version.contains("free-threading") != super::IS_FREE_THREADED {
+        return Some(match super::IS_FREE_THREADED {
+            true => format!("CPython {number} with a global interpreter lock"),
+            false => format!("a free-threaded CPython {number}"),
+        });
+    }
+    counts_references.then(|| format!("a debug build of CPython {number}"))
+}
+
+/// The address of a function of the process; null for none.
+fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: a string that ends with a zero byte.
+    unsafe { call!(DLSYM(libc::RTLD_DEFAULT, name.as_ptr()), null_mut()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_minor_version_of_the_build_is_served() {
+        let version = |rest: &str| format!("{BUILT_FOR}{rest}");
+        assert_eq!(refusal(&version(".99 (main) [GCC 1]"), false), None);
+        assert_eq!(refusal(&version(".0rc1+ (main)"), false), None);
+        assert_eq!(
+            refusal(&version(".0+"), true).unwrap(),
+            format!("a debug build of CPython {BUILT_FOR}.0")
+        );
+        assert_eq!(
+            refusal(&version("0.1 (x)"), false).unwrap(),
+            format!("CPython {BUILT_FOR}0.1")
+        );
+        assert_eq!(refusal("2.7.18 (x)", false).unwrap(), "CPython 2.7.18");
+        let free = version(".1 free-threading build (main)");
+        assert_eq!(
+            refusal(&free, false).unwrap(),
+            format!("a free-threaded CPython {BUILT_FOR}.1")
+        );
+    }
+}
