@@ -229,7 +229,7 @@ def imports(files):
     `files` holds the text of each file by its path in the crate.
     """
     sources = {file: read_source(file, text) for file, text in files.items()}
-    root = sources.pop("lib.rs")
+    root = sources.pop("lib.rs" if "lib.rs" in sources else "main.rs")
     tests = root.test_modules.union(*(source.test_modules for source in sources.values()))
     sources = {
         file: source

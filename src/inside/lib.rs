@@ -1,0 +1,98 @@
+//! The host inside the Python that the user has: a library that the launcher preloads into an interpreter.
+//!
+//! It takes the place of the interpreter's `main` and runs the same host as the executable `pyhost`, on the
+//! C API that the interpreter, or its libpython, exports. The launcher names the interpreter in a variable
+//! ([`Handshake`]); in every other program the library stands aside, such as `env` of a script's `#!` line. Both
+//! the variable and the library's place in `LD_PRELOAD` are taken out of a hosted program's environment before
+//! anything else runs.
+
+#![allow(unsafe_code)]
+
+mod handshake;
+
+use handshake::Handshake;
+use pyhost_host::{Strings, Symbol};
+use std::ffi::{CStr, OsStr, OsString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// What the launcher said; none in a program that it did not mean.
+static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
+
+/// The linker sorts it before all other constructors of the library, and `-z initfirst` the library before all
+/// others.
+#[used]
+#[unsafe(link_section = ".init_array.00001")]
+static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
+
+/// Runs before the constructors of all other libraries; libc has not set `environ` yet.
+extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: Strings<'static>) {
+    let found = Handshake::find(&environment);
+    match found.filter(Handshake::is_for_this_program) {
+        Some(found) => {
+            handshake::remove(&mut environment);
+            // SAFETY: what libc itself is about to store. mimalloc reads its variables before that.
+            unsafe { libc::environ = environment.as_ptr().cast_mut().cast() };
+            let _ = HANDSHAKE.set(found);
+            pyhost_host::early(arguments, environment);
+        }
+        None => pyhost_host::stand_aside(),
+    }
+}
+
+type Main = extern "C" fn(c_int, Strings<'static>, Strings<'static>) -> c_int;
+type Start = unsafe extern "C" fn(
+    Main,
+    c_int,
+    Strings<'static>,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+) -> c_int;
+
+static START: Symbol<Start> = Symbol::new(c"__libc_start_main");
+
+/// libc's function that calls `main`. Every executable calls it with a `main` of its own, which is left out here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __libc_start_main(
+    main: Main,
+    argc: c_int,
+    arguments: Strings<'static>,
+    init: *const c_void,
+    fini: *const c_void,
+    at_exit: *const c_void,
+    stack_end: *const c_void,
+) -> c_int {
+    let main = match HANDSHAKE.get() {
+        Some(_) => hosted_main,
+        None => main,
+    };
+    START.resolve();
+    match START.get() {
+        // SAFETY: the caller's arguments.
+        Some(start) => unsafe { start(main, argc, arguments, init, fini, at_exit, stack_end) },
+        None => std::process::abort(), // without it no program starts
+    }
+}
+
+/// Parse, run, exit: in the place of the interpreter's `main`.
+extern "C" fn hosted_main(argc: c_int, arguments: Strings<'static>, _: Strings<'static>) -> c_int {
+    let words = arguments.iter().take(argc as usize);
+    let words = words.map(|word| OsString::from(OsStr::from_bytes(word)));
+    let found = HANDSHAKE.get();
+    if let (Some(found), Some(library)) = (found, own_file()) {
+        pyhost_host::preload::start(library, found.interpreter);
+    }
+    pyhost_host::main_inside(words.collect(), found.and_then(Handshake::program))
+}
+
+/// This library's file, by the path that it was loaded from.
+fn own_file() -> Option<&'static CStr> {
+    // SAFETY: the call fills the structure; the loader keeps the name as long as the library is loaded.
+    unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        let known = libc::dladdr(&raw const EARLY as *const c_void, &mut found);
+        (known != 0 && !found.dli_fname.is_null()).then(|| CStr::from_ptr(found.dli_fname))
+    }
+}

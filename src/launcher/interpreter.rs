@@ -1,0 +1,64 @@
+//! Whether a file can be an interpreter with the host inside, as far as the file tells. The library checks the rest:
+//! see `src/host/python/version.rs`.
+
+use object::elf::{self, FileHeader64};
+use object::endian::Endianness;
+use object::read::elf::{FileHeader, ProgramHeader};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Bytes of a file that are read: its header, its list of segments and the name of its loader.
+const HEAD: u64 = 4096;
+const SET_IDS: u32 = 0o6000;
+
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = elf::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = elf::EM_AARCH64;
+
+/// Reads the begin of a program; what the system knows of the file.
+///
+/// # Errors
+/// The rest of a line that begins with the path: why it cannot be hosted, and what is expected.
+pub fn check(path: &Path) -> Result<Metadata, String> {
+    let (found, head) = read(path).map_err(|error| format!("cannot be read ({error})"))?;
+    if head.starts_with(b"#!") {
+        let line =
+            "is a script; expected the interpreter that it starts, which sys.executable names";
+        return Err(line.to_owned());
+    }
+    if found.permissions().mode() & SET_IDS != 0 {
+        return Err("runs with the rights of its owner; expected a python without them".to_owned());
+    }
+    match loader(&head) {
+        None => Err("is no dynamic executable of this machine; expected a python".to_owned()),
+        Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
+            Err("is built for musl; expected a python for glibc".to_owned())
+        }
+        Some(_) => Ok(found),
+    }
+}
+
+fn read(path: &Path) -> io::Result<(Metadata, Vec<u8>)> {
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head)?;
+    Ok((found, head))
+}
+
+/// The name of the loader that a program asks for.
+fn loader(head: &[u8]) -> Option<&[u8]> {
+    let header = FileHeader64::<Endianness>::parse(head).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_machine.get(endian) != MACHINE {
+        return None;
+    }
+    let segments = header.program_headers(endian, head).ok()?;
+    let mut names = segments
+        .iter()
+        .filter_map(|segment| segment.interpreter(endian, head).ok()?);
+    names.next()
+}

@@ -1,0 +1,209 @@
+//! The command `pyhost` of a wheel: starts the interpreter of its own environment, or the one of `--python PATH`,
+//! with the host inside. The interpreter is the one beside this program, else `pythonX.Y` of `PATH`.
+//!
+//! It preloads `lib/pyhost/libpyhost.so`, which stands beside the folder that this program is in, before the user's own
+//! preloaded libraries, and names the interpreter in a variable: see `src/inside/handshake.rs`. The rest of the command
+//! line stays as it is; the host reads its options there. The process stays the same: no child, no wait.
+//!
+//! There is no Rust `main`: the standard library's would reopen closed descriptors and ignore SIGPIPE, which the script
+//! would inherit.
+
+#![no_main]
+#![allow(unsafe_code)] // for the name of `main`
+
+mod interpreter;
+
+use pyhost_os::sanitizers;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A bad command line.
+const BAD_OPTION: i32 = 2;
+/// The host cannot start.
+const CANNOT_START: i32 = 1;
+/// The Python that the library is for, such as 3.11: see tools/build-inside.
+const VERSION: &str = match option_env!("PYHOST_INSIDE_VERSION") {
+    Some(version) => version,
+    None => "3",
+};
+
+/// An exit status and a line without a full stop.
+struct Failure(i32, String);
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> i32 {
+    let Failure(status, line) = start(std::env::args_os().collect());
+    say(format_args!("{line}"));
+    status
+}
+
+/// Prints a line; nothing where standard error is closed.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "pyhost: {line}");
+}
+
+/// Becomes the interpreter; returns only where that fails.
+fn start(words: Vec<OsString>) -> Failure {
+    match prepare(words) {
+        Ok((mut command, path)) => {
+            let error = command.exec();
+            Failure(
+                CANNOT_START,
+                format!("'{}' cannot be started ({error})", path.display()),
+            )
+        }
+        Err(failure) => failure,
+    }
+}
+
+fn prepare(mut words: Vec<OsString>) -> Result<(Command, PathBuf), Failure> {
+    let asked = take_python(&mut words)?;
+    let called = words.first().and_then(|name| look_up(name));
+    let own = own_file(called.as_deref())?;
+    let library = library(&own)?;
+    let (python, is_asked) = match asked {
+        Some(path) => (look_up(path.as_os_str()).unwrap_or(path), true),
+        None => (found(&own, called.as_deref())?, false),
+    };
+    let status = if is_asked { BAD_OPTION } else { CANNOT_START };
+    let file = interpreter::check(&python)
+        .map_err(|reason| Failure(status, format!("'{}' {reason}", python.display())))?;
+    let mut command = Command::new(&python);
+    if let Some((name, rest)) = words.split_first() {
+        command.arg0(name).args(rest);
+    }
+    let others = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    command.env("LD_PRELOAD", preload(&library, &others)?);
+    command.env("PYHOST_INSIDE", handshake(&file, &python));
+    Ok((command, python))
+}
+
+/// Takes `--python PATH` or `--python=PATH` out of the command line, where it comes first.
+fn take_python(words: &mut Vec<OsString>) -> Result<Option<PathBuf>, Failure> {
+    let Some(first) = words.get(1) else {
+        return Ok(None);
+    };
+    if let Some(path) = first.as_bytes().strip_prefix(b"--python=") {
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        words.remove(1);
+        return Ok(Some(path));
+    }
+    if first != "--python" {
+        return Ok(None);
+    }
+    if words.len() < 3 {
+        let line = "--python: no value; expected the path of an interpreter".to_owned();
+        return Err(Failure(BAD_OPTION, line));
+    }
+    let path = words.drain(1..3).nth(1);
+    Ok(path.map(PathBuf::from))
+}
+
+/// The path that a command stands for, links and all.
+fn look_up(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join(name));
+    all.find(|path| path.is_file())
+}
+
+/// This program's file, with no links in its path. Where the loader was named on the command line, the kernel says that
+/// the process runs the loader.
+fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
+    let all = [Some(Path::new("/proc/self/exe")), called];
+    let mut all = all.into_iter().flatten().map(std::fs::canonicalize);
+    let is_own = |path: &io::Result<PathBuf>| path.as_ref().is_ok_and(|path| library(path).is_ok());
+    let first = all
+        .next()
+        .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
+    let found = match is_own(&first) {
+        true => first,
+        false => all.find(is_own).unwrap_or(first),
+    };
+    found.map_err(|error| {
+        Failure(
+            CANNOT_START,
+            format!("/proc/self/exe cannot be read ({error})"),
+        )
+    })
+}
+
+/// The library that belongs to this program.
+fn library(own: &Path) -> Result<PathBuf, Failure> {
+    let root = own.ancestors().nth(2).unwrap_or(own);
+    let path = root.join("lib/pyhost/libpyhost.so");
+    match path.is_file() {
+        true => Ok(path),
+        false => {
+            let line = format!(
+                "'{}' is missing; expected what pip installs with it",
+                path.display()
+            );
+            Err(Failure(CANNOT_START, line))
+        }
+    }
+}
+
+/// The interpreter of the venv in which a link to this program stands, else the one beside this program, else that of
+/// `PATH`. Not resolved: Python finds its venv by this name.
+fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
+    let is_venv = |folder: &&Path| {
+        folder
+            .parent()
+            .is_some_and(|root| root.join("pyvenv.cfg").exists())
+    };
+    let linked = called.and_then(Path::parent).filter(is_venv);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let name = format!("python{VERSION}");
+    let folders = linked.into_iter().chain(own.parent());
+    let beside = folders.flat_map(|folder| ["python", "python3"].map(|name| folder.join(name)));
+    let in_path = std::env::split_paths(&path).map(|folder| folder.join(&name));
+    let in_path = in_path.filter(|path| interpreter::check(path).is_ok()); // pyenv's are scripts
+    let is_another = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path != own);
+    beside.chain(in_path).find(is_another).ok_or_else(|| {
+        let line = format!(
+            "there is no python beside '{}' and no {name} in PATH; expected --python PATH",
+            own.display()
+        );
+        Failure(CANNOT_START, line)
+    })
+}
+
+/// The libraries to preload: ours, then those that the user named.
+fn preload(library: &Path, others: &OsStr) -> Result<OsString, Failure> {
+    let mut list = library.as_os_str().as_bytes().to_vec();
+    if list.iter().any(|byte| b": ".contains(byte)) {
+        let line = format!(
+            "'{}' has a space or a colon, which LD_PRELOAD cannot have in a name; \
+             expected an environment in another folder",
+            library.display()
+        );
+        return Err(Failure(CANNOT_START, line));
+    }
+    if let Some(name) = sanitizers::named_in(others.as_bytes()) {
+        let line = format!(
+            "{} is preloaded and must be the first library; expected the host that cargo builds, or python",
+            OsStr::from_bytes(name).display()
+        );
+        return Err(Failure(CANNOT_START, line));
+    }
+    if !others.is_empty() {
+        list.push(b':');
+        list.extend(others.as_bytes());
+    }
+    Ok(OsString::from_vec(list))
+}
+
+/// Which program is meant, and the path that Python finds itself by.
+fn handshake(found: &std::fs::Metadata, python: &Path) -> OsString {
+    let mut text = OsString::from(format!("{}:{}:", found.dev(), found.ino()));
+    text.push(python);
+    text
+}
