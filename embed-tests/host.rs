@@ -10,11 +10,28 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The host under test.
-pub const PYHOST: &str = env!("CARGO_BIN_EXE_pyhost");
+/// The host under test: the executable that cargo built, or the one that `tools/test --form inside` names.
+pub const PYHOST: &str = match option_env!("EMBED_INSIDE_PYHOST") {
+    Some(path) => path,
+    None => env!("CARGO_BIN_EXE_pyhost"),
+};
 
 /// The controller under test.
-pub const PYHOSTCTL: &str = env!("CARGO_BIN_EXE_pyhostctl");
+pub const PYHOSTCTL: &str = match option_env!("EMBED_INSIDE_PYHOSTCTL") {
+    Some(path) => path,
+    None => env!("CARGO_BIN_EXE_pyhostctl"),
+};
+
+/// Whether the host under test is the library inside an interpreter.
+pub const IS_INSIDE: bool = option_env!("EMBED_INSIDE_PYHOST").is_some();
+
+/// What `sys.executable` names under the host.
+pub fn executable() -> PathBuf {
+    match IS_INSIDE {
+        true => Path::new(PYHOST).with_file_name("python"),
+        false => PathBuf::from(PYHOST),
+    }
+}
 
 /// How long a condition may take.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -141,6 +158,14 @@ impl Run {
     /// Stock Python.
     pub fn stock() -> Self {
         Run::program(stock())
+    }
+
+    /// The host with the python of a venv.
+    pub fn venv(python: &Path) -> Self {
+        match IS_INSIDE {
+            true => Run::host().arg("--python").arg(python),
+            false => Run::program(python),
+        }
     }
 
     /// Any program, in an environment without Python's and the host's variables.

@@ -1,6 +1,6 @@
 //! `--live`: the counters of a process, seen from outside and after its end.
 
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, ledger_at, script, until};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, executable, folder, ledger_at, script, until};
 use crate::skipping::skipped;
 use pyhost_testing::Random;
 use serde_json::Value;
@@ -272,10 +272,10 @@ if __name__ == '__main__':
         .arg(&directory)
         .ok();
     let seen = outcome.stdout.trim();
-    assert!(
-        seen.contains("pyhost multiprocessing: spawn of serve.py\n"),
-        "{seen}"
-    );
+    let name = executable();
+    let name = name.file_name().unwrap().to_str().unwrap();
+    let row = format!("{name} multiprocessing: spawn of serve.py\n");
+    assert!(seen.contains(&row), "{seen}");
     let line = seen.lines().find(|line| line.starts_with('{')).unwrap();
     let report: Value = serde_json::from_str(line).unwrap();
     let name = &report["process"]["command"];

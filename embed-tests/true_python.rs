@@ -1,7 +1,7 @@
 //! The host is a true python: whatever can be seen from the script or from outside is as stock
 //! Python of the same libpython has it.
 
-use crate::host::{Run, compile, folder, script, stock, version};
+use crate::host::{Run, compile, executable, folder, script, stock, version};
 use std::process::Command;
 
 /// Runs both and compares status, standard output and standard error, the programs' own names
@@ -10,7 +10,7 @@ fn same(describe: &str, prepare: impl Fn(Run) -> Run) {
     let host = prepare(Run::host()).run();
     let python = prepare(Run::stock()).run();
     let clean = |text: &str| {
-        let own = text.replace(crate::host::PYHOST, "PYTHON");
+        let own = text.replace(&*executable().to_string_lossy(), "PYTHON");
         own.replace(&*stock().to_string_lossy(), "PYTHON")
     };
     assert_eq!(host.code(), python.code(), "{describe}: {host:#?}");
@@ -279,7 +279,7 @@ fn multiprocessing_works_by_every_start_method() {
 #[test]
 fn the_hosts_path_is_found_whatever_the_name_it_is_called_by() {
     let code = "import sys; print(sys.executable)";
-    let own = std::fs::canonicalize(crate::host::PYHOST).unwrap();
+    let own = std::fs::canonicalize(executable()).unwrap();
     for name in [
         "python3",
         "",

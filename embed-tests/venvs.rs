@@ -1,6 +1,7 @@
 //! Virtual environments, pip and pytest.
 
-use crate::host::{PYHOST, Run, folder, script};
+use crate::host::{IS_INSIDE, PYHOST, Run, folder, script};
+use crate::skipping::skipped;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
@@ -27,6 +28,9 @@ fn made_by_host() -> PathBuf {
 
 #[test]
 fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
+    if IS_INSIDE {
+        return skipped("the python of a venv is the user's own");
+    }
     let path = made_by_host();
     let prefix = path.to_string_lossy().into_owned();
     for name in ["python", "python3", "pyhost"] {
@@ -48,6 +52,9 @@ fn a_venv_made_by_the_host_runs_its_programs_by_the_host() {
 
 #[test]
 fn a_venv_of_copies_makes_further_venvs_that_run_by_the_host() {
+    if IS_INSIDE {
+        return skipped("a copy of the user's own python is another program");
+    }
     const BASE: &str = "import os, pyhost, sys
 print(os.path.exists(sys._base_executable), sys.prefix, sys.base_prefix)";
     let path = folder("venv");
@@ -86,12 +93,20 @@ fn a_symlink_to_the_host_inside_a_venv_of_pythons_runs_in_that_venv() {
     let link = path.join("bin/pyhost");
     symlink(PYHOST, &link).unwrap();
     let outcome = Run::program(&link).code(SHOW).ok();
-    let expected = format!("{} True hosted {}\n", path.display(), link.display());
+    let executable = if IS_INSIDE {
+        path.join("bin/python")
+    } else {
+        link
+    };
+    let expected = format!("{} True hosted {}\n", path.display(), executable.display());
     assert_eq!(outcome.stdout, expected);
 }
 
 #[test]
 fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
+    if IS_INSIDE {
+        return skipped("the launcher is no python");
+    }
     let path = folder("venv").join("v");
     Run::stock()
         .args(["-m", "venv", "--without-pip"])
@@ -119,13 +134,13 @@ fn python_with(requirement: &str) -> PathBuf {
         "-q",
         requirement,
     ];
-    Run::program(&python).args(install).timeout(300).ok();
+    Run::venv(&python).args(install).timeout(300).ok();
     python
 }
 
 #[test]
 fn pip_installs_and_pytest_runs() {
-    let outcome = Run::program(python_with(PYTEST))
+    let outcome = Run::venv(&python_with(PYTEST))
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
         .arg(script("sample_pytest.py"))
         .ok();
@@ -137,7 +152,7 @@ fn memray_traces_a_hosted_program() {
     let python = python_with(MEMRAY);
     let trace = folder("trace").join("trace.bin");
     for hooks in ["0", "1"] {
-        let traced = Run::program(&python)
+        let traced = Run::venv(&python)
             .env("PYHOST_DEBUG_HOOKS", hooks)
             .args([
                 "-m",
@@ -150,7 +165,7 @@ fn memray_traces_a_hosted_program() {
             .arg(&trace)
             .arg(script("traced.py"));
         assert!(traced.ok().stdout.contains("hosted 12345"));
-        let stats = Run::program(&python).args(["-m", "memray", "stats"]);
+        let stats = Run::venv(&python).args(["-m", "memray", "stats"]);
         let stats = stats.arg(&trace).ok();
         assert!(
             stats.stdout.contains("Total allocations"),
