@@ -70,6 +70,10 @@ class _Balance(TypedDict):
 
 _Heap: TypeAlias = Literal["raw", "mem", "obj", "numpy", "native"]
 
+# Whether the host runs this Python. Where it is False, track() and mark() do nothing, and all else that needs the host
+# raises RuntimeError.
+active: bool
+
 def __dir__() -> list[str]: ...
 
 # --- figures

@@ -242,6 +242,8 @@ const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
 static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
 
 fn fill<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {
+    let active = module.gil().bool(true)?;
+    module.module_dictionary()?.set(c"active", &active)?;
     buffer::add(module)?;
     limit::add(module)?;
     faults::add(module)?;

@@ -1,7 +1,8 @@
 """A pytest plugin: the memory that each test takes, limits on it, and a baseline to compare a run with.
 
-Only under the host: pyhost -m pytest -p pyhost_pytest, or pytest_plugins = ["pyhost_pytest"] in a conftest.py, or
+Under the host: pyhost -m pytest -p pyhost_pytest, or pytest_plugins = ["pyhost_pytest"] in a conftest.py, or
 -p pyhost_pytest in addopts. With pytest 7.2 or later; under pytest-xdist the workers run under the host as well.
+In a Python without the host, where the wheel is installed, options and marker are taken and nothing is measured.
 
 A test's figures are those of its call: fixtures are set up before and torn down after. What other threads allocate
 meanwhile counts. PYTEST_DONT_REWRITE
@@ -15,7 +16,13 @@ import sys
 
 import pytest
 
-from pyhost import _size, _table, _text, memory_stats, track
+import pyhost
+
+if pyhost.active:
+    from pyhost import _size, _table, _text, memory_stats, track
+else:
+    def _size(_):
+        return 1  # no size is compared with anything
 
 _PROPERTY = "pyhost_memory"
 _SCHEMA = "pyhost-memory-baseline/1"
@@ -122,6 +129,8 @@ def pytest_configure(config):
         "limit_memory(size, account=None): fail the test if its peak grows by more than size, such as '24 MB', in "
         "account ('raw', 'mem', 'obj', 'arena', 'numpy', 'native'), or in all together (pyhost).",
     )
+    if not pyhost.active:
+        return
     option = config.option
     if option.memory_update and not option.memory_baseline:
         raise pytest.UsageError("--memory-update: expected --memory-baseline FILE, too")
@@ -131,6 +140,11 @@ def pytest_configure(config):
         config.pluginmanager.register(_Worker(), "pyhost_worker")
     else:
         config.pluginmanager.register(_Reporter(config), "pyhost_reporter")
+
+
+def pytest_report_header():
+    if not pyhost.active:
+        return "pyhost: no memory is measured, since this Python does not run under the host; run 'pyhost -m pytest'"
 
 
 def _process():

@@ -1,0 +1,287 @@
+"""Installs a wheel of target/wheels into a fresh venv of each Python and uses it as its users do.
+
+    run.py [--wheelhouse FOLDER] PYTHON...      with wheels that tools/build-wheels has built; needs the module venv
+
+Installed beside it are pytest, pytest-xdist, gunicorn and NumPy, pinned in ../environments/pins/pyX.Y-wheel.txt, by pip
+or from the wheelhouse. Prints each check; exit status 0 if all hold.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PINS = HERE.parent / "environments" / "pins"
+SECONDS = 120
+
+START_METHODS = """
+import multiprocessing, os, sys
+def hosted(_):
+    import pyhost
+    return pyhost.active, os.environ.get("LD_PRELOAD"), os.path.realpath(sys.executable)
+if __name__ == "__main__":
+    for method in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            found = set(pool.map(hosted, range(4)))
+        assert found == {(True, None, os.path.realpath(sys.executable))}, (method, found)
+    print("ok")
+"""
+CHILDREN = """
+import os, shutil, subprocess, sys
+code = "import pyhost; print(pyhost.active)"
+def said(*command, **settings):
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, **settings).stdout.decode().strip()
+assert "LD_PRELOAD" not in os.environ and "PYHOST_INSIDE" not in os.environ
+assert said(sys.executable, "-c", code) == "True"
+assert said("python", "-c", code, env={**os.environ, "A": "1"}) == "True"
+assert said("/bin/sh", "-c", 'echo "$LD_PRELOAD$PYHOST_INSIDE"') == ""
+assert "pyhost" not in said("/bin/cat", "/proc/self/maps")
+assert "libpyhost" in said(sys.executable, "-c", "print(open('/proc/self/maps').read())")
+assert said(sys.executable, "-c", "print(open('/proc/self/cmdline').read().split(chr(0))[0])") == sys.executable
+print("ok")
+"""
+CAUGHT = """
+kept = []
+try:
+    while True: kept.append(bytearray(100_000))
+except MemoryError:
+    del kept
+    print("caught")
+"""
+APP = """
+import pyhost
+def app(environ, start):
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [str(pyhost.active).encode()]
+"""
+TESTS = """
+import pytest, pyhost
+@pytest.mark.limit_memory("4 MB")
+def test_small(): assert pyhost.active is %s
+@pytest.mark.limit_memory("1 MB")
+def test_large(): bytearray(8 << 20)
+"""
+
+
+class Environment:
+    """A fresh venv with the wheel."""
+
+    def __init__(self, python, folder, wheelhouse):
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        run([python, "-m", "venv", folder])
+        self.version = said([self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        tag = "cp" + self.version.replace(".", "")
+        wheels = sorted((ROOT / "target" / "wheels").glob(f"pyhost-*-{tag}-{tag}-*.whl"))
+        if not wheels:
+            raise SystemExit(f"run.py: there is no wheel for {self.version}; expected 'tools/build-wheels {python}' first")
+        self.wheel = wheels[-1]
+        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run([*pip, "--no-index", self.wheel])
+        source = [] if wheelhouse is None else ["--no-index", "--find-links", wheelhouse]
+        run([*pip, *source, "-r", PINS / f"py{self.version}-wheel.txt"])
+
+    def command(self, *words, name="pyhost"):
+        return [self.folder / "bin" / name, *words]
+
+    def said(self, *words, **settings):
+        """What a hosted program prints."""
+        return said(self.command(*words), cwd=self.folder, **settings)
+
+    def result(self, command, **settings):
+        return subprocess.run(command, cwd=self.folder, env=clean(), timeout=SECONDS, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, encoding="utf-8", **settings)
+
+
+def clean():
+    """The environment, with the venv of the check first in PATH by its caller where it wants that."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYHOST", "PYTHON"))}
+
+
+def run(command):
+    subprocess.run(command, check=True, env=clean(), stdout=subprocess.DEVNULL, timeout=10 * SECONDS)
+
+
+def said(command, **settings):
+    done = subprocess.run(command, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                          timeout=SECONDS, **settings)
+    if done.returncode != 0:
+        raise AssertionError(f"status {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()
+
+
+def readme_example(environment):
+    script = ROOT / "python-scripts" / "where_memory_went.py"
+    done = environment.result(environment.command("--stats", script))
+    assert done.returncode == 0 and re.search(r"^total +[\d.]+ MiB", done.stderr, re.M), done
+    report = json.loads(environment.result(environment.command("--stats=json", script)).stderr)
+    assert report["accounts"]["native"]["peak_bytes"] > 10_000_000, report["accounts"]
+
+
+def same_python(environment):
+    """The venv, its interpreter and its packages are those of the plain python."""
+    code = "import sys; print(sys.prefix, sys.executable, sys.version, sys.path[1:], sys.flags)"
+    assert environment.said("-c", code) == said([environment.python, "-c", code], cwd=environment.folder)
+
+
+def cap(environment):
+    assert environment.said("--cap", "64M", "-c", CAUGHT) == "caught"
+    refused = environment.result(environment.command("--cap", "much", "-c", ""))
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1), refused
+
+
+def by_module(environment):
+    """`python -m pyhost`."""
+    code = "import pyhost, sys; print(pyhost.active, sys.argv)"
+    command = [environment.python, "-m", "pyhost", "--cap", "1G", "-c", code, "a b"]
+    assert said(command) == "True ['-c', 'a b']"
+
+
+def numpy(environment):
+    code = ("import numpy, pyhost; a = numpy.ones(1_000_000); "
+            "print(pyhost.memory_stats()['accounts']['numpy']['live_bytes'] >= a.nbytes)")
+    assert environment.said("-c", code) == "True"
+
+
+def start_methods(environment):
+    script = environment.folder / "methods.py"
+    script.write_text(START_METHODS)
+    assert environment.said(script) == "ok"
+
+
+def children(environment):
+    settings = {**clean(), "PATH": f"{environment.folder / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(environment.command("-c", CHILDREN), env=settings, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS)
+    assert done.stdout == "ok\n", done.stderr
+
+
+def users_preload(environment):
+    """A list of libraries that the user preloads is the script's and its children's."""
+    library = next(pathlib.Path("/lib").glob("*-linux-gnu*/libSegFault.so"), None) or next(
+        pathlib.Path("/lib").glob("*-linux-gnu*/libm.so.6"))
+    code = "import os; print(os.environ['LD_PRELOAD']); os.system('echo $LD_PRELOAD')"
+    done = subprocess.run(environment.command("-u", "-c", code), env={**clean(), "LD_PRELOAD": str(library)},
+                          stdout=subprocess.PIPE, encoding="utf-8", timeout=SECONDS)
+    assert done.stdout.split() == [str(library)] * 2, done
+
+
+def gunicorn(environment):
+    (environment.folder / "app.py").write_text(APP)
+    command = environment.command("-m", "gunicorn", "--workers=2", "--bind=127.0.0.1:0", "app:app")
+    server = subprocess.Popen(command, cwd=environment.folder, env=clean(), stderr=subprocess.PIPE, encoding="utf-8")
+    try:
+        line = next(line for line in server.stderr if "Listening at" in line)
+        address = re.search(r"http://[\d.:]+", line).group()
+        end = time.monotonic() + SECONDS
+        answer = None
+        while answer is None and time.monotonic() < end:
+            try:
+                answer = urllib.request.urlopen(address, timeout=5).read()
+            except OSError:
+                time.sleep(0.1)
+        assert answer == b"True", answer
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=SECONDS)
+    assert server.returncode == 0, server.returncode
+
+
+def pytest(environment):
+    tests = environment.folder / "test_memory.py"
+    tests.write_text(TESTS % True)
+    done = environment.result(environment.command("-m", "pytest", "-n2", "-p", "pyhost_pytest", tests))
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
+    tests.write_text(TESTS % False)
+    plain = [environment.python, "-m", "pytest", "-p", "pyhost_pytest", "--memory-limit=1MB", tests]
+    done = environment.result(plain)
+    assert done.returncode == 0 and "no memory is measured" in done.stdout, done.stdout
+
+
+def plain_import(environment):
+    code = ("import pyhost; print(pyhost.active)\n"
+            "@pyhost.track\ndef f(): return 7\n"
+            "with pyhost.track() as t: f()\n"
+            "print(t.peak_growth_bytes, pyhost.Snapshot, f.last_track.growth_bytes)\n"
+            "try: pyhost.memory_stats()\nexcept RuntimeError as error: print(error)")
+    done = environment.result([environment.python, "-c", code])
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[0] == "False" and "does not run under the host" in lines[2], done
+    assert done.stderr.count("RuntimeWarning") == 1, done.stderr
+
+
+def nested_venv(environment):
+    nested = environment.folder / "nested"
+    environment.said("-m", "venv", "--system-site-packages", nested)
+    code = "import sys; print(sys.prefix)"
+    assert environment.said("--python", nested / "bin" / "python", "-c", code) == str(nested)
+    found = said([nested / "bin" / "python", "-c", "import sys; print(sys.prefix)"])
+    assert found == str(nested), found
+
+
+def pip_inside(environment):
+    """The wheel is taken away and installed again by a pip that it runs."""
+    wheel = str(environment.wheel)
+    environment.said("-m", "pip", "install", "--quiet", "--no-index", "--force-reinstall", "--no-deps", wheel)
+    assert environment.said("-c", "print(1)") == "1"
+
+
+def clear_lines(environment):
+    """What cannot be hosted is told in one line."""
+    script = environment.folder / "script"
+    script.write_text("#!/bin/sh\nexec python3 \"$@\"\n")
+    script.chmod(0o755)
+    for path, expected in [(script, "is a script"), ("/nowhere/python", "cannot be read"), ("/bin/sh", "is no CPython")]:
+        done = environment.result(environment.command("--python", path, "-c", "print(1)"))
+        assert done.returncode in (1, 2) and done.stdout == "", (path, done)
+        assert done.stderr.count("\n") == 1 and expected in done.stderr, (path, done)
+
+
+def controller(environment):
+    done = environment.result(environment.command("--help", name="pyhostctl"))
+    assert done.returncode == 0 and "usage" in done.stdout.lower(), done
+    page = environment.folder / "page.html"
+    done = environment.result(environment.command("--stats=html", "--stats-file", page, "-c", "print(1)"))
+    assert done.returncode == 0 and page.stat().st_size > 10_000, done
+
+
+CHECKS = [readme_example, same_python, cap, by_module, numpy, start_methods, children, users_preload, gunicorn, pytest,
+          plain_import, nested_venv, pip_inside, clear_lines, controller]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("pythons", metavar="PYTHON", nargs="+")
+    parser.add_argument("--wheelhouse", type=pathlib.Path, help="install packages from this folder, not from an index")
+    arguments = parser.parse_args()
+    failed = 0
+    for python in arguments.pythons:
+        path = shutil.which(python)
+        with tempfile.TemporaryDirectory(prefix="pyhost-wheel-") as folder:
+            environment = Environment(path, pathlib.Path(folder, "venv").resolve(), arguments.wheelhouse)
+            print(f"{environment.wheel.name} ({environment.wheel.stat().st_size:,} bytes) in {path}", flush=True)
+            for check in CHECKS:
+                try:
+                    check(environment)
+                except Exception as error:  # noqa: BLE001, each check is told apart
+                    failed += 1
+                    print(f"  {check.__name__}: FAILED: {type(error).__name__}: {error}", flush=True)
+                else:
+                    print(f"  {check.__name__}: ok", flush=True)
+    total = len(CHECKS) * len(arguments.pythons)
+    print(f"{total - failed} of {total} checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

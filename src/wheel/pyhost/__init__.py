@@ -1,0 +1,98 @@
+"""pyhost in a Python that the host does not run: it can be imported, and measures nothing.
+
+Under the host (`pyhost script.py` or `python -m pyhost script.py`) the module of this name is built in, and this file
+is not read.
+"""
+
+import warnings as _warnings
+
+active = False
+
+_NOT_HOSTED = "this Python does not run under the host; expected 'pyhost SCRIPT' or 'python -m pyhost SCRIPT'"
+
+
+def _needs_host(name):
+    def function(*_, **__):
+        raise RuntimeError(f"pyhost.{name}: {_NOT_HOSTED}")
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Raise RuntimeError: there is no host."
+    return function
+
+
+for _name in (
+    "balance_sheet", "big_blocks", "buffer", "fail", "fragmentation", "get_cap", "headroom", "last_refusal", "limit",
+    "memory_stats", "memory_summary", "numpy_memory_map", "on_pressure", "reset_peak_memory_stats", "set_cap",
+    "size_histogram", "snapshot",
+):
+    globals()[_name] = _needs_host(_name)
+del _name
+
+
+def mark(name, /):
+    """Do nothing: there is no timeline."""
+    if not isinstance(name, str):
+        raise TypeError("expected the name of a mark, a str")
+
+
+class track:
+    """A block or function that is not measured: every figure is 0. The first one warns."""
+
+    _has_warned = False
+
+    def __new__(cls, function=None, /, *, account=None):
+        if not track._has_warned:
+            track._has_warned = True
+            _warnings.warn(f"pyhost.track: every figure is 0; {_NOT_HOSTED}", RuntimeWarning, stacklevel=2)
+        self = super().__new__(cls)
+        self.account = account or "total"
+        return self if function is None else self(function)
+
+    def __call__(self, function, /):
+        from ._tracking import _wrap
+
+        return _wrap(function, None if self.account == "total" else self.account)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def __repr__(self):
+        return f"pyhost.track: not measured; {_NOT_HOSTED}"
+
+    peak_bytes = peak_growth_bytes = growth_bytes = growth_blocks = allocations = threads = other_allocations = 0
+    seconds = 0.0
+
+    @property
+    def accounts(self):
+        """No account is measured."""
+        return {}
+
+
+def __getattr__(name):
+    if name in ("Snapshot", "Figures", "Diff", "DiffRow"):
+        from . import _snapshots
+
+        return getattr(_snapshots, name)
+    if name == "TrackedAccount":
+        from ._tracking import TrackedAccount
+
+        return TrackedAccount
+    raise AttributeError(f"module 'pyhost' has no attribute '{name}'")
+
+
+def _moment():
+    raise RuntimeError(f"pyhost.snapshot: {_NOT_HOSTED}")
+
+
+def _text(size):
+    """A number of bytes as people read it."""
+    if size < 1024:
+        return f"{size} B"
+    for unit in "KMGT":
+        size /= 1024
+        if size < 1024:
+            break
+    return f"{size:.1f} {unit}iB"
