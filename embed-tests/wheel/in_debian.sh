@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Tries the wheels in Debians that are older and newer than most machines: Debian 11 (3.9, glibc 2.31) and sid (3.14,
+# 3.15, whose wheels are built there). Makes the systems below target/ (tools/in-debian) and gives them the packages of
+# the checks in folders, so they need no network. Needs root.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+# Downloads pinned packages for a Python that need not be here.
+download() {
+  python3 -m pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version "$1" \
+    -d "target/wheelhouse-$1" "${@:2}"
+}
+for version in 3.9 3.14 3.15; do download "$version" -r "embed-tests/environments/pins/py$version-wheel.txt"; done
+download 3.14 hatchling==1.27.0
+
+packages=gcc,libc6-dev,ca-certificates
+for version in 3.14 3.15; do
+  packages+=,python$version,libpython$version,python$version-dev,python$version-venv
+done
+# The C library to link against is made here, too.
+python39=$(tools/pythons --any | grep -m1 'python3\.9$') || { echo "in_debian.sh: there is no CPython 3.9" >&2; exit 2; }
+tools/build-wheels "$python39"
+cargo fetch --locked --quiet
+status=0
+tools/in-debian bullseye python3,python3-venv,ca-certificates \
+  python3 embed-tests/wheel/run.py --wheelhouse target/wheelhouse-3.9 python3 || status=1
+tools/in-debian sid "$packages" env CARGO_NET_OFFLINE=true PIP_NO_INDEX=1 PIP_FIND_LINKS=/pyhost/target/wheelhouse-3.14 \
+  tools/build-wheels python3.14 python3.15
+for version in 3.14 3.15; do
+  tools/in-debian sid "$packages" python3.14 embed-tests/wheel/run.py --wheelhouse "target/wheelhouse-$version" \
+    "python$version" || status=1
+done
+exit $status
