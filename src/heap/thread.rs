@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The calling thread's state. Plain cells without a destructor: the compiler addresses them
 /// through the thread pointer, and they may be used at any moment of a thread's life.
+#[repr(C)]
 pub struct ThreadState {
     pub theaps: [Cell<*mut Theap>; ACCOUNTS],
     pub slot: Cell<&'static Slot>,
@@ -23,6 +24,7 @@ pub struct ThreadState {
 
 const EMPTY: *mut Theap = (&raw const ffi::_mi_theap_empty).cast_mut();
 
+#[cfg(not(feature = "preloaded"))]
 thread_local! {
     static STATE: ThreadState = const {
         ThreadState {
@@ -38,12 +40,73 @@ thread_local! {
 pub static SLOT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// The calling thread's state, for the length of the thread.
+#[cfg(not(feature = "preloaded"))]
 #[inline(always)]
 pub fn state() -> &'static ThreadState {
     // SAFETY: the state has no destructor, so it lives as long as its thread, and `Cell` keeps
     // the reference from being sent to another one.
     STATE.with(|state| unsafe { &*(state as *const ThreadState) })
 }
+
+/// The same in a library, where the compiler would call a function of the loader at every use. The library is loaded
+/// at the program's start, so its data of a thread lie at a constant distance from the thread pointer (initial-exec
+/// in "ELF Handling For Thread-Local Storage").
+#[cfg(feature = "preloaded")]
+mod initial_exec {
+    use super::{ThreadState, ffi};
+    use crate::ledger::{ACCOUNTS, UNCLAIMED};
+
+    // The fields of `ThreadState`, in its order.
+    const _: () = assert!(size_of::<ThreadState>() == (ACCOUNTS + 2) * 8);
+    std::arch::global_asm!(
+        ".pushsection .tdata.pyhost_thread_state, \"awT\", @progbits",
+        ".hidden PYHOST_THREAD_STATE",
+        ".globl PYHOST_THREAD_STATE",
+        ".type PYHOST_THREAD_STATE, @tls_object",
+        ".size PYHOST_THREAD_STATE, ({accounts} + 2) * 8",
+        ".p2align 3",
+        "PYHOST_THREAD_STATE:",
+        ".rept {accounts}",
+        ".quad {empty}",
+        ".endr",
+        ".quad {unclaimed}",
+        ".quad 0",
+        ".popsection",
+        accounts = const ACCOUNTS,
+        empty = sym ffi::_mi_theap_empty,
+        unclaimed = sym UNCLAIMED,
+    );
+
+    #[inline(always)]
+    pub fn state() -> &'static ThreadState {
+        let address: *const ThreadState;
+        // SAFETY: the thread pointer and the distance of the data from it (x86-64 and AArch64 ABIs). As in the other
+        // form, the state lives as long as its thread.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!(
+                "mov {0}, fs:0",
+                "add {0}, qword ptr [rip + PYHOST_THREAD_STATE@GOTTPOFF]",
+                out(reg) address,
+                options(nostack, readonly, pure),
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!(
+                "mrs {0}, tpidr_el0",
+                "adrp {1}, :gottprel:PYHOST_THREAD_STATE",
+                "ldr {1}, [{1}, :gottprel_lo12:PYHOST_THREAD_STATE]",
+                "add {0}, {0}, {1}",
+                out(reg) address,
+                out(reg) _,
+                options(nostack, preserves_flags, readonly, pure),
+            );
+            &*address
+        }
+    }
+}
+
+#[cfg(feature = "preloaded")]
+pub use initial_exec::state;
 
 /// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc
 /// stores it in its pages.

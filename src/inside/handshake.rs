@@ -31,6 +31,11 @@ impl Handshake {
         pyhost_host::runs_program(self.interpreter)
     }
 
+    /// Whether a name is the path that the launcher gave.
+    pub fn names(&self, name: &[u8]) -> bool {
+        !name.is_empty() && name == self.program
+    }
+
     /// The path that Python finds itself by, where it is not the program's name.
     pub fn program(&self) -> Option<OsString> {
         let given = !self.program.is_empty();

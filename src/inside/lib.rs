@@ -20,19 +20,31 @@ use std::sync::OnceLock;
 static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
 
 /// The linker sorts it before all other constructors of the library, and `-z initfirst` the library before all
-/// others.
+/// others; before glibc 2.34 libpthread has that place, and this library runs in the usual order.
 #[used]
 #[unsafe(link_section = ".init_array.00001")]
 static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
 
 /// Runs before the constructors of all other libraries; libc has not set `environ` yet.
-extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: Strings<'static>) {
+extern "C" fn early(
+    _argc: c_int,
+    mut arguments: Strings<'static>,
+    mut environment: Strings<'static>,
+) {
     let found = Handshake::find(&environment);
     match found.filter(Handshake::is_for_this_program) {
         Some(found) => {
             handshake::remove(&mut environment);
             // SAFETY: what libc itself is about to store. mimalloc reads its variables before that.
             unsafe { libc::environ = environment.as_ptr().cast_mut().cast() };
+            // Valgrind calls every program by its file's name. The launcher was called otherwise, or has no options.
+            if arguments
+                .iter()
+                .next()
+                .is_some_and(|name| found.names(name))
+            {
+                arguments.set_first(c"pyhost");
+            }
             let _ = HANDSHAKE.set(found);
             pyhost_host::early(arguments, environment);
         }
