@@ -48,10 +48,10 @@ pub fn commands() -> Option<PathBuf> {
 
 /// A program that is to be run.
 pub enum Program<'a> {
-    /// The file at a path.
-    At(&'a CStr),
+    /// The file at a path, which may be missing.
+    At(Option<&'a CStr>),
     /// A name without a slash is looked for in the `PATH` of this process.
-    Named(&'a CStr),
+    Named(Option<&'a CStr>),
     /// The number of an open file.
     Open(c_int),
 }
@@ -60,20 +60,27 @@ impl<'a> Program<'a> {
     /// The program at a path.
     ///
     /// # Safety
-    /// A string that ends with a zero byte.
+    /// Null, or a string that ends with a zero byte.
     pub unsafe fn at(path: *const c_char) -> Self {
         // SAFETY: the caller's duty.
-        Program::At(unsafe { CStr::from_ptr(path) })
+        Program::At(unsafe { text(path) })
     }
 
     /// The program of a name, or at a path.
     ///
     /// # Safety
-    /// A string that ends with a zero byte.
+    /// Null, or a string that ends with a zero byte.
     pub unsafe fn named(name: *const c_char) -> Self {
         // SAFETY: the caller's duty.
-        Program::Named(unsafe { CStr::from_ptr(name) })
+        Program::Named(unsafe { text(name) })
     }
+}
+
+/// # Safety
+/// Null, or a string that ends with a zero byte.
+unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller's duty.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
 /// Calls `run` with the environment for a new program: the one given, and the library where the program is to be
@@ -93,11 +100,11 @@ impl Preload {
     /// Whether a program is the interpreter, or a script of it.
     fn serves(&self, program: Program<'_>, environment: &Strings<'_>) -> bool {
         match program {
-            Program::At(path) => self.serves_file(path, environment),
+            Program::At(path) => path.is_some_and(|path| self.serves_file(path, environment)),
             Program::Named(name) => {
                 // SAFETY: `execvp` and `posix_spawnp` themselves read the variable now.
                 let own = unsafe { Strings::environment() };
-                found(name.to_bytes(), &own)
+                name.and_then(|name| found(name.to_bytes(), &own))
                     .is_some_and(|path| self.serves_file(path.as_c_str(), environment))
             }
             Program::Open(file) => file::identity(&file) == Some(self.program),
@@ -146,8 +153,10 @@ impl Preload {
             b":",
             others.unwrap_or_default(),
         ];
+        if environment.value(HANDSHAKE.as_bytes()).is_some() {
+            return run(environment); // the launcher's, or ours
+        }
         let parts = match others {
-            Some(others) if others.starts_with(self.library.to_bytes()) => return run(environment),
             Some(others) if sanitizers::named_in(others).is_some() => return run(environment),
             Some(_) => &parts[..],
             None => &parts[..2],
@@ -216,6 +225,9 @@ fn found(name: &[u8], environment: &Strings<'_>) -> Option<PathBuffer> {
 
 /// The words of a script's `#!` line, if it has one.
 fn interpreter_line<'a>(path: &CStr, room: &'a mut [u8; LINE]) -> Option<&'a [u8]> {
+    if !file::is_executable(path) {
+        return None; // a FIFO or a device, say, which may not be opened
+    }
     let script = Fd::open(path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
     let length = file::read_at(&script, room, 0).ok()?;
     let words = room[..length].strip_prefix(b"#!")?;
@@ -245,7 +257,7 @@ mod tests {
         };
         // SAFETY: an array of strings that ends with null.
         let environment = unsafe { Strings::at(array.as_ptr()) };
-        match preload.serves(Program::At(path), &environment) {
+        match preload.serves(Program::At(Some(path)), &environment) {
             true => preload.add(environment, read),
             false => read(environment),
         }
@@ -306,6 +318,13 @@ mod tests {
                 "B=2"
             ]
         );
+        // The user may preload the library, too: only the first of the list is taken out again.
+        let ours = ["LD_PRELOAD=/opt/lib/libpyhost.so"];
+        let environment = environment_of(&ours, &program, &preload);
+        let twice = "LD_PRELOAD=/opt/lib/libpyhost.so:/opt/lib/libpyhost.so";
+        assert_eq!(environment, [twice, &handshake]);
+        let given = [ours[0], handshake.as_str()];
+        assert_eq!(environment_of(&given, &program, &preload), given);
         let many: Vec<String> = (0..3000).map(|number| format!("V{number}=")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(environment_of(&many, &program, &preload).len(), 3002);

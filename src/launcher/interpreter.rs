@@ -6,11 +6,13 @@ use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-/// Bytes of a file that are read: its header, its list of segments and the name of its loader.
+/// Bytes of a file that are read: its header and its list of segments.
 const HEAD: u64 = 4096;
+/// Bytes of a path, with the zero byte.
+const LONGEST: usize = 4096;
 const SET_IDS: u32 = 0o6000;
 
 #[cfg(target_arch = "x86_64")]
@@ -32,7 +34,7 @@ pub fn check(path: &Path) -> Result<Metadata, String> {
     if found.permissions().mode() & SET_IDS != 0 {
         return Err("runs with the rights of its owner; expected a python without them".to_owned());
     }
-    match loader(&head) {
+    match loader(path, &head) {
         None => Err("is no dynamic executable of this machine; expected a python".to_owned()),
         Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
             Err("is built for musl; expected a python for glibc".to_owned())
@@ -50,15 +52,20 @@ fn read(path: &Path) -> io::Result<(Metadata, Vec<u8>)> {
 }
 
 /// The name of the loader that a program asks for.
-fn loader(head: &[u8]) -> Option<&[u8]> {
+fn loader(path: &Path, head: &[u8]) -> Option<Vec<u8>> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
     if header.e_machine.get(endian) != MACHINE {
         return None;
     }
     let segments = header.program_headers(endian, head).ok()?;
-    let mut names = segments
+    let segment = segments
         .iter()
-        .filter_map(|segment| segment.interpreter(endian, head).ok()?);
-    names.next()
+        .find(|segment| segment.p_type(endian) == elf::PT_INTERP)?;
+    // It may stand anywhere in the file.
+    let mut name = vec![0; usize::try_from(segment.p_filesz(endian)).ok()?.min(LONGEST)];
+    let file = File::open(path).ok()?;
+    file.read_exact_at(&mut name, segment.p_offset(endian))
+        .ok()?;
+    Some(name)
 }

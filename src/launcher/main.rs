@@ -9,23 +9,26 @@
 //! would inherit.
 
 #![no_main]
-#![allow(unsafe_code)] // for the name of `main`
+#![allow(unsafe_code)]
 
 mod interpreter;
 
 use pyhost_os::sanitizers;
-use std::ffi::{OsStr, OsString};
+use pyhost_os::strings::Strings;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::ptr::null;
 
 /// A bad command line.
 const BAD_OPTION: i32 = 2;
 /// The host cannot start.
 const CANNOT_START: i32 = 1;
+/// The variables that it sets.
+const PRELOAD: &str = "LD_PRELOAD=";
+const HANDSHAKE: &str = "PYHOST_INSIDE=";
 /// The Python that the library is for, such as 3.11: see tools/build-inside.
 const VERSION: &str = match option_env!("PYHOST_INSIDE_VERSION") {
     Some(version) => version,
@@ -48,21 +51,45 @@ fn say(line: std::fmt::Arguments<'_>) {
 }
 
 /// Becomes the interpreter; returns only where that fails.
-fn start(words: Vec<OsString>) -> Failure {
-    match prepare(words) {
-        Ok((mut command, path)) => {
-            let error = command.exec();
-            Failure(
-                CANNOT_START,
-                format!("'{}' cannot be started ({error})", path.display()),
-            )
-        }
-        Err(failure) => failure,
-    }
+fn start(mut words: Vec<OsString>) -> Failure {
+    let (python, added) = match prepare(&mut words) {
+        Ok(prepared) => prepared,
+        Err(failure) => return failure,
+    };
+    let words: Vec<CString> = words.into_iter().map(terminated).collect();
+    let path = terminated(python.clone().into_os_string());
+    // In its order, with what is no variable: the script sees it.
+    // SAFETY: this program has one thread, and sets no variable.
+    let given = unsafe { Strings::environment() };
+    let is_ours = |text: &&CStr| {
+        let names = [PRELOAD, HANDSHAKE];
+        !names
+            .iter()
+            .any(|name| text.to_bytes().starts_with(name.as_bytes()))
+    };
+    let added = added.map(terminated);
+    let arguments = words.iter().map(|word| word.as_ptr());
+    let environment = given.texts().filter(is_ours).map(CStr::as_ptr);
+    let environment = environment.chain(added.iter().map(|text| text.as_ptr()));
+    let arguments: Vec<_> = arguments.chain([null()]).collect();
+    let environment: Vec<_> = environment.chain([null()]).collect();
+    // SAFETY: strings, and arrays of such that end with null.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    let error = io::Error::last_os_error();
+    Failure(
+        CANNOT_START,
+        format!("'{}' cannot be started ({error})", python.display()),
+    )
 }
 
-fn prepare(mut words: Vec<OsString>) -> Result<(Command, PathBuf), Failure> {
-    let asked = take_python(&mut words)?;
+/// A text of the command line or the environment, none of which has a zero byte, with one at its end.
+fn terminated(text: OsString) -> CString {
+    CString::new(text.into_vec()).unwrap_or_default()
+}
+
+/// The interpreter, and the two variables that it is given.
+fn prepare(words: &mut Vec<OsString>) -> Result<(PathBuf, [OsString; 2]), Failure> {
+    let asked = take_python(words)?;
     let called = words.first().and_then(|name| look_up(name));
     let own = own_file(called.as_deref())?;
     let library = library(&own)?;
@@ -73,14 +100,9 @@ fn prepare(mut words: Vec<OsString>) -> Result<(Command, PathBuf), Failure> {
     let status = if is_asked { BAD_OPTION } else { CANNOT_START };
     let file = interpreter::check(&python)
         .map_err(|reason| Failure(status, format!("'{}' {reason}", python.display())))?;
-    let mut command = Command::new(&python);
-    if let Some((name, rest)) = words.split_first() {
-        command.arg0(name).args(rest);
-    }
     let others = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    command.env("LD_PRELOAD", preload(&library, &others)?);
-    command.env("PYHOST_INSIDE", handshake(&file, &python));
-    Ok((command, python))
+    let added = [preload(&library, &others)?, handshake(&file, &python)];
+    Ok((python, added))
 }
 
 /// Takes `--python PATH` or `--python=PATH` out of the command line, where it comes first.
@@ -107,7 +129,7 @@ fn take_python(words: &mut Vec<OsString>) -> Result<Option<PathBuf>, Failure> {
 /// The path that a command stands for, links and all.
 fn look_up(name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name));
+        return std::path::absolute(name).ok();
     }
     let path = std::env::var_os("PATH")?;
     let mut all = std::env::split_paths(&path).map(|folder| folder.join(name));
@@ -117,6 +139,13 @@ fn look_up(name: &OsStr) -> Option<PathBuf> {
 /// This program's file, with no links in its path. Where the loader was named on the command line, the kernel says that
 /// the process runs the loader.
 fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
+    let unreadable = |error| {
+        Failure(
+            CANNOT_START,
+            format!("/proc/self/exe cannot be read ({error})"),
+        )
+    };
+    std::fs::metadata("/proc/self/exe").map_err(unreadable)?; // the library knows its program by it
     let all = [Some(Path::new("/proc/self/exe")), called];
     let mut all = all.into_iter().flatten().map(std::fs::canonicalize);
     let is_own = |path: &io::Result<PathBuf>| path.as_ref().is_ok_and(|path| library(path).is_ok());
@@ -127,12 +156,7 @@ fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
         true => first,
         false => all.find(is_own).unwrap_or(first),
     };
-    found.map_err(|error| {
-        Failure(
-            CANNOT_START,
-            format!("/proc/self/exe cannot be read ({error})"),
-        )
-    })
+    found.map_err(unreadable)
 }
 
 /// The library that belongs to this program.
@@ -159,11 +183,16 @@ fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
             .parent()
             .is_some_and(|root| root.join("pyvenv.cfg").exists())
     };
+    let name = format!("python{VERSION}");
+    // Elsewhere than in a venv, `python` may be one of another version.
+    let names = |folder: &Path| match is_venv(&folder) {
+        true => ["python", "python3", &name].map(|name| folder.join(name)),
+        false => [&name, "python", "python3"].map(|name| folder.join(name)),
+    };
     let linked = called.and_then(Path::parent).filter(is_venv);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let name = format!("python{VERSION}");
     let folders = linked.into_iter().chain(own.parent());
-    let beside = folders.flat_map(|folder| ["python", "python3"].map(|name| folder.join(name)));
+    let beside = folders.flat_map(names);
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(&name));
     let in_path = in_path.filter(|path| interpreter::check(path).is_ok()); // pyenv's are scripts
     let is_another = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path != own);
@@ -178,8 +207,9 @@ fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// The libraries to preload: ours, then those that the user named.
 fn preload(library: &Path, others: &OsStr) -> Result<OsString, Failure> {
-    let mut list = library.as_os_str().as_bytes().to_vec();
-    if list.iter().any(|byte| b": ".contains(byte)) {
+    let library_bytes = library.as_os_str().as_bytes();
+    let mut list = [PRELOAD.as_bytes(), library_bytes].concat();
+    if library_bytes.iter().any(|byte| b": ".contains(byte)) {
         let line = format!(
             "'{}' has a space or a colon, which LD_PRELOAD cannot have in a name; \
              expected an environment in another folder",
@@ -203,7 +233,7 @@ fn preload(library: &Path, others: &OsStr) -> Result<OsString, Failure> {
 
 /// Which program is meant, and the path that Python finds itself by.
 fn handshake(found: &std::fs::Metadata, python: &Path) -> OsString {
-    let mut text = OsString::from(format!("{}:{}:", found.dev(), found.ino()));
+    let mut text = OsString::from(format!("{HANDSHAKE}{}:{}:", found.dev(), found.ino()));
     text.push(python);
     text
 }
