@@ -16,12 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PINS = HERE.parent / "environments" / "pins"
+DEPLOY = ROOT / "docs" / "deploy"
 SECONDS = 120
 
 START_METHODS = """
@@ -180,6 +182,8 @@ def gunicorn(environment):
     (environment.folder / "app.py").write_text(APP)
     command = environment.command("-m", "gunicorn", "--workers=2", "--bind=127.0.0.1:0", "app:app")
     server = subprocess.Popen(command, cwd=environment.folder, env=clean(), stderr=subprocess.PIPE, encoding="utf-8")
+    watchdog = threading.Timer(SECONDS, server.kill)
+    watchdog.start()
     try:
         line = next(line for line in server.stderr if "Listening at" in line)
         address = re.search(r"http://[\d.:]+", line).group()
@@ -192,6 +196,7 @@ def gunicorn(environment):
                 time.sleep(0.1)
         assert answer == b"True", answer
     finally:
+        watchdog.cancel()
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=SECONDS)
     assert server.returncode == 0, server.returncode
@@ -255,8 +260,38 @@ def controller(environment):
     assert done.returncode == 0 and page.stat().st_size > 10_000, done
 
 
+def deployment(environment):
+    """The files of docs/deploy: the unit is one that systemd takes, and the commands run."""
+    folder = environment.folder / "deploy"
+    folder.mkdir()
+    (folder / "server.py").write_text("import pyhost; print(pyhost.active, pyhost.get_cap() is not None)")
+    unit = (DEPLOY / "app.service").read_text()
+    unit = unit.replace("/opt/app/env", str(environment.folder)).replace("/opt/app", str(folder))
+    (folder / "app.service").write_text(unit)
+    if not shutil.which("systemd-analyze"):
+        print("skipped: deployment: there is no systemd-analyze, which checks the unit")
+    else:
+        done = environment.result(["systemd-analyze", "verify", folder / "app.service"])
+        assert (done.returncode, done.stderr) == (0, ""), done
+    commands = [re.search("^ExecStart=(.*)", unit, re.M).group(1).replace("/run/app", str(folder)).split()]
+    for file in ("Dockerfile", "kubernetes.yaml"):
+        words = json.loads(re.search(r'\["pyhost".*\]', (DEPLOY / file).read_text()).group())
+        commands.append([word.replace("/dev/termination-log", str(folder / file)) for word in words])
+    settings = {**clean(), "PATH": f"{environment.folder / 'bin'}:{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(command, cwd=folder, env=settings, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS)
+        assert done.stdout.startswith("True"), (command, done)
+    tests = re.findall("run: (pyhost .*)", (DEPLOY / "github-workflow.yml").read_text())
+    (folder / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    done = subprocess.run(tests[0].split(), cwd=folder, env=settings, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done
+
+
 CHECKS = [readme_example, same_python, cap, by_module, numpy, start_methods, children, users_preload, gunicorn, pytest,
-          plain_import, nested_venv, pip_inside, clear_lines, controller]
+          plain_import, nested_venv, pip_inside, clear_lines, controller,
+          deployment]
 
 
 def main():
