@@ -12,7 +12,12 @@ The other crates of src are small and need no list: there, an import that is par
 
     src/os/a.rs:7: module a imports b, which imports a again
 
-In both cases the exit status is 1. `--edges` prints all imports between the modules of each crate instead, with
+In every crate, neither may files of the same module form a cycle, beside the file of the module itself (mod.rs), whose
+names its files may use:
+
+    src/host/a/x.rs:7: file a/x.rs imports a/y.rs, which imports a/x.rs again
+
+In all these cases the exit status is 1. `--edges` prints all imports between the modules of each crate instead, with
 their number.
 
 An import is a path in the code: `use crate::{a, b::c}`, `crate::a::f()`, `super::super::a`. Comments, doc links and
@@ -57,7 +62,7 @@ class Token(NamedTuple):
 
 
 class Import(NamedTuple):
-    """One import: `line` of `file` of `module` names `target`, another module of the crate's root."""
+    """One import: `line` of `file` of `module` names `target`, another module of the crate's root, or another file."""
 
     file: str
     line: int
@@ -212,9 +217,7 @@ class Source:
             if names[at] == "super" and path:
                 path.pop()
             at += 1
-        # Not a path into the module itself, or into one of its own.
-        if path[:1] != list(module[:1]) or not path:
-            self.paths.append((line, module, path + names[at:]))
+        self.paths.append((line, module, path + names[at:]))
 
 
 def module_of(file):
@@ -223,10 +226,10 @@ def module_of(file):
     return tuple(names[:-1] if names[-1] in ("mod", "lib") else names)
 
 
-def imports(files):
-    """All imports between the modules of the crate's root, and the names of these modules.
+def read_crate(files):
+    """The crate's root, and the other files but those of tests, each as a Source by its path in the crate.
 
-    `files` holds the text of each file by its path in the crate.
+    `files` holds the text of each file by the same path.
     """
     sources = {file: read_source(file, text) for file, text in files.items()}
     root = sources.pop("lib.rs" if "lib.rs" in sources else "main.rs")
@@ -236,6 +239,11 @@ def imports(files):
         for file, source in sources.items()
         if not any(source.module[:depth] in tests for depth in range(1, len(source.module) + 1))
     }
+    return root, sources
+
+
+def imports(root, sources):
+    """All imports between the modules of the crate's root, and the names of these modules."""
     modules = {source.module[0] for source in sources.values()}
     found = []
     for file, source in sources.items():
@@ -244,6 +252,43 @@ def imports(files):
             if target is not None and target != module[0]:
                 found.append(Import(file, line, module[0], target))
     return found, modules
+
+
+def imports_of_files(root, sources):
+    """All imports between files, except between a module's file and the files of the modules inside it."""
+    files = {(): "lib.rs"} | {source.module: file for file, source in sources.items()}
+    modules = {(): root} | {source.module: source for source in sources.values()}
+    found = []
+    for file, source in sources.items():
+        own = source.module
+        for line, _, names in source.paths:
+            target = innermost_module(names, modules)
+            if target is not None and own[: len(target)] != target and target[: len(own)] != own:
+                found.append(Import(file, line, file, files[target]))
+    return found
+
+
+def innermost_module(names, modules):
+    """The module with a file of its own in which a path from the root ends; None if it leads out of the crate."""
+    for _ in range(10):  # a name may be handed on by several modules
+        depth = 0
+        while tuple(names[: depth + 1]) in modules and depth < len(names):
+            depth += 1
+        module = tuple(names[:depth])
+        origin = modules[module].aliases.get(names[depth]) if depth < len(names) else None
+        if origin is None:
+            return module
+        if origin[0] == "crate":
+            start, origin = (), origin[1:]
+        elif origin[0] in ("self", "super"):
+            start = module[: len(module) - origin.count("super")]
+            origin = [name for name in origin if name not in ("self", "super")]
+        elif (*module, origin[0]) in modules:
+            start = module
+        else:
+            return None
+        names = [*start, *origin, *names[depth + 1 :]]
+    return None
 
 
 def read_source(file, text):
@@ -304,14 +349,14 @@ def check(found, modules, layers, known):
     return lines
 
 
-def check_cycles(crate, found):
-    """The lines to print: one for each import of a crate that is part of a cycle."""
+def check_cycles(crate, found, kind="module"):
+    """The lines to print: one for each import of a crate that is part of a cycle of modules or of files."""
     targets = collections.defaultdict(set)
     for one in found:
         targets[one.module].add(one.target)
     below = {module: reached(module, targets) for module in list(targets)}
     return [
-        f"{crate}/{file}:{line}: module {module} imports {target}, which imports {module} again"
+        f"{crate}/{file}:{line}: {kind} {module} imports {target}, which imports {module} again"
         for file, line, module, target in found
         if module in below.get(target, ())
     ]
@@ -343,15 +388,15 @@ def main(arguments):
     layers, known = read_order((HERE / "order.txt").read_text())
     lines = []
     for crate in crates():
-        found, modules = imports(files_of(crate))
+        root, sources = read_crate(files_of(crate))
+        found, modules = imports(root, sources)
         if arguments == ["--edges"]:
             print(crate)
             for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):
                 print(f"{number:4} {module} -> {target}")
-        elif crate == HOST:
-            lines += check(found, modules, layers, known)
-        else:
-            lines += check_cycles(crate, found)
+            continue
+        lines += check(found, modules, layers, known) if crate == HOST else check_cycles(crate, found)
+        lines += check_cycles(crate, imports_of_files(root, sources), "file")
     for line in lines:
         print(line)
     return 1 if lines else 0

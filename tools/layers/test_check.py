@@ -15,7 +15,8 @@ def lines(order=ORDER, **files):
     files = {"lib": ROOT, "low": "", "middle": "", "high": "", **files}
     if "low__mod" in files:
         del files["low"]
-    found, modules = check.imports({name.replace("__", "/") + ".rs": text for name, text in files.items()})
+    crate = check.read_crate({name.replace("__", "/") + ".rs": text for name, text in files.items()})
+    found, modules = check.imports(*crate)
     return [line.removeprefix("src/host/") for line in check.check(found, modules, *check.read_order(order))]
 
 
@@ -139,7 +140,7 @@ class Cycles(unittest.TestCase):
             "c.rs": "\nfn f() { super::a::g() }",
             "d.rs": "",
         }
-        found, _ = check.imports(files)
+        found, _ = check.imports(*check.read_crate(files))
         self.assertEqual(
             check.check_cycles("src/os", found),
             [
@@ -151,13 +152,40 @@ class Cycles(unittest.TestCase):
 
     def test_modules_that_import_down_make_no_cycle(self):
         files = {"lib.rs": "mod a; mod b;", "a.rs": "use crate::b;", "b.rs": "#[cfg(test)]\nmod t { use crate::a; }"}
-        found, _ = check.imports(files)
+        found, _ = check.imports(*check.read_crate(files))
         self.assertEqual(check.check_cycles("src/os", found), [])
+
+
+class CyclesOfFiles(unittest.TestCase):
+    def cycles(self, **files):
+        files = {name.replace("__", "/") + ".rs": text for name, text in {"lib": "mod a;", **files}.items()}
+        found = check.imports_of_files(*check.read_crate(files))
+        return [line.split(" again")[0] for line in check.check_cycles("src/os", found, "file")]
+
+    def test_files_of_a_module_that_import_each_other_are_found(self):
+        self.assertEqual(
+            self.cycles(a__mod="mod x; mod y;", a__x="use super::y::Y;", a__y="\nuse crate::a::x::X;"),
+            [
+                "src/os/a/x.rs:1: file a/x.rs imports a/y.rs, which imports a/x.rs",
+                "src/os/a/y.rs:2: file a/y.rs imports a/x.rs, which imports a/y.rs",
+            ],
+        )
+
+    def test_a_name_that_a_module_hands_on_is_its_origins(self):
+        for handed_on in ("pub use y::Y;", "pub use self::y::{self, Y};", "pub use crate::a::y::Y;"):
+            found = self.cycles(a__mod=f"mod x; mod y; {handed_on}", a__x="use super::Y;", a__y="use super::x;")
+            self.assertEqual(len(found), 2, handed_on)
+
+    def test_a_file_may_use_what_its_module_defines(self):
+        self.assertEqual(self.cycles(a__mod="mod x; use x::X; struct Own;", a__x="use super::Own;"), [])
+
+    def test_imports_in_one_direction_make_no_cycle(self):
+        self.assertEqual(self.cycles(a__mod="mod x; mod y;", a__x="use super::y;", a__y="use std::fmt;"), [])
 
 
 class Tree(unittest.TestCase):
     def test_the_check_reads_the_whole_host(self):
-        found, modules = check.imports(check.files_of(check.HOST))
+        found, modules = check.imports(*check.read_crate(check.files_of(check.HOST)))
         self.assertIn("run", modules)
         self.assertGreater(len(found), 300)
 

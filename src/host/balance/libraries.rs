@@ -1,54 +1,16 @@
 //! Memory that libraries have mapped themselves, by library. The address of the call that asked for a map
 //! lies in the library's code. Uses plain data and the linker's list; allocates nothing.
 
+use super::library::{LIBRARIES, Library};
 use super::rows::Row;
 use super::scratch::{Extent, Extents, Owner};
 use crate::native::mapped;
 use crate::process::loaded::{self, LoadedObject};
 
-/// Libraries that are named; the last entry stands for all others.
-pub const LIBRARIES: usize = 24;
 const OTHERS: usize = LIBRARIES - 1;
 
 /// Places that libraries map from, and that are counted separately.
 const CALLERS: usize = 256;
-
-const NAME: usize = 64;
-
-/// The maps of one library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Library {
-    name: [u8; NAME],
-    length: usize,
-    /// Bytes that it has mapped and may write.
-    pub mapped: u64,
-    /// Resident bytes of them.
-    pub resident: u64,
-}
-
-impl Library {
-    /// A library that has mapped nothing.
-    pub const NONE: Library = Library {
-        name: [0; NAME],
-        length: 0,
-        mapped: 0,
-        resident: 0,
-    };
-
-    /// The file's name, or what stands for the libraries that are no longer loaded.
-    pub fn name(&self) -> &str {
-        match std::str::from_utf8(&self.name[..self.length]) {
-            Ok("") | Err(_) => "others",
-            Ok(name) => name,
-        }
-    }
-
-    fn set_name(&mut self, path: &[u8]) {
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        self.length = name.len().min(NAME);
-        self.name[..self.length].copy_from_slice(&name[..self.length]);
-    }
-}
 
 /// A place of some library that maps memory, and which library that is.
 #[derive(Clone, Copy)]
@@ -127,13 +89,9 @@ impl Libraries {
 
     /// The entry of the library of that path, made if need be.
     fn entry(&mut self, path: &[u8]) -> usize {
-        let mut new = Library::NONE;
-        new.set_name(path);
+        let new = Library::of(path);
         let named = &mut self.all[..OTHERS];
-        let place = named
-            .iter()
-            .position(|it| it.length == 0 || it.name == new.name);
-        match place {
+        match named.iter().position(|it| it.can_hold(&new)) {
             Some(place) => {
                 named[place] = new;
                 place

@@ -14,11 +14,12 @@
 mod claims;
 mod files;
 mod libraries;
+mod library;
 mod objects;
 mod rows;
 mod scratch;
 
-pub use libraries::Library;
+pub use library::Library;
 pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::gate::Closed;
@@ -28,7 +29,8 @@ use crate::ledger::{Account, LEDGER};
 use crate::native::mapped;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
-use libraries::{LIBRARIES, Libraries};
+use libraries::Libraries;
+use library::LIBRARIES;
 use pyhost_os::array::Array;
 use pyhost_os::file::read_link;
 use pyhost_os::mapping::page_size;

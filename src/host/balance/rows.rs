@@ -1,7 +1,7 @@
 //! The rows of a balance sheet: their names, their kinds and their sums. Plain data; nothing here
 //! allocates.
 
-use super::libraries::{LIBRARIES, Library};
+use super::library::{LIBRARIES, Library};
 use crate::ledger::{Account, REPORTED};
 
 /// The kind of a row's memory.

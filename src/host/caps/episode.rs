@@ -26,57 +26,13 @@
 //! stack (3.11). They are served to the end. The memory that a deep recursion needs to unwind is part of
 //! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
 
+use super::python::{CodePlace, Python, Role, Told, python};
 use super::refusal::{self, How};
-use super::{Python, python};
+use super::{external, running};
 use crate::heap::caps::{Request, attend};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
-
-/// Where a thread's Python code is, as far as it matters to who catches an error there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodePlace {
-    /// The thread runs no Python code.
-    Nowhere,
-    /// Inside an import, or while a traceback is printed: no place for an error that can wait.
-    Fragile,
-    /// In the code that imports or prints itself, which may hold a lock of an import: no place for
-    /// an error that can be raised elsewhere.
-    Machinery,
-    /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
-    /// where one in the code that it calls ends a single request.
-    Serving,
-    /// At a jump from which an error would leave past the handlers of its loop.
-    Jump,
-    /// Inside the handler with this identity; all 0 if there is none.
-    Within {
-        /// The frame that has the handler.
-        frame: usize,
-        /// Where in the frame's code the handler is.
-        handler: isize,
-    },
-    /// Unknown: this Python does not say.
-    Unknown,
-}
-
-impl CodePlace {
-    pub(super) fn is_fragile(self) -> bool {
-        matches!(
-            self,
-            CodePlace::Fragile | CodePlace::Machinery | CodePlace::Serving
-        )
-    }
-
-    /// Whether an error that was to be raised at `meant` is raised as well here.
-    fn stands_for(self, meant: CodePlace) -> bool {
-        if self == CodePlace::Serving || meant == CodePlace::Serving {
-            // The next code that is called has it.
-            return !self.is_fragile();
-        }
-        self == meant || self == CodePlace::Fragile && meant.is_fragile()
-    }
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The state of a thread within an episode; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,18 +86,6 @@ impl ThreadPart {
     }
 }
 
-/// The use that CPython makes of a small request, as far as it decides whether it may be refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// An error of the innermost `try`.
-    Plain,
-    /// A line of a traceback, or a frame object for one or for the caller of a call that ends: the
-    /// error that passes is lost without it.
-    Unwinding,
-    /// A function object, whose parts are released once too often without it (3.12.1).
-    Function,
-}
-
 thread_local! {
     static PART: ThreadPart = const {
         ThreadPart {
@@ -164,15 +108,6 @@ thread_local! {
         }
     };
 }
-
-/// The number of each scope's episode; 0 if there is none.
-static EPISODES: [AtomicU64; Scope::COUNT] = [const { AtomicU64::new(0) }; Scope::COUNT];
-static LATEST: AtomicU64 = AtomicU64::new(0);
-/// How many threads have asked, and how many were notified, in each scope's episode.
-static JOINED: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
-static THREADS: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(0) }; Scope::COUNT];
-/// The scopes whose episode has left its dossier.
-static TOLD_OF: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
 
 /// Safe points that the main thread may miss before a request is refused.
 const ATTEMPTS: u8 = 3;
@@ -242,38 +177,22 @@ fn reserve(scope: Scope) -> u64 {
 
 /// The number of the scope's episode, begun if need be.
 fn begin(scope: Scope) -> u64 {
-    let episode = &EPISODES[scope.index()];
-    let now = episode.load(Relaxed);
-    if now != 0 {
-        return now;
+    let (number, is_new) = running::of(scope).begin();
+    if is_new {
+        attend(true);
     }
-    let number = LATEST.fetch_add(1, Relaxed) + 1;
-    match episode.compare_exchange(0, number, AcqRel, Relaxed) {
-        Ok(_) => {
-            TOLD_OF[scope.index()].store(false, Relaxed);
-            JOINED[scope.index()].store(0, Relaxed);
-            THREADS[scope.index()].store(0, Relaxed);
-            attend(true);
-            number
-        }
-        Err(other) => other,
-    }
-}
-
-/// Ends the scope's episode: its ceiling was changed, or live bytes have fallen.
-pub(super) fn end(scope: Scope) {
-    EPISODES[scope.index()].store(0, Relaxed);
+    number
 }
 
 /// Ends the scope's episode where live bytes have fallen below the reserve; whether one lasts.
 pub(super) fn look(scope: Scope) -> bool {
-    if EPISODES[scope.index()].load(Relaxed) == 0 {
+    if running::of(scope).number() == 0 {
         return false;
     }
     let margin = slice(reserve(scope));
     let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
     if LEDGER.bound(scope) < hold - margin {
-        end(scope);
+        running::of(scope).end();
         return false;
     }
     true
@@ -373,13 +292,13 @@ impl Case<'_> {
             part.base.set(self.slot.live());
             part.errors_at_start.set(part.errors.get());
             part.raised.set(false);
-            JOINED[self.scope.index()].fetch_add(1, Relaxed);
+            running::of(self.scope).joined.fetch_add(1, Relaxed);
         }
     }
 
     /// Bytes of the reserve that the thread may allocate before it is notified: fewer if many threads ask.
     fn slice(&self) -> i64 {
-        slice(self.reserve) / (1 + JOINED[self.scope.index()].load(Relaxed) / 4)
+        slice(self.reserve) / (1 + running::of(self.scope).joined.load(Relaxed) / 4)
     }
 
     /// Whether the request is refused for its size.
@@ -486,7 +405,7 @@ impl Case<'_> {
             self.end(How::Vain, python);
         }
         if surfaces(self.account) && is_large(self.bytes, self.reserve, false) {
-            super::external::has_error(python);
+            external::has_error(python);
         }
         let refusal = self.record(How::Null, python);
         self.tell_of_first(&refusal, python);
@@ -498,9 +417,9 @@ impl Case<'_> {
     /// refusal of a large request changes that only if the last one caused an error: CPython may have
     /// ignored it.
     fn set_told(&self, part: &ThreadPart) {
-        let told = &THREADS[self.scope.index()];
+        let notified = &running::of(self.scope).notified;
         if part.state.replace(Stage::Told) != Stage::Told {
-            told.fetch_add(1, Relaxed);
+            notified.fetch_add(1, Relaxed);
         } else if part.has_error() && is_large(self.bytes, self.reserve, false) {
             return;
         }
@@ -508,7 +427,7 @@ impl Case<'_> {
         part.is_new.set(false);
         part.errors_when_told.set(part.errors.get());
         part.base.set(self.slot.live());
-        let share = self.left() / 2 / told.load(Relaxed).max(1);
+        let share = self.left() / 2 / notified.load(Relaxed).max(1);
         part.patience.set(share.max(LEAST_PATIENCE));
     }
 
@@ -541,24 +460,14 @@ impl Case<'_> {
     }
 
     fn record(&self, how: How, python: &Python) -> refusal::Refusal {
-        refusal::record(self.scope, self.account, self.asked, how, python)
+        refusal::record(self.scope, self.account, self.asked, how, python.trace)
     }
 
     fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
-        if !TOLD_OF[self.scope.index()].swap(true, Relaxed) {
+        if !running::of(self.scope).has_dossier.swap(true, Relaxed) {
             (python.first_refusal)(refusal);
         }
     }
-}
-
-/// Whether the calling thread is to have its error now.
-pub enum Told {
-    /// No: what it asked for has been freed, or it has its error already.
-    No,
-    /// Not here: another handler would catch it.
-    Elsewhere,
-    /// Yes: it is the last refusal now.
-    Now,
 }
 
 /// Takes the error that was posted for the calling thread, at a safe point. The caller holds the GIL
@@ -567,14 +476,12 @@ pub fn told(slot: &Slot) -> Told {
     let Some(python) = python() else {
         return Told::No;
     };
-    if let Some(told) = super::external::told(python) {
+    if let Some(told) = external::told(python) {
         return told;
     }
     PART.with(|part| {
         let episode = part.episode.get();
-        let scope = Scope::all()
-            .find(|scope| episode != 0 && EPISODES[scope.index()].load(Relaxed) == episode);
-        let (Some(scope), Stage::Posted) = (scope, part.state.get()) else {
+        let (Some(scope), Stage::Posted) = (running::scope_of(episode), part.state.get()) else {
             return Told::No;
         };
         // The bytes of the reserve have been freed meanwhile.
@@ -615,8 +522,8 @@ pub fn may_start_thread() -> bool {
         return true;
     };
     LEDGER.count_refusal(Account::Obj);
-    let refusal = refusal::record(scope, Account::Obj, need, How::NoThread, python);
-    if !TOLD_OF[scope.index()].swap(true, Relaxed) {
+    let refusal = refusal::record(scope, Account::Obj, need, How::NoThread, python.trace);
+    if !running::of(scope).has_dossier.swap(true, Relaxed) {
         (python.first_refusal)(&refusal);
     }
     false

@@ -8,15 +8,13 @@
 //!
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
-use super::watch;
-use super::{CodePlace, Python, Told, python, refusal};
-use crate::ledger::{Account, LEDGER, Scope};
+use super::python::{CodePlace, Python, Told, python};
+use super::zone::{has_room, is_at_work, zone};
+use super::{refusal, watch};
+use crate::ledger::{Account, LEDGER};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize};
 
-/// The zone: a part of the limit, between these bounds.
-const ZONE: i64 = 16;
-const ZONE_BOUNDS: (i64, i64) = (4 << 20, 32 << 20);
 /// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
 
@@ -101,38 +99,9 @@ impl Last {
     }
 }
 
-/// How much of `limit` is left when the script gets its error.
-pub(super) fn zone(limit: u64) -> i64 {
-    (i64::try_from(limit).unwrap_or(i64::MAX) / ZONE).clamp(ZONE_BOUNDS.0, ZONE_BOUNDS.1)
-}
-
-/// Whether so much is left of `limit` that an error before is forgotten: more than the zone, so that it is not
-/// raised again at its edge.
-fn has_room(limit: u64, left: i64) -> bool {
-    left > zone(limit) + zone(limit) / 4
-}
-
-/// Whether libraries have mapped so much that they may be what grows.
-pub(super) fn is_at_work(limit: u64) -> bool {
-    LEDGER.bound(Scope::Account(Account::Mapped)) >= zone(limit)
-}
-
-/// How much is left of `limit` when every growth is looked at: what a script may make in the steps
-/// between which it allocates next to nothing itself.
-pub(super) fn near(limit: u64) -> i64 {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    (limit / 4).max((limit / 2).min(96 << 20))
-}
-
-/// Bytes that libraries have mapped and not touched so far, where this process is charged `own` and the
-/// ledger has `live`.
-pub(super) fn untouched(own: u64, live: i64) -> i64 {
-    let touched = (own as i64 - live).max(0);
-    (LEDGER.bound(Scope::Account(Account::Mapped)) - touched).max(0)
-}
-
 /// Whether a library may map `bytes` more. Any thread at any moment.
 pub(super) fn admits(bytes: usize) -> bool {
+    read(watch::is_large_map(bytes));
     let Some((limit, left)) = watch::left_for_map(bytes) else {
         return true;
     };
@@ -148,8 +117,11 @@ pub(super) fn admits(bytes: usize) -> bool {
     fits
 }
 
-/// Looks at charges that were just read. Inside the allocator too.
-pub(super) fn look(limit: u64, left: i64) {
+/// Reads the charges where growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
+pub(super) fn read(force: bool) {
+    let Some((limit, left)) = watch::read(force) else {
+        return;
+    };
     if has_room(limit, left) {
         ERROR.state.store(QUIET, Relaxed);
         ERROR.last.forget();
@@ -212,14 +184,14 @@ pub(super) fn told(python: &Python) -> Option<Told> {
         ERROR.state.store(MISSED, Relaxed);
         return Some(Told::Elsewhere);
     }
-    watch::read(true);
+    read(true);
     if !ERROR.is(POSTED) {
         return None; // given back meanwhile
     }
     let (limit, charged) = ERROR.had()?;
     LEDGER.count_refusal(Account::Mapped);
     let asked = ERROR.asked.load(Relaxed);
-    let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python);
+    let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python.trace);
     (python.first_refusal)(&refusal);
     Some(Told::Now)
 }

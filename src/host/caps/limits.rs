@@ -5,7 +5,7 @@
 //! its block was entered; the room in which Python handles the error is above it, and below the
 //! cap. All functions but [`binding`] are for callers that hold the GIL.
 
-use super::episode;
+use super::running;
 use crate::heap::source_line::SourceLine;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use pyhost_os::cell::Latest;
@@ -149,7 +149,7 @@ impl Table {
         if LEDGER.cap(scope).is_some() {
             LEDGER.close_windows(slot);
         }
-        episode::end(scope);
+        running::of(scope).end();
     }
 }
 

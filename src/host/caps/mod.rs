@@ -14,14 +14,18 @@ mod episode;
 mod external;
 mod limits;
 mod pressure;
+mod python;
 mod refusal;
+mod running;
 mod settings;
 mod start;
 mod watch;
+mod zone;
 
-pub use episode::{CodePlace, Role, Told, error_ended, may_start_thread, thread_begins, told};
+pub use episode::{error_ended, may_start_thread, thread_begins, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
+pub use python::{CodePlace, Python, Role, Told};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
 pub use start::start;
@@ -29,42 +33,8 @@ pub use start::start;
 use crate::heap;
 use crate::heap::caps::{Request, attend, look_if_asked};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8};
-
-/// The functions of Python and of the report that the caps call. Each may be called inside the allocator,
-/// on any thread.
-pub struct Python {
-    /// Where the calling thread's Python code is.
-    pub place: fn() -> CodePlace,
-    /// Whether Python runs and is not being finalised.
-    pub is_running: fn() -> bool,
-    /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is
-    /// impossible.
-    pub post: fn() -> bool,
-    /// Makes the main thread free memory at its next safe point.
-    pub post_pressure: fn() -> bool,
-    /// Whether the calling thread is the main thread, whose safe points Python finds.
-    pub is_main: fn() -> bool,
-    /// The use of a small request, guessed from its bytes and from whether an error is being raised in the
-    /// calling thread.
-    pub role: fn(usize, bool) -> Role,
-    /// Writes the calling thread's Python traceback, cut where it is full; its length.
-    pub trace: fn(&mut [u8]) -> usize,
-    /// Keeps and shows what surrounds the first refusal of an episode.
-    pub first_refusal: fn(&Refusal),
-    /// Ends the process: the reserve is used up.
-    pub end: fn(&Refusal) -> !,
-}
-
-static PYTHON: OnceLock<Python> = OnceLock::new();
-
-/// No script runs yet, or none any more: requests are met up to the cap, and no thread is notified.
-const QUIET: u8 = 0;
-/// The script runs.
-const ARMED: u8 = 1;
-static PHASE: AtomicU8 = AtomicU8::new(QUIET);
+use python::python;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether a thread that the region had no room for has left its dossier: the first of a process.
 static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
@@ -77,15 +47,7 @@ pub fn arm(python: Python) {
         look,
         region_is_full,
     });
-    let _ = PYTHON.set(python);
-    PHASE.store(ARMED, Release);
-}
-
-fn python() -> Option<&'static Python> {
-    match PHASE.load(Acquire) {
-        ARMED => PYTHON.get().filter(|python| (python.is_running)()),
-        _ => None,
-    }
+    python::arm(python);
 }
 
 /// Books a block that was made, beneath a ceiling; false where a cap refuses it: nothing was booked, and
@@ -94,7 +56,7 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     let book = |reach| LEDGER.book_slow(slot, request.account, request.bytes, gils, reach);
     let mut booked = book(Reach::Hold);
     if booked.is_err() && watch::is_on() {
-        watch::read(true);
+        external::read(true);
         booked = book(Reach::Hold);
     }
     match booked {
@@ -115,7 +77,7 @@ fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         None => true,
         Some(_) => {
-            watch::read(true);
+            external::read(true);
             let scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
             scope.is_none_or(|scope| episode::admits(slot, account, bytes, scope))
         }
@@ -144,7 +106,7 @@ pub fn look_at_charges() {
 /// before. Inside the heap's gate.
 fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
     if let Some(python) = python() {
-        let refusal = refusal::record_region(size, account, asked, How::Null, python);
+        let refusal = refusal::record_region(size, account, asked, How::Null, python.trace);
         if is_first {
             (python.first_refusal)(&refusal);
         }
@@ -157,7 +119,8 @@ fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
 pub fn no_thread_in_region(size: u64, need: u64) {
     if let Some(python) = python() {
         let bytes = need as usize;
-        let refusal = refusal::record_region(size, Account::Native, bytes, How::NoThread, python);
+        let refusal =
+            refusal::record_region(size, Account::Native, bytes, How::NoThread, python.trace);
         if !TOLD_OF_THREADS.swap(true, Relaxed) {
             (python.first_refusal)(&refusal);
         }
@@ -167,7 +130,7 @@ pub fn no_thread_in_region(size: u64, need: u64) {
 /// Looks whether live bytes have fallen or risen enough to matter. Called by the slow paths of booking
 /// and of releasing, where somebody asked for that.
 fn look() {
-    watch::read(false);
+    external::read(false);
     external::try_again();
     let mut attention = watch::is_on();
     for scope in Scope::all() {

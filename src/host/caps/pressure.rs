@@ -4,7 +4,7 @@
 //! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
 //! episode.
 
-use super::python;
+use super::python::python;
 use crate::heap::caps::attend;
 use crate::ledger::{LEDGER, Scope};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

@@ -2,7 +2,7 @@
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 
-use super::{Python, limits};
+use super::limits;
 use crate::bytes::Bytes;
 use crate::ledger::{Account, LEDGER, Scope};
 use pyhost_os::cell::Latest;
@@ -12,6 +12,10 @@ use std::sync::atomic::Ordering::AcqRel;
 
 /// Room for a traceback, in bytes of UTF-8.
 pub const TRACE: usize = 2048;
+
+/// Writes the calling thread's Python traceback, cut where the buffer is full, and returns its length. Any thread, also
+/// inside the allocator.
+pub type Trace = fn(&mut [u8]) -> usize;
 
 /// How the thread that asked learns of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,13 +138,8 @@ pub(super) fn record(
     account: Account,
     bytes: usize,
     how: How,
-    python: &Python,
+    trace: Trace,
 ) -> Refusal {
-    let snapshot = LEDGER.snapshot();
-    let live = match scope {
-        Scope::Account(account) => snapshot.account(account).live_bytes,
-        Scope::Total => snapshot.total_live_bytes,
-    };
     let limit = limits::binding(scope);
     let cap = match &limit {
         Some(limit) => limit.base.saturating_add(limit.bytes),
@@ -152,24 +151,24 @@ pub(super) fn record(
         account,
         bytes: bytes as u64,
         cap,
-        live,
+        live: limits::live(scope),
         how,
         limit,
         is_region: false,
         trace: [0; TRACE],
         trace_length: 0,
     };
-    keep(&mut refusal, python);
+    keep(&mut refusal, trace);
     refusal
 }
 
 /// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows.
-pub(super) fn record_external(bytes: usize, limit: u64, charged: u64, python: &Python) -> Refusal {
+pub(super) fn record_external(bytes: usize, limit: u64, charged: u64, trace: Trace) -> Refusal {
     let refusal = Refusal {
         cap: limit,
         live: charged,
         limit: None,
-        ..record(Scope::Total, Account::Mapped, bytes, How::Raised, python)
+        ..record(Scope::Total, Account::Mapped, bytes, How::Raised, trace)
     };
     LAST.set(&refusal);
     refusal
@@ -181,7 +180,7 @@ pub(super) fn record_region(
     account: Account,
     bytes: usize,
     how: How,
-    python: &Python,
+    trace: Trace,
 ) -> Refusal {
     let mut refusal = Refusal {
         number: COUNT.fetch_add(1, AcqRel) + 1,
@@ -189,18 +188,18 @@ pub(super) fn record_region(
         account,
         bytes: bytes as u64,
         cap: size,
-        live: LEDGER.snapshot().total_live_bytes,
+        live: limits::live(Scope::Total),
         how,
         limit: None,
         is_region: true,
         trace: [0; TRACE],
         trace_length: 0,
     };
-    keep(&mut refusal, python);
+    keep(&mut refusal, trace);
     refusal
 }
 
-fn keep(refusal: &mut Refusal, python: &Python) {
-    refusal.trace_length = (python.trace)(&mut refusal.trace).min(TRACE);
+fn keep(refusal: &mut Refusal, trace: Trace) {
+    refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
     LAST.set(refusal);
 }

@@ -9,7 +9,7 @@
 //! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
 
-use super::{external, limits};
+use super::{limits, zone};
 use crate::ledger::{LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::moment;
@@ -96,16 +96,17 @@ fn microseconds() -> i64 {
     (moment::monotonic() / 1000) as i64
 }
 
-/// Reads the charges anew where growth or time demands it, or `force`.
-pub(super) fn read(force: bool) {
-    let Some(charges) = CHARGES.get() else { return };
+/// Reads the charges anew where growth or time demands it, or `force`. Returns the limit and the bytes left of it
+/// if they were read.
+pub(super) fn read(force: bool) -> Option<(u64, i64)> {
+    let charges = CHARGES.get()?;
     let time = microseconds();
     let live = LEDGER.bound(Scope::Total);
     let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
     if !due || BUSY.swap(true, Acquire) {
-        return;
+        return None;
     }
-    if let Some(Reading { cap, charged, own }) = charges.look() {
+    let read = charges.look().map(|Reading { cap, charged, own }| {
         limits::follow(cap);
         let left = cap as i64 - live;
         NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
@@ -115,28 +116,28 @@ pub(super) fn read(force: bool) {
         MAPPED_SINCE.store(0, Relaxed);
         LEFT.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
-        let (untouched, near) = match external::is_at_work(charges.limit) {
-            true => (
-                external::untouched(own, live),
-                external::near(charges.limit),
-            ),
+        let (untouched, near) = match zone::is_at_work(charges.limit) {
+            true => (zone::untouched(own, live), zone::near(charges.limit)),
             false => (0, NEAR),
         };
         IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
         EXTERNAL.store(charged as i64 - live, Relaxed);
-        external::look(charges.limit, by_charge);
-    }
+        (charges.limit, by_charge)
+    });
     BUSY.store(false, Release);
+    read
 }
 
-/// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed. Reads
-/// the files if the maps since the last reading, with this one, are a large part of the bytes left.
+/// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.
+pub(super) fn is_large_map(bytes: usize) -> bool {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    MAPPED_SINCE.load(Relaxed).saturating_add(bytes) > LEFT.load(Relaxed) / STEP
+}
+
+/// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed.
 pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
     let charges = CHARGES.get()?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    let since = MAPPED_SINCE.load(Relaxed);
-    let known = LEFT.load(Relaxed);
-    read(since.saturating_add(bytes) > known / STEP);
     // Memory that was mapped before the last reading has been touched by now, or is a reserve.
     let since = MAPPED_SINCE.load(Relaxed);
     let left = LEFT.load(Relaxed) - since;

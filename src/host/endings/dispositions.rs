@@ -16,7 +16,6 @@
 #![allow(unsafe_code)]
 
 use super::OWNER;
-use super::signals::handle;
 use crate::native::next::{self, Setter};
 use crate::process;
 use pyhost_os::mapping::FromZeros;
@@ -44,6 +43,9 @@ static VIEWS: [View; SIGNALS] = [const {
     }
 }; SIGNALS];
 
+/// The address of the host's handler; `SIG_DFL` before [`watch`].
+static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
 /// Bit n: signal n is watched.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
 
@@ -62,6 +64,9 @@ const FAULTS: [c_int; 6] = [
 /// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).
 pub const FIRST: libc::pid_t = 1;
 
+/// A handler with `SA_SIGINFO`. Its third argument is the state that the signal interrupted.
+pub type Handler = unsafe extern "C" fn(c_int, *const libc::siginfo_t, *const libc::ucontext_t);
+
 /// A disposition that the script, the kernel or the host has made: its handler takes what its flags promise.
 #[derive(Clone, Copy)]
 pub struct Disposition(libc::sigaction);
@@ -75,13 +80,13 @@ impl Disposition {
     /// The host's handler, which blocks no other signal.
     fn ours() -> Self {
         let mut action = libc::sigaction::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
+        action.sa_sigaction = HANDLER.load(Relaxed);
         action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
         Disposition(action)
     }
 
     fn is_ours(&self) -> bool {
-        self.handler() == handle as *const () as usize
+        self.handler() == HANDLER.load(Relaxed)
     }
 
     /// The handler's address, `SIG_DFL` or `SIG_IGN`.
@@ -142,14 +147,16 @@ pub fn current(signal: c_int) -> Option<Disposition> {
     exchange(signal, None)
 }
 
-/// Watches `signals` from here on, and puts the host's handler in the place of their defaults.
+/// Watches `signals` from here on, and puts `handler`, the host's, in the place of their defaults.
 ///
 /// `is_chained` says whether the handler goes in front of one that is not the default, which comes next
 /// then. While the process has one thread.
 pub fn watch(
     signals: impl Iterator<Item = c_int>,
+    handler: Handler,
     is_chained: impl Fn(c_int, &Disposition) -> bool,
 ) {
+    HANDLER.store(handler as *const () as usize, Relaxed);
     for signal in signals {
         let (Some(index), Some(found)) = (index(signal), current(signal)) else {
             continue;

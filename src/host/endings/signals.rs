@@ -12,7 +12,8 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::{self, FIRST};
-use super::{finish, stack};
+use super::finish;
+use super::stack::{self, STACK};
 use crate::descriptor::notice;
 use crate::errno::KeptErrno;
 use crate::heap::guards;
@@ -57,9 +58,6 @@ const OF_FAULTHANDLER: [c_int; 5] = [
     libc::SIGABRT,
     libc::SIGSEGV,
 ];
-
-/// Enough for the handler, whose largest frames are two paths.
-pub(super) const STACK: usize = 96 * 1024;
 
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {
@@ -136,7 +134,7 @@ pub fn install(signals: impl Iterator<Item = c_int>) {
         set_handler_stack(memory.leak());
     }
     let python = pythons_handler();
-    dispositions::watch(signals, |signal, found| {
+    dispositions::watch(signals, handle, |signal, found| {
         // A handler that `sitecustomize` set by `signal.signal` is the script's own.
         found.handler() != libc::SIG_IGN
             && OF_FAULTHANDLER.contains(&signal)

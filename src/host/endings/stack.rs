@@ -5,10 +5,12 @@
 
 #![allow(unsafe_code)]
 
-use super::signals::STACK;
 use pyhost_os::cell::Exclusive;
 use pyhost_os::signals::{SignalSet, handler_stack};
 use std::ffi::c_void;
+
+/// Bytes of a signal stack that are enough for the handler, whose largest frames are two paths.
+pub(super) const STACK: usize = 96 * 1024;
 
 #[repr(C, align(64))]
 struct Memory([u8; STACK]);

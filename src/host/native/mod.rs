@@ -6,6 +6,7 @@
 //! family that is harmless: the account is read off the pointer, not off the entry point.
 
 pub mod checkers;
+mod choice;
 pub mod early;
 pub mod family;
 pub mod lookup;
@@ -15,9 +16,8 @@ pub mod next;
 mod own;
 mod threads;
 
-pub use mode::{
-    Mode, choose, hand_over, inject, is_off_from_the_start, leave_to, left_to, mode, set_mode,
-};
+pub use choice::{choose, hand_over, set_mode};
+pub use mode::{Mode, inject, is_off_from_the_start, leave_to, left_to, mode};
 
 /// Leaves malloc to the definition behind the host's own from the first request on. Before any constructor.
 pub fn stand_aside() {

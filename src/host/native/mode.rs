@@ -1,9 +1,5 @@
-//! How the exported family serves: decided once, early, and read on every call.
+//! How the exported family serves: read on every call. [`super::choice`] decides it.
 
-use super::checkers;
-use crate::bytes::Bytes;
-use crate::descriptor::notice;
-use crate::process::limits::{self, Ulimit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -60,49 +56,16 @@ pub fn mode() -> Mode {
     }
 }
 
-/// Decides how the process's malloc serves, and sets it. What was asked for holds; else malloc is left alone
-/// beneath a tool that must see every block, and under a limit of the system that leaves too little for the
-/// heaps, unless the heaps lie in a region of a fixed size.
-pub fn choose(asked: Option<Mode>, has_region: bool) -> Mode {
-    let mode = asked.unwrap_or_else(|| by_circumstances(has_region));
-    set_mode(mode);
-    mode
-}
-
-fn by_circumstances(has_region: bool) -> Mode {
-    if let Some(tool) = checkers::at_work() {
-        leave_to(tool);
-        notice(format_args!(
-            "{tool} is at work: malloc and CPython's allocators are left to it (--native off)"
-        ));
-        return Mode::Off;
-    }
-    if let Some(Ulimit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
-        notice(format_args!(
-            "{command} leaves {}, too little for heaps of the host's own: malloc and CPython's \
-             allocators are the system's (--native off)",
-            Bytes(bytes)
-        ));
-        return Mode::Off;
-    }
-    Mode::Count
-}
-
 /// Changes the mode. Blocks of before are still freed where they came from.
-pub fn set_mode(mode: Mode) {
+pub fn set(mode: Mode) {
     crate::heap::count_native(mode == Mode::Count);
     MODE.store(mode as u8, Relaxed);
-    if mode != Mode::Count {
-        super::mapped::forget();
-    }
 }
 
-/// Leaves requests to the next malloc from here on, in a process that runs. Blocks of before stay booked
-/// until they are freed.
-pub fn hand_over() {
+/// Sets [`Mode::Off`] in a process that has blocks of the mode before.
+pub fn set_handed_over() {
     HANDED_OVER.store(true, Relaxed);
     MODE.store(Mode::Off as u8, Relaxed);
-    super::mapped::forget();
 }
 
 /// Whether the process has no blocks of the exported family.

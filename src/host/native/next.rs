@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Mode, mode, set_mode};
+use super::mode::{self, Mode, mode};
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
@@ -164,7 +164,7 @@ pub fn resolve() {
     // A look-up of glibc before 2.34 allocates, as every one that fails does. It may not be the first request of the
     // heaps: the region is not reserved yet. Until libc's own malloc is found it gets null, which it can do with.
     let chosen = mode();
-    set_mode(Mode::Off);
+    mode::set(Mode::Off);
     for version in DLSYM_VERSIONS {
         let (name, version) = (DLSYM.name.as_ptr(), version.as_ptr());
         // SAFETY: strings that end in a zero byte. `dlvsym` is not exported by the executable.
@@ -175,7 +175,7 @@ pub fn resolve() {
         }
     }
     resolve_all();
-    set_mode(chosen);
+    mode::set(chosen);
     if object_of(USABLE_SIZE.address()) != object_of(MALLOC.address()) {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);

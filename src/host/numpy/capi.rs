@@ -5,10 +5,10 @@
 
 #![allow(unsafe_code)]
 
-use super::install::UnsupportedNumpy;
 use crate::python::objects::{Object, Returned, or_none};
 use pyo3::ffi::PyObject;
 use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::fmt;
 use std::sync::atomic::AtomicPtr;
 
 /// `PyDataMemAllocator`. The `size` that `free` gets is NumPy's guess.
@@ -42,6 +42,31 @@ const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 
 /// The API's version in NumPy 1.22, the first with handlers.
 const FIRST_FEATURE: c_uint = 0x0f;
+
+/// Why a NumPy is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsupportedNumpy {
+    /// Before 1.22 there are no handlers.
+    TooOld,
+    /// No table, or one of another ABI.
+    UnknownTable,
+    /// The default handler or its context variable is not where it was in 1.22 to 2.5.
+    UnknownDefault,
+}
+
+impl fmt::Display for UnsupportedNumpy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            UnsupportedNumpy::TooOld => {
+                "it has no data handlers (NEP 49), as NumPy has from 1.22 on"
+            }
+            UnsupportedNumpy::UnknownTable => "its table of functions is not one that is known",
+            UnsupportedNumpy::UnknownDefault => {
+                "its default data handler is not where it was up to 2.5"
+            }
+        })
+    }
+}
 
 /// What is used of NumPy's table of functions (`_ARRAY_API`), with data handlers.
 pub struct Table {

@@ -11,38 +11,12 @@
 
 #![allow(unsafe_code)]
 
-use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table};
+use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
 use crate::python::objects::{Gil, Kept, Object, Owned, Raised, or_none};
 use pyo3::ffi::{self, PyObject};
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
-
-/// Why a NumPy is left as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnsupportedNumpy {
-    /// Before 1.22 there are no handlers.
-    TooOld,
-    /// No table, or one of another ABI.
-    UnknownTable,
-    /// The default handler or its context variable is not where it was in 1.22 to 2.5.
-    UnknownDefault,
-}
-
-impl fmt::Display for UnsupportedNumpy {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            UnsupportedNumpy::TooOld => {
-                "it has no data handlers (NEP 49), as NumPy has from 1.22 on"
-            }
-            UnsupportedNumpy::UnknownTable => "its table of functions is not one that is known",
-            UnsupportedNumpy::UnknownDefault => {
-                "its default data handler is not where it was up to 2.5"
-            }
-        })
-    }
-}
 
 /// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
 /// no exception. Once more for the same NumPy does nothing.

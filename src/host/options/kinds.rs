@@ -1,6 +1,5 @@
 //! The kinds of values that options have: how each is read, and how it is written for children.
 
-use super::outputs::absolute;
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::error::Error;
@@ -51,6 +50,23 @@ pub trait Kind {
         *value = Some(Self::read(text)?);
         Ok(())
     }
+}
+
+/// The absolute form of a path.
+///
+/// # Errors
+/// It is empty, or there is no working directory.
+pub fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
+    if path.is_empty() {
+        return Err(Error::option(format!("{option}: expected a value, a path")));
+    }
+    let absolute = std::path::absolute(path).map_err(|error| {
+        Error::option(format!(
+            "{option}: the working directory of '{}' cannot be found ({error})",
+            path.to_string_lossy()
+        ))
+    })?;
+    Ok(absolute.into_os_string().into_vec())
 }
 
 /// The reason why a value is wrong.

@@ -5,13 +5,13 @@
 //! that output. So is any trouble with a path that an outer host handed on: its child processes may
 //! live in another directory tree, or belong to another user.
 
+use super::kinds::absolute;
 use super::variables::LIVE;
 use crate::error::Error;
 use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::PathBuffer;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStringExt;
 
 /// The outputs, looked at before the script starts.
 #[derive(Default)]
@@ -145,21 +145,4 @@ fn describe(option: &str, path: &[u8], refusal: OutputError) -> String {
         }
         refusal => format!("{option}: '{shown}' {refusal}"),
     }
-}
-
-/// The absolute form of a path.
-///
-/// # Errors
-/// It is empty, or there is no working directory.
-pub fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
-    if path.is_empty() {
-        return Err(Error::option(format!("{option}: expected a value, a path")));
-    }
-    let absolute = std::path::absolute(path).map_err(|error| {
-        Error::option(format!(
-            "{option}: the working directory of '{}' cannot be found ({error})",
-            path.to_string_lossy()
-        ))
-    })?;
-    Ok(absolute.into_os_string().into_vec())
 }

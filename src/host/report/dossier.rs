@@ -2,12 +2,29 @@
 //! allocate.
 
 use super::Sink;
-use super::first_refusal::Dossier;
 use crate::bytes::Bytes;
 use crate::caps::Refusal;
 use crate::heap::bfc;
+use crate::heap::classes::Class;
 use crate::heap::register::{BigBlock, BigBlocks};
+use crate::ledger::Snapshot;
 use std::fmt::{self, Write};
+
+/// The first refusal of an episode with what surrounded it.
+#[derive(Clone, Copy)]
+pub struct Dossier {
+    /// The refusal.
+    pub refusal: Refusal,
+    /// All accounts at that moment.
+    pub snapshot: Snapshot,
+    /// The live blocks of a mebibyte and more.
+    pub big_blocks: BigBlocks,
+    /// The size classes with the most live bytes, largest first.
+    pub classes: [Option<Class>; CLASSES],
+}
+
+/// How many size classes a dossier names.
+const CLASSES: usize = 6;
 
 /// Writes a dossier for people; the region of `bfc` with it, where there is one.
 pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {

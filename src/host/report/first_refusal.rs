@@ -2,33 +2,17 @@
 //!
 //! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
 
-use super::dossier;
+use super::dossier::{self, Dossier};
 use crate::caps::Refusal;
 use crate::descriptor::{Descriptor, format_into, notice};
-use crate::heap::classes::{self, Class};
+use crate::heap::classes;
 use crate::heap::region;
-use crate::heap::register::{self, BigBlocks};
+use crate::heap::register;
 use crate::ledger::CARD;
-use crate::ledger::{Account, LEDGER, Snapshot};
+use crate::ledger::{Account, LEDGER};
 use crate::timeline::brief;
 use pyhost_os::cell::Latest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-/// The first refusal of an episode with what surrounded it.
-#[derive(Clone, Copy)]
-pub struct Dossier {
-    /// The refusal.
-    pub refusal: Refusal,
-    /// All accounts at that moment.
-    pub snapshot: Snapshot,
-    /// The live blocks of a mebibyte and more.
-    pub big_blocks: BigBlocks,
-    /// The size classes with the most live bytes, largest first.
-    pub classes: [Option<Class>; CLASSES],
-}
-
-/// How many size classes a dossier names.
-const CLASSES: usize = 6;
 
 /// How many dossiers are written to standard error.
 const MOST_WRITTEN: u32 = 10;

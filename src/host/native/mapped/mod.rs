@@ -18,8 +18,8 @@ mod table;
 pub use lock::{memory, watch_forks};
 pub use table::Range;
 
+use super::mode::{Mode, mode};
 use super::next::call;
-use super::{Mode, mode};
 use crate::caps;
 use crate::errno::Errno;
 use crate::faults;

@@ -1,0 +1,111 @@
+//! What the caps ask of Python: where a thread's code is, what a request is for, how a thread is notified. Python
+//! lies above the caps and hands its functions over ([`arm`]).
+//!
+//! Any thread, also inside the allocator.
+
+use super::refusal::{Refusal, Trace};
+use std::sync::OnceLock;
+
+/// Where a thread's Python code is, as far as it matters to who catches an error there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodePlace {
+    /// The thread runs no Python code.
+    Nowhere,
+    /// Inside an import, or while a traceback is printed: no place for an error that can wait.
+    Fragile,
+    /// In the code that imports or prints itself, which may hold a lock of an import: no place for
+    /// an error that can be raised elsewhere.
+    Machinery,
+    /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
+    /// where one in the code that it calls ends a single request.
+    Serving,
+    /// At a jump from which an error would leave past the handlers of its loop.
+    Jump,
+    /// Inside the handler with this identity; all 0 if there is none.
+    Within {
+        /// The frame that has the handler.
+        frame: usize,
+        /// Where in the frame's code the handler is.
+        handler: isize,
+    },
+    /// Unknown: this Python does not say.
+    Unknown,
+}
+
+impl CodePlace {
+    pub(super) fn is_fragile(self) -> bool {
+        matches!(
+            self,
+            CodePlace::Fragile | CodePlace::Machinery | CodePlace::Serving
+        )
+    }
+
+    /// Whether an error that was to be raised at `meant` is raised as well here.
+    pub(super) fn stands_for(self, meant: CodePlace) -> bool {
+        if self == CodePlace::Serving || meant == CodePlace::Serving {
+            // The next code that is called has it.
+            return !self.is_fragile();
+        }
+        self == meant || self == CodePlace::Fragile && meant.is_fragile()
+    }
+}
+
+/// The use that CPython makes of a small request, as far as it decides whether it may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An error of the innermost `try`.
+    Plain,
+    /// A line of a traceback, or a frame object for one or for the caller of a call that ends: the
+    /// error that passes is lost without it.
+    Unwinding,
+    /// A function object, whose parts are released once too often without it (3.12.1).
+    Function,
+}
+
+/// Whether the calling thread is to have its error now.
+pub enum Told {
+    /// No: what it asked for has been freed, or it has its error already.
+    No,
+    /// Not here: another handler would catch it.
+    Elsewhere,
+    /// Yes: it is the last refusal now.
+    Now,
+}
+
+/// The functions of Python and of the report that the caps call. Each may be called inside the allocator,
+/// on any thread.
+pub struct Python {
+    /// Where the calling thread's Python code is.
+    pub place: fn() -> CodePlace,
+    /// Whether Python runs and is not being finalised.
+    pub is_running: fn() -> bool,
+    /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is
+    /// impossible.
+    pub post: fn() -> bool,
+    /// Makes the main thread free memory at its next safe point.
+    pub post_pressure: fn() -> bool,
+    /// Whether the calling thread is the main thread, whose safe points Python finds.
+    pub is_main: fn() -> bool,
+    /// The use of a small request, guessed from its bytes and from whether an error is being raised in the
+    /// calling thread.
+    pub role: fn(usize, bool) -> Role,
+    /// Writes the traceback of the calling thread's Python code.
+    pub trace: Trace,
+    /// Keeps and shows what surrounds the first refusal of an episode.
+    pub first_refusal: fn(&Refusal),
+    /// Ends the process: the reserve is used up.
+    pub end: fn(&Refusal) -> !,
+}
+
+static PYTHON: OnceLock<Python> = OnceLock::new();
+
+/// Starts notifications of refusals.
+pub(super) fn arm(python: Python) {
+    let _ = PYTHON.set(python);
+}
+
+/// The functions; `None` before the script runs and after it: requests are met up to the cap then, and no thread
+/// is notified.
+pub(super) fn python() -> Option<&'static Python> {
+    PYTHON.get().filter(|python| (python.is_running)())
+}

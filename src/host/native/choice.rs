@@ -1,0 +1,51 @@
+//! Decides how the exported family serves.
+
+use super::mode::{self, Mode, leave_to};
+use super::{checkers, mapped};
+use crate::bytes::Bytes;
+use crate::descriptor::notice;
+use crate::process::limits::{self, Ulimit};
+
+/// Decides how the process's malloc serves, and sets it. What was asked for holds; else malloc is left alone
+/// beneath a tool that must see every block, and under a limit of the system that leaves too little for the
+/// heaps, unless the heaps lie in a region of a fixed size.
+pub fn choose(asked: Option<Mode>, has_region: bool) -> Mode {
+    let mode = asked.unwrap_or_else(|| by_circumstances(has_region));
+    set_mode(mode);
+    mode
+}
+
+fn by_circumstances(has_region: bool) -> Mode {
+    if let Some(tool) = checkers::at_work() {
+        leave_to(tool);
+        notice(format_args!(
+            "{tool} is at work: malloc and CPython's allocators are left to it (--native off)"
+        ));
+        return Mode::Off;
+    }
+    if let Some(Ulimit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
+        notice(format_args!(
+            "{command} leaves {}, too little for heaps of the host's own: malloc and CPython's \
+             allocators are the system's (--native off)",
+            Bytes(bytes)
+        ));
+        return Mode::Off;
+    }
+    Mode::Count
+}
+
+/// Changes the mode. Blocks of before are still freed where they came from; maps of before are counted in
+/// [`Mode::Count`] alone.
+pub fn set_mode(mode: Mode) {
+    mode::set(mode);
+    if mode != Mode::Count {
+        mapped::forget();
+    }
+}
+
+/// Leaves requests to the next malloc from here on, in a process that runs. Blocks of before stay booked
+/// until they are freed.
+pub fn hand_over() {
+    mode::set_handed_over();
+    mapped::forget();
+}
