@@ -112,7 +112,8 @@ def pytest_addoption(parser):
     group.addoption("--memory-top", metavar="N", type=_argument(_count),
                     help="show the N tests whose peak grew most (10 where there are limits)")
     group.addoption("--memory-collect", action="store_true",
-                    help="collect garbage before each test, so that its figures owe nothing to what ran before")
+                    help="collect garbage before each test, so that its figures owe nothing to what ran before; "
+                         "--memory-baseline does so, too")
     group.addoption("--memory-baseline", metavar="FILE",
                     help="compare peaks with those in FILE, which is written where it is not there")
     group.addoption("--memory-update", action="store_true", help="write the peaks of this run to the baseline")
@@ -160,7 +161,8 @@ class _Meter:
     def __init__(self, config):
         size = config.option.memory_limit
         self.default = None if size is None else _Limit(size)
-        self.collects = config.option.memory_collect
+        # A peak that is compared between runs must not depend on when the collector last ran.
+        self.collects = config.option.memory_collect or config.option.memory_baseline
 
     # The innermost wrapper: what pytest's own take is not the test's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
