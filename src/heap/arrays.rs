@@ -159,7 +159,7 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
     }
     // SAFETY: a live block of mimalloc's, so the map has its page.
     unsafe {
-        let page = page_of(pointer);
+        let page = page_of::<true>(pointer);
         assert_unchecked(!page.is_null());
         if !push::<NUMPY, BOOK>(page, pointer) {
             free_slow(pointer, (*page).block_size, BOOK);

@@ -114,7 +114,8 @@ pub fn start(heaps: bool) -> bool {
         }
         HEAPS[account as usize].store(heap, Release);
     }
-    true
+    pages::find_map();
+    pages::has_map()
 }
 
 /// Gives the function that returns whether several GILs exist. Before the first booking of `Mem`.
@@ -367,13 +368,16 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 ///
 /// # Safety
 /// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
-/// held where `A` is an account of the GIL. A guarded block counts as none of mimalloc's: see
+/// held where `A` is an account of the GIL. Unless `A` is `Native`, [`start`] has made the heaps. A guarded block counts as none of mimalloc's: see
 /// [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
     // SAFETY: the caller's duties; the page of a live block.
     unsafe {
-        let page = page_of(pointer);
+        let page = match A {
+            NATIVE => page_of::<false>(pointer),
+            _ => page_of::<true>(pointer),
+        };
         if page.is_null() {
             return pointer.is_null();
         }

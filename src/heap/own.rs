@@ -49,11 +49,11 @@ pub fn first_heap() -> *mut Heap {
 fn live_in_main_heap(closed: &Closed) -> u64 {
     let mut bytes = 0;
     pages::each_arena(|arena| {
-        for address in (arena.own_end..arena.end).step_by(pages::SLICE) {
-            let page = pages::beginning_at(closed, address);
-            let page = page.filter(|page| page.account == Account::Native);
-            bytes += page.map_or(0, |page| page.live_bytes());
-        }
+        pages::each_within(closed, arena.own_end..arena.end, |page| {
+            if page.account == Account::Native {
+                bytes += page.live_bytes();
+            }
+        });
     });
     bytes
 }

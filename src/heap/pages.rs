@@ -55,17 +55,27 @@ fn entry(address: usize) -> *mut Page {
     }
 }
 
-/// The page that holds `pointer`, or null for memory that is not mimalloc's.
+/// Whether mimalloc has its map: from [`super::start`] on.
+pub(super) fn has_map() -> bool {
+    map().is_some()
+}
+
+/// The page that holds `pointer`, or null for memory that is not mimalloc's. `STARTED` leaves out the look whether there
+/// is a map at all.
 ///
 /// # Safety
-/// It is an address of user space.
+/// It is an address of user space; where `STARTED`, the heaps of the domains have been made.
 #[inline(always)]
-pub(super) unsafe fn page_of(pointer: *mut u8) -> *mut Page {
+pub(super) unsafe fn page_of<const STARTED: bool>(pointer: *mut u8) -> *mut Page {
     let slice = pointer.addr() >> ffi::SLICE_SHIFT;
-    let Some(map) = map() else { return null_mut() };
-    // SAFETY: the map is for all of user space; as in `submap`.
+    let map = PAGE_MAP.load(Relaxed);
+    if !STARTED && map.is_null() {
+        return null_mut();
+    }
+    // SAFETY: the map is for all of user space, and is there; as in `submap`.
     let part = unsafe {
-        map.get_unchecked(slice >> ffi::SUBMAP_SHIFT)
+        (*map)
+            .get_unchecked(slice >> ffi::SUBMAP_SHIFT)
             .load(Relaxed)
             .as_ref()
     };
@@ -79,7 +89,7 @@ pub(super) unsafe fn page_of(pointer: *mut u8) -> *mut Page {
 #[inline]
 pub(super) unsafe fn live_page<'a>(pointer: *mut u8) -> Option<&'a Page> {
     // SAFETY: the caller's promise.
-    unsafe { page_of(pointer).as_ref() }
+    unsafe { page_of::<false>(pointer).as_ref() }
 }
 
 /// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
@@ -198,6 +208,25 @@ pub(super) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
             }
         }
     });
+}
+
+/// Calls `visit` for each page that begins in `addresses`, ascending.
+pub fn each_within(closed: &Closed, addresses: Range<usize>, mut visit: impl FnMut(&PageView)) {
+    let slices = addresses.start.div_ceil(SLICE)..addresses.end.div_ceil(SLICE);
+    let mut first = slices.start;
+    while first < slices.end {
+        let index = first >> ffi::SUBMAP_SHIFT;
+        let end = slices.end.min((index + 1) << ffi::SUBMAP_SHIFT);
+        if let Some(part) = submap(index) {
+            let entries = &part[first % part.len()..][..end - first];
+            for (slice, page) in (first..end).zip(entries) {
+                if let Some(page) = beginning_in(closed, page.load(Relaxed), slice) {
+                    visit(&view(page));
+                }
+            }
+        }
+        first = end;
+    }
 }
 
 /// The page of an entry of the map.

@@ -53,7 +53,7 @@ pub fn state() -> &'static ThreadState {
 /// in "ELF Handling For Thread-Local Storage").
 #[cfg(feature = "preloaded")]
 mod initial_exec {
-    use super::{ThreadState, ffi};
+    use super::{ThreadState, ffi, thread_id};
     use crate::ledger::{ACCOUNTS, UNCLAIMED};
 
     // The fields of `ThreadState`, in its order.
@@ -83,13 +83,17 @@ mod initial_exec {
         // SAFETY: the thread pointer and the distance of the data from it (x86-64 and AArch64 ABIs). As in the other
         // form, the state lives as long as its thread.
         unsafe {
+            // Apart from `thread_id`, which the caller often has already.
             #[cfg(target_arch = "x86_64")]
-            std::arch::asm!(
-                "mov {0}, fs:0",
-                "add {0}, qword ptr [rip + PYHOST_THREAD_STATE@GOTTPOFF]",
-                out(reg) address,
-                options(nostack, readonly, pure),
-            );
+            {
+                let mut place = thread_id();
+                std::arch::asm!(
+                    "add {0}, qword ptr [rip + PYHOST_THREAD_STATE@GOTTPOFF]",
+                    inout(reg) place,
+                    options(nostack, nomem, pure),
+                );
+                address = std::ptr::with_exposed_provenance(place);
+            }
             #[cfg(target_arch = "aarch64")]
             std::arch::asm!(
                 "mrs {0}, tpidr_el0",
@@ -113,10 +117,11 @@ pub use initial_exec::state;
 #[inline(always)]
 pub fn thread_id() -> usize {
     let pointer: usize;
-    // SAFETY: reads a register, or the first word of the thread control block, which is its own address (x86-64 ABI).
+    // SAFETY: reads a register, or the first word of the thread control block, which is its own address (x86-64 ABI)
+    // and never changes: no memory, as far as the compiler is concerned.
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure));
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
         #[cfg(target_arch = "aarch64")]
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
     }

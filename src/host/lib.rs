@@ -35,6 +35,7 @@ use pyhost_os::{bytes, descriptor, errno, file, list, process, template};
 use pyhost_record::output;
 
 pub use native::next::Symbol;
+pub use options::early::is_mimallocs;
 pub use pyhost_os::strings::Strings;
 use std::ffi::{CStr, OsString};
 

@@ -12,8 +12,9 @@ mod handshake;
 
 use handshake::Handshake;
 use pyhost_host::{Strings, Symbol};
-use std::ffi::{CStr, OsStr, OsString, c_int, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::ptr::null;
 use std::sync::OnceLock;
 
 /// What the launcher said; none in a program that it did not mean.
@@ -35,8 +36,7 @@ extern "C" fn early(
     match found.filter(Handshake::is_for_this_program) {
         Some(found) => {
             handshake::remove(&mut environment);
-            // SAFETY: what libc itself is about to store. mimalloc reads its variables before that.
-            unsafe { libc::environ = environment.as_ptr().cast_mut().cast() };
+            give_mimalloc(&environment);
             // Valgrind calls every program by its file's name. The launcher was called otherwise, or has no options.
             if arguments
                 .iter()
@@ -49,6 +49,29 @@ extern "C" fn early(
             pyhost_host::early(arguments, environment);
         }
         None => pyhost_host::stand_aside(),
+    }
+}
+
+/// Stores an environment for mimalloc's constructor, which goes through all of it for each of its options: an empty one
+/// where no variable is its own. libc stores the real one in a constructor of its own, after those of this library.
+/// Before glibc 2.34 it has done so already.
+fn give_mimalloc(environment: &Strings<'_>) {
+    struct Empty(*const c_char);
+    // SAFETY: null, which ends the array; nobody writes there.
+    unsafe impl Sync for Empty {}
+    static EMPTY: Empty = Empty(null());
+    // SAFETY: libc's own variable, while the process has one thread.
+    unsafe {
+        if !libc::environ.is_null() {
+            return;
+        }
+        let is_empty = !environment.iter().any(pyhost_host::is_mimallocs);
+        let array = if is_empty {
+            &raw const EMPTY.0
+        } else {
+            environment.as_ptr()
+        };
+        libc::environ = array.cast_mut().cast();
     }
 }
 

@@ -103,12 +103,8 @@ impl Libraries {
 
 /// Gives each caller within an object that object's name.
 fn name_callers(found: &mut Libraries, object: &LoadedObject<'_>) {
-    let holds = |address: usize| {
-        let mut segments = object.segments().filter(|it| it.kind == libc::PT_LOAD);
-        segments.any(|segment| segment.addresses.contains(&address))
-    };
     for index in 0..found.count {
-        if holds(found.callers[index].address) {
+        if object.holds(found.callers[index].address) {
             // The executable has no name there: a Python that is linked into it.
             let path = if object.path.is_empty() {
                 b"python"

@@ -8,6 +8,7 @@
 use super::mode::{self, Mode, mode};
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
+use crate::process::loaded;
 use pyhost_os::strings::Strings;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::marker::PhantomData;
@@ -144,18 +145,6 @@ pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mu
 /// Versions under which glibc has had `dlsym`, by architecture and age.
 const DLSYM_VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
 
-/// Where the object that `address` lies in is mapped; null for none.
-pub fn object_of(address: *const c_void) -> *mut c_void {
-    // SAFETY: the call fills the structure, and any address may be asked for.
-    unsafe {
-        let mut found: libc::Dl_info = std::mem::zeroed();
-        match libc::dladdr(address, &mut found) {
-            0 => null_mut(),
-            _ => found.dli_fbase,
-        }
-    }
-}
-
 /// Finds the functions. Any number of times, before threads exist.
 pub fn resolve() {
     if MALLOC.get().is_some() {
@@ -176,7 +165,7 @@ pub fn resolve() {
     }
     resolve_all();
     mode::set(chosen);
-    if object_of(USABLE_SIZE.address()) != object_of(MALLOC.address()) {
+    if !loaded::is_same(USABLE_SIZE.address().addr(), MALLOC.address().addr()) {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);
     }

@@ -39,7 +39,7 @@ pub fn read(arguments: Strings<'_>, mut environment: Strings<'_>) {
 
 /// Whether an entry of the environment is one of mimalloc's variables: it reads them itself, at its first request, and
 /// a program with more rights than its caller must not obey them.
-fn is_mimallocs(entry: &[u8]) -> bool {
+pub fn is_mimallocs(entry: &[u8]) -> bool {
     const PREFIX: &[u8] = b"MIMALLOC_";
     // mimalloc takes them in any case of letters.
     entry

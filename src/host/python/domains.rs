@@ -11,9 +11,9 @@ use crate::allocator::Allocator;
 use crate::faults;
 use crate::hooks;
 use crate::ledger::Account;
-use crate::native::next::object_of;
+use crate::process::loaded;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 use std::mem::zeroed;
 use std::sync::OnceLock;
 
@@ -84,10 +84,11 @@ fn without_debug_hooks(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
 /// Whether the functions of a table are libpython's. Before the host's own are installed: a static libpython
 /// lies in the executable.
 fn is_pythons(table: &PyMemAllocatorEx) -> bool {
-    let function = table
+    let own = ffi::PyMem_GetAllocator as *const () as usize;
+    let malloc = table
         .malloc
-        .map_or(std::ptr::null(), |malloc| malloc as *const c_void);
-    object_of(function) == object_of(ffi::PyMem_GetAllocator as *const c_void)
+        .map_or(0, |malloc| malloc as *const () as usize);
+    loaded::is_same(malloc, own)
 }
 
 /// Reads what was asked for, after pre-initialisation.

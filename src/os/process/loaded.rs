@@ -28,6 +28,12 @@ pub struct Segment {
 }
 
 impl LoadedObject<'_> {
+    /// Whether an address lies in it.
+    pub fn holds(&self, address: usize) -> bool {
+        let mut loaded = self.segments().filter(|it| it.kind == libc::PT_LOAD);
+        loaded.any(|segment| segment.addresses.contains(&address))
+    }
+
     /// Its parts.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
         self.headers.iter().map(|header| {
@@ -73,16 +79,42 @@ pub fn each<F: FnMut(&LoadedObject<'_>)>(mut visit: F) {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
+/// Whether two addresses lie in the same object; false if one lies in none. `dladdr`, which would say so, too, also looks
+/// for the symbols: a walk through all names that the object exports.
+pub fn is_same(left: usize, right: usize) -> bool {
+    let mut same = false;
+    each(|object| same |= object.holds(left) && object.holds(right));
+    same
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn addresses_of_one_object_are_told_from_those_of_two() {
+        let own = super::is_same as *const () as usize;
+        let other = tests_of_libc();
+        assert!(super::is_same(
+            own,
+            super::each::<fn(&super::LoadedObject<'_>)> as *const () as usize
+        ));
+        assert!(super::is_same(other, other));
+        assert!(!super::is_same(own, other));
+        assert!(!super::is_same(8, 8));
+    }
+
+    /// An address in libc.
+    fn tests_of_libc() -> usize {
+        // SAFETY: the name is a string that ends in a zero byte.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr()
+    }
+
     #[test]
     fn the_executable_is_first_and_holds_this_function() {
         let own = super::each::<fn(&super::LoadedObject<'_>)> as *const () as usize;
         let mut holders = Vec::new();
         let mut number = 0;
         super::each(|object| {
-            let mut loaded = object.segments().filter(|it| it.kind == libc::PT_LOAD);
-            if loaded.any(|segment| segment.addresses.contains(&own)) {
+            if object.holds(own) {
                 holders.push((number, object.path.to_vec()));
             }
             number += 1;
