@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Runs the jobs of python-scripts/engines, each by the real engine, with workers under a cap that the job passes.
+
+    run.py --pyhost target/release/pyhost --pyhostctl target/release/pyhostctl --python python3.11 [ENGINE...]
+
+Of each job:
+
+- it finishes, and its result is right;
+- two workers at least ran into their cap and went on, and no process of the job passed it;
+- each process has left a report in one folder, and none was ended by a signal or with an error;
+- while it ran, /metrics of `pyhostctl serve` had the workers, with peaks that their reports agree with.
+
+The engines are installed, pinned, in environments of their own; Java, for Spark, is unpacked below target/. Prints a
+line a job. Exit status: 0; 1 with what failed; 2 for a bad command line.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+JOBS = ROOT / "python-scripts" / "engines"
+sys.path.insert(0, str(HERE.parent / "environments"))
+import make  # noqa: E402
+
+# The cap of each engine's processes, which its own code needs a part of, and the environment that has it.
+ENGINES = {
+    "multiprocessing": ("96M", None),
+    "joblib": ("96M", "engines"),
+    "dask": ("128M", "engines"),
+    "ray": ("192M", "ray"),
+    "spark": ("128M", "spark"),
+}
+SAID = re.compile(r"8 ranges in (\d+) pieces by ([2-9]) workers")
+SAMPLE = re.compile(r'^pyhost_memory_peak_bytes\{account="total",pid="(\d+)".*\} (\d+)$', re.MULTILINE)
+# How long a job may take, in seconds: a bound against hangs, not a measurement.
+PATIENCE = 300
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pyhost", required=True, type=pathlib.Path)
+    parser.add_argument("--pyhostctl", required=True, type=pathlib.Path)
+    parser.add_argument("--python", required=True, help="the interpreter that the host was built for")
+    parser.add_argument("engines", nargs="*", metavar="ENGINE", help=f"of {', '.join(ENGINES)} (default: all)")
+    options = parser.parse_args(arguments)
+    unknown = set(options.engines) - ENGINES.keys()
+    if unknown:
+        parser.error(f"no engine {min(unknown)!r}; choose from {', '.join(ENGINES)}")
+    return options
+
+
+def java():
+    """Returns the folder of a Java that is unpacked below target/."""
+    folder = subprocess.run([ROOT / "tools" / "debian-programs", "openjdk-17-jre-headless"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout.strip()
+    [found] = pathlib.Path(folder).glob("usr/lib/jvm/java-17-openjdk-*")
+    return found
+
+
+class Server:
+    """`pyhostctl serve` of a folder of ledgers; keeps the largest peak of each process that it has shown."""
+
+    def __init__(self, options, folder):
+        self.peaks = collections.Counter()
+        self.process = subprocess.Popen([options.pyhostctl, "serve", "--dir", folder, "--listen", "127.0.0.1:0"],
+                                        stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().split()[-1]
+
+    def look(self):
+        with urllib.request.urlopen(self.address, timeout=PATIENCE) as answer:
+            for process, peak in SAMPLE.findall(answer.read().decode()):
+                self.peaks[int(process)] = max(self.peaks[int(process)], int(peak))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def run(options, engine, folder):
+    """Runs a job; its outcome, its last lines, its reports, and the peaks that /metrics had."""
+    cap, packages = ENGINES[engine]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
+    environment.update(TMPDIR=str(folder), RAY_DEDUP_LOGS="1")
+    if packages:
+        environment["PYTHONPATH"] = str(make.site_packages(make.environment(options.python, packages)))
+    if engine == "spark":
+        environment["JAVA_HOME"] = str(java())
+    reports, live = folder / "reports", folder / "live"
+    reports.mkdir()
+    live.mkdir(mode=0o700)
+    command = [options.pyhost.resolve(), "--cap", cap, f"--stats-file={reports}/%p.json", f"--live={live}",
+               JOBS / f"with_{engine}.py"]
+    server = Server(options, live)
+    try:
+        with open(folder / "output", "w+", encoding="utf-8", errors="replace") as output:
+            job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            end = time.monotonic() + PATIENCE
+            while job.poll() is None and time.monotonic() < end:
+                server.look()
+                time.sleep(0.05)
+            job.kill()
+            status = job.wait()
+            output.seek(0)
+            text = output.read()
+    finally:
+        server.stop()
+    return status, text, [json.loads(file.read_bytes()) for file in reports.iterdir()], server.peaks
+
+
+def refused(report):
+    return sum(account["refused"] for account in report["accounts"].values())
+
+
+def judge(engine, status, text, reports, peaks):
+    """Returns what failed, as lines, and the line of what held."""
+    cap = int(ENGINES[engine][0][:-1]) << 20
+    failures = [f"status {status}"] if status else []
+    said = SAID.search(text)
+    if said is None:
+        failures.append("the job did not say its result")
+    workers = {report["process"]["pid"]: report for report in reports if refused(report)}
+    if len(workers) < 2:
+        failures.append(f"{len(workers)} workers ran into their cap")
+    for report in reports:
+        name = f"{report['process']['command']} ({report['process']['pid']})"
+        if report["total"]["peak_bytes"] > cap:
+            failures.append(f"{name} passed the cap: {report['total']['peak_bytes']}")
+        if "fatal" in json.dumps(report["caps"]):
+            failures.append(f"{name} was ended by its cap")
+    for process, report in workers.items():
+        if not 0 < peaks[process] <= report["total"]["peak_bytes"]:
+            failures.append(f"/metrics had {peaks[process]} of the worker {process}")
+    pieces = said[1] if said else "?"
+    times = sum(map(refused, reports))
+    return failures, (f"{engine}: 8 ranges in {pieces} pieces; {len(reports)} reports; {len(workers)} workers refused "
+                      f"{times} times at {ENGINES[engine][0]}, and shown by /metrics")
+
+
+def main(arguments):
+    options = parse(arguments)
+    failed = False
+    for engine in options.engines or ENGINES:
+        with tempfile.TemporaryDirectory(prefix="engine-") as name:
+            *outcome, peaks = run(options, engine, pathlib.Path(name))
+        failures, line = judge(engine, *outcome, peaks)
+        print(line if not failures else f"{engine}: failed: {'; '.join(failures)}", flush=True)
+        if failures:
+            print("its last lines:", *outcome[1].splitlines()[-40:], sep="\n  ")
+        failed |= bool(failures)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
