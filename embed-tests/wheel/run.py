@@ -21,6 +21,9 @@ import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "environments"))
+import make  # noqa: E402
+
 ROOT = HERE.parent.parent
 PINS = HERE.parent / "environments" / "pins"
 DEPLOY = ROOT / "docs" / "deploy"
@@ -79,7 +82,7 @@ class Environment:
     """A fresh venv with the wheel."""
 
     def __init__(self, python, folder, wheelhouse):
-        self.folder = folder
+        self.folder, self.wheelhouse = folder, wheelhouse
         self.python = folder / "bin" / "python"
         run([python, "-m", "venv", folder])
         self.version = said([self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
@@ -241,8 +244,44 @@ def pip_inside(environment):
     assert environment.said("-c", "print(1)") == "1"
 
 
+def installers(environment):
+    """uv and pipx install the wheel, and run it without installing it."""
+    if environment.wheelhouse is not None:
+        print("skipped: installers: there is no index, which pipx needs")
+        return
+    folder = environment.folder / "installers"
+    try:
+        tools = make.environment(sys.executable, "installers") / "bin"
+    except make.BadName as error:
+        print(f"skipped: installers: {error}")
+        return
+    settings = {**clean(), "UV_CACHE_DIR": str(folder / "cache"), "PIPX_HOME": str(folder / "pipx"),
+                "PIPX_BIN_DIR": str(folder / "bin")}
+    # The interpreter beneath the venv: pipx makes no venv from one.
+    python = said([environment.python, "-c", "import sys; print(sys._base_executable)"])
+    uv, pipx = [str(tools / "uv"), "--quiet"], [str(tools / "pipx")]
+    for command in (
+        [*uv, "venv", "--python", python, folder / "venv"],
+        [*uv, "pip", "install", "--no-index", "--python", folder / "venv", environment.wheel],
+        [*pipx, "install", "--python", python, "--pip-args=--no-index", environment.wheel],
+    ):
+        done = subprocess.run(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+                              timeout=SECONDS)
+        assert done.returncode == 0, (command, done.stdout)
+    hosted = ["-c", "import pyhost; print(pyhost.active)"]
+    for command in (
+        [folder / "venv" / "bin" / "pyhost", *hosted],
+        [folder / "bin" / "pyhost", *hosted],
+        [*uv, "tool", "run", "--no-index", "--python", python, "--from", environment.wheel, "pyhost", *hosted],
+        [*pipx, "run", "--python", python, "--pip-args=--no-index", "--spec", environment.wheel, "pyhost", *hosted],
+    ):
+        done = subprocess.run(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                              timeout=SECONDS)
+        assert done.stdout == "True\n", (command, done)
+
+
 def clear_lines(environment):
-    """What cannot be hosted is told in one line."""
+    """What cannot be hosted is reported in one line."""
     script = environment.folder / "script"
     script.write_text("#!/bin/sh\nexec python3 \"$@\"\n")
     script.chmod(0o755)
@@ -290,8 +329,7 @@ def deployment(environment):
 
 
 CHECKS = [readme_example, same_python, cap, by_module, numpy, start_methods, children, users_preload, gunicorn, pytest,
-          plain_import, nested_venv, pip_inside, clear_lines, controller,
-          deployment]
+          plain_import, nested_venv, pip_inside, installers, clear_lines, controller, deployment]
 
 
 def main():
@@ -308,7 +346,7 @@ def main():
             for check in CHECKS:
                 try:
                     check(environment)
-                except Exception as error:  # noqa: BLE001, each check is told apart
+                except Exception as error:  # noqa: BLE001, a failed check stops no other
                     failed += 1
                     print(f"  {check.__name__}: FAILED: {type(error).__name__}: {error}", flush=True)
                 else:
