@@ -209,6 +209,7 @@ fn link_python(link: &mut Link) {
         if let Some(folder) = config.lib_dir() {
             link.with(format_args!("-Wl,-rpath,{folder}"));
         }
+        tell_of_the_other_form(config);
         return;
     }
     // pyo3 would put the archive into a crate that the linker reads first, and the executable
@@ -230,6 +231,24 @@ fn link_python(link: &mut Link) {
     }
     for library in ["dl", "util", "pthread", "m"] {
         link.with(format_args!("-l{library}"));
+    }
+}
+
+/// Says which form of the host was made where the interpreter does not use the libpython that the host is linked with,
+/// but has a copy of its own, as Debian's has: calls within it are direct.
+fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
+    let code =
+        "import sys; print(sys.executable); print('libpython' in open('/proc/self/maps').read())";
+    let answer = config.executable().and_then(|executable| {
+        let output = Command::new(executable).args(["-I", "-c", code]).output();
+        String::from_utf8(output.ok()?.stdout).ok()
+    });
+    if let Some((python, "False")) = answer.as_deref().and_then(|it| it.trim().split_once('\n')) {
+        println!(
+            "cargo::warning=this host is linked with {}; {python} itself is the faster one, and \
+             'tools/build-inside {python}' makes a host that runs in it (docs/install.md)",
+            config.lib_name().unwrap_or("libpython")
+        );
     }
 }
 
