@@ -230,6 +230,34 @@ print('on with it')"
 }
 
 #[test]
+fn an_error_waits_for_the_map_that_it_was_raised_for_to_be_touched() {
+    // Wherever the steps meet the limit: with some of these, what was left looked like enough until the map was touched,
+    // the error was withdrawn, and the next map failed.
+    for first in (1..32).map(|step| step << 18) {
+        let code = format!(
+            "{CALLS}first = private({first})
+first.write(b'x' * {first})
+kept = []
+data = b'x' * (8 << 20)
+try:
+    while len(kept) < 100:
+        one = private(8 << 20)
+        one.write(data)
+        kept.append(one)
+except MemoryError as error:
+    assert 'nearly reached: mapped asked for' in str(error), error
+    print('caught')"
+        );
+        let share = share_of_machine(200);
+        let outcome = Run::host()
+            .args(["--cap", "auto", "--cap-share", &share])
+            .code(&code)
+            .ok();
+        assert_eq!(outcome.last_line(), "caught", "{first}: {outcome:#?}");
+    }
+}
+
+#[test]
 fn a_script_whose_own_request_does_not_fit_beside_its_maps_has_one_error() {
     // Which comes first is open: what the kernel charges, or the bytes that are to be written.
     let code = format!(

@@ -70,6 +70,12 @@ impl Error {
         }
     }
 
+    /// Whether no error is on its way, or memory was given back since it was posted. The map that it was posted for is
+    /// charged only when its pages are touched: so much is left as then until it is.
+    fn is_stale(&self, limit: u64, left: i64) -> bool {
+        self.is(QUIET) || left > self.left.load(Relaxed) + zone(limit) / 4
+    }
+
     /// Notes that the main thread has it now; the limit and what is charged of it.
     fn had(&self) -> Option<(u64, i64)> {
         let (limit, charged) = watch::charged()?;
@@ -122,7 +128,7 @@ pub(super) fn read(force: bool) {
     let Some((limit, left)) = watch::read(force) else {
         return;
     };
-    if has_room(limit, left) {
+    if has_room(limit, left) && ERROR.is_stale(limit, left) {
         ERROR.state.store(QUIET, Relaxed);
         ERROR.last.forget();
     } else if left < zone(limit) && is_at_work(limit) {
