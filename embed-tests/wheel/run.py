@@ -53,6 +53,8 @@ assert said("/bin/sh", "-c", 'echo "$LD_PRELOAD$PYHOST_INSIDE"') == ""
 assert "pyhost" not in said("/bin/cat", "/proc/self/maps")
 assert "libpyhost" in said(sys.executable, "-c", "print(open('/proc/self/maps').read())")
 assert said(sys.executable, "-c", "print(open('/proc/self/cmdline').read().split(chr(0))[0])") == sys.executable
+# As by the plain python: a name that is in no PATH leads nowhere.
+assert said("nonexistent", "-c", "import sys; print([sys.executable])", executable=sys.executable) == "['']"
 print("ok")
 """
 CAUGHT = """

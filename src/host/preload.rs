@@ -40,6 +40,11 @@ pub fn start(library: &'static CStr, program: (u64, u64)) {
     let _ = PRELOAD.set(Preload { library, program });
 }
 
+/// Whether the host was preloaded.
+pub fn is_on() -> bool {
+    PRELOAD.get().is_some()
+}
+
 /// The folder of the commands that were installed with the library; none where the host is an executable.
 pub fn commands() -> Option<PathBuf> {
     let library = Path::new(OsStr::from_bytes(PRELOAD.get()?.library.to_bytes()));

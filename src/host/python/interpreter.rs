@@ -8,6 +8,7 @@
 use super::executable;
 use super::objects::Gil;
 use crate::error::Error;
+use crate::preload;
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::marker::PhantomData;
@@ -90,7 +91,11 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
         ));
         let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
         let name = OsStr::from_bytes(name.unwrap_or_default().to_bytes());
-        let misnamed = executable::misnamed(name);
+        // A preloaded host is inside the python that was called: that finds itself.
+        let misnamed = match preload::is_on() {
+            true => None,
+            false => executable::misnamed(name),
+        };
         let base = executable::base(misnamed.clone(), name);
         for (field, path) in [
             (&raw mut (*config).executable, misnamed),
