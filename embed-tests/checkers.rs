@@ -18,12 +18,34 @@ const CODE: &str = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).overflow(10)";
 
 /// The path of gcc's AddressSanitizer library.
 fn asan() -> PathBuf {
+    sanitizer("asan")
+}
+
+/// The path of one of gcc's sanitizers.
+fn sanitizer(name: &str) -> PathBuf {
     let output = Command::new("cc")
-        .arg("-print-file-name=libasan.so")
+        .arg(format!("-print-file-name=lib{name}.so"))
         .output()
         .unwrap();
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-    std::fs::canonicalize(path).expect("gcc's libasan")
+    std::fs::canonicalize(path).expect("gcc's sanitizer")
+}
+
+#[test]
+fn a_script_runs_below_each_sanitizer() {
+    if IS_INSIDE {
+        return skipped("a sanitizer must be the first library, which the host would be");
+    }
+    // ThreadSanitizer's functions do not work before its constructor, which comes after the host's first steps.
+    for name in ["asan", "lsan", "tsan", "ubsan"] {
+        let run = Run::host().env("LD_PRELOAD", sanitizer(name));
+        let outcome = run
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .env("LSAN_OPTIONS", "detect_leaks=0")
+            .code("print(len([str(i) for i in range(10000)]))")
+            .run();
+        assert_eq!(outcome.stdout, "10000\n", "{name}: {outcome:?}");
+    }
 }
 
 #[test]

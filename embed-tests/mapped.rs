@@ -258,6 +258,33 @@ except MemoryError as error:
 }
 
 #[test]
+fn a_map_that_is_given_back_again_and_again_raises_one_error_at_most() {
+    for first in (160..176).step_by(3) {
+        let code = format!(
+            "{CALLS}first = private({first} << 20)
+errors = 0
+try:
+    first.write(b'x' * len(first))
+except MemoryError:
+    pass
+for _ in range(100):
+    try:
+        private(8 << 20).close()
+    except MemoryError:
+        errors += 1
+print(errors)"
+        );
+        let share = share_of_machine(200);
+        let outcome = Run::host()
+            .args(["--cap", "auto", "--cap-share", &share])
+            .code(&code)
+            .ok();
+        let errors: u32 = outcome.last_line().parse().unwrap();
+        assert!(errors <= 1, "{first}: {outcome:#?}");
+    }
+}
+
+#[test]
 fn a_script_whose_own_request_does_not_fit_beside_its_maps_has_one_error() {
     // Which comes first is open: what the kernel charges, or the bytes that are to be written.
     let code = format!(

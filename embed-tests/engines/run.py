@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Runs the jobs of python-scripts/engines, each by the real engine, with workers under a cap that the job passes.
+"""Runs the jobs of python-scripts/engines, each by the real engine, with workers that reach their cap.
 
     run.py --pyhost target/release/pyhost --pyhostctl target/release/pyhostctl --python python3.11 [ENGINE...]
 
 Of each job:
 
 - it finishes, and its result is right;
-- two workers at least ran into their cap and went on, and no process of the job passed it;
-- each process has left a report in one folder, and none was ended by a signal or with an error;
-- while it ran, /metrics of `pyhostctl serve` had the workers, with peaks that their reports agree with.
+- two workers at least reached their cap and went on, and no process of the job passed it;
+- these workers have written their reports to one folder, and of all processes that did none was ended by its cap or by a
+  fault;
+- while it ran, /metrics of `pyhostctl serve` had these workers, with peaks that their reports agree with.
 
 The engines are installed, pinned, in environments of their own; Java, for Spark, is unpacked below target/. Prints a
 line a job. Exit status: 0; 1 with what failed; 2 for a bad command line.
@@ -16,10 +17,12 @@ line a job. Exit status: 0; 1 with what failed; 2 for a bad command line.
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +45,9 @@ ENGINES = {
 }
 SAID = re.compile(r"8 ranges in (\d+) pieces by ([2-9]) workers")
 SAMPLE = re.compile(r'^pyhost_memory_peak_bytes\{account="total",pid="(\d+)".*\} (\d+)$', re.MULTILINE)
+# Endings by the cap (docs/options.md) and by faults.
+BAD_STATUS = 53
+FAULTS = {"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"}
 # How long a job may take, in seconds: a bound against hangs, not a measurement.
 PATIENCE = 300
 
@@ -103,13 +109,18 @@ def run(options, engine, folder):
     server = Server(options, live)
     try:
         with open(folder / "output", "w+", encoding="utf-8", errors="replace") as output:
-            job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-            end = time.monotonic() + PATIENCE
-            while job.poll() is None and time.monotonic() < end:
-                server.look()
-                time.sleep(0.05)
-            job.kill()
-            status = job.wait()
+            # A session of its own, so that nothing of the engine outlives it.
+            job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                   start_new_session=True)
+            try:
+                end = time.monotonic() + PATIENCE
+                while job.poll() is None and time.monotonic() < end:
+                    server.look()
+                    time.sleep(0.05)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(job.pid, signal.SIGKILL)
+                status = job.wait()
             output.seek(0)
             text = output.read()
     finally:
@@ -130,13 +141,14 @@ def judge(engine, status, text, reports, peaks):
         failures.append("the job did not say its result")
     workers = {report["process"]["pid"]: report for report in reports if refused(report)}
     if len(workers) < 2:
-        failures.append(f"{len(workers)} workers ran into their cap")
+        failures.append(f"{len(workers)} workers reached their cap")
     for report in reports:
         name = f"{report['process']['command']} ({report['process']['pid']})"
         if report["total"]["peak_bytes"] > cap:
             failures.append(f"{name} passed the cap: {report['total']['peak_bytes']}")
-        if "fatal" in json.dumps(report["caps"]):
-            failures.append(f"{name} was ended by its cap")
+        process = report["process"]
+        if process["exit_status"] == BAD_STATUS or process["ended_by"] in FAULTS:
+            failures.append(f"{name} ended by {process['ended_by']}, status {process['exit_status']}")
     for process, report in workers.items():
         if not 0 < peaks[process] <= report["total"]["peak_bytes"]:
             failures.append(f"/metrics had {peaks[process]} of the worker {process}")

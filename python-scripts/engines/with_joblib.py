@@ -1,4 +1,4 @@
-"""joblib: a worker that passes its cap catches the MemoryError and goes on by halves.
+"""joblib: a worker that reaches its cap catches the MemoryError and goes on by halves.
 
     pyhost --cap 96M --stats-file='reports/%p.json' with_joblib.py
 """

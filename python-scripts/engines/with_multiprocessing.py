@@ -1,4 +1,4 @@
-"""multiprocessing, through concurrent.futures: a worker that passes its cap catches the MemoryError and goes on by halves.
+"""multiprocessing, through concurrent.futures: a worker that reaches its cap catches the MemoryError and goes on by halves.
 
     pyhost --cap 96M --stats-file='reports/%p.json' with_multiprocessing.py
 """

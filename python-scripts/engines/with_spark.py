@@ -1,4 +1,4 @@
-"""Spark: a Python worker that passes its cap catches the MemoryError and goes on by halves.
+"""Spark: a Python worker that reaches its cap catches the MemoryError and goes on by halves.
 
     pyhost --cap 128M --stats-file='reports/%p.json' with_spark.py
 

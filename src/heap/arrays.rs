@@ -151,7 +151,8 @@ pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize
 /// Frees a block that [`allocate`] made with the same `BOOK`.
 ///
 /// # Safety
-/// `pointer` is null, or was allocated by [`allocate`] or [`reallocate`] and not freed since.
+/// `pointer` is null, or was allocated by [`allocate`] or [`reallocate`] and not freed since. The heaps were made
+/// ([`super::start`]).
 #[inline(always)]
 pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
     if pointer.is_null() {

@@ -60,8 +60,8 @@ pub(super) fn has_map() -> bool {
     map().is_some()
 }
 
-/// The page that holds `pointer`, or null for memory that is not mimalloc's. `STARTED` leaves out the look whether there
-/// is a map at all.
+/// The page that holds `pointer`, or null for memory that is not mimalloc's. With `STARTED` it does not check that the map
+/// exists.
 ///
 /// # Safety
 /// It is an address of user space; where `STARTED`, the heaps of the domains have been made.
@@ -211,7 +211,11 @@ pub(super) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
 }
 
 /// Calls `visit` for each page that begins in `addresses`, ascending.
-pub fn each_within(closed: &Closed, addresses: Range<usize>, mut visit: impl FnMut(&PageView)) {
+pub(super) fn each_within(
+    closed: &Closed,
+    addresses: Range<usize>,
+    mut visit: impl FnMut(&PageView),
+) {
     let slices = addresses.start.div_ceil(SLICE)..addresses.end.div_ceil(SLICE);
     let mut first = slices.start;
     while first < slices.end {

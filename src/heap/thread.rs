@@ -53,7 +53,7 @@ pub fn state() -> &'static ThreadState {
 /// in "ELF Handling For Thread-Local Storage").
 #[cfg(feature = "preloaded")]
 mod initial_exec {
-    use super::{ThreadState, ffi, thread_id};
+    use super::{ThreadState, ffi};
     use crate::ledger::{ACCOUNTS, UNCLAIMED};
 
     // The fields of `ThreadState`, in its order.
@@ -86,7 +86,7 @@ mod initial_exec {
             // Apart from `thread_id`, which the caller often has already.
             #[cfg(target_arch = "x86_64")]
             {
-                let mut place = thread_id();
+                let mut place = super::thread_id();
                 std::arch::asm!(
                     "add {0}, qword ptr [rip + PYHOST_THREAD_STATE@GOTTPOFF]",
                     inout(reg) place,

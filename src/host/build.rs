@@ -235,10 +235,10 @@ fn link_python(link: &mut Link) {
 }
 
 /// Says which form of the host was made where the interpreter does not use the libpython that the host is linked with,
-/// but has a copy of its own, as Debian's has: calls within it are direct.
+/// but has a copy of its own, as Debian's has: calls within it are direct. A free-threaded one cannot have a host inside.
 fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
-    let code =
-        "import sys; print(sys.executable); print('libpython' in open('/proc/self/maps').read())";
+    let code = "import sys, sysconfig; print(sys.executable); \
+                print('libpython' in open('/proc/self/maps').read() or bool(sysconfig.get_config_var('Py_GIL_DISABLED')))";
     let answer = config.executable().and_then(|executable| {
         let output = Command::new(executable).args(["-I", "-c", code]).output();
         String::from_utf8(output.ok()?.stdout).ok()

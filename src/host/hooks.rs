@@ -48,7 +48,7 @@ extern "C" fn realloc<const A: usize>(
 }
 
 extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
-    // SAFETY: CPython passes a live block, or null.
+    // SAFETY: CPython passes a live block, or null. It has the tables after the heaps were made.
     unsafe {
         if !heap::free::<A, true>(pointer.cast()) {
             next::free::<A>(pointer.cast());

@@ -12,8 +12,8 @@ The other crates of src are small and need no list: there, an import that is par
 
     src/os/a.rs:7: module a imports b, which imports a again
 
-In every crate, neither may files of the same module form a cycle, beside the file of the module itself (mod.rs), whose
-names its files may use:
+In every crate, files of one module must not import each other in a circle either. Imports between a module's own file
+(mod.rs) and the files in it do not count:
 
     src/host/a/x.rs:7: file a/x.rs imports a/y.rs, which imports a/x.rs again
 
@@ -283,7 +283,7 @@ def innermost_module(names, modules):
         elif origin[0] in ("self", "super"):
             start = module[: len(module) - origin.count("super")]
             origin = [name for name in origin if name not in ("self", "super")]
-        elif (*module, origin[0]) in modules:
+        elif (*module, origin[0]) in modules or origin[0] in modules[module].aliases:
             start = module
         else:
             return None

@@ -1,7 +1,7 @@
 //! Growth past malloc under `--cap auto`: libraries that map memory themselves.
 //!
 //! A page that is touched cannot be refused, so the script is notified early: if less than a *zone* is
-//! left of the limit and libraries have mapped at least as much, the main thread gets a `MemoryError` at
+//! left of the limit, or a map would leave less, and libraries have mapped at least as much, the main thread gets a `MemoryError` at
 //! its next suitable safe point, which may be the end of the call that mapped. If half of the rest is used
 //! before that, it gets the error at any safe point but a loop's jump. It gets another error only if the
 //! charges have grown by a large part of the rest. A map that is larger than the rest is refused.
@@ -9,7 +9,7 @@
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::python::{CodePlace, Python, Told, python};
-use super::zone::{has_room, is_at_work, zone};
+use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::ledger::{Account, LEDGER};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,8 +28,10 @@ const MISSED: u8 = 2;
 /// The error on its way to the main thread, and the last that it had.
 struct Error {
     state: AtomicU8,
-    /// Bytes left of the limit when the error was first posted.
+    /// Bytes left of the limit when the error was first posted, or when the script had it.
     left: AtomicI64,
+    /// Libraries that have mapped fewer bytes have given memory back since.
+    least_mapped: AtomicI64,
     /// The map that was asked for last.
     asked: AtomicUsize,
     last: Last,
@@ -49,6 +51,7 @@ struct Last {
 static ERROR: Error = Error {
     state: AtomicU8::new(QUIET),
     left: AtomicI64::new(0),
+    least_mapped: AtomicI64::new(0),
     asked: AtomicUsize::new(0),
     last: Last {
         external: AtomicI64::new(0),
@@ -70,16 +73,23 @@ impl Error {
         }
     }
 
-    /// Whether no error is on its way, or memory was given back since it was posted. The map that it was posted for is
-    /// charged only when its pages are touched: so much is left as then until it is.
+    /// Whether memory was given back since the error was posted, or since the script had it. The map that it was posted
+    /// for is charged when its pages are touched; until then as much is left as before it.
     fn is_stale(&self, limit: u64, left: i64) -> bool {
-        self.is(QUIET) || left > self.left.load(Relaxed) + zone(limit) / 4
+        let is_unmapped = mapped() < self.least_mapped.load(Relaxed);
+        is_unmapped || left > self.left.load(Relaxed) + zone(limit) / 4
+    }
+
+    fn note(&self, left: i64, least: i64) {
+        self.left.store(left, Relaxed);
+        self.least_mapped.store(least, Relaxed);
     }
 
     /// Notes that the main thread has it now; the limit and what is charged of it.
     fn had(&self) -> Option<(u64, i64)> {
         let (limit, charged) = watch::charged()?;
         self.last.set(watch::external()?, charged, watch::left());
+        self.note(watch::left(), mapped() - zone(limit) / 4);
         self.state.store(QUIET, Relaxed);
         Some((limit, charged))
     }
@@ -117,7 +127,7 @@ pub(super) fn admits(bytes: usize) -> bool {
     if bytes <= zone(limit) {
         ERROR.asked.store(bytes as usize, Relaxed);
         if !fits || left - bytes < zone(limit) && is_at_work(limit) {
-            call_for(limit, left);
+            call_for(limit, left, mapped() + bytes / 2);
         }
     }
     fits
@@ -125,14 +135,19 @@ pub(super) fn admits(bytes: usize) -> bool {
 
 /// Reads the charges where growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
 pub(super) fn read(force: bool) {
-    let Some((limit, left)) = watch::read(force) else {
-        return;
-    };
+    watch::read(force, look);
+}
+
+/// Looks at charges that were just read.
+fn look(limit: u64, left: i64) {
     if has_room(limit, left) && ERROR.is_stale(limit, left) {
         ERROR.state.store(QUIET, Relaxed);
-        ERROR.last.forget();
+        // Else a map that is made and given back again and again would raise it each time.
+        if has_room(limit, left - ERROR.asked.load(Relaxed) as i64) {
+            ERROR.last.forget();
+        }
     } else if left < zone(limit) && is_at_work(limit) {
-        call_for(limit, left);
+        call_for(limit, left, mapped() - zone(limit) / 4);
     }
 }
 
@@ -145,8 +160,9 @@ pub(super) fn try_again() {
     }
 }
 
-/// Has the main thread get its error, unless it had one and little was charged since.
-fn call_for(limit: u64, left: i64) {
+/// Has the main thread get its error, unless it had one and little was charged since. The error is stale when libraries
+/// have mapped less than `least`.
+fn call_for(limit: u64, left: i64, least: i64) {
     let external = watch::external().unwrap_or(0);
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
     // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
@@ -156,7 +172,7 @@ fn call_for(limit: u64, left: i64) {
     if ERROR.is(QUIET)
         && let Some(python) = python()
     {
-        ERROR.left.store(left, Relaxed);
+        ERROR.note(left, least);
         ERROR.post(QUIET, python);
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn start(bytes: u64, group: Option<&GroupLimit>) {
         beside: charged.saturating_sub(live),
     });
     crate::heap::caps::attend(true);
-    read(true);
+    read(true, |_, _| ());
 }
 
 /// Whether the cap follows the charges.
@@ -96,17 +96,17 @@ fn microseconds() -> i64 {
     (moment::monotonic() / 1000) as i64
 }
 
-/// Reads the charges anew where growth or time demands it, or `force`. Returns the limit and the bytes left of it
-/// if they were read.
-pub(super) fn read(force: bool) -> Option<(u64, i64)> {
-    let charges = CHARGES.get()?;
+/// Reads the charges anew where growth or time demands it, or `force`. If they were read, `look` gets the limit and the
+/// bytes left of it, before another thread reads.
+pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
+    let Some(charges) = CHARGES.get() else { return };
     let time = microseconds();
     let live = LEDGER.bound(Scope::Total);
     let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
     if !due || BUSY.swap(true, Acquire) {
-        return None;
+        return;
     }
-    let read = charges.look().map(|Reading { cap, charged, own }| {
+    if let Some(Reading { cap, charged, own }) = charges.look() {
         limits::follow(cap);
         let left = cap as i64 - live;
         NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
@@ -122,10 +122,9 @@ pub(super) fn read(force: bool) -> Option<(u64, i64)> {
         };
         IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
         EXTERNAL.store(charged as i64 - live, Relaxed);
-        (charges.limit, by_charge)
-    });
+        look(charges.limit, by_charge);
+    }
     BUSY.store(false, Release);
-    read
 }
 
 /// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.

@@ -17,9 +17,14 @@ pub(super) fn has_room(limit: u64, left: i64) -> bool {
     left > zone(limit) + zone(limit) / 4
 }
 
+/// Bytes that libraries have mapped.
+pub(super) fn mapped() -> i64 {
+    LEDGER.bound(Scope::Account(Account::Mapped))
+}
+
 /// Whether libraries have mapped so much that they may be what grows.
 pub(super) fn is_at_work(limit: u64) -> bool {
-    LEDGER.bound(Scope::Account(Account::Mapped)) >= zone(limit)
+    mapped() >= zone(limit)
 }
 
 /// How much is left of `limit` when every growth is looked at: what a script may make in the steps
@@ -33,5 +38,5 @@ pub(super) fn near(limit: u64) -> i64 {
 /// ledger has `live`.
 pub(super) fn untouched(own: u64, live: i64) -> i64 {
     let touched = (own as i64 - live).max(0);
-    (LEDGER.bound(Scope::Account(Account::Mapped)) - touched).max(0)
+    (mapped() - touched).max(0)
 }

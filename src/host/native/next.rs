@@ -8,7 +8,6 @@
 use super::mode::{self, Mode, mode};
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
-use crate::process::loaded;
 use pyhost_os::strings::Strings;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::marker::PhantomData;
@@ -145,6 +144,24 @@ pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mu
 /// Versions under which glibc has had `dlsym`, by architecture and age.
 const DLSYM_VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
 
+/// Whether two functions are of one library. Here no function but the loader's own may be called: a preloaded sanitizer,
+/// which is not ready yet, has a `dl_iterate_phdr` of its own. `dladdr` looks at all names of a library, so it is not
+/// asked about functions so close together that no library begins between them, as those of libc.
+fn are_of_one_library(left: *mut c_void, right: *mut c_void) -> bool {
+    const CLOSE: usize = 64 << 10;
+    let object_of = |address| {
+        // SAFETY: the call fills the structure, and any address may be asked for.
+        unsafe {
+            let mut found: libc::Dl_info = std::mem::zeroed();
+            match libc::dladdr(address, &mut found) {
+                0 => null_mut(),
+                _ => found.dli_fbase,
+            }
+        }
+    };
+    left.addr().abs_diff(right.addr()) < CLOSE || object_of(left) == object_of(right)
+}
+
 /// Finds the functions. Any number of times, before threads exist.
 pub fn resolve() {
     if MALLOC.get().is_some() {
@@ -165,7 +182,7 @@ pub fn resolve() {
     }
     resolve_all();
     mode::set(chosen);
-    if !loaded::is_same(USABLE_SIZE.address().addr(), MALLOC.address().addr()) {
+    if !are_of_one_library(USABLE_SIZE.address(), MALLOC.address()) {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);
     }

@@ -79,8 +79,9 @@ pub fn each<F: FnMut(&LoadedObject<'_>)>(mut visit: F) {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
-/// Whether two addresses lie in the same object; false if one lies in none. `dladdr`, which would say so, too, also looks
-/// for the symbols: a walk through all names that the object exports.
+/// Whether two addresses lie in the same object; false if one lies in none. `dladdr` would also look for the symbols, in
+/// a walk through all names that the object exports. Not before the constructors of preloaded libraries, some of which
+/// have a `dl_iterate_phdr` of their own.
 pub fn is_same(left: usize, right: usize) -> bool {
     let mut same = false;
     each(|object| same |= object.holds(left) && object.holds(right));
