@@ -178,11 +178,9 @@ fn called_by_a_name_that_starts_with_python_every_argument_is_pythons() {
     symlink(PYHOST, &link).unwrap();
     let outcome = Run::program(&link).args(["--stats", "-c", "pass"]).run();
     assert_eq!(outcome.code(), 2);
-    assert!(
-        outcome.stderr.contains("unknown option --stats"),
-        "{}",
-        outcome.stderr
-    );
+    // From 3.14 on: "Unknown option: --stats".
+    let said = outcome.stderr.to_lowercase().replace(':', "");
+    assert!(said.contains("unknown option --stats"), "{said}");
     let code = "import pyhost; print(pyhost.memory_stats()['allocator'])";
     let outcome = Run::program(&link)
         .env("PYHOST_ALLOCATOR", "system")

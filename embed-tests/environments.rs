@@ -1,6 +1,6 @@
 //! The pinned packages that tests import: NumPy with Cython, in folders below `target/`.
 
-use crate::host::{Run, folder, stock};
+use crate::host::{Run, folder, stock, version};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -47,6 +47,25 @@ pub fn named(name: &str) -> Environment {
         name: name.to_owned(),
         site_packages: PathBuf::from(make(&[name]).lines().last().unwrap()),
     }
+}
+
+/// The file that lists the packages of an environment for the Python under test. It may be missing.
+pub fn pins(name: &str) -> PathBuf {
+    let (major, minor) = version();
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("embed-tests/environments/pins")
+        .join(format!("py{major}.{minor}-{name}.txt"))
+}
+
+/// A package with the version that an environment pins, such as `pytest==9.2.0`; `None` if it pins none.
+pub fn pinned(name: &str, package: &str) -> Option<String> {
+    let text = std::fs::read_to_string(pins(name)).ok()?;
+    let mut lines = text.lines();
+    let is_it = |line: &&str| {
+        line.strip_prefix(package)
+            .is_some_and(|rest| rest.starts_with("=="))
+    };
+    lines.find(is_it).map(str::to_owned)
 }
 
 /// The newest of [`numpys`].

@@ -136,7 +136,8 @@ fn an_array_that_frees_the_memory_of_a_bytes_ends_the_process() {
     for environment in numpys() {
         let stock = environment.stock().arg(&script).run();
         assert_eq!(stock.code(), 134, "{}: {stock:#?}", environment.name);
-        assert!(stock.stderr.contains("invalid pointer"), "{stock:#?}");
+        // "free(): invalid pointer", and "invalid size" from a later glibc on.
+        assert!(stock.stderr.contains("free(): invalid "), "{stock:#?}");
         for (hooks, distance) in [("0", 32), ("1", 48)] {
             let host = environment
                 .host()

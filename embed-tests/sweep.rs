@@ -72,11 +72,11 @@ time.sleep(1)";
 
 #[test]
 fn a_sweep_has_a_first_an_end_and_a_step_and_tells_what_crashed() {
-    // A block that fails is used nevertheless, in the third run of four.
+    // A block that fails is used nevertheless, in the third run of four. No other request is as large.
     let code = "import ctypes
 ctypes.pythonapi.PyMem_Malloc.restype = ctypes.c_void_p
 for i in range(50):
-    block = ctypes.pythonapi.PyMem_Malloc(200_000)
+    block = ctypes.pythonapi.PyMem_Malloc(2_000_000)
     if block is None and i == 24:
         ctypes.memset(0, 0, 8)
     if block is None and i == 34:
@@ -85,7 +85,7 @@ for i in range(50):
     let file = folder("sweep").join("crashes.py");
     std::fs::write(&file, code).unwrap();
     let outcome = sweep()
-        .args(["--accounts=mem", "--above=100K", "--range=5:45:10"])
+        .args(["--accounts=mem", "--above=1M", "--range=5:45:10"])
         .args(["--timeout", "3"])
         .arg(&file)
         .run();
@@ -93,7 +93,7 @@ for i in range(50):
     let line = outcome.last_line();
     assert_eq!(
         line,
-        "pyhostctl: sweep of mem above 100.0 KiB: 4 runs; 2 status 0, 1 crash by SIGSEGV, 1 hang; \
+        "pyhostctl: sweep of mem above 1.0 MiB: 4 runs; 2 status 0, 1 crash by SIGSEGV, 1 hang; \
          none passed"
     );
     let told: Vec<&str> = outcome.stdout.lines().collect();
@@ -101,7 +101,7 @@ for i in range(50):
     assert!(told.contains(&"N = 35: hang"), "{outcome:#?}");
     assert!(
         told.iter()
-            .any(|line| line.starts_with("  injected: 25 mem 200000 ")),
+            .any(|line| line.starts_with("  injected: 25 mem 2000000 ")),
         "{outcome:#?}"
     );
     // faulthandler's lines of both.

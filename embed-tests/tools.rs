@@ -1,6 +1,6 @@
 //! Debuggers and profilers that take part in the process: gdb and what drives it, memray, Scalene.
 
-use crate::environments::{Environment, named};
+use crate::environments::{Environment, named, pins};
 use crate::host::{IS_INSIDE, PYHOST, Run, compile, executable, folder, script, stock, version};
 use crate::skipping::skipped;
 use std::io::{BufRead, BufReader, Read};
@@ -11,11 +11,7 @@ use std::time::Duration;
 
 /// debugpy, memray and Scalene. They have no wheels for pre-releases, so a Python may have none.
 fn tools() -> Option<Environment> {
-    let pins = format!("py{}.{}-tools.txt", version().0, version().1);
-    let pins = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("embed-tests/environments/pins")
-        .join(pins);
-    if !pins.exists() {
+    if !pins("tools").exists() {
         skipped("no tools are pinned for this Python");
         return None;
     }

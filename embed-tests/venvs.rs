@@ -1,5 +1,6 @@
 //! Virtual environments, pip and pytest.
 
+use crate::environments::pinned;
 use crate::host::{IS_INSIDE, PYHOST, Run, folder, script};
 use crate::skipping::skipped;
 use std::os::unix::fs::symlink;
@@ -12,10 +13,6 @@ try:
 except ImportError:
     hosted = 'not hosted'
 print(sys.prefix, sys.base_prefix != sys.prefix, hosted, sys.executable)";
-
-/// Pinned, so that a newer release cannot change what the tests see.
-const PYTEST: &str = "pytest==8.3.4";
-const MEMRAY: &str = "memray==1.19.1";
 
 fn made_by_host() -> PathBuf {
     let path = folder("venv").join("v");
@@ -140,7 +137,8 @@ fn python_with(requirement: &str) -> PathBuf {
 
 #[test]
 fn pip_installs_and_pytest_runs() {
-    let outcome = Run::venv(&python_with(PYTEST))
+    let pytest = pinned("development", "pytest").expect("pytest is pinned for each Python");
+    let outcome = Run::venv(&python_with(&pytest))
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
         .arg(script("sample_pytest.py"))
         .ok();
@@ -149,7 +147,10 @@ fn pip_installs_and_pytest_runs() {
 
 #[test]
 fn memray_traces_a_hosted_program() {
-    let python = python_with(MEMRAY);
+    let Some(memray) = pinned("tools", "memray") else {
+        return skipped("no memray is pinned for this Python");
+    };
+    let python = python_with(&memray);
     let trace = folder("trace").join("trace.bin");
     for hooks in ["0", "1"] {
         let traced = Run::venv(&python)

@@ -5,15 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# Downloads pinned packages for a Python that need not be here.
-download() {
-  python3 -m pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version "$1" \
-    -d "target/wheelhouse-$1" "${@:2}"
-}
-for version in 3.9 3.14 3.15; do download "$version" -r "embed-tests/environments/pins/py$version-wheel.txt"; done
-download 3.14 hatchling==1.27.0
+for version in 3.9 3.14 3.15; do tools/wheelhouse "$version" >/dev/null; done
+python3 -m pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version 3.14 \
+  -d target/wheelhouse-3.14 hatchling==1.27.0
 
-packages=gcc,libc6-dev,ca-certificates
+packages=gcc,libc6-dev,ca-certificates,valgrind,tmux,procps,python3
 for version in 3.14 3.15; do
   packages+=,python$version,libpython$version,python$version-dev,python$version-venv
 done

@@ -6,9 +6,10 @@
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
 use crate::process::loaded::{self, Segment};
-use crate::process::maps::Mapping;
+use crate::process::maps::{Mapping, PageMap};
 use crate::process::small_file;
 use pyhost_os::file;
+use pyhost_os::mapping::page_size;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
@@ -109,7 +110,7 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 
 /// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
 /// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
-/// page of a heap within.
+/// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
 pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
@@ -124,12 +125,54 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
         };
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
         let is_data = mapping.readable && mapping.writable;
-        if is_anonymous && is_data && is_behind_closed && !is_heap() {
-            ranges.push(Range { start, end });
+        if is_anonymous && is_data && !is_heap() {
+            match is_behind_closed {
+                true => _ = ranges.push(Range { start, end }),
+                false => add_found(ranges, start, end),
+            }
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
     }
 }
+
+/// Largest mapping that is searched for stacks, which may lie side by side in one.
+#[cfg(target_arch = "x86_64")]
+const LARGEST: usize = 4 << 30;
+
+/// Adds the stacks of a mapping that are known by their threads' control blocks: the first and the third word of such a
+/// block are its own address (x86-64 psABI, "Thread-Local Storage"; `tcbhead_t` of glibc). Only resident pages are read,
+/// since a guard lies within the mapping. A stack is the run of resident pages that ends with the control block's.
+#[cfg(target_arch = "x86_64")]
+fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
+    const ALIGNMENT: usize = 64; // of a control block
+    let mut buffer = [[0; 8]; 512];
+    let Some(mut pages) = PageMap::open(&mut buffer).filter(|_| end - start <= LARGEST) else {
+        return;
+    };
+    let size = page_size() as usize;
+    let mut first = start;
+    for page in (start..end).step_by(size) {
+        if !pages.is_present(page, end) {
+            first = page + size;
+            continue;
+        }
+        // SAFETY: a resident page of memory that may be read, which other threads may write to.
+        let word = |address: usize| unsafe { (address as *const usize).read_volatile() };
+        let mut places = (page..page + size).step_by(ALIGNMENT);
+        // The calling thread's is no stack: what lies below it may be the host's own.
+        let is_block = |place| word(place) == place && word(place + 16) == place;
+        if places.any(|place| is_block(place) && place != heap::thread_number()) {
+            ranges.push(Range {
+                start: first,
+                end: page + size,
+            });
+            first = page + size;
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn add_found(_ranges: &mut Table<Range>, _start: usize, _end: usize) {}
 
 /// The text of `/proc/self/maps` (proc(5)).
 fn read_maps() -> Option<Table<u8>> {

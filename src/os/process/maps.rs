@@ -178,6 +178,11 @@ impl<'a> PageMap<'a> {
         })
     }
 
+    /// Whether the page of `address` is resident. The caller looks at further pages up to `end`.
+    pub fn is_present(&mut self, address: usize, end: usize) -> bool {
+        self.entry(address / self.page, end) & PRESENT != 0
+    }
+
     /// Counts the pages of a run of addresses, which begins on a page.
     pub fn count(&mut self, start: usize, end: usize) -> Present {
         let mut present = Present::default();
