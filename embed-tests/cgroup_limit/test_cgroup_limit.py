@@ -49,6 +49,9 @@ class JudgeTests(unittest.TestCase):
 
     def test_the_kernel_must_kill_without_a_cap_and_must_not_with_one(self):
         self.assertTrue(command.is_right("objects.py", False, "killed", 1))
+        self.assertTrue(command.is_right("objects.py", False, command.STALLED, 0))
+        self.assertFalse(command.is_right("objects.py", False, "timed out", 0))
+        self.assertFalse(command.is_right("objects.py", True, command.STALLED, 0))
         # Killed by somebody else, or grown past a limit that was not at work.
         self.assertFalse(command.is_right("objects.py", False, "killed", 0))
         self.assertFalse(command.is_right("objects.py", False, "caught; finished", 0))
