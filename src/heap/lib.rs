@@ -368,8 +368,8 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 ///
 /// # Safety
 /// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
-/// held where `A` is an account of the GIL. Unless `A` is `Native`, [`start`] has made the heaps. A guarded block counts as none of mimalloc's: see
-/// [`guards::free`].
+/// held where `A` is an account of the GIL. Unless `A` is `Native`, [`start`] has made the heaps. A guarded block
+/// counts as none of mimalloc's: see [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
     // SAFETY: the caller's duties; the page of a live block.
