@@ -1,7 +1,7 @@
 //! Guard pages: what they catch, and that correct programs run on unchanged.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, Run, compile, script, version};
+use crate::host::{Outcome, Run, compile, of_bytearray, script};
 
 const SEGV: i32 = 128 + libc::SIGSEGV;
 const ABORT: i32 = 128 + libc::SIGABRT;
@@ -38,10 +38,9 @@ fn without_place(line: &str) -> String {
 
 #[test]
 fn a_write_past_the_end_dies_at_once_with_account_and_size() {
-    let bytearrays = if version() >= (3, 13) { "mem" } else { "obj" };
     for (name, account) in [
         ("bytes", "obj"),
-        ("bytearray", bytearrays),
+        ("bytearray", of_bytearray()),
         ("array", "mem"),
         ("malloc", "native"),
         ("raw", "raw"),

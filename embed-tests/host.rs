@@ -76,6 +76,14 @@ pub fn version() -> (u32, u32) {
     })
 }
 
+/// The account of a bytearray's memory: 3.15 keeps it in an object of type `bytes`.
+pub fn of_bytearray() -> &'static str {
+    match version() {
+        (3, 13 | 14) => "mem",
+        _ => "obj",
+    }
+}
+
 /// A script of `embed-tests/scripts`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

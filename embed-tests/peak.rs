@@ -1,16 +1,8 @@
 //! The peak in reports: accounts, resident size, big blocks and balance sheet at the highest moment that
 //! was seen.
 
-use crate::host::{Run, folder, version};
+use crate::host::{Run, folder, of_bytearray};
 use serde_json::Value;
-
-/// The account of a bytearray's memory.
-fn of_bytearray() -> &'static str {
-    match version() >= (3, 13) {
-        true => "mem",
-        false => "obj",
-    }
-}
 
 fn bytes(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))

@@ -16,7 +16,7 @@ static PyObject *leak(PyObject *self, PyObject *arg) {
   else if (!strcmp(kind, "native")) block = malloc(100);
   else if (!strcmp(kind, "kept")) block = leaky_kept = PyMem_Malloc(100);
   else if (!strcmp(kind, "reference")) block = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
-  else if (!strcmp(kind, "list")) block = Py_BuildValue("[[iii]s]", 1000, 2000, 3000, kind);
+  else if (!strcmp(kind, "list")) block = Py_BuildValue("[[iii]s]", 100000, 200000, 300000, kind);
   if (!block) return PyErr_Format(PyExc_ValueError, "%s", kind);
   if (block != (void *)0 && strcmp(kind, "reference") && strcmp(kind, "list")) memset(block, 0, 100);
   Py_RETURN_NONE;

@@ -71,6 +71,16 @@ struct ThreadPart {
     is_new: Cell<bool>,
     /// The refusal of which the thread is to be notified.
     asked: Cell<(Account, usize)>,
+    /// The last refused request for a number, and whether it was made again.
+    number: Cell<Number>,
+}
+
+/// A refused request for a number: its size, and the blocks that the thread had allocated then.
+#[derive(Clone, Copy)]
+struct Number {
+    asked: usize,
+    blocks: u64,
+    is_repeated: bool,
 }
 
 impl ThreadPart {
@@ -105,6 +115,11 @@ thread_local! {
             raised: Cell::new(false),
             is_new: Cell::new(false),
             asked: Cell::new((Account::Raw, 0)),
+            number: Cell::new(Number {
+                asked: 0,
+                blocks: 0,
+                is_repeated: false,
+            }),
         }
     };
 }
@@ -129,6 +144,10 @@ const SMALL: (u64, u64) = (4 << 10, 64 << 10);
 
 /// The largest request of locks and of the dynamic loader.
 const TINY: u64 = 2 << 10;
+
+/// The largest request for an `int` of one machine word or a `float`; objects with a header for the
+/// garbage collector, such as a traceback, are larger.
+const NUMBER: usize = 32;
 
 /// Bytes of the reserve that a thread may allocate before it is notified.
 fn slice(reserve: u64) -> i64 {
@@ -309,6 +328,9 @@ impl Case<'_> {
 
     /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
     fn must_refuse(&self, part: &ThreadPart, python: &Python) -> bool {
+        if self.repeats_refused_number(part) {
+            return self.may_be_refused(part, python);
+        }
         let taken = self.slot.live() - part.base.get();
         let middle_passed = || self.lacks_room(Reach::Middle);
         match part.state.get() {
@@ -343,6 +365,19 @@ impl Case<'_> {
                 false
             }
         }
+    }
+
+    /// Whether the thread asks again for a number that it was refused, with nothing allocated between: CPython
+    /// 3.15's specialised arithmetic takes null for a reason to use the general form. Unless that gets null,
+    /// too, there is no error, and a deep recursion goes on. True once for a refusal.
+    fn repeats_refused_number(&self, part: &ThreadPart) -> bool {
+        let last = part.number.get();
+        let is_same = last.asked == self.asked && last.blocks == self.slot.blocks();
+        part.number.set(Number {
+            is_repeated: is_same,
+            ..last
+        });
+        is_same && !last.is_repeated
     }
 
     /// Whether it may be this small request: one of which CPython makes an error, unless little is
@@ -401,6 +436,13 @@ impl Case<'_> {
             return false;
         }
         self.set_told(part);
+        if self.account == Account::Obj && self.asked <= NUMBER && !part.number.get().is_repeated {
+            part.number.set(Number {
+                asked: self.asked,
+                blocks: self.slot.blocks(),
+                is_repeated: false,
+            });
+        }
         if self.asks_in_vain(part) {
             self.end(How::Vain, python);
         }

@@ -116,7 +116,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
         sites: new_table(MOST)?,
         names: new_table(MOST)?,
     };
-    let mut latest = (std::ptr::null_mut(), (0, 0));
+    let mut latest: Option<(Owned<'_>, (usize, usize))> = None;
     for &(start, account) in blocks.iter() {
         let Some(frames) = frames_of(gil, account, start, front) else {
             continue;
@@ -124,12 +124,16 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
         let mut add = || -> Result<(), Raised<'_>> {
             let frame = frames.tuple_item(0)?;
             let (name, line) = (frame.tuple_item(0)?, frame.tuple_item(1)?.number()?);
-            // tracemalloc keeps one object a name, so that equal names are the same.
-            if latest.0 != name.pointer() {
-                let file = name.with_text(|text| sites.add_name(text));
-                latest = (name.pointer(), file.unwrap_or((0, 0)));
-            }
-            let (file, line) = (latest.1, line as c_int);
+            // tracemalloc keeps one object a name up to 3.14. 3.15 may make a new one each time, so the
+            // last is held: else another name could have its address.
+            let file = match &latest {
+                Some((held, file)) if held.pointer() == name.pointer() => *file,
+                _ => {
+                    let file = name.with_text(|text| sites.add_name(text));
+                    latest.insert((name.to_owned(), file.unwrap_or((0, 0)))).1
+                }
+            };
+            let line = line as c_int;
             sites.sites.push((start + front, Site { file, line }));
             Ok(())
         };
