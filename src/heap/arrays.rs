@@ -11,8 +11,9 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_new, failed, release_block};
-use super::ffi;
+use super::ffi::{self, Page, Theap};
 use super::register;
+use super::sampling;
 use super::thread::{state, thread_id};
 use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
@@ -63,13 +64,29 @@ pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
-    let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
+    let state = state();
+    if book && state.is_sampling() && size.wrapping_sub(1) < ffi::SMALL_SIZE_MAX {
+        let mask = MASK.load(Relaxed);
+        let rounded = (size - 1 | mask) + 1;
+        let block = match zero {
+            true => sampling::pop::<NUMPY, true>(state, rounded, mask),
+            false => sampling::pop::<NUMPY, false>(state, rounded, mask),
+        };
+        if !block.is_null() {
+            return block;
+        }
+    }
+    let slot = state.slot();
+    let inside = gate::enter(slot, thread_id());
     if book && !admits(slot, Account::Numpy, size) {
         return null_mut();
     }
     let lazy = zero && size >= LAZY_ZERO;
-    let block = aligned_block(size, zero && !lazy);
+    let (theap, is_sample) = match book {
+        true => sampling::theap(state, Account::Numpy, size, &inside),
+        false => (state.theap(Account::Numpy), false),
+    };
+    let block = aligned_block(theap, size, zero && !lazy);
     if block.is_null() {
         if book {
             failed(Account::Numpy, size);
@@ -85,20 +102,24 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         if lazy && !page.free_is_zero.get() {
             clear(block, size);
         }
-        match book {
-            true => book_new(Account::Numpy, block, page.block_size, size),
-            false => block,
+        if !book {
+            return block;
         }
+        let bytes = page.block_size;
+        let block = book_new(Account::Numpy, block, bytes, size);
+        if is_sample && !block.is_null() {
+            sampling::take(Account::Numpy, block, bytes, size, &inside);
+        }
+        block
     }
 }
 
-/// An aligned block that is not booked. Inside the gate.
-fn aligned_block(size: usize, zero: bool) -> *mut u8 {
+/// An aligned block of the calling thread's `theap` that is not booked. Inside the gate.
+fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
     let mask = MASK.load(Relaxed);
     let Some(rounded) = size.max(1).checked_add(mask).map(|size| size & !mask) else {
         return null_mut();
     };
-    let theap = state().theap(Account::Numpy);
     if theap.is_null() {
         return null_mut();
     }
@@ -163,23 +184,24 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
         let page = page_of::<true>(pointer);
         assert_unchecked(!page.is_null());
         if !push::<NUMPY, BOOK>(page, pointer) {
-            free_slow(pointer, (*page).block_size, BOOK);
+            free_slow(&*page, pointer, BOOK);
         }
     }
 }
 
 /// # Safety
-/// A live block of `charged` bytes, as for [`free`].
+/// A live block of the page, as for [`free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_slow(block: *mut u8, charged: usize, book: bool) {
-    let slot = state().slot();
+unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
+    let (slot, charged) = (state().slot(), page.block_size);
     if book && charged >= register::BIG {
         heights::falls();
     }
-    let _inside = gate::enter(slot, thread_id());
+    let inside = gate::enter(slot, thread_id());
     if book {
         release_block(Account::Numpy, block, charged, Account::Numpy);
+        sampling::released(block, page.heap, &inside);
     }
     // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };

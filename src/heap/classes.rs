@@ -6,10 +6,10 @@
 
 use super::COUNT_NATIVE;
 use super::ffi::{self, Heap, HeapArea};
-use super::heaps::HEAPS;
+use super::heaps;
 use crate::ledger::Account;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]
@@ -69,17 +69,18 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
         Account::Numpy,
         Account::Native,
     ] {
-        let heap = HEAPS[account as usize].load(Acquire);
-        let is_main = account == Account::Native;
-        if heap.is_null() != is_main || (is_main && !COUNT_NATIVE.load(Relaxed)) {
+        if account == Account::Native && !COUNT_NATIVE.load(Relaxed) {
             continue;
         }
         let mut found = Found {
             sizes: [(0, 0); SIZES],
         };
-        // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
-        // blocks only fields of pages are read, which are in memory that stays.
-        unsafe { ffi::mi_heap_visit_blocks(heap, false, add_page, (&raw mut found).cast()) };
+        let own = |heap: &*mut Heap| account == Account::Native || !heap.is_null();
+        for heap in heaps::all_of(account).filter(own) {
+            // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
+            // blocks only fields of pages are read, which are in memory that stays.
+            unsafe { ffi::mi_heap_visit_blocks(heap, false, add_page, (&raw mut found).cast()) };
+        }
         for (block_bytes, blocks) in found.sizes {
             let class = Class {
                 account,

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::thread::{SLOT_KEY, state, thread_id};
-use super::{bound, ffi, gate, own};
+use super::{bound, ffi, gate, own, sampling};
 use crate::ledger::{LEDGER, UNCLAIMED};
 use pyhost_os::calls;
 use std::ffi::c_void;
@@ -63,6 +63,7 @@ extern "C" fn after_fork_in_parent() {
 extern "C" fn after_fork_in_child() {
     LEDGER.keep_only(state().slot());
     bound::forked();
+    sampling::forked();
     gate::open();
 }
 

@@ -12,10 +12,31 @@ pub static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut
 /// The heaps of before the mark (see [`super::mark`]); null where there is none, or it is the main heap.
 pub static BEFORE: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 
-/// The heap that an account had before the mark, if it is another one now.
-pub fn heap_of_before(account: Account) -> Option<*mut Heap> {
-    let before = BEFORE[account as usize].load(Relaxed);
-    (!before.is_null()).then_some(before)
+/// The heap of each account for sampled blocks (see [`super::sampling`]); null without samples. A block of one takes the
+/// slow path when it is freed, so that the others need not be asked whether they are samples.
+pub static SAMPLED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+
+/// Those of before the mark.
+pub static SAMPLED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
+    [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+
+/// Whether a heap is one for sampled blocks.
+#[cold]
+pub fn is_sampled(heap: *mut Heap) -> bool {
+    let all = SAMPLED.iter().chain(&SAMPLED_BEFORE);
+    !heap.is_null() && all.into_iter().any(|it| it.load(Relaxed) == heap)
+}
+
+/// All heaps of an account, the main heap as null.
+pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let all = [&BEFORE, &SAMPLED, &SAMPLED_BEFORE];
+    let others = all.map(|heaps| heaps[account as usize].load(Relaxed));
+    let own = HEAPS[account as usize].load(Relaxed);
+    let main = account == Account::Native && !own.is_null();
+    let others = others.into_iter().filter(|heap| !heap.is_null());
+    std::iter::once(own)
+        .chain(main.then_some(null_mut()))
+        .chain(others)
 }
 
 /// The heap of an account for what counts as older than the mark.
@@ -27,9 +48,14 @@ pub fn heap_before(account: Account) -> *mut Heap {
     }
 }
 
-/// The account of a heap of before the mark.
+/// The account of a heap that is not its account's own: of before the mark, or of sampled blocks.
 #[cold]
-pub fn account_before(heap: *mut Heap) -> Option<Account> {
+pub fn account_of_other(heap: *mut Heap) -> Option<Account> {
     let mut all = REPORTED.iter().copied();
-    all.find(|&account| BEFORE[account as usize].load(Relaxed) == heap)
+    all.find(|&account| {
+        let others = [&BEFORE, &SAMPLED, &SAMPLED_BEFORE];
+        others
+            .map(|heaps| heaps[account as usize].load(Relaxed))
+            .contains(&heap)
+    })
 }

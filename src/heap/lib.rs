@@ -49,6 +49,7 @@ pub mod pool;
 pub mod profile;
 pub mod region;
 pub mod register;
+pub mod sampling;
 pub mod source_line;
 mod thread;
 mod walk;
@@ -66,7 +67,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use thread::{state, thread_id};
+use thread::{ThreadState, state, thread_id};
 
 pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
 pub use ffi::ADDRESS_BITS;
@@ -157,7 +158,7 @@ pub fn collect() {
     let state = state();
     let _inside = gate::enter(state.slot(), thread_id());
     for account in Account::ALL {
-        let theap = state.theaps[account as usize].get();
+        let theap = state.known_theap(account);
         if !std::ptr::eq(theap, &raw const ffi::_mi_theap_empty) {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
@@ -238,6 +239,18 @@ pub fn owns(pointer: *mut u8) -> bool {
 /// own page and books it; null where the slow path must do it. The GIL is held where `A` is an account of the GIL.
 #[inline(always)]
 fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize, mask: usize) -> *mut u8 {
+    let state = state();
+    pop_from::<A, ZERO, BOOK>(state, state.theaps[A].get(), size, mask)
+}
+
+/// [`pop`] from a theap of the calling thread's in the heap of `A`.
+#[inline(always)]
+fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
+    state: &ThreadState,
+    theap: *mut Theap,
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
     // Of `native` no block has less than two words (see `freed`): by steps of 16 from 16 on, as
     // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
     let index = match A == NATIVE {
@@ -246,11 +259,10 @@ fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize, mask: us
         false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
         false => size.div_ceil(8),
     };
-    let state = state();
     // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
     // the calling thread or the empty page, and only this thread pops from it.
     unsafe {
-        let page = (*state.theaps[A].get()).pages_free_direct[index];
+        let page = (*theap).pages_free_direct[index];
         let block = *(*page).free.place();
         if block.is_null()
             || block.addr() & mask != 0
@@ -285,6 +297,16 @@ pub fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize)
     allocate_slow(Account::ALL[A], size, ZERO)
 }
 
+/// [`allocate`] for a thread that counts its bytes for [`sampling`]; for another one it is slower. Books.
+#[inline(always)]
+pub fn allocate_counted<const A: usize, const ZERO: bool>(size: usize) -> *mut u8 {
+    let block = sampling::pop::<A, ZERO>(state(), size, 0);
+    if !block.is_null() {
+        return block;
+    }
+    allocate_uncounted(Account::ALL[A], size, ZERO)
+}
+
 /// A block that mimalloc gave, without the mark that it may have from an earlier life.
 ///
 /// # Safety
@@ -304,18 +326,31 @@ unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
+    if state().is_sampling() {
+        let block = sampling::pop_any(account, size, zero);
+        if !block.is_null() {
+            return block;
+        }
+    }
+    allocate_uncounted(account, size, zero)
+}
+
+/// Allocates by mimalloc's own functions; the request is not counted for a sample yet.
+#[cold]
+#[inline(never)]
+fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
+    let state = state();
+    let slot = state.slot();
     if guards::wants(size)
         && let Some(block) = guards::allocate(account, size, 1)
     {
         return block;
     }
-    let state = state();
-    let slot = state.slot();
-    let _inside = gate::enter(slot, thread_id());
+    let inside = gate::enter(slot, thread_id());
     if !admits(slot, account, size) {
         return null_mut();
     }
-    let theap = state.theap(account);
+    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
     let mut usable = 0;
     let given = match account {
         Account::Native => size.max(freed::LEAST),
@@ -331,7 +366,11 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
             }
             ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable)
         };
-        given_out(account, book_new(account, block.cast(), usable, size))
+        let block = given_out(account, book_new(account, block.cast(), usable, size));
+        if is_sample && !block.is_null() {
+            sampling::take(account, block, usable, size, &inside);
+        }
+        block
     }
 }
 
@@ -346,11 +385,11 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     }
     let state = state();
     let slot = state.slot();
-    let _inside = gate::enter(slot, thread_id());
+    let inside = gate::enter(slot, thread_id());
     if !admits(slot, account, size) {
         return null_mut();
     }
-    let theap = state.theap(account);
+    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
     let given = size.max(freed::LEAST);
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
@@ -359,7 +398,11 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
             false => ffi::mi_theap_malloc_aligned(theap, given, alignment).cast(),
         };
         let usable = live_page(block).map_or(0, |page| page.block_size);
-        given_out(account, book_new(account, block, usable, size))
+        let block = given_out(account, book_new(account, block, usable, size));
+        if is_sample && !block.is_null() {
+            sampling::take(account, block, usable, size, &inside);
+        }
+        block
     }
 }
 
@@ -457,13 +500,14 @@ unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
         if page.block_size >= register::BIG {
             heights::falls();
         }
-        let _inside = gate::enter(state().slot(), thread_id());
+        let inside = gate::enter(state().slot(), thread_id());
         let account = page.account();
         check_live(page, pointer, account);
         if page.used.get() <= 1 {
             freed::keep_in_mind(page);
         }
         release_block(account, pointer, page.block_size, caller);
+        sampling::released(pointer, page.heap, &inside);
         if account == Account::Native {
             NativeBlock::at(page.start_of(pointer)).mark();
         }
@@ -540,8 +584,9 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
             check_live(page, pointer, Account::Native);
         }
         let usable = page.usable(pointer);
-        let same_heap = page.heap == HEAPS[A].load(Relaxed);
-        if size <= usable && size >= usable / 2 && size > 0 && same_heap {
+        let same_heap =
+            || page.heap == HEAPS[A].load(Relaxed) || page.heap == heaps::SAMPLED[A].load(Relaxed);
+        if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
         }
         let asked = match size > usable {

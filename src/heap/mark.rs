@@ -9,7 +9,8 @@ use super::blocks::{self, LiveBlock};
 use super::ffi::{self, Heap};
 use super::gate::{self, Closed};
 use super::guards;
-use super::heaps::{BEFORE, HEAPS};
+use super::heaps::{self, BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE};
+use super::sampling;
 use super::thread::{state, thread_id};
 use crate::ledger::{Account, REPORTED};
 use std::sync::atomic::AtomicU64;
@@ -34,6 +35,14 @@ pub fn set(native: bool) -> bool {
         }
         let before = HEAPS[account as usize].swap(heap, Relaxed);
         BEFORE[account as usize].store(before, Release);
+        if sampling::is_on() {
+            let heap = ffi::mi_heap_new();
+            if heap.is_null() {
+                return false;
+            }
+            let before = SAMPLED[account as usize].swap(heap, Relaxed);
+            SAMPLED_BEFORE[account as usize].store(before, Release);
+        }
     }
     state.forget_theaps();
     GUARDED_BEFORE.store(guards::latest_number(), Relaxed);
@@ -69,9 +78,11 @@ pub fn is_before() -> bool {
     state().is_before()
 }
 
-/// The heap of an account since the mark.
-fn heap_of(account: Account) -> *mut Heap {
-    HEAPS[account as usize].load(Acquire)
+/// The heaps of an account since the mark; null is the main heap.
+fn since(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let sampled = SAMPLED[account as usize].load(Acquire);
+    let own = HEAPS[account as usize].load(Acquire);
+    std::iter::once(own).chain((!sampled.is_null()).then_some(sampled))
 }
 
 type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);
@@ -91,8 +102,7 @@ pub unsafe fn visit_since(
     visitor: Visitor<'_>,
     broken: Broken<'_>,
 ) {
-    let heap = HEAPS[account as usize].load(Acquire);
-    if !heap.is_null() {
+    for heap in since(account).filter(|heap| !heap.is_null()) {
         let mut sure = |block: LiveBlock| {
             if block.is_sure {
                 visitor(block.start, block.size);
@@ -125,14 +135,20 @@ pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken
         unsafe { blocks::visit(closed, heap, &mut pass_on, broken) };
     };
     for &account in REPORTED {
-        let (since, before) = (heap_of(account), BEFORE[account as usize].load(Acquire));
-        let is_without_mark = before.is_null() && account != Account::Native;
-        let old = if is_without_mark { since } else { before };
-        visit(old, false, &mut |size| broken(account, size));
+        let before = [&BEFORE, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+        let own = HEAPS[account as usize].load(Acquire);
+        // The main heap, null, is the one of `native` that was before.
+        let is_without_mark = before[0].is_null() && (account != Account::Native || own.is_null());
+        let is_old = |heap: &*mut Heap| is_without_mark || before.contains(heap);
+        for old in heaps::all_of(account).filter(is_old) {
+            visit(old, false, &mut |size| broken(account, size));
+        }
     }
     for &account in REPORTED {
         // `visit_since` reports the pages of these blocks.
-        visit(heap_of(account), true, &mut |_| {});
+        for heap in since(account) {
+            visit(heap, true, &mut |_| {});
+        }
     }
     let native = !HEAPS[Account::Native as usize].load(Relaxed).is_null();
     let before = GUARDED_BEFORE.load(Relaxed);

@@ -113,7 +113,7 @@ impl Page {
                     return account;
                 }
             }
-            if let Some(account) = heaps::account_before(self.heap) {
+            if let Some(account) = heaps::account_of_other(self.heap) {
                 return account;
             }
         }

@@ -14,12 +14,19 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// through the thread pointer, and they may be used at any moment of a thread's life.
 #[repr(C)]
 pub struct ThreadState {
+    /// What the inlined paths allocate from: the thread's theaps, or stand-ins while it counts its bytes for samples.
     pub theaps: [Cell<*mut Theap>; ACCOUNTS],
     pub slot: Cell<&'static Slot>,
     /// How deep the thread is in what counts as before the mark; see `heap::mark`.
     pub before: Cell<u32>,
+    /// The thread's theaps; stand-ins for those that it has not needed yet.
+    own: [Cell<*mut Theap>; ACCOUNTS],
+    /// Bytes to the thread's next sample; see `super::sampling`.
+    pub left: Cell<i64>,
     /// The thread's destructors have run: no slot may be claimed, no theap kept.
     pub ending: Cell<bool>,
+    /// The thread counts the bytes that it allocates.
+    is_sampling: Cell<bool>,
 }
 
 const EMPTY: *mut Theap = (&raw const ffi::_mi_theap_empty).cast_mut();
@@ -31,7 +38,10 @@ thread_local! {
             theaps: [const { Cell::new(EMPTY) }; ACCOUNTS],
             slot: Cell::new(&UNCLAIMED),
             before: Cell::new(0),
+            own: [const { Cell::new(EMPTY) }; ACCOUNTS],
+            left: Cell::new(0),
             ending: Cell::new(false),
+            is_sampling: Cell::new(false),
         }
     };
 }
@@ -57,19 +67,25 @@ mod initial_exec {
     use crate::ledger::{ACCOUNTS, UNCLAIMED};
 
     // The fields of `ThreadState`, in its order.
-    const _: () = assert!(size_of::<ThreadState>() == (ACCOUNTS + 2) * 8);
+    const _: () = assert!(size_of::<ThreadState>() == (2 * ACCOUNTS + 4) * 8);
+    const _: () = assert!(std::mem::offset_of!(ThreadState, own) == (ACCOUNTS + 2) * 8);
     std::arch::global_asm!(
         ".pushsection .tdata.pyhost_thread_state, \"awT\", @progbits",
         ".hidden PYHOST_THREAD_STATE",
         ".globl PYHOST_THREAD_STATE",
         ".type PYHOST_THREAD_STATE, @tls_object",
-        ".size PYHOST_THREAD_STATE, ({accounts} + 2) * 8",
+        ".size PYHOST_THREAD_STATE, (2 * {accounts} + 4) * 8",
         ".p2align 3",
         "PYHOST_THREAD_STATE:",
         ".rept {accounts}",
         ".quad {empty}",
         ".endr",
         ".quad {unclaimed}",
+        ".quad 0",
+        ".rept {accounts}",
+        ".quad {empty}",
+        ".endr",
+        ".quad 0",
         ".quad 0",
         ".popsection",
         accounts = const ACCOUNTS,
@@ -159,15 +175,36 @@ impl ThreadState {
     /// The thread's theap of `account`; null where the heap cannot make one. Inside the gate.
     #[inline]
     pub fn theap(&self, account: Account) -> *mut Theap {
-        let cached = &self.theaps[account as usize];
+        let cached = &self.own[account as usize];
         if cached.get() != EMPTY {
             return cached.get();
         }
         let theap = super::new_theap(account);
         if !theap.is_null() && !self.ending.get() {
             cached.set(theap);
+            if !self.is_sampling.get() {
+                self.theaps[account as usize].set(theap);
+            }
         }
         theap
+    }
+
+    /// The thread's theap of `account`, or a stand-in, whose pages are all empty.
+    pub fn known_theap(&self, account: Account) -> *mut Theap {
+        self.own[account as usize].get()
+    }
+
+    /// Whether the thread counts the bytes that it allocates: each of its requests takes the slow path then.
+    pub fn is_sampling(&self) -> bool {
+        self.is_sampling.get()
+    }
+
+    /// Begins or ends to count.
+    pub fn set_sampling(&self, is_on: bool) {
+        self.is_sampling.set(is_on);
+        for (shown, own) in self.theaps.iter().zip(&self.own) {
+            shown.set(if is_on { EMPTY } else { own.get() });
+        }
     }
 
     /// Whether what the thread allocates counts as older than the mark.
@@ -177,7 +214,7 @@ impl ThreadState {
 
     /// Has the thread's next requests look for their heaps again.
     pub fn forget_theaps(&self) {
-        for theap in &self.theaps {
+        for theap in self.theaps.iter().chain(&self.own) {
             theap.set(EMPTY);
         }
     }

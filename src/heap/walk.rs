@@ -30,10 +30,9 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     if heap.is_null() || account == Account::Native {
         return None;
     }
-    let before = heaps::heap_of_before(account);
     let mut found = WalkedHeap::default();
     alone(|closed| {
-        for heap in [Some(heap), before].into_iter().flatten() {
+        for heap in heaps::all_of(account) {
             let mut count = |block: LiveBlock| {
                 found.blocks += 1;
                 found.bytes += block.size as u64;

@@ -22,13 +22,29 @@ const ARENA: usize = Account::Arena as usize;
 /// The target of each table's `ctx`.
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
 
-extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    heap::allocate::<A, false, true>(size).cast()
+/// `COUNT` has the bytes counted for samples.
+#[inline(always)]
+fn allocate<const A: usize, const COUNT: bool, const ZERO: bool>(size: usize) -> *mut c_void {
+    match COUNT {
+        true => heap::allocate_counted::<A, ZERO>(size).cast(),
+        false => heap::allocate::<A, ZERO, true>(size).cast(),
+    }
 }
 
-extern "C" fn calloc<const A: usize>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
+extern "C" fn malloc<const A: usize, const COUNT: bool>(
+    _ctx: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    allocate::<A, COUNT, false>(size)
+}
+
+extern "C" fn calloc<const A: usize, const COUNT: bool>(
+    _ctx: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
     match count.checked_mul(size) {
-        Some(bytes) => heap::allocate::<A, true, true>(bytes).cast(),
+        Some(bytes) => allocate::<A, COUNT, true>(bytes),
         None => std::ptr::null_mut(),
     }
 }
@@ -87,12 +103,19 @@ pub fn context(account: Account) -> *mut c_void {
     (&raw const CONTEXTS[account as usize]).cast_mut().cast()
 }
 
-/// The table of a domain whose blocks are booked to account `A`.
+/// The table of a domain whose blocks are booked to account `A`. Whether samples are taken is known.
 pub fn domain<const A: usize>() -> PyMemAllocatorEx {
+    match heap::sampling::is_on() {
+        true => table::<A, true>(),
+        false => table::<A, false>(),
+    }
+}
+
+fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
     PyMemAllocatorEx {
         ctx: context(Account::ALL[A]),
-        malloc: Some(malloc::<A>),
-        calloc: Some(calloc::<A>),
+        malloc: Some(malloc::<A, COUNT>),
+        calloc: Some(calloc::<A, COUNT>),
         realloc: Some(realloc::<A>),
         free: Some(free::<A>),
     }

@@ -16,6 +16,7 @@ mod faults;
 mod handover;
 mod hooks;
 mod leaks;
+mod lines;
 mod live;
 mod module;
 mod native;

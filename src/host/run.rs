@@ -12,6 +12,7 @@ use crate::heap;
 use crate::hooks;
 use crate::leaks;
 use crate::ledger::{Account, LEDGER};
+use crate::lines;
 use crate::live;
 use crate::module;
 use crate::native::{self, Mode, lookup};
@@ -121,6 +122,9 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
         notice(format_args!(
             "--guard: malloc is left to another allocator, and nothing is guarded"
         ));
+    }
+    if let Err(reason) = lines::start(options.lines, native) {
+        notice(format_args!("--lines: {reason}; nothing is sampled"));
     }
     heap::set_several_gils(python::several_gils);
     heap::set_largest(process::largest_grant());

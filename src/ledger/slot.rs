@@ -99,7 +99,8 @@ impl Slot {
     /// nothing, where the slow path must do it.
     ///
     /// A load, an add, a compare and a store for the bytes, one increment for the block; for an
-    /// account of the GIL one compare more, with the cell's highest so far. The caller must own the slot, and hold the GIL where `A` is an account of the GIL.
+    /// account of the GIL one compare more, with the cell's highest so far. The caller must own the slot, and hold the
+    /// GIL where `A` is an account of the GIL.
     #[inline(always)]
     pub fn book<const A: usize>(&self, bytes: usize) -> bool {
         let cell = &self.cells[A];

@@ -12,6 +12,7 @@ pub mod descriptor;
 pub mod duration;
 pub mod errno;
 pub mod file;
+pub mod growing;
 pub mod list;
 pub mod mapping;
 pub mod moment;

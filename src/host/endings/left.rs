@@ -8,7 +8,7 @@
 
 use super::exhibits::{Exhibits, Room};
 use crate::heap::register::{self, BigBlocks};
-use crate::heap::{bound, guards};
+use crate::heap::{bound, guards, sampling};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::peak;
@@ -51,6 +51,7 @@ pub fn take(shows: bool) {
 
 #[inline(never)] // see `take`
 fn of_this_moment(shows: bool) -> Left {
+    sampling::end();
     let mut left = Left {
         time: peak::time(),
         ledger: LEDGER.snapshot(),

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
 use crate::leaks::{DEFAULT_STATUS, Scope};
+use crate::lines::LineSettings;
 use crate::live;
 use crate::native::Mode;
 use crate::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
@@ -58,6 +59,8 @@ pub struct Options {
     pub numpy: ArraySettings,
     /// The `--fail` options.
     pub faults: faults::FaultSettings,
+    /// `--lines`.
+    pub lines: LineSettings,
     /// `--guard`.
     pub guard: guards::GuardSettings,
     /// `--leak-check`.
@@ -175,6 +178,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             .leak_exit_status
             .or(variables.leak_exit_status)
             .unwrap_or(DEFAULT_STATUS),
+        lines: cli.lines.or(variables.lines).unwrap_or_default(),
         guard: (cli.guard.or(variables.guard)).unwrap_or(guards::GuardSettings::Off),
         closing_line: stderr_is_terminal && !as_python && !off && stats.is_none() && !inherited,
         stats,
@@ -346,6 +350,12 @@ fn stats(
         }
         Some(format) => Ok(Some(Stats {
             format,
+            to: Destination::Stderr,
+            page: None,
+        })),
+        // The table is what the option is for.
+        None if !matches!(cli.lines, None | Some(LineSettings::Off)) => Ok(Some(Stats {
+            format: Format::Text,
             to: Destination::Stderr,
             page: None,
         })),

@@ -13,6 +13,7 @@ use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;
 use crate::heap::profile::Profile;
 use crate::leaks;
+use crate::lines::LineSettings;
 use crate::native;
 use crate::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use crate::report::Format;
@@ -223,6 +224,13 @@ the process runs and after a kill; child processes do so too
   off        not at all, whatever PYHOST_LIVE says
   file:PATH  in this file, which stays; %p is the process id, then child
              processes keep files of their own";
+    lines: Text<LineSettings>, "--lines", "PYHOST_LINES", Form::Optional("INTERVAL", "on"), "\
+Report which lines of Python allocated what was live at the peak, what
+is live, and all: by a sample of the allocations, at a few percent of the
+time. Without --stats the table is printed
+  on        one sample every 128 KiB in the mean [default]
+  INTERVAL  one every so many bytes, such as 64K; 1 is every allocation
+  off       none";
     timeline: Path, "--timeline", "PYHOST_TIMELINE", Form::Equals("FILE"), "\
 Write every account and the resident size over time to this file, as
 lines of JSON; --timeline-interval says how often. %p is the process id";
@@ -293,6 +301,7 @@ mod tests {
                 (_, _, "--cap" | "--soft-cap") => "64M;numpy=25%",
                 (_, _, "--timeline-interval") => "10ms",
                 (_, _, "--guard") => "all",
+                (_, _, "--lines") => "64K,seed=7",
                 (_, _, "--live" | "--timeline") => "/tmp/a",
                 (_, _, "--numpy-region") => "64M,1G",
                 (_, _, "--region") => "64M",

@@ -406,6 +406,47 @@ size_t pyhost_line(char *file, size_t room, int *line)
     return length;
 }
 
+/* The UTF-8 of a string object: its own memory, or a copy in `room`, the end of a longer one. */
+static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *length)
+{
+    if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
+        *length = (size_t)PyUnicode_GET_LENGTH(text);
+        return (const char *)PyUnicode_DATA(text);
+    }
+    *length = copy_text(text, room, size);
+    return room;
+}
+
+typedef void (*take_call)(void *context, const char *file, size_t file_length, const char *name,
+                          size_t name_length, int line);
+
+/* Out of line: a thread without Python code does not need so much of its stack. */
+static __attribute__((noinline)) void give_calls(frame_t *frame, void *context, take_call take)
+{
+    frame_t *frames[DEPTH];
+    size_t count = 0;
+    for (; frame != NULL && count < DEPTH; frame = caller(frame))
+        frames[count++] = frame;
+    while (count-- > 0) {
+        PyCodeObject *code = code_of(frames[count]);
+        char file_room[512], name_room[256];
+        size_t file_length, name_length;
+        const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
+        const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
+        int line = PyCode_Addr2Line(code, offset_of(frames[count]));
+        take(context, file, file_length, name, name_length, line);
+    }
+}
+
+/* Gives the calls of the calling thread to `take`, outermost first; of a deeper stack the innermost
+   1,000. */
+void pyhost_calls(void *context, take_call take)
+{
+    frame_t *frame = innermost();
+    if (frame != NULL)
+        give_calls(frame, context, take);
+}
+
 /* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and
    `name`, and the line. 0 where there is none. */
 int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t *name_length,

@@ -6,7 +6,8 @@
 use crate::caps::CodePlace;
 use crate::descriptor::format_into;
 use crate::faults::Line;
-use std::ffi::{c_char, c_int};
+use crate::heap::sampling::Call;
+use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
 
 /// Longest part of a file's and of a function's name in a traceback.
@@ -23,6 +24,7 @@ unsafe extern "C" {
     safe fn pyhost_is_frame(bytes: usize) -> c_int;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
+    fn pyhost_calls(context: *mut c_void, take: TakeCall);
     fn pyhost_frame(
         depth: c_int,
         file: *mut c_char,
@@ -94,6 +96,36 @@ fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
             break;
         }
     }
+}
+
+type TakeCall =
+    unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize, c_int);
+type Taker<'a> = &'a mut dyn FnMut(&Call<'_>);
+
+/// Gives the calls of the calling thread's Python code to `take`, outermost first.
+pub fn calls(mut take: Taker<'_>) {
+    /// # Safety
+    /// As [`pyhost_calls`] passes them on.
+    unsafe extern "C" fn give(
+        taker: *mut c_void,
+        file: *const c_char,
+        file_length: usize,
+        name: *const c_char,
+        name_length: usize,
+        line: c_int,
+    ) {
+        // SAFETY: the taker that `calls` passed, and texts of that length that last for the call.
+        unsafe {
+            let taker = &mut *taker.cast::<Taker<'_>>();
+            taker(&Call {
+                file: std::slice::from_raw_parts(file.cast(), file_length),
+                function: std::slice::from_raw_parts(name.cast(), name_length),
+                line: line.max(0) as u32,
+            });
+        }
+    }
+    // SAFETY: the taker lasts for the call.
+    unsafe { pyhost_calls((&raw mut take).cast(), give) };
 }
 
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as

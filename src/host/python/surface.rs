@@ -11,7 +11,7 @@ use super::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use super::place;
 use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
-use crate::heap::{self, source_line};
+use crate::heap::{self, sampling, source_line};
 use crate::peak;
 use pyhost_os::calls;
 use pyo3::ffi::{self, PyObject};
@@ -31,6 +31,7 @@ static RELIEFS: OnceLock<Kept> = OnceLock::new();
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
     source_line::set_finder(place::line);
+    sampling::set_walk(place::calls);
     watch_errors(gil);
     calls::pthread_atfork(None, None, Some(forked_in_child));
     caps::arm(caps::Python {

@@ -11,6 +11,7 @@ mod faults;
 mod first_refusal;
 mod guards;
 mod leaks;
+mod lines;
 mod metrics;
 mod peak;
 mod region;
@@ -174,6 +175,7 @@ impl Report<'_> {
         sizes::describe(self.size_classes, sink);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
+        lines::describe(sink);
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {

@@ -1,0 +1,297 @@
+//! Samples of what is allocated, for `--lines`: which allocations are samples, and what becomes of them.
+//!
+//! A thread counts the bytes that it allocates down to its next sample ([`pyhost_sampler::Chance`]). While it does, the
+//! inlined paths see stand-ins instead of its theaps, so that each request takes a slow path, which counts: without
+//! samples, nothing of this is in the inlined paths. A sampled block comes from a heap of its own account's samples. So
+//! the inlined `free`, which compares the heap of the block's page with its account's in any case, leaves such a block
+//! to the slow path, and no other.
+//!
+//! The samples are behind one lock, which is taken inside the gate alone, so that a forked child finds it free. A request
+//! from a signal handler that has interrupted the holder is no sample.
+
+#![allow(unsafe_code)]
+
+use super::ffi::{self, Theap};
+use super::gate::{self, Inside};
+use super::heaps::{SAMPLED, is_sampled};
+use super::thread::{ThreadState, state, thread_id};
+use super::{COUNT_NATIVE, NATIVE, bound, own};
+use crate::ledger::{Account, LEDGER, Scope};
+use pyhost_os::cell::{Exclusive, Held};
+pub use pyhost_sampler::{Call, FrameView, Samples, Site, Sum, View};
+use pyhost_sampler::{Chance, Weight};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::yield_now;
+
+/// Gives the calls of the calling thread's Python code, outermost first.
+type Walk = fn(&mut dyn FnMut(&Call<'_>));
+
+struct Recorder {
+    samples: Samples,
+    chance: Chance,
+}
+
+static ON: AtomicBool = AtomicBool::new(false);
+static INTERVAL: AtomicU64 = AtomicU64::new(0);
+static RECORDER: Exclusive<Option<Recorder>> = Exclusive::new(None);
+static WALK: OnceLock<Walk> = OnceLock::new();
+
+/// Begins to sample one of every `interval` allocated bytes in the mean; 1 has every block sampled. Once, while the
+/// process has one thread, after [`super::start`]. False where mimalloc gives no heap.
+pub fn start(interval: u64, seed: u64) -> bool {
+    for account in [
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Arena,
+        Account::Numpy,
+        Account::Native,
+    ] {
+        let heap = ffi::mi_heap_new();
+        if heap.is_null() {
+            return false;
+        }
+        SAMPLED[account as usize].store(heap, Release);
+    }
+    if let Some(mut recorder) = RECORDER.hold() {
+        *recorder = Some(Recorder {
+            samples: Samples::new(interval),
+            chance: Chance::new(seed),
+        });
+    }
+    INTERVAL.store(interval, Relaxed);
+    ON.store(true, Release);
+    let state = state();
+    switch(state, &gate::enter(state.slot(), thread_id()));
+    true
+}
+
+/// Registers the function that reads a thread's calls. It must not allocate. Until then stacks are empty.
+pub fn set_walk(walk: Walk) {
+    let _ = WALK.set(walk);
+}
+
+/// Whether samples are taken.
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Keeps all samples as they are now, and takes no more.
+pub fn end() {
+    ON.store(false, Relaxed);
+    with(|samples| samples.end());
+}
+
+/// In a forked child: a thread that read the samples for a report may be gone, with the lock. Nobody else was in them,
+/// since the gate was closed.
+pub(super) fn forked() {
+    // SAFETY: the child's only thread, in the handler of the fork.
+    drop(unsafe { RECORDER.take_over() });
+}
+
+/// Calls `work` with the samples. Returns `None` without samples, or if another thread, or what a signal handler has
+/// interrupted, keeps them for long. Any thread, also in a signal handler; `work` must not allocate.
+pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
+    let mut held = RECORDER.hold()?;
+    held.as_mut().map(|recorder| work(&mut recorder.samples))
+}
+
+/// Waits for the lock. None if the calling thread may have it itself.
+fn hold(_inside: &Inside<'_>) -> Option<Held<'static, Option<Recorder>>> {
+    loop {
+        if let Some(held) = RECORDER.hold() {
+            return Some(held);
+        }
+        if is_nested() {
+            return None;
+        }
+        yield_now();
+    }
+}
+
+/// Whether the calling thread may have interrupted itself in a slow path.
+fn is_nested() -> bool {
+    let slot = state().slot();
+    // Other threads, too, are inside by the shared slot.
+    LEDGER.is_overflow(slot) || slot.busy.load(Relaxed) > 1
+}
+
+fn counts(account: Account) -> bool {
+    account != Account::Native || COUNT_NATIVE.load(Relaxed)
+}
+
+/// The bytes of a request that are counted.
+#[inline(always)]
+fn counted(size: usize) -> i64 {
+    size.max(16) as i64
+}
+
+/// Pops a block as [`super::pop`] does and books it, for a thread that counts its bytes; null if the slow path must do it,
+/// be it for a sample.
+#[inline(always)]
+pub(super) fn pop<const A: usize, const ZERO: bool>(
+    state: &ThreadState,
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
+    let left = state.left.get() - counted(size);
+    if left < 0 {
+        return null_mut();
+    }
+    let theap = state.known_theap(Account::ALL[A]);
+    let block = super::pop_from::<A, ZERO, true>(state, theap, size, mask);
+    if !block.is_null() {
+        state.left.set(left);
+    }
+    block
+}
+
+/// [`pop`] for an account that is not known when the program is compiled.
+#[inline(never)]
+pub(super) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
+    fn choose<const A: usize>(size: usize, zero: bool) -> *mut u8 {
+        match zero {
+            true => pop::<A, true>(state(), size, 0),
+            false => pop::<A, false>(state(), size, 0),
+        }
+    }
+    match account {
+        Account::Raw => choose::<{ Account::Raw as usize }>(size, zero),
+        Account::Mem => choose::<{ Account::Mem as usize }>(size, zero),
+        Account::Obj => choose::<{ Account::Obj as usize }>(size, zero),
+        Account::Native if COUNT_NATIVE.load(Relaxed) => choose::<NATIVE>(size, zero),
+        _ => null_mut(),
+    }
+}
+
+/// The theap to serve a request from: that of the account's samples, if the request is one. Inside the gate; a
+/// sample must be passed to [`take`].
+#[inline]
+pub(super) fn theap(
+    state: &ThreadState,
+    account: Account,
+    size: usize,
+    inside: &Inside<'_>,
+) -> (*mut Theap, bool) {
+    if is_on() != state.is_sampling() {
+        switch(state, inside);
+    }
+    if state.is_sampling() && counts(account) && is_due(state, size, inside) {
+        let theap = theap_of_samples(account);
+        if !theap.is_null() {
+            return (theap, true);
+        }
+        drop_sample(inside);
+    }
+    (state.theap(account), false)
+}
+
+/// Has the thread begin or end to count its bytes.
+#[cold]
+fn switch(state: &ThreadState, inside: &Inside<'_>) {
+    if is_on() {
+        match draw(inside) {
+            Some(left) => state.left.set(left),
+            None => return,
+        }
+    }
+    state.set_sampling(is_on());
+}
+
+fn draw(inside: &Inside<'_>) -> Option<i64> {
+    let mut held = hold(inside)?;
+    let interval = INTERVAL.load(Relaxed);
+    held.as_mut()
+        .map(|recorder| recorder.chance.distance(interval))
+}
+
+/// Counts a request; whether it is a sample.
+#[inline]
+fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
+    let left = state.left.get() - counted(size);
+    state.left.set(left);
+    left < 0 && draws_again(state, inside)
+}
+
+#[cold]
+fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
+    // A thread that ends has no theaps any more, and what counts as before the mark has heaps of its own.
+    if state.ending.get() || state.is_before() || is_nested() {
+        state.left.set(INTERVAL.load(Relaxed) as i64);
+        drop_sample(inside);
+        return false;
+    }
+    draw(inside).is_some_and(|left| {
+        state.left.set(left);
+        true
+    })
+}
+
+fn drop_sample(inside: &Inside<'_>) {
+    if let Some(mut held) = hold(inside)
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples.count_dropped();
+    }
+}
+
+/// The calling thread's theap in the heap of an account's samples; null if there is no memory for it.
+fn theap_of_samples(account: Account) -> *mut Theap {
+    let heap = SAMPLED[account as usize].load(Acquire);
+    if heap.is_null() || !bound::has_room_for_a_thread() {
+        return null_mut();
+    }
+    let before = own::table();
+    // SAFETY: a heap that is never deleted.
+    let theap = unsafe { ffi::mi_heap_theap(heap) };
+    own::table_changed(before);
+    match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
+        true => null_mut(),
+        false => theap,
+    }
+}
+
+/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
+#[cold]
+pub(super) fn take(
+    account: Account,
+    block: *mut u8,
+    bytes: usize,
+    size: usize,
+    inside: &Inside<'_>,
+) {
+    let interval = INTERVAL.load(Relaxed);
+    let weight = Weight::new(bytes, counted(size) as usize, interval);
+    let height = (interval > 1).then(|| LEDGER.bound(Scope::Total));
+    if let Some(mut held) = hold(inside)
+        && let Some(recorder) = held.as_mut()
+    {
+        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+            if let Some(walk) = WALK.get() {
+                walk(take);
+            }
+        };
+        recorder
+            .samples
+            .add(block.addr(), account as u8, weight, &mut walk, height);
+    }
+}
+
+/// Notes that a block is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
+#[inline]
+pub(super) fn released(block: *mut u8, heap: *mut ffi::Heap, inside: &Inside<'_>) {
+    if is_sampled(heap)
+        && let Some(mut held) = hold(inside)
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples.remove(block.addr());
+    }
+}
+
+/// Calls `visit` with the addresses of each mapping that the samples lie in.
+pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
+    with(|samples| samples.addresses().for_each(&mut visit));
+}

@@ -1,0 +1,100 @@
+//! What `--lines` asks for.
+
+use crate::bytes::{self, Expected};
+use std::fmt;
+use std::str::FromStr;
+
+/// Which allocations are sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineSettings {
+    /// None.
+    #[default]
+    Off,
+    /// One point every so many bytes.
+    Every {
+        /// The mean distance of two points, in bytes; 1 has every allocation sampled.
+        interval: u64,
+        /// Repeats the draws.
+        seed: Option<u64>,
+    },
+}
+
+/// The interval where none is given: see docs/results/lines.md for its cost.
+const DEFAULT_INTERVAL: u64 = 128 << 10;
+/// The longest interval.
+const MOST: u64 = 1 << 40;
+
+impl FromStr for LineSettings {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let expected = Expected(
+            "on, off, or a size from 1 to 1T such as 64K, with seed=N behind a comma if the draws shall repeat",
+        );
+        let (first, rest) = match text.split_once(',') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (text, None),
+        };
+        let interval = match first {
+            "off" if rest.is_none() => return Ok(LineSettings::Off),
+            "on" => DEFAULT_INTERVAL,
+            _ => bytes::parse(first).ok_or(expected)?,
+        };
+        let seed = match rest {
+            None => None,
+            Some(rest) => {
+                let seed = rest.strip_prefix("seed=").ok_or(expected)?;
+                Some(seed.parse().map_err(|_| expected)?)
+            }
+        };
+        match interval {
+            1..=MOST => Ok(LineSettings::Every { interval, seed }),
+            _ => Err(expected),
+        }
+    }
+}
+
+impl fmt::Display for LineSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LineSettings::Off => out.write_str("off"),
+            LineSettings::Every { interval, seed } => {
+                write!(out, "{interval}")?;
+                seed.map_or(Ok(()), |seed| write!(out, ",seed={seed}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_back_as_it_was() {
+        for text in ["on", "off", "1", "64K", "1M,seed=7", "on,seed=0"] {
+            let settings: LineSettings = text.parse().unwrap();
+            assert_eq!(
+                settings.to_string().parse::<LineSettings>().unwrap(),
+                settings
+            );
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in [
+            "",
+            "0",
+            "-1",
+            "2T",
+            "yes",
+            "64K,",
+            "64K,seed=",
+            "off,seed=1",
+            "64K,seed=1,seed=2",
+        ] {
+            assert!(text.parse::<LineSettings>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The sampled lines in a report. The samples are read under their lock, which a signal handler may find taken: the
+//! report then goes without them. Nothing is allocated from the heaps; tables for sorting are mappings of their own.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::descriptor::format_into;
+use crate::heap::sampling::{self, Samples, Site, Sum, View};
+use crate::ledger::{ACCOUNTS, Account};
+use crate::lines::{is_users, package};
+use pyhost_os::growing::Growing;
+use std::fmt::{self, Write};
+
+/// Stacks of each view that a report has at most, those with the most bytes.
+const STACKS: usize = 500;
+/// Lines of the table.
+const LINES: usize = 10;
+
+const VIEWS: [(&str, View); 3] = [
+    ("at_peak", View::AtPeak),
+    ("live", View::Live),
+    ("allocated", View::Allocated),
+];
+
+/// Says the views, or null without samples.
+pub fn describe(sink: &mut impl Sink) {
+    if sampling::with(|samples| describe_samples(samples, sink)).is_none() {
+        sink.null("lines");
+    }
+}
+
+fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
+    let (taken, dropped) = samples.counts();
+    sink.begin("lines");
+    sink.int("interval_bytes", samples.interval() as i64);
+    sink.int("samples", taken as i64);
+    sink.int("dropped", dropped as i64);
+    sink.begin("sums");
+    for (name, view) in VIEWS {
+        sink.begin(name);
+        describe_sums(samples, view, sink);
+        sink.end();
+    }
+    sink.end();
+    for (name, view) in VIEWS {
+        sink.begin_list(name);
+        for site in sorted(samples, view).iter().take(STACKS) {
+            describe_site(samples, *site, view, sink);
+        }
+        sink.end();
+    }
+    sink.end();
+}
+
+/// The sums of a view by account, over all its stacks.
+fn describe_sums(samples: &Samples, view: View, sink: &mut impl Sink) {
+    let mut sums = [(Sum::NONE, 0); ACCOUNTS];
+    for site in samples.sites() {
+        let (sum, stacks) = &mut sums[usize::from(site.account)];
+        *sum += samples.sum(site, view);
+        *stacks += 1;
+    }
+    for (account, (sum, stacks)) in Account::ALL.iter().zip(sums) {
+        if stacks > 0 {
+            sink.begin(account.name());
+            describe_sum(samples, sum, sink);
+            sink.int("stacks", stacks);
+            sink.end();
+        }
+    }
+}
+
+fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
+    sink.int("bytes", sum.bytes());
+    sink.int("blocks", sum.blocks());
+    sink.int("error_bytes", sum.error_bytes(samples.interval()));
+}
+
+fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink) {
+    sink.begin("");
+    sink.text("account", account_of(site).name());
+    describe_sum(samples, samples.sum(site, view), sink);
+    sink.begin_list("stack");
+    for call in samples.calls(site) {
+        sink.begin("");
+        sink.text("file", call.file);
+        sink.int("line", i64::from(call.line));
+        sink.text("function", call.function);
+        sink.end();
+    }
+    sink.end();
+    sink.end();
+}
+
+fn account_of(site: Site) -> Account {
+    Account::ALL[usize::from(site.account)]
+}
+
+/// The sites that a view has bytes of, most first; none where the system has no memory for the list.
+fn sorted(samples: &Samples, view: View) -> Growing<Site> {
+    let mut found = Growing::new();
+    for site in samples.sites() {
+        if samples.sum(site, view).bytes() > 0 && !found.push(site) {
+            break;
+        }
+    }
+    let bytes = |site: &Site| samples.sum(*site, view).bytes();
+    found.sort_unstable_by_key(|site| std::cmp::Reverse(bytes(site)));
+    found
+}
+
+/// A line of the user's code, with the bytes that were allocated there or in what it calls.
+#[derive(Clone, Copy)]
+struct LineSum {
+    sum: Sum,
+    /// Bytes of each account.
+    accounts: [i64; ACCOUNTS],
+    /// The site with the most bytes.
+    largest: Option<(Site, i64)>,
+}
+
+impl LineSum {
+    const NONE: LineSum = LineSum {
+        sum: Sum::NONE,
+        accounts: [0; ACCOUNTS],
+        largest: None,
+    };
+
+    fn add(&mut self, site: Site, sum: Sum) {
+        self.sum += sum;
+        self.accounts[usize::from(site.account)] += sum.bytes();
+        if self.largest.is_none_or(|(_, bytes)| bytes < sum.bytes()) {
+            self.largest = Some((site, sum.bytes()));
+        }
+    }
+
+    /// The account with the most bytes.
+    fn account(&self) -> Account {
+        let all = Account::ALL.iter().zip(self.accounts);
+        all.max_by_key(|(_, bytes)| *bytes)
+            .map_or(Account::Raw, |(account, _)| *account)
+    }
+}
+
+/// A number of bytes as text, which can be padded.
+struct Padded([u8; 16], usize);
+
+impl Padded {
+    fn new(bytes: i64) -> Self {
+        let mut room = [0; 16];
+        let length = format_into(&mut room, format_args!("{}", Bytes(bytes.max(0) as u64))).len();
+        Padded(room, length)
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.0[..self.1]).unwrap_or("?")
+    }
+}
+
+/// Writes the lines with the most bytes at the peak.
+pub fn lines(out: &mut impl Write) -> fmt::Result {
+    sampling::with(|samples| write_lines(samples, out)).unwrap_or(Ok(()))
+}
+
+fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
+    let Some(mut sums) = by_line(samples, View::AtPeak) else {
+        return writeln!(out, "lines at the peak: no memory to sort them");
+    };
+    let (taken, dropped) = samples.counts();
+    match samples.interval() {
+        1 => write!(out, "lines at the peak (every allocation")?,
+        interval => write!(
+            out,
+            "lines at the peak (one sample in {}, {taken} samples",
+            Bytes(interval)
+        )?,
+    }
+    if dropped > 0 {
+        write!(out, ", {dropped} lost")?;
+    }
+    writeln!(out, "):")?;
+    sums.sort_unstable_by_key(|line| std::cmp::Reverse(line.sum.bytes()));
+    for line in sums.iter().take(LINES) {
+        let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
+            break;
+        };
+        let bytes = Padded::new(line.sum.bytes());
+        write!(out, "  {:>10}", bytes.text())?;
+        if samples.interval() > 1 {
+            let error = Padded::new(line.sum.error_bytes(samples.interval()));
+            write!(out, " \u{b1} {:<10}", error.text())?;
+        }
+        write!(out, "  {:<6}  ", line.account().name())?;
+        let innermost = samples.calls(site).next();
+        let Some(innermost) = innermost else {
+            writeln!(out, "outside of Python code")?;
+            continue;
+        };
+        let users = samples.calls(site).find(is_users).unwrap_or(innermost);
+        write!(out, "{}:{} in {}", users.file, users.line, users.function)?;
+        if users.number != innermost.number
+            && let Some(package) = package(innermost.file)
+        {
+            write!(out, ", by {package}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// The sum of each line: of the innermost call of the user's own code, or of the innermost call. None where the system
+/// has no memory for the table.
+fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
+    let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
+    for site in samples.sites() {
+        let innermost = samples.calls(site).next();
+        let line = samples.calls(site).find(is_users).or(innermost);
+        let place = line.map_or(0, |call| call.number as usize + 1);
+        sums[place].add(site, samples.sum(site, view));
+    }
+    Some(sums)
+}

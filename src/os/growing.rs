@@ -1,0 +1,121 @@
+//! A list that grows, in mappings of its own: for callers that must not allocate.
+
+#![allow(unsafe_code)]
+
+use crate::mapping::Mapped;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of the first mapping.
+const FIRST: usize = 16 << 10;
+
+/// A list of plain values. Its memory doubles when it is full.
+pub struct Growing<T> {
+    memory: Option<Mapped<MaybeUninit<T>>>,
+    length: usize,
+}
+
+impl<T: Copy> Growing<T> {
+    /// An empty list, without memory.
+    pub const fn new() -> Self {
+        Growing {
+            memory: None,
+            length: 0,
+        }
+    }
+
+    /// A list of `length` times the same value. Returns `None` if the kernel has no memory.
+    pub fn filled(length: usize, value: T) -> Option<Self> {
+        let mut memory = Mapped::private(length)?;
+        memory.fill(MaybeUninit::new(value));
+        Some(Growing {
+            memory: Some(memory),
+            length,
+        })
+    }
+
+    /// Appends an item; false, and it is lost, if the kernel has no memory for more.
+    pub fn push(&mut self, item: T) -> bool {
+        let capacity = self.capacity();
+        if self.length == capacity && !self.grow((2 * capacity).max(FIRST / size_of::<T>())) {
+            return false;
+        }
+        let Some(memory) = &mut self.memory else {
+            return false;
+        };
+        memory[self.length].write(item);
+        self.length += 1;
+        true
+    }
+
+    fn grow(&mut self, capacity: usize) -> bool {
+        let Some(mut larger) = Mapped::private(capacity) else {
+            return false;
+        };
+        if let Some(memory) = &self.memory {
+            larger[..self.length].copy_from_slice(&memory[..self.length]);
+        }
+        self.memory = Some(larger);
+        true
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.len())
+    }
+
+    /// Its addresses; empty without memory.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        let memory = self.memory.as_ref();
+        memory.map_or(0..0, Mapped::addresses)
+    }
+}
+
+impl<T: Copy> Default for Growing<T> {
+    fn default() -> Self {
+        Growing::new()
+    }
+}
+
+impl<T> Deref for Growing<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.memory {
+            // SAFETY: `push` and `filled` have written so many.
+            Some(memory) => unsafe {
+                std::slice::from_raw_parts(memory.as_ptr().cast(), self.length)
+            },
+            None => &[],
+        }
+    }
+}
+
+impl<T> DerefMut for Growing<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.memory {
+            // SAFETY: as in `deref`, and `self` is borrowed mutably.
+            Some(memory) => unsafe {
+                std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), self.length)
+            },
+            None => &mut [],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_its_items_when_it_grows() {
+        let mut list = Growing::new();
+        assert!(list.is_empty() && list.addresses().is_empty());
+        for number in 0..10_000u32 {
+            assert!(list.push(number));
+        }
+        assert!(list.iter().copied().eq(0..10_000));
+        list[7] = 1;
+        assert_eq!((list[7], list.len()), (1, 10_000));
+        assert_eq!(*Growing::filled(3, 5u8).unwrap(), [5; 3]);
+    }
+}

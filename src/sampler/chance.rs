@@ -1,0 +1,61 @@
+//! Draws, probabilities and weights.
+
+/// A generator of pseudo-random numbers (xorshift64*) that draws distances.
+pub struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    /// A generator that repeats itself for each seed.
+    pub const fn new(seed: u64) -> Self {
+        // No state is zero.
+        Chance {
+            state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Bytes to the next point: exponential, with a mean of `interval`. 0 if every allocation is a sample.
+    pub fn distance(&mut self, interval: u64) -> i64 {
+        if interval <= 1 {
+            return 0;
+        }
+        // From 2^-53 to 1, so that the logarithm is finite.
+        let uniform = ((self.number() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        (-(interval as f64) * uniform.ln()) as i64
+    }
+}
+
+/// The bytes and blocks that a sample stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weight {
+    /// Bytes.
+    pub bytes: f64,
+    /// Blocks.
+    pub blocks: f64,
+    /// The estimated variance of the bytes.
+    pub variance: f64,
+}
+
+impl Weight {
+    /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
+    pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
+        let probability = match interval {
+            0 | 1 => 1.0,
+            // 1 - exp(-x), without the loss of digits for a small x.
+            _ => -f64::exp_m1(-(counted as f64) / interval as f64),
+        };
+        let weight = bytes as f64 / probability;
+        Weight {
+            bytes: weight,
+            blocks: 1.0 / probability,
+            variance: weight * weight * (1.0 - probability),
+        }
+    }
+}

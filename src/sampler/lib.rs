@@ -1,0 +1,185 @@
+//! Which lines allocated: a Poisson sample of the allocated bytes, by call stack and account.
+//!
+//! A point falls on each allocated byte with the same small probability, so that the distance between two points
+//! is exponential with a mean of *interval* bytes ([`Chance::distance`]). An allocation of S bytes with at least one point
+//! is a *sample*: that happens with p = 1 - exp(-S / interval), so the sample stands for S / p bytes and 1 / p
+//! blocks. The sum of these weights over any set of allocations has the set's bytes as its mean, whatever their sizes.
+//!
+//! A [`Samples`] is plain data: the caller holds a lock. It takes memory from the system alone, and its tables grow
+//! by doubling. Where the system has none, the sample is dropped and counted.
+//!
+//! [`Samples`] sums by *site*: one account and one call stack. A site has three sums: live now, live when the total was
+//! highest, and allocated so far. The second costs no copy of all sites at each new peak: a site that is about to change
+//! notes its live sum if a peak has come since it last did.
+
+mod chance;
+mod index;
+mod sites;
+mod stacks;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+pub use chance::{Chance, Weight};
+pub use sites::{Site, View};
+pub use stacks::{Call, FrameView};
+pub use sum::Sum;
+
+use index::Index;
+use sites::Sites;
+use stacks::Stacks;
+use std::ops::Range;
+
+/// Gives each call of a stack to a function, outermost first.
+pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
+
+/// A live sampled block.
+#[derive(Clone, Copy, Default)]
+struct Live {
+    /// Its address, as [`hidden`] writes it; 0 where the entry is free.
+    address: u64,
+    site: u32,
+    weight: Weight,
+}
+
+/// An address as it is stored: the leak check searches memory for pointers.
+fn hidden(address: usize) -> u64 {
+    !(address as u64)
+}
+
+/// All samples of a process.
+pub struct Samples {
+    interval: u64,
+    stacks: Stacks,
+    sites: Sites,
+    live: Index<Live>,
+    taken: u64,
+    dropped: u64,
+    is_over: bool,
+}
+
+impl Samples {
+    /// No samples yet, of one every `interval` bytes in the mean.
+    pub const fn new(interval: u64) -> Self {
+        Samples {
+            interval,
+            stacks: Stacks::new(),
+            sites: Sites::new(),
+            live: Index::new(),
+            taken: 0,
+            dropped: 0,
+            is_over: false,
+        }
+    }
+
+    /// Adds a sample: the block at `address`, which `account` allocated at the calls that `walk` gives, outermost first.
+    /// `height` is the total of live bytes with this block; None where the samples' own sum is exact.
+    pub fn add(
+        &mut self,
+        address: usize,
+        account: u8,
+        weight: Weight,
+        walk: &mut Walk<'_>,
+        height: Option<i64>,
+    ) {
+        if self.is_over {
+            return;
+        }
+        self.taken += 1;
+        if self.try_add(address, account, weight, walk).is_none() {
+            self.dropped += 1;
+        }
+        self.sites.look_at_height(height);
+    }
+
+    fn try_add(
+        &mut self,
+        address: usize,
+        account: u8,
+        weight: Weight,
+        walk: &mut Walk<'_>,
+    ) -> Option<()> {
+        let stack = self.stacks.intern(walk)?;
+        let site = self.sites.of(account, stack)?;
+        self.remove(address); // one whose end was not seen
+        let live = Live {
+            address: hidden(address),
+            site,
+            weight,
+        };
+        self.live.insert(live, |entry| entry.address)?;
+        self.sites.allocated(site, weight);
+        Some(())
+    }
+
+    /// Takes out the block at `address`, which is freed; false if it is no sample.
+    pub fn remove(&mut self, address: usize) -> bool {
+        if self.is_over {
+            return false;
+        }
+        match self.live.remove(hidden(address), |entry| entry.address) {
+            Some(live) => {
+                self.sites.freed(live.site, live.weight);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Counts a sample that could not be taken.
+    pub fn count_dropped(&mut self) {
+        self.taken += 1;
+        self.dropped += 1;
+    }
+
+    /// Keeps all as it is now: what comes later is not counted.
+    pub fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Forgets the peak: it is the next moment.
+    pub fn restart_peak(&mut self) {
+        self.sites.restart_peak();
+    }
+
+    /// The mean distance between two points, in bytes.
+    pub fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// Samples so far, and how many of them could not be kept.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.taken, self.dropped)
+    }
+
+    /// All sites.
+    pub fn sites(&self) -> impl Iterator<Item = Site> + '_ {
+        self.sites.all()
+    }
+
+    /// The sum of a view of a site. A moment's sums are raised by the share of samples that was dropped.
+    pub fn sum(&self, site: Site, view: View) -> Sum {
+        let sum = self.sites.sum(site, view);
+        match self.dropped {
+            0 => sum,
+            dropped => sum.scaled(self.taken as f64 / (self.taken - dropped).max(1) as f64),
+        }
+    }
+
+    /// How many different calls there are: [`FrameView::number`] is below that.
+    pub fn frames(&self) -> usize {
+        self.stacks.frames()
+    }
+
+    /// The calls of a site, innermost first; none where no Python code ran.
+    pub fn calls(&self, site: Site) -> impl Iterator<Item = FrameView<'_>> {
+        self.stacks.calls(self.sites.stack(site))
+    }
+
+    /// The mappings of all tables; some are empty.
+    pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
+        let stacks = self.stacks.addresses().into_iter();
+        let all = stacks.chain(self.sites.addresses());
+        all.chain([self.live.addresses()])
+    }
+}

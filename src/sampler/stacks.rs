@@ -1,0 +1,212 @@
+//! Call stacks, each kept once: a tree of calls, whose nodes know their caller.
+//!
+//! Texts are compared by content, never by address: a code object, or the string of its name, may be gone and another
+//! have its address.
+
+use crate::Walk;
+use crate::index::{Index, hash};
+use pyhost_os::growing::Growing;
+use std::ops::Range;
+
+/// A call as it is read off a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The code's file, in UTF-8.
+    pub file: &'a [u8],
+    /// The function's name, in UTF-8.
+    pub function: &'a [u8],
+    /// The line, from 1 on; 0 if it is not known.
+    pub line: u32,
+}
+
+/// A call of a kept stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameView<'a> {
+    /// Equal for equal calls.
+    pub number: u32,
+    /// The code's file.
+    pub file: &'a str,
+    /// The function's name.
+    pub function: &'a str,
+    /// The line; 0 if it is not known.
+    pub line: u32,
+}
+
+/// An entry of an index: the number of an item, by the hash of its content.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    hash: u64,
+    number: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    file: u32,
+    function: u32,
+    line: u32,
+}
+
+/// A call and its callers.
+#[derive(Clone, Copy)]
+struct Node {
+    caller: u32,
+    frame: u32,
+}
+
+/// The number of the stack without a call.
+pub const EMPTY: u32 = u32::MAX;
+
+/// All stacks.
+pub struct Stacks {
+    letters: Growing<u8>,
+    /// Where each text lies in the letters.
+    texts: Growing<(u32, u32)>,
+    frames: Growing<Frame>,
+    nodes: Growing<Node>,
+    of_texts: Index<Entry>,
+    of_frames: Index<Entry>,
+    of_nodes: Index<Entry>,
+}
+
+/// A hash that is not 0.
+fn mixed(numbers: &[u64]) -> u64 {
+    let mix = |mixed: u64, &number: &u64| hash(mixed.rotate_left(5) ^ number);
+    numbers.iter().fold(1, mix) | 1
+}
+
+fn hash_of_text(text: &[u8]) -> u64 {
+    let mut mixed = text.len() as u64 | 1 << 63;
+    let (words, rest) = text.as_chunks::<8>();
+    for word in words {
+        mixed =
+            (mixed.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    let last = rest
+        .iter()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte));
+    hash(mixed ^ last) | 1
+}
+
+/// Enters a new item, whose number is `number`, if it could be pushed.
+fn enter(index: &mut Index<Entry>, hash: u64, number: usize, pushed: bool) -> Option<u32> {
+    let number = u32::try_from(number).ok().filter(|_| pushed)?;
+    index.insert(Entry { hash, number }, |entry| entry.hash)?;
+    Some(number)
+}
+
+impl Stacks {
+    pub const fn new() -> Self {
+        Stacks {
+            letters: Growing::new(),
+            texts: Growing::new(),
+            frames: Growing::new(),
+            nodes: Growing::new(),
+            of_texts: Index::new(),
+            of_frames: Index::new(),
+            of_nodes: Index::new(),
+        }
+    }
+
+    /// The number of a stack. None if there is no memory for it.
+    pub fn intern(&mut self, walk: &mut Walk<'_>) -> Option<u32> {
+        let mut node = Some(EMPTY);
+        walk(&mut |call| {
+            node = node.and_then(|caller| {
+                let frame = self.frame(call)?;
+                self.node(caller, frame)
+            });
+        });
+        node
+    }
+
+    fn node(&mut self, caller: u32, frame: u32) -> Option<u32> {
+        let hash = mixed(&[u64::from(caller), u64::from(frame)]);
+        let nodes = &self.nodes;
+        let is_it = |entry: &Entry| {
+            let node = nodes[entry.number as usize];
+            node.caller == caller && node.frame == frame
+        };
+        let known = self.of_nodes.find(hash, |entry| entry.hash, is_it);
+        known.map(|entry| entry.number).or_else(|| {
+            let number = self.nodes.len();
+            let pushed = self.nodes.push(Node { caller, frame });
+            enter(&mut self.of_nodes, hash, number, pushed)
+        })
+    }
+
+    fn frame(&mut self, call: &Call<'_>) -> Option<u32> {
+        let file = self.text(call.file)?;
+        let function = self.text(call.function)?;
+        let line = call.line;
+        let hash = mixed(&[u64::from(file), u64::from(function), u64::from(line)]);
+        let frames = &self.frames;
+        let is_it = |entry: &Entry| {
+            let frame = frames[entry.number as usize];
+            (frame.file, frame.function, frame.line) == (file, function, line)
+        };
+        let known = self.of_frames.find(hash, |entry| entry.hash, is_it);
+        known.map(|entry| entry.number).or_else(|| {
+            let number = self.frames.len();
+            let pushed = self.frames.push(Frame {
+                file,
+                function,
+                line,
+            });
+            enter(&mut self.of_frames, hash, number, pushed)
+        })
+    }
+
+    fn text(&mut self, text: &[u8]) -> Option<u32> {
+        let hash = hash_of_text(text);
+        let is_it = |entry: &Entry| self.bytes(entry.number) == text;
+        let known = self.of_texts.find(hash, |entry| entry.hash, is_it);
+        known.map(|entry| entry.number).or_else(|| {
+            let start = u32::try_from(self.letters.len()).ok()?;
+            let kept = text.iter().all(|&letter| self.letters.push(letter));
+            let number = self.texts.len();
+            let pushed = kept && self.texts.push((start, text.len() as u32));
+            enter(&mut self.of_texts, hash, number, pushed)
+        })
+    }
+
+    fn bytes(&self, text: u32) -> &[u8] {
+        let (start, length) = self.texts[text as usize];
+        &self.letters[start as usize..][..length as usize]
+    }
+
+    fn view(&self, number: u32) -> FrameView<'_> {
+        let frame = self.frames[number as usize];
+        let text = |text| str::from_utf8(self.bytes(text)).unwrap_or("?");
+        FrameView {
+            number,
+            file: text(frame.file),
+            function: text(frame.function),
+            line: frame.line,
+        }
+    }
+
+    /// The calls of a stack, innermost first.
+    pub fn calls(&self, stack: u32) -> impl Iterator<Item = FrameView<'_>> {
+        let known = |node: u32| (node != EMPTY).then_some(node);
+        let caller = move |&node: &u32| known(self.nodes[node as usize].caller);
+        std::iter::successors(known(stack), caller)
+            .map(|node| self.view(self.nodes[node as usize].frame))
+    }
+
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The mappings of all tables.
+    pub fn addresses(&self) -> [Range<usize>; 7] {
+        [
+            self.letters.addresses(),
+            self.texts.addresses(),
+            self.frames.addresses(),
+            self.nodes.addresses(),
+            self.of_texts.addresses(),
+            self.of_frames.addresses(),
+            self.of_nodes.addresses(),
+        ]
+    }
+}
