@@ -25,6 +25,7 @@ mod frames;
 mod guards;
 mod leaks;
 mod limits;
+mod lines;
 mod live;
 mod mapped;
 mod metrics;

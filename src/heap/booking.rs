@@ -7,7 +7,7 @@
 
 use super::caps::{self, Request};
 use super::thread::{state, thread_id};
-use super::{GILS, bound, counts_native, ffi, gate, heights, register};
+use super::{GILS, bound, counts_native, ffi, gate, heights, register, sampling};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::resident;
 use std::ptr::null_mut;
@@ -132,7 +132,11 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
 /// booked: the caller gives it back.
 #[inline]
 pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
-    state().slot.get().book::<A>(bytes) || book_slow(Account::ALL[A], block, bytes)
+    let booked = state().slot.get().book::<A>(bytes) || book_slow(Account::ALL[A], block, bytes);
+    if booked && sampling::is_on() {
+        sampling::booked(Account::ALL[A], block, bytes);
+    }
+    booked
 }
 
 /// [`book`] beyond the slot's window. Out of line, so that the callers keep no registers for it.
@@ -168,14 +172,20 @@ pub fn may_book<const A: usize>(size: usize) -> bool {
 pub fn book_resized<const A: usize>(block: *mut u8, bytes: usize) {
     if !book::<A>(block, bytes) {
         let slot = state().slot();
-        let _inside = gate::enter(slot, thread_id());
+        let inside = gate::enter(slot, thread_id());
         LEDGER.book_anyway(slot, Account::ALL[A], bytes, &GILS);
+        if sampling::is_on() {
+            sampling::booked_inside(Account::ALL[A], block, bytes, &inside);
+        }
     }
 }
 
 /// Takes a block off that [`book`] booked.
 #[inline]
 pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
+    if sampling::is_on() {
+        sampling::unbooked(block);
+    }
     if !state().slot.get().release::<A>(bytes) {
         release_slow(Account::ALL[A], block, bytes);
     }

@@ -23,7 +23,7 @@ use pyhost_sampler::{Chance, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::thread::yield_now;
 
 /// Gives the calls of the calling thread's Python code, outermost first.
@@ -277,6 +277,58 @@ pub(super) fn take(
         recorder
             .samples
             .add(block.addr(), account as u8, weight, &mut walk, height);
+    }
+}
+
+/// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are
+/// found to be no sample by one look here.
+static ELSEWHERE: [AtomicU16; 1 << 14] = [const { AtomicU16::new(0) }; 1 << 14];
+
+fn elsewhere(block: *mut u8) -> &'static AtomicU16 {
+    let mixed = (block.addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    &ELSEWHERE[(mixed >> 50) as usize]
+}
+
+/// Counts a block that is in none of the heaps: of another allocator, of the guarded ones, or a map. `block` is null if it
+/// is a part of another account's block.
+#[cold]
+pub fn booked(account: Account, block: *mut u8, bytes: usize) {
+    if !block.is_null() {
+        let inside = gate::enter(state().slot(), thread_id());
+        booked_inside(account, block, bytes, &inside);
+    }
+}
+
+/// [`booked`] for a caller inside the gate.
+#[cold]
+pub(super) fn booked_inside(account: Account, block: *mut u8, bytes: usize, inside: &Inside<'_>) {
+    let state = state();
+    if !state.is_sampling() {
+        switch(state, inside);
+    }
+    if is_due(state, bytes, inside) {
+        elsewhere(block).fetch_add(1, Relaxed);
+        take(account, block, bytes, bytes, inside);
+    }
+}
+
+/// Notes that a block is freed that [`booked`] may have counted.
+#[cold]
+pub fn unbooked(block: *mut u8) {
+    if elsewhere(block).load(Relaxed) != 0 {
+        unbooked_inside(block, &gate::enter(state().slot(), thread_id()));
+    }
+}
+
+/// [`unbooked`] for a caller inside the gate.
+#[cold]
+pub(super) fn unbooked_inside(block: *mut u8, inside: &Inside<'_>) {
+    if elsewhere(block).load(Relaxed) != 0
+        && let Some(mut held) = hold(inside)
+        && let Some(recorder) = held.as_mut()
+        && recorder.samples.remove(block.addr())
+    {
+        elsewhere(block).fetch_sub(1, Relaxed);
     }
 }
 

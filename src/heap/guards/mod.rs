@@ -27,6 +27,7 @@ use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
 use super::freed::refuse;
 use super::gate;
+use super::sampling;
 use super::thread::{state, thread_id};
 use crate::errno::Errno;
 use crate::ledger::Account;
@@ -120,7 +121,7 @@ pub fn figures() -> Option<GuardFigures> {
 #[cold]
 pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut u8> {
     let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
+    let inside = gate::enter(slot, thread_id());
     let range = RANGE.get()?;
     let Some((record, slot_end)) = range.take(size, alignment.max(ALIGNMENT)) else {
         MISSED.fetch_add(1, Relaxed);
@@ -152,10 +153,13 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
             put_away(range, record, slot_end);
         },
     };
-    match settle(slot, block, &request) {
-        true => Some(block),
-        false => Some(null_mut()),
+    if !settle(slot, block, &request) {
+        return Some(null_mut());
     }
+    if sampling::is_on() {
+        sampling::booked_inside(account, block, mapped, &inside);
+    }
+    Some(block)
 }
 
 /// Closes the memory of a block that is not live any more.
@@ -189,7 +193,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
         return false;
     };
-    let _inside = gate::enter(state().slot(), thread_id());
+    let inside = gate::enter(state().slot(), thread_id());
     let Some(slot) = range.slot_at(pointer.addr()) else {
         refuse(format_args!(
             "free(): invalid pointer {pointer:p}, between guarded blocks"
@@ -216,6 +220,9 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
         ));
     }
     check_around(slot.end, record);
+    if sampling::is_on() {
+        sampling::unbooked_inside(pointer, &inside);
+    }
     release_block(account, pointer, record.mapped.load(Relaxed), caller);
     put_away(range, record, slot.end);
     true

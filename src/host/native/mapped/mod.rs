@@ -23,6 +23,7 @@ use super::next::call;
 use crate::caps;
 use crate::errno::Errno;
 use crate::faults;
+use crate::heap::sampling;
 use crate::ledger::{Account, LEDGER};
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
@@ -183,6 +184,9 @@ unsafe extern "C" fn pyhost_mmap(
         let mapped = map();
         if mapped != libc::MAP_FAILED {
             change(writable, |table| enter(table, mapped));
+            if writable && sampling::is_on() {
+                sampling::booked(Account::Mapped, mapped.cast(), whole_pages(size));
+            }
         }
         return mapped;
     }
@@ -225,6 +229,9 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     });
     match status {
         Some(0) => {
+            if sampling::is_on() {
+                sampling::unbooked(start.cast());
+            }
             caps::look_at_charges();
             0
         }
@@ -305,6 +312,14 @@ unsafe extern "C" fn pyhost_mremap(
         }
         true
     });
+    if let Some(place) = mapped
+        && place != libc::MAP_FAILED
+        && sampling::is_on()
+        && known.is_some_and(|range| range.writable)
+    {
+        sampling::unbooked(start.cast());
+        sampling::booked(Account::Mapped, place.cast(), whole_pages(new));
+    }
     mapped.unwrap_or_else(remap)
 }
 

@@ -1,0 +1,333 @@
+//! `--lines`: which lines of Python allocated, by samples.
+
+use crate::environments::newest_numpy;
+use crate::host::{Run, folder, script};
+use serde_json::Value;
+use std::collections::HashMap;
+
+fn int(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// The rows of a view.
+fn rows<'a>(report: &'a Value, view: &str) -> &'a [Value] {
+    report["lines"][view].as_array().expect("a view")
+}
+
+/// Whether a row's stack has a call of `function`.
+fn has_call(row: &Value, function: &str) -> bool {
+    let stack = row["stack"].as_array().unwrap();
+    stack.iter().any(|call| call["function"] == function)
+}
+
+/// Bytes, and the largest error of a row, of an account below a function.
+fn below(report: &Value, view: &str, account: &str, function: &str) -> (i64, i64) {
+    let all = rows(report, view).iter();
+    let found = all.filter(|row| row["account"] == account && has_call(row, function));
+    found.fold((0, 0), |(bytes, error), row| {
+        (bytes + int(&row["bytes"]), error + int(&row["error_bytes"]))
+    })
+}
+
+fn known_sites() -> Run {
+    let packages = newest_numpy().site_packages.clone();
+    let script = script("known_sites.py");
+    Run::host()
+        .env("PYTHONPATH", packages)
+        .args(["--lines=1", "--native", "count"])
+        .args([script.to_str().unwrap(), "--numpy"])
+}
+
+/// The sites that the script printed: function, account, bytes.
+fn printed(stdout: &str) -> HashMap<String, (String, i64)> {
+    serde_json::from_str(stdout.trim()).unwrap()
+}
+
+#[test]
+fn with_every_allocation_the_sums_are_the_ledgers_to_the_byte() {
+    for hooks in ["0", "1"] {
+        let (outcome, report) = known_sites().env("PYHOST_DEBUG_HOOKS", hooks).reported();
+        let lines = &report["lines"];
+        assert_eq!(int(&lines["dropped"]), 0, "{outcome:#?}");
+        for account in ["raw", "mem", "obj", "numpy"] {
+            let (sampled, booked) = (
+                &lines["sums"]["live"][account],
+                &report["accounts"][account],
+            );
+            assert_eq!(sampled["bytes"], booked["live_bytes"], "{account}");
+            assert_eq!(sampled["blocks"], booked["live_blocks"], "{account}");
+            assert_eq!(int(&sampled["error_bytes"]), 0);
+        }
+        // What malloc gave before the host's main is in no sample.
+        let native = int(&report["accounts"]["native"]["live_bytes"]);
+        let sampled = int(&lines["sums"]["live"]["native"]["bytes"]);
+        assert!(
+            (native - 60_000..=native).contains(&sampled),
+            "{sampled} of {native}"
+        );
+    }
+}
+
+#[test]
+fn each_site_has_its_bytes_in_every_kind_of_code() {
+    let (outcome, report) = known_sites().reported();
+    let sites = printed(&outcome.stdout);
+    assert_eq!(sites.len(), 15);
+    for (function, (account, bytes)) in sites {
+        for view in ["at_peak", "live", "allocated"] {
+            let (sampled, _) = below(&report, view, &account, &function);
+            // Sizes are rounded up by an eighth at most, and lists grow by an eighth ahead.
+            let most = match view {
+                "allocated" => bytes * 3,
+                _ => bytes * 5 / 4 + 100_000,
+            };
+            assert!(
+                (bytes..most).contains(&sampled),
+                "{view} {function}: {sampled} of {bytes}"
+            );
+        }
+    }
+    // What came and went is in the view of all alone.
+    let gone = |view| {
+        let all = rows(&report, view).iter();
+        let at = all.filter(|row| row["stack"].as_array().unwrap().len() == 1);
+        at.map(|row| int(&row["bytes"])).sum::<i64>()
+    };
+    assert!(gone("allocated") > 20_000_000 && gone("at_peak") < 5_000_000);
+}
+
+#[test]
+fn a_stack_is_given_innermost_first_with_file_line_and_function() {
+    let directory = folder("lines-stack");
+    let script = directory.join("job.py");
+    let code = "def inner():\n    return bytes(5_000_000)\ndef outer():\n    return [inner()]\nkept = outer()\n";
+    std::fs::write(&script, code).unwrap();
+    let (_, report) = Run::host().args(["--lines=1"]).arg(&script).reported();
+    let file = script.to_str().unwrap();
+    let expected = serde_json::json!([
+        {"file": file, "line": 2, "function": "inner"},
+        {"file": file, "line": 4, "function": "outer"},
+        {"file": file, "line": 5, "function": "<module>"},
+    ]);
+    assert_eq!(rows(&report, "at_peak")[0]["stack"], expected);
+    assert_eq!(rows(&report, "live")[0]["account"], "obj");
+}
+
+#[test]
+fn the_table_has_the_lines_of_the_user_with_the_error_and_the_library() {
+    let code = "import json\nkept = json.loads('[' + ','.join(map(str, range(300_000))) + ']')";
+    let outcome = Run::host().args(["--lines=32K,seed=1", "-c", code]).ok();
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let title = lines
+        .iter()
+        .position(|line| line.starts_with("lines at the peak (one sample in 32.0 KiB, "));
+    let first = lines[title.expect(&outcome.stderr) + 1];
+    let is_right =
+        first.contains(" MiB \u{b1} ") && first.ends_with(" obj     <string>:2 in <module>");
+    assert!(is_right, "{first}");
+}
+
+#[test]
+fn without_the_option_nothing_is_sampled() {
+    for arguments in [&["--stats=json"][..], &["--lines=off", "--stats=json"]] {
+        let outcome = Run::host().args(arguments).args(["-c", "pass"]).ok();
+        let report: Value = serde_json::from_str(&outcome.stderr).unwrap();
+        assert_eq!(report["lines"], Value::Null);
+    }
+    let outcome = Run::host().args(["--lines=off", "-c", "pass"]).ok();
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn bad_values_are_one_line_and_status_2() {
+    for value in ["0", "two", "64K,7", "64K,seed=x", ""] {
+        let outcome = Run::host()
+            .args([&format!("--lines={value}"), "-c", "pass"])
+            .run();
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1);
+        assert!(
+            outcome.stderr.starts_with("pyhost: --lines: "),
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_seed_repeats_the_draws() {
+    let samples = || {
+        let code = "kept = [bytes(1000) for _ in range(20_000)]";
+        let (_, report) = Run::host()
+            .env("PYTHONHASHSEED", "0")
+            .args(["--lines=64K,seed=5", "-S", "-c", code])
+            .reported();
+        let (bytes, _) = below(&report, "at_peak", "obj", "<module>");
+        (bytes - 20_000_000).abs() < 6_000_000
+    };
+    assert!(samples() && samples());
+}
+
+#[test]
+fn forked_children_and_their_threads_are_sampled_on() {
+    let directory = folder("lines-forks");
+    let code = "import os, threading
+kept = [bytes(1000) for _ in range(3000)]
+def work(): more.extend(bytes(1000) for _ in range(4000))
+for _ in range(3):
+    if os.fork() == 0:
+        more = []
+        thread = threading.Thread(target=work); thread.start(); thread.join()
+        raise SystemExit
+while True:
+    try: os.wait()
+    except ChildProcessError: break";
+    Run::host()
+        .args(["--lines=1", "--stats-file"])
+        .arg(directory.join("%p.json"))
+        .args(["-c", code])
+        .ok();
+    let mut children = 0;
+    for file in std::fs::read_dir(&directory).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let live = &report["lines"]["sums"]["live"]["obj"];
+        assert_eq!(
+            live["bytes"], report["accounts"]["obj"]["live_bytes"],
+            "{text}"
+        );
+        if report["process"]["forked"] == true {
+            children += 1;
+            let (bytes, _) = below(&report, "live", "obj", "work");
+            assert!(bytes > 4_000_000, "{bytes}");
+        }
+    }
+    assert_eq!(children, 3);
+}
+
+#[test]
+fn caps_guards_faults_and_the_leak_check_go_with_it() {
+    let code = "kept = []
+try:
+    while True: kept.append(bytes(10_000))
+except MemoryError: del kept[:]
+print('caught')";
+    let outcome = Run::host()
+        .args(["--lines=4K", "--stats=off", "--cap", "32M", "-c", code])
+        .run();
+    assert_eq!(
+        (outcome.code(), outcome.stdout.trim()),
+        (0, "caught"),
+        "{outcome:#?}"
+    );
+
+    for guard in ["all", "every=3"] {
+        let (_, report) = Run::host()
+            .args(["--lines=1", "--guard", guard])
+            .args([
+                "-c",
+                "kept = [bytes(5000) for _ in range(1000)]; del kept[::2]",
+            ])
+            .reported();
+        let live = &report["lines"]["sums"]["live"]["obj"];
+        assert_eq!(
+            live["bytes"], report["accounts"]["obj"]["live_bytes"],
+            "{guard}"
+        );
+    }
+
+    let clean = "import json; kept = json.loads('[1, 2.5, [3]]' ); x = {}; x['self'] = x";
+    for interval in ["1", "1K"] {
+        let outcome = Run::host()
+            .args([
+                &format!("--lines={interval}"),
+                "--stats=off",
+                "--leak-check=native",
+                "-c",
+                clean,
+            ])
+            .run();
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    }
+    let lost = "import ctypes; ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "--leak-check", "-c", lost])
+        .run();
+    assert_eq!(outcome.code(), 23, "{outcome:#?}");
+
+    let failing = "import pyhost\nkept = []\nfor _ in range(3000):\n    try: kept.append(bytes(900))\n    except MemoryError: pass";
+    let (_, report) = Run::host()
+        .args(["--lines=1", "--fail", "obj=p=0.1,seed=1", "-c", failing])
+        .reported();
+    let live = &report["lines"]["sums"]["live"]["obj"];
+    assert_eq!(live["bytes"], report["accounts"]["obj"]["live_bytes"]);
+}
+
+#[test]
+fn every_allocator_is_sampled() {
+    let packages = newest_numpy().site_packages.clone();
+    let code = "import numpy
+def make(): return [numpy.ones(100_000) for _ in range(10)], [bytes(400) for _ in range(5000)]
+kept = make()
+gone = make(); del gone";
+    for arguments in [
+        &["--allocator", "pymalloc"][..],
+        &["--allocator", "system"],
+        &["--numpy-allocator", "pool"],
+        &["--numpy-allocator", "bfc"],
+        &["--numpy-allocator", "system"],
+    ] {
+        let (outcome, report) = Run::host()
+            .env("PYTHONPATH", &packages)
+            .args(["--lines=1"])
+            .args(arguments)
+            .args(["-c", code])
+            .reported();
+        for (account, least) in [("numpy", 8_000_000), ("obj", 2_000_000)] {
+            let (bytes, _) = below(&report, "live", account, "make");
+            assert!(
+                (least..least * 5 / 4).contains(&bytes),
+                "{arguments:?} {account} {bytes} {outcome:#?}"
+            );
+        }
+        let live = &report["lines"]["sums"]["live"]["numpy"];
+        assert_eq!(
+            live["bytes"], report["accounts"]["numpy"]["live_bytes"],
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn maps_of_libraries_are_sampled() {
+    let code = "import mmap
+def make(): return mmap.mmap(-1, 6_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+kept = make()
+make().close()";
+    let (_, report) = Run::host().args(["--lines=1", "-c", code]).reported();
+    let (live, _) = below(&report, "live", "mapped", "make");
+    let (all, _) = below(&report, "allocated", "mapped", "make");
+    assert!((6_000_000..6_100_000).contains(&live), "{live}");
+    assert_eq!(all, 2 * live);
+}
+
+#[test]
+fn an_estimate_lies_within_its_error_in_most_cases() {
+    let script = script("known_sites.py");
+    let (mut cases, mut within) = (0, 0);
+    for seed in 1..=8 {
+        let (outcome, report) = Run::host()
+            .args([
+                &format!("--lines=64K,seed={seed}"),
+                script.to_str().unwrap(),
+            ])
+            .reported();
+        for (function, (account, bytes)) in printed(&outcome.stdout) {
+            let (sampled, error) = below(&report, "at_peak", &account, &function);
+            cases += 1;
+            // The allocator's own rounding is in the estimate, too.
+            let is_within = sampled - error <= bytes * 9 / 8 && sampled + error >= bytes;
+            within += i32::from(is_within || error == 0);
+        }
+    }
+    assert!(within * 100 >= cases * 95, "{within} of {cases}");
+}
