@@ -201,7 +201,7 @@ unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
     let inside = gate::enter(slot, thread_id());
     if book {
         release_block(Account::Numpy, block, charged, Account::Numpy);
-        sampling::released(block, page.heap, &inside);
+        sampling::released(Account::Numpy, block, page.heap, &inside);
     }
     // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };

@@ -20,11 +20,12 @@ pub static SAMPLED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_m
 pub static SAMPLED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
     [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 
-/// Whether a heap is one for sampled blocks.
-#[cold]
-pub fn is_sampled(heap: *mut Heap) -> bool {
-    let all = SAMPLED.iter().chain(&SAMPLED_BEFORE);
-    !heap.is_null() && all.into_iter().any(|it| it.load(Relaxed) == heap)
+/// Whether a heap of an account is one for its sampled blocks.
+#[inline]
+pub fn is_sampled(heap: *mut Heap, account: Account) -> bool {
+    let [sampled, before] =
+        [&SAMPLED, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
+    !heap.is_null() && (heap == sampled || heap == before)
 }
 
 /// All heaps of an account, the main heap as null.

@@ -507,7 +507,7 @@ unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
             freed::keep_in_mind(page);
         }
         release_block(account, pointer, page.block_size, caller);
-        sampling::released(pointer, page.heap, &inside);
+        sampling::released(account, pointer, page.heap, &inside);
         if account == Account::Native {
             NativeBlock::at(page.start_of(pointer)).mark();
         }

@@ -69,7 +69,7 @@ pub fn start(interval: u64, seed: u64) -> bool {
     true
 }
 
-/// Registers the function that reads a thread's calls. It must not allocate. Until then stacks are empty.
+/// Registers the function that reads a thread's calls, by one thread at a time. It must not allocate. Until then stacks are empty.
 pub fn set_walk(walk: Walk) {
     let _ = WALK.set(walk);
 }
@@ -332,10 +332,15 @@ pub(super) fn unbooked_inside(block: *mut u8, inside: &Inside<'_>) {
     }
 }
 
-/// Notes that a block is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
+/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
 #[inline]
-pub(super) fn released(block: *mut u8, heap: *mut ffi::Heap, inside: &Inside<'_>) {
-    if is_sampled(heap)
+pub(super) fn released(
+    account: Account,
+    block: *mut u8,
+    heap: *mut ffi::Heap,
+    inside: &Inside<'_>,
+) {
+    if is_sampled(heap, account)
         && let Some(mut held) = hold(inside)
         && let Some(recorder) = held.as_mut()
     {

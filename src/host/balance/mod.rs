@@ -24,7 +24,7 @@ pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::gate::Closed;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
-use crate::heap::{self, guards, own, pool, region};
+use crate::heap::{self, guards, own, pool, region, sampling};
 use crate::ledger::{Account, LEDGER};
 use crate::native::mapped;
 use crate::process::maps::{self, Mapping, PageMap};
@@ -76,6 +76,7 @@ pub fn take() -> Option<Balance> {
     if let Some(table) = mapped::memory() {
         add(extents, table, Owner::Row(Row::HostTables), page);
     }
+    sampling::each_mapping(|table| add(extents, table, Owner::Row(Row::HostTables), page));
     let mut libraries = Libraries::look();
     libraries.add_to(extents);
     let default_stack = objects::default_stack();

@@ -417,6 +417,45 @@ static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *leng
     return room;
 }
 
+#if PY_VERSION_HEX >= 0x030A0000
+#define LINES_OF(code) ((code)->co_linetable)
+#else
+#define LINES_OF(code) ((code)->co_lnotab)
+#endif
+
+/* A line that was looked up, which takes as long as the code before it is long. The code object may be gone and another
+   have its address, so an entry holds for equal tables of lines only, as far as address, length and both ends show. */
+typedef struct {
+    uintptr_t code, table; /* inverted: the leak check looks for pointers */
+    Py_ssize_t length;
+    uint64_t first, last;
+    int offset, first_line, line;
+} known_line;
+
+/* The line of a frame. By one thread at a time. */
+static int line_of(PyCodeObject *code, int offset)
+{
+    static known_line known[1 << 10];
+    PyObject *table = LINES_OF(code);
+    known_line wanted = {~(uintptr_t)code, ~(uintptr_t)table, 0, 0, 0, offset, code->co_firstlineno, 0};
+    if (table == NULL || !PyBytes_Check(table))
+        return PyCode_Addr2Line(code, offset);
+    const char *bytes = PyBytes_AS_STRING(table);
+    wanted.length = PyBytes_GET_SIZE(table);
+    size_t ends = wanted.length < 8 ? (size_t)wanted.length : 8;
+    memcpy(&wanted.first, bytes, ends);
+    memcpy(&wanted.last, bytes + wanted.length - ends, ends);
+    uintptr_t mixed = ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
+    known_line *entry = &known[mixed % (sizeof known / sizeof *known)];
+    if (entry->code == wanted.code && entry->table == wanted.table && entry->length == wanted.length &&
+        entry->first == wanted.first && entry->last == wanted.last && entry->offset == offset &&
+        entry->first_line == wanted.first_line)
+        return entry->line;
+    wanted.line = PyCode_Addr2Line(code, offset);
+    *entry = wanted;
+    return wanted.line;
+}
+
 typedef void (*take_call)(void *context, const char *file, size_t file_length, const char *name,
                           size_t name_length, int line);
 
@@ -433,13 +472,13 @@ static __attribute__((noinline)) void give_calls(frame_t *frame, void *context, 
         size_t file_length, name_length;
         const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
         const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
-        int line = PyCode_Addr2Line(code, offset_of(frames[count]));
+        int line = line_of(code, offset_of(frames[count]));
         take(context, file, file_length, name, name_length, line);
     }
 }
 
 /* Gives the calls of the calling thread to `take`, outermost first; of a deeper stack the innermost
-   1,000. */
+   1,000. By one thread at a time. */
 void pyhost_calls(void *context, take_call take)
 {
     frame_t *frame = innermost();

@@ -102,7 +102,8 @@ type TakeCall =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize, c_int);
 type Taker<'a> = &'a mut dyn FnMut(&Call<'_>);
 
-/// Gives the calls of the calling thread's Python code to `take`, outermost first.
+/// Gives the calls of the calling thread's Python code to `take`, outermost first. Under the lock of the samples: by one
+/// thread at a time.
 pub fn calls(mut take: Taker<'_>) {
     /// # Safety
     /// As [`pyhost_calls`] passes them on.
