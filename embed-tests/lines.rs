@@ -128,6 +128,38 @@ fn the_table_has_the_lines_of_the_user_with_the_error_and_the_library() {
 }
 
 #[test]
+fn the_script_can_ask_and_nothing_waits_for_itself() {
+    let code = "import gc, pyhost, signal, threading, time
+def make(): return [bytes(1000) for _ in range(3000)]
+kept = make()
+assert pyhost.memory_stats()['lines'] is None
+made = [row for row in pyhost.lines()['live'] if any(call['function'] == 'make' for call in row['stack'])]
+assert sum(row['bytes'] for row in made if row['account'] == 'obj') > 3_000_000, made
+assert 'lines at the peak' in pyhost.memory_summary()
+del kept
+pyhost.reset_peak_memory_stats()
+made = [row for row in pyhost.lines()['at_peak'] if any(call['function'] == 'make' for call in row['stack'])]
+assert sum(row['bytes'] for row in made) < 1_000_000, made
+# While it is asked, other threads and the collector allocate and free.
+end = time.monotonic() + 2
+def churn():
+    while time.monotonic() < end: [bytes(500) for _ in range(1000)]
+threads = [threading.Thread(target=churn) for _ in range(4)]
+[thread.start() for thread in threads]
+while time.monotonic() < end:
+    pyhost.lines(); pyhost.memory_stats(); pyhost.memory_summary(); gc.collect()
+[thread.join() for thread in threads]
+print('asked')";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .timeout(60)
+        .ok();
+    assert_eq!(outcome.stdout.trim(), "asked");
+    let code = "import pyhost; print(pyhost.lines())";
+    assert_eq!(Run::host().args(["-c", code]).ok().stdout, "None\n");
+}
+
+#[test]
 fn without_the_option_nothing_is_sampled() {
     for arguments in [&["--stats=json"][..], &["--lines=off", "--stats=json"]] {
         let outcome = Run::host().args(arguments).args(["-c", "pass"]).ok();

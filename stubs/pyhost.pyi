@@ -81,6 +81,9 @@ def __dir__() -> list[str]: ...
 def memory_stats() -> dict[str, Any]:
     """The figures of this moment, as in a JSON report (docs/report.md)."""
 
+def lines() -> dict[str, Any] | None:
+    """Which lines of Python allocated, as in a JSON report; None without --lines (docs/lines.md)."""
+
 def memory_summary() -> str:
     """The figures of this moment as a table for people."""
 

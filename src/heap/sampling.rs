@@ -23,7 +23,7 @@ use pyhost_sampler::{Chance, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
 use std::thread::yield_now;
 
 /// Gives the calls of the calling thread's Python code, outermost first.
@@ -37,6 +37,8 @@ struct Recorder {
 static ON: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 static RECORDER: Exclusive<Option<Recorder>> = Exclusive::new(None);
+/// The thread that holds the recorder; 0 if none does.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
 static WALK: OnceLock<Walk> = OnceLock::new();
 
 /// Begins to sample one of every `interval` allocated bytes in the mean; 1 has every block sampled. Once, while the
@@ -88,35 +90,48 @@ pub fn end() {
 /// In a forked child: a thread that read the samples for a report may be gone, with the lock. Nobody else was in them,
 /// since the gate was closed.
 pub(super) fn forked() {
+    HOLDER.store(0, Relaxed);
     // SAFETY: the child's only thread, in the handler of the fork.
     drop(unsafe { RECORDER.take_over() });
 }
 
 /// Calls `work` with the samples. Returns `None` without samples, or if another thread, or what a signal handler has
-/// interrupted, keeps them for long. Any thread, also in a signal handler; `work` must not allocate.
+/// interrupted, keeps them for long. Any thread, also in a signal handler. `work` must not run Python code: other threads
+/// wait for the lock, one of them maybe with the GIL.
 pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
-    let mut held = RECORDER.hold()?;
-    held.as_mut().map(|recorder| work(&mut recorder.samples))
+    let mut held = Holding::of(RECORDER.hold()?);
+    held.recorder().map(|recorder| work(&mut recorder.samples))
 }
 
-/// Waits for the lock. None if the calling thread may have it itself.
-fn hold(_inside: &Inside<'_>) -> Option<Held<'static, Option<Recorder>>> {
-    loop {
-        if let Some(held) = RECORDER.hold() {
-            return Some(held);
-        }
-        if is_nested() {
-            return None;
-        }
-        yield_now();
+/// The samples, held by the calling thread.
+struct Holding(Held<'static, Option<Recorder>>);
+
+impl Holding {
+    fn of(held: Held<'static, Option<Recorder>>) -> Self {
+        HOLDER.store(thread_id(), Relaxed);
+        Holding(held)
+    }
+
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.0.as_mut()
     }
 }
 
-/// Whether the calling thread may have interrupted itself in a slow path.
-fn is_nested() -> bool {
-    let slot = state().slot();
-    // Other threads, too, are inside by the shared slot.
-    LEDGER.is_overflow(slot) || slot.busy.load(Relaxed) > 1
+impl Drop for Holding {
+    fn drop(&mut self) {
+        HOLDER.store(0, Relaxed);
+    }
+}
+
+/// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
+fn hold(_inside: &Inside<'_>) -> Option<Holding> {
+    while HOLDER.load(Relaxed) != thread_id() {
+        if let Some(held) = RECORDER.hold() {
+            return Some(Holding::of(held));
+        }
+        yield_now();
+    }
+    None
 }
 
 fn counts(account: Account) -> bool {
@@ -204,7 +219,7 @@ fn switch(state: &ThreadState, inside: &Inside<'_>) {
 fn draw(inside: &Inside<'_>) -> Option<i64> {
     let mut held = hold(inside)?;
     let interval = INTERVAL.load(Relaxed);
-    held.as_mut()
+    held.recorder()
         .map(|recorder| recorder.chance.distance(interval))
 }
 
@@ -219,20 +234,19 @@ fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
 #[cold]
 fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
     // A thread that ends has no theaps any more, and what counts as before the mark has heaps of its own.
-    if state.ending.get() || state.is_before() || is_nested() {
+    if state.ending.get() || state.is_before() {
         state.left.set(INTERVAL.load(Relaxed) as i64);
         drop_sample(inside);
         return false;
     }
-    draw(inside).is_some_and(|left| {
-        state.left.set(left);
-        true
-    })
+    let left = draw(inside);
+    state.left.set(left.unwrap_or(0));
+    left.is_some()
 }
 
 fn drop_sample(inside: &Inside<'_>) {
     if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
+        && let Some(recorder) = held.recorder()
     {
         recorder.samples.count_dropped();
     }
@@ -267,7 +281,7 @@ pub(super) fn take(
     let weight = Weight::new(bytes, counted(size) as usize, interval);
     let height = (interval > 1).then(|| LEDGER.bound(Scope::Total));
     if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
+        && let Some(recorder) = held.recorder()
     {
         let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
             if let Some(walk) = WALK.get() {
@@ -325,7 +339,7 @@ pub fn unbooked(block: *mut u8) {
 pub(super) fn unbooked_inside(block: *mut u8, inside: &Inside<'_>) {
     if elsewhere(block).load(Relaxed) != 0
         && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
+        && let Some(recorder) = held.recorder()
         && recorder.samples.remove(block.addr())
     {
         elsewhere(block).fetch_sub(1, Relaxed);
@@ -342,7 +356,7 @@ pub(super) fn released(
 ) {
     if is_sampled(heap, account)
         && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
+        && let Some(recorder) = held.recorder()
     {
         recorder.samples.remove(block.addr());
     }

@@ -12,6 +12,8 @@ pub const SCHEMA: &str = "pyhost-report/1";
 
 /// Takes the fields of a report, in order. Keys are unused inside lists.
 pub trait Sink {
+    /// Whether its functions may run Python code, so that it must not be used under a lock.
+    const MAY_RUN_PYTHON: bool = false;
     /// Opens an object.
     fn begin(&mut self, key: &str);
     /// Opens a list.

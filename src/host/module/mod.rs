@@ -46,7 +46,8 @@ const MEMORY_STATS_DOC: &CStr = c"memory_stats()
 Return the figures of this moment as a dictionary, as in a JSON report.
 
 d['accounts'][name] holds live_bytes, peak_bytes, live_blocks, total_blocks, refused and failed;
-d['total'] holds live_bytes and peak_bytes. Bytes are integers. May be called from any thread.";
+d['total'] holds live_bytes and peak_bytes. Bytes are integers. d['lines'] is None: see lines(). May be called from any
+thread.";
 
 const WALK_DOC: &CStr = c"_walk(account)
 --
@@ -85,6 +86,26 @@ const SUMMARY_DOC: &CStr = c"memory_summary()
 --
 
 Return the figures of this moment as a table for people.";
+
+const LINES_DOC: &CStr = c"lines()
+--
+
+Return which lines of Python allocated, as `lines` of a JSON report; None without --lines.
+
+d['at_peak'], d['live'] and d['allocated'] are lists of {'account', 'bytes', 'blocks', 'error_bytes', 'stack'}, most bytes
+first; a stack is a list of {'file', 'line', 'function'}, innermost call first. Bytes are integers. May be called from any
+thread.";
+
+fn lines(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
+    let mut text = String::new();
+    // As text first: Python objects are not made while the samples are held.
+    report::lines_as_json(&mut text);
+    let text = gil.text(&text)?;
+    let loads = gil.import(c"json")?.attribute(c"loads")?;
+    let report = loads.call(&[&text])?;
+    Ok(report.item(c"lines").unwrap_or_else(|| gil.none()))
+}
 
 fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
@@ -201,7 +222,7 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
 }
 
 /// The module's own functions; those of its parts follow.
-const FUNCTIONS: [Method<Module>; 6] = [
+const FUNCTIONS: [Method<Module>; 7] = [
     Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     Method::plain(
         c"reset_peak_memory_stats",
@@ -209,6 +230,7 @@ const FUNCTIONS: [Method<Module>; 6] = [
         RESET_DOC,
     ),
     Method::plain(c"memory_summary", memory_summary, SUMMARY_DOC),
+    Method::plain(c"lines", lines, LINES_DOC),
     Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     Method::one(c"mark", mark, MARK_DOC),
     Method::one(c"_walk", walk, WALK_DOC),

@@ -1,7 +1,7 @@
 //! The sampled lines in a report. The samples are read under their lock, which a signal handler may find taken: the
 //! report then goes without them. Nothing is allocated from the heaps; tables for sorting are mappings of their own.
 
-use super::Sink;
+use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{self, Samples, Site, Sum, View};
@@ -21,11 +21,20 @@ const VIEWS: [(&str, View); 3] = [
     ("allocated", View::Allocated),
 ];
 
-/// Says the views, or null without samples.
-pub fn describe(sink: &mut impl Sink) {
-    if sampling::with(|samples| describe_samples(samples, sink)).is_none() {
+/// Says the views, or null without samples, and to a sink that makes Python objects: the lock of the samples must not be
+/// held meanwhile.
+pub fn describe<S: Sink>(sink: &mut S) {
+    let describe = |samples: &mut Samples| describe_samples(samples, sink);
+    if S::MAY_RUN_PYTHON || sampling::with(describe).is_none() {
         sink.null("lines");
     }
+}
+
+/// Writes an object with the one member `lines`.
+pub fn as_json(out: &mut impl Write) {
+    let mut json = Json::new(out);
+    describe(&mut json);
+    json.finish();
 }
 
 fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
