@@ -1,8 +1,9 @@
 //! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
 //!
 //! It links no libpython. Each command has a module. Several commands use [`find`] (the files of hosts),
-//! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`model`] (a report) and [`summary`]
-//! (its figures as a table shows them).
+//! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`input`] (the report of a file, a process or
+//! standard input), [`model`] (a report), [`summary`] (its figures as a table shows them) and [`output`] (writes
+//! files).
 
 mod baseline;
 mod cli;
@@ -13,7 +14,9 @@ mod find;
 #[cfg(test)]
 mod hostile;
 mod html;
+mod input;
 mod model;
+mod output;
 mod process;
 mod ps;
 mod report;

@@ -13,6 +13,8 @@ pub struct Input {
     pub report: Box<Report>,
     /// The same in JSON.
     pub text: String,
+    /// The report as error messages name it.
+    pub name: String,
     /// The file in JSON that it was read from; None for standard input and ledgers.
     pub file: Option<PathBuf>,
 }
@@ -29,22 +31,26 @@ pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
         return Ok(Input {
             report,
             text,
+            name: "standard input".to_owned(),
             file: None,
         });
     }
     let path = path_of(what, directory)?;
+    let name = format!("'{}'", path.display());
     Ok(match Document::read(&path)? {
         Document::Record(record, alive) => {
             let report = Box::new(Report::of_record(&record, alive));
             Input {
                 text: report.to_json(),
                 report,
+                name,
                 file: None,
             }
         }
         Document::Report(report, text) => Input {
             report,
             text,
+            name,
             file: Some(path),
         },
     })

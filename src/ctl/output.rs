@@ -1,0 +1,57 @@
+//! Writes a command's result to the path of its `-o`.
+
+use crate::failure::Failure;
+use pyhost_os::errno::Errno;
+use pyhost_os::template::PathBuffer;
+use pyhost_record::output::{self, Draft, OutputError, Target};
+use std::ffi::{OsStr, c_int};
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Writes bytes to a path: a file, whole or not at all, or a device, a FIFO or an open descriptor,
+/// which are written into.
+///
+/// # Errors
+/// The path cannot be written: a line that names it.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let shown = path.display();
+    let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{shown}' {why}"));
+    let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
+    let place = PathBuffer::of(absolute.as_os_str().as_bytes());
+    let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
+    let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
+    let written = match target {
+        Target::New | Target::Old => write_file(&place, target, bytes),
+        Target::Stream => File::options()
+            .append(true)
+            .open(OsStr::from_bytes(place.as_bytes()))
+            .and_then(|mut file| file.write_all(bytes)),
+        Target::Descriptor(own) => write_descriptor(own, bytes),
+    };
+    written.map_err(|error| refuse(&format_args!("cannot be written ({error})")))
+}
+
+/// Writes a file beside its place, then moves it there.
+fn write_file(place: &PathBuffer, target: Target, bytes: &[u8]) -> io::Result<()> {
+    let system = |Errno(error)| io::Error::from_raw_os_error(error);
+    let draft = Draft::begin(place, target, 0).map_err(system)?;
+    match write_descriptor(draft.descriptor(), bytes) {
+        Ok(()) => draft.finish().map(drop).map_err(system),
+        Err(error) => {
+            draft.discard();
+            Err(error)
+        }
+    }
+}
+
+/// Writes into a descriptor, which stays open to the end of this process.
+#[allow(unsafe_code)]
+fn write_descriptor(descriptor: c_int, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: an open descriptor, which is not closed here.
+    let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+    file.write_all(bytes)
+}
