@@ -2,6 +2,7 @@
 
 use crate::calls;
 use std::fmt::{self, Display};
+use std::ops::Range;
 
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
@@ -32,9 +33,28 @@ pub fn monotonic_coarse() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Utc(pub u64);
 
+/// Seconds of a day.
+const DAY: u64 = 24 * 60 * 60;
+
+impl Utc {
+    /// Reads the form that is shown, of years before 2262: signed numbers of 64 bits count no later nanosecond.
+    pub fn of_text(text: &str) -> Option<Self> {
+        let number = |range: Range<usize>| text.get(range)?.parse::<u64>().ok();
+        let year = number(0..4).filter(|year| (1970..2262).contains(year))?;
+        let (month, day) = (number(5..7)? as usize, number(8..10)?);
+        let months = lengths(year);
+        let before = months.get(..month.checked_sub(1)?)?.iter().sum::<u64>();
+        let years = (1970..year).map(|year| lengths(year).iter().sum::<u64>());
+        let days = years.sum::<u64>() + before + day.checked_sub(1)?;
+        let time = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
+        let moment = Utc((days * DAY + time) * 1_000_000_000);
+        // Whatever is shown otherwise, such as a 30th of February, was not of that form.
+        (moment.to_string() == text).then_some(moment)
+    }
+}
+
 impl Display for Utc {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DAY: u64 = 24 * 60 * 60;
         let seconds = self.0 / 1_000_000_000;
         let (year, month, day) = date(seconds / DAY);
         let time = seconds % DAY;
@@ -48,9 +68,6 @@ impl Display for Utc {
 
 /// Year, month and day of a day since 1970-01-01.
 fn date(mut day: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
     // 400 years have 146,097 days, whichever they are.
     let mut year = 1970 + day / 146_097 * 400;
     day %= 146_097;
@@ -62,10 +79,8 @@ fn date(mut day: u64) -> (u64, u64, u64) {
         day -= length;
         year += 1;
     }
-    let february = 28 + u64::from(is_leap(year));
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let mut month = 1;
-    for length in lengths {
+    for length in lengths(year) {
         if day < length {
             break;
         }
@@ -73,6 +88,16 @@ fn date(mut day: u64) -> (u64, u64, u64) {
         month += 1;
     }
     (year, month, day + 1)
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// The days of a year's months.
+fn lengths(year: u64) -> [u64; 12] {
+    let february = 28 + u64::from(is_leap(year));
+    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 #[cfg(test)]
@@ -91,6 +116,33 @@ mod tests {
             (13_569_465_599, "2399-12-31T23:59:59Z"),
         ] {
             assert_eq!(Utc(seconds * 1_000_000_000 + 7).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_moment_that_was_shown_is_read_again() {
+        for seconds in (0..9_214_646_400).step_by(1_234_567) {
+            let moment = Utc(seconds * 1_000_000_000);
+            let read = Utc::of_text(&moment.to_string());
+            assert_eq!(read.map(|read| read.0), Some(moment.0), "{moment}");
+        }
+        for text in [
+            "",
+            "2026",
+            "2026-11-21",
+            "2026-11-21T13:08:00",
+            "2026-11-21T13:08:00Z ",
+            "2026-02-29T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-01-00T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "+026-01-01T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "9999-01-01T00:00:00Z",
+            "2026-11-2\u{e9}T13:08:00Z",
+        ] {
+            assert!(Utc::of_text(text).is_none(), "{text}");
         }
     }
 }
