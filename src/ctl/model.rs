@@ -5,7 +5,10 @@
 //! and older hosts leave them out. Unknown fields are skipped; the page shows them in the report's own
 //! text. Numbers are the host's: signed 64-bit integers.
 
+mod lines;
 mod of_record;
+
+pub use lines::{SampledLines, StackRow};
 
 use pyhost_os::plain::plain;
 use pyhost_record::describe::SCHEMA;
@@ -158,6 +161,7 @@ pub struct Report {
     pub size_classes: Option<Ordered<Vec<SizeClass>>>,
     pub big_blocks: Option<BigBlocks>,
     pub at_peak: Option<AtPeak>,
+    pub lines: Option<SampledLines>,
 }
 
 /// The program that ran the script.
