@@ -1,6 +1,7 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
 use crate::baseline::BaselineOptions;
+use crate::convert::ConvertOptions;
 use crate::diff::DiffOptions;
 use crate::html::HtmlOptions;
 use crate::report::ReportOptions;
@@ -57,6 +58,8 @@ pub enum Command {
     Baseline(BaselineOptions),
     /// Compare two reports or processes, or a process with its baseline, an account a row
     Diff(DiffOptions),
+    /// Convert the lines of a report (pyhost --lines) for other programs: pprof, speedscope, flame graphs
+    Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus
     Serve(ServeOptions),
     /// Run a program once for each of its requests for memory, which fails, and find crashes and hangs

@@ -7,6 +7,7 @@
 
 mod baseline;
 mod cli;
+mod convert;
 mod diff;
 mod document;
 mod failure;
@@ -52,6 +53,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Show(options) => show::run(options, &cli.directory())?,
         Command::Report(options) => report::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,
+        Command::Convert(options) => convert::run(options, &cli.directory())?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }
     Ok(ExitCode::SUCCESS)

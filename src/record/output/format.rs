@@ -7,13 +7,15 @@ use pyhost_ledger::Account;
 pub const ENOUGH: usize = 2048;
 
 /// The first bytes of the formats that are recognised by them alone.
-const BEGINNINGS: [&[u8]; 6] = [
+const BEGINNINGS: [&[u8]; 7] = [
     b"pyhost: Python ",  // --stats=text
     b"pyhost: process ", // --stats-brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
     b"pyhcard", // --live=file:PATH, of each version
+    // pyhostctl convert --to speedscope
+    b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@",
 ];
 
 /// Whether a file that begins with these bytes was written by pyhost. `beginning` holds [`ENOUGH`]
@@ -23,6 +25,9 @@ pub fn is_ours(beginning: &[u8]) -> bool {
         || is_report(beginning)
         || is_page(beginning)
         || is_log(beginning)
+        || is_profile(beginning)
+        || is_picture(beginning)
+        || is_collapsed(beginning)
 }
 
 /// A report in JSON, of each version.
@@ -57,6 +62,51 @@ fn is_log(beginning: &[u8]) -> bool {
         && is_number(next())
 }
 
+/// A profile of `pyhostctl convert --to pprof`: gzip, with a comment and nothing else behind the header.
+fn is_profile(beginning: &[u8]) -> bool {
+    const HEADER: usize = 10;
+    const COMMENT: u8 = 1 << 4;
+    beginning.starts_with(&[0x1f, 0x8b, 8, COMMENT])
+        && beginning
+            .get(HEADER..)
+            .is_some_and(|rest| rest.starts_with(b"pyhostctl "))
+}
+
+/// A flame graph of `pyhostctl convert --to svg`.
+fn is_picture(beginning: &[u8]) -> bool {
+    const NOTES: &[u8] = b"<!--NOTES: pyhostctl ";
+    beginning.starts_with(b"<?xml ") && beginning.windows(NOTES.len()).any(|part| part == NOTES)
+}
+
+/// Stacks of `pyhostctl convert --to collapsed`: an account, then a call with its place, or words for none.
+fn is_collapsed(beginning: &[u8]) -> bool {
+    let line = beginning
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let mut frames = line.splitn(3, |&byte| byte == b';');
+    let account = frames.next().unwrap_or_default();
+    let mut names = Account::ALL.iter().map(|account| account.name());
+    if !names.any(|name| name.as_bytes() == account) {
+        return false;
+    }
+    let frame = frames.next().unwrap_or_default();
+    // The last frame of a line has the bytes behind it.
+    let frame = match frame.iter().rposition(|&byte| byte == b' ') {
+        Some(space) if frame[space + 1..].iter().all(u8::is_ascii_digit) => &frame[..space],
+        _ => frame,
+    };
+    let is_call = frame.ends_with(b")") && frame.windows(2).any(|part| part == b" (");
+    is_call || NO_CALLS.iter().any(|words| words.as_bytes() == frame)
+}
+
+/// The words for stacks without a call in what `pyhostctl convert` makes: no Python code ran; the report does not list
+/// the stack.
+pub const NO_CALLS: [&str; 2] = [
+    "outside of Python code",
+    "stacks that the report leaves out",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +123,12 @@ mod tests {
             "pyhcard1",
             "4711 20000 obj 64 script.py:3 in f\n",
             "<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">",
+            "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@0.1.0\"",
+            "<?xml version=\"1.0\" standalone=\"no\"?><svg><!--NOTES: pyhostctl 0.1.0-->",
+            "obj;<module> (/job.py:9);load (/job.py:3) 1000\n",
+            "obj;<module> (/job.py:9) 1000\nraw;",
+            "raw;outside of Python code 400\n",
+            "raw;stacks that the report leaves out 4\n",
         ] {
             assert!(is_ours(ours.as_bytes()), "{ours}");
         }
@@ -88,8 +144,19 @@ mod tests {
             "pyhost: notes\n",
             "1 2 3 4\n",
             "4711 20000 obj\n",
+            "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"py-spy\"",
+            "<?xml version=\"1.0\"?><svg><!--NOTES: -->",
+            "obj;main;load 1000\n",
+            "native;name;value\nx;1;2\n",
+            "main;f (a.py:1) 7\n",
+            "obj\n",
         ] {
             assert!(!is_ours(other.as_bytes()), "{other}");
         }
+        assert!(is_ours(
+            b"\x1f\x8b\x08\x10\0\0\0\0\0\xffpyhostctl 0.1.0\0\xb5"
+        ));
+        assert!(!is_ours(b"\x1f\x8b\x08\0\0\0\0\0\0\xffpyhostctl 0.1.0\0"));
+        assert!(!is_ours(b"\x1f\x8b\x08\x10"));
     }
 }

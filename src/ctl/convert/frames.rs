@@ -1,0 +1,128 @@
+//! The parts of a stack: its frames, each kept once, and its sums in the views.
+
+use clap::ValueEnum;
+use pyhost_os::plain::plain;
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+
+/// Which bytes are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum View {
+    /// Live at the peak
+    AtPeak,
+    /// Live when the report was made
+    Live,
+    /// Allocated at any time
+    Allocated,
+}
+
+impl View {
+    /// All of them, in the order of the report.
+    pub const ALL: [View; 3] = [View::AtPeak, View::Live, View::Allocated];
+
+    /// The name in reports and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            View::AtPeak => "at_peak",
+            View::Live => "live",
+            View::Allocated => "allocated",
+        }
+    }
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            View::AtPeak => "bytes live at the peak",
+            View::Live => "bytes live at the report",
+            View::Allocated => "bytes allocated",
+        }
+    }
+}
+
+/// Bytes and blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub bytes: i64,
+    pub blocks: i64,
+}
+
+impl Amount {
+    /// The sum, if it fits.
+    pub fn plus(self, other: Amount) -> Option<Amount> {
+        Some(Amount {
+            bytes: self.bytes.checked_add(other.bytes)?,
+            blocks: self.blocks.checked_add(other.blocks)?,
+        })
+    }
+}
+
+/// A frame. Its texts hold letters alone, so that none of them steers a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The function, or for a frame without a place, the reason why there is no call.
+    pub name: String,
+    /// The call's file and line; None if the frame is no call.
+    pub place: Option<(String, u32)>,
+}
+
+impl Frame {
+    /// A call of Python. A line that is not known is 0.
+    pub fn call(function: &str, file: &str, line: i64) -> Self {
+        Frame {
+            name: named(function),
+            place: Some((named(file), u32::try_from(line).unwrap_or(0))),
+        }
+    }
+
+    /// A frame that is no call.
+    pub fn label(text: &str) -> Self {
+        Frame {
+            name: text.to_owned(),
+            place: None,
+        }
+    }
+}
+
+impl Display for Frame {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            None => out.write_str(&self.name),
+            Some((file, 0)) => write!(out, "{} ({file})", self.name),
+            Some((file, line)) => write!(out, "{} ({file}:{line})", self.name),
+        }
+    }
+}
+
+/// A text of the report as formats show it: never empty, without a character that steers or hides.
+pub fn named(text: &str) -> String {
+    match plain(text.trim()) {
+        text if text.is_empty() => "?".to_owned(),
+        text => text,
+    }
+}
+
+/// Numbers for values, each value once, in the order of their first use.
+#[derive(Debug)]
+pub struct Numbering<T>(HashMap<T, usize>);
+
+impl<T> Default for Numbering<T> {
+    fn default() -> Self {
+        Numbering(HashMap::new())
+    }
+}
+
+impl<T: Eq + std::hash::Hash> Numbering<T> {
+    /// The value's number, from 0 on.
+    pub fn number(&mut self, value: T) -> usize {
+        let next = self.0.len();
+        *self.0.entry(value).or_insert(next)
+    }
+
+    /// The values by their numbers.
+    pub fn into_values(self) -> Vec<T> {
+        let mut pairs: Vec<(T, usize)> = self.0.into_iter().collect();
+        pairs.sort_unstable_by_key(|(_, number)| *number);
+        pairs.into_iter().map(|(value, _)| value).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! `pyhostctl convert`: the sampled lines of a report, for the programs that show stacks.
+//!
+//! [`stacks`] checks the report's rows and puts its views together; a module a format writes them. The result is made
+//! whole before a byte of it is written.
+
+mod collapsed;
+mod frames;
+mod pprof;
+mod speedscope;
+mod stacks;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use crate::failure::{Failure, print_bytes};
+use crate::{input, output};
+use clap::{Args, ValueEnum};
+use frames::View;
+use stacks::Stacks;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// The program, as results name it.
+const MADE_BY: &str = concat!("pyhostctl ", env!("CARGO_PKG_VERSION"));
+
+/// The options of `convert`.
+#[derive(Debug, Args)]
+pub struct ConvertOptions {
+    /// The format of the result
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Format,
+
+    /// The bytes that count: those live at the peak, those live when the report was made, or all that were
+    /// allocated
+    #[arg(long, value_name = "VIEW", default_value = "at_peak")]
+    pub view: View,
+
+    /// Where the result goes, `-` for stdout [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// A report in JSON of `pyhost --lines`, `-` for stdin
+    #[arg(value_name = "REPORT")]
+    pub report: String,
+}
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text, a stack a line
+    Collapsed,
+    /// JSON for speedscope, all views
+    Speedscope,
+    /// A heap profile for `go tool pprof`, gzipped
+    Pprof,
+    /// A flame graph as a picture
+    Svg,
+}
+
+/// Converts the report that was asked for.
+///
+/// # Errors
+/// The report cannot be read, is not valid or has no samples, or the result cannot be written.
+pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
+    let path = options.output.as_deref().filter(|path| *path != "-");
+    if options.to == Format::Pprof && path.is_none() && std::io::stdout().is_terminal() {
+        return Err(Failure(
+            "a profile for pprof is not written to a terminal; expected `-o FILE`, or a pipe"
+                .to_owned(),
+        ));
+    }
+    let input = input::read(&options.report, directory)?;
+    let refuse = |what| Failure(format!("{} {what}", input.name));
+    let stacks = Stacks::of_report(&input.report).map_err(refuse)?;
+    let result = convert(&stacks, options.to, options.view).map_err(refuse)?;
+    match path {
+        Some(path) => output::write(path, &result),
+        None => print_bytes(&result),
+    }
+}
+
+/// The stacks in a format; or what is wrong with them.
+pub fn convert(stacks: &Stacks, format: Format, view: View) -> Result<Vec<u8>, String> {
+    match format {
+        Format::Collapsed => Ok(collapsed::text(stacks, view).into_bytes()),
+        Format::Speedscope => Ok(speedscope::text(stacks, view).into_bytes()),
+        Format::Pprof => pprof::bytes(stacks, view),
+        Format::Svg => svg::picture(stacks, view),
+    }
+}

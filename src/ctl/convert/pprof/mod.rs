@@ -1,0 +1,159 @@
+//! A heap profile for `go tool pprof` and other readers of `profile.proto`: [`message`] has its messages.
+//!
+//! The four values of a sample are those of Go's own heap profiles, so that readers choose the same names and the same
+//! default.
+
+mod message;
+#[cfg(test)]
+mod tests;
+
+use super::MADE_BY;
+use super::frames::{Frame, Numbering, View};
+use super::stacks::{Site, Stacks};
+use flate2::{Compression, GzBuilder};
+use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use prost::Message;
+use pyhost_os::moment::Utc;
+use std::io::Write;
+
+/// The id of the one mapping. It says that all locations have names, so that readers look for no symbols.
+const MAPPING: u64 = 1;
+
+/// The profile, compressed. `inuse` has the chosen view; if that is all that was allocated, the peak, and readers show
+/// `alloc` first.
+///
+/// # Errors
+/// It cannot be compressed, which memory does not refuse.
+pub fn bytes(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
+    // By its comment a later conversion knows that it may take the file's place.
+    let builder = GzBuilder::new().comment(MADE_BY);
+    let mut encoder = builder.write(Vec::new(), Compression::default());
+    let encoded = profile(stacks, view).encode_to_vec();
+    let written = encoder.write_all(&encoded).and_then(|()| encoder.finish());
+    written.map_err(|error| format!("cannot be compressed ({error})"))
+}
+
+fn profile(stacks: &Stacks, view: View) -> Profile {
+    let (in_use, default) = match view {
+        View::Allocated => (View::AtPeak, "alloc_space"),
+        in_use => (in_use, "inuse_space"),
+    };
+    let mut texts = Texts::new();
+    let mut value_type = |name, unit| ValueType {
+        r#type: texts.index(name),
+        unit: texts.index(unit),
+    };
+    let sample_type = vec![
+        value_type("alloc_objects", "count"),
+        value_type("alloc_space", "bytes"),
+        value_type("inuse_objects", "count"),
+        value_type("inuse_space", "bytes"),
+    ];
+    let period_type = Some(value_type("space", "bytes"));
+    let samples = stacks
+        .sites
+        .iter()
+        .map(|site| sample(site, in_use, &mut texts));
+    let sample = samples.collect();
+    let (location, function) = locations(&stacks.frames, &mut texts);
+    let comments = comments(stacks, in_use);
+    Profile {
+        sample_type,
+        sample,
+        mapping: vec![Mapping {
+            id: MAPPING,
+            filename: texts.index(&stacks.command),
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+        }],
+        location,
+        function,
+        time_nanos: stacks
+            .started
+            .map_or(0, |Utc(time)| i64::try_from(time).unwrap_or(0)),
+        // The conversion takes what is no number as 0.
+        duration_nanos: (stacks.seconds.unwrap_or(0.0).max(0.0) * 1e9) as i64,
+        period_type,
+        period: stacks.interval,
+        comment: comments.iter().map(|text| texts.index(text)).collect(),
+        default_sample_type: texts.index(default),
+        string_table: texts.0.into_values(),
+    }
+}
+
+/// The remarks that `pprof -comments` prints.
+fn comments(stacks: &Stacks, in_use: View) -> [String; 2] {
+    [
+        format!(
+            "pyhost --lines, {}; inuse: {}",
+            stacks.command,
+            in_use.title()
+        ),
+        format!("{} samples, {} lost", stacks.samples, stacks.dropped),
+    ]
+}
+
+fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
+    let (alloc, in_use) = (site.amount(View::Allocated), site.amount(in_use));
+    Sample {
+        location_id: site.stack.iter().map(|number| id(*number)).collect(),
+        value: vec![alloc.blocks, alloc.bytes, in_use.blocks, in_use.bytes],
+        label: vec![Label {
+            key: texts.index("account"),
+            str: texts.index(&site.account),
+        }],
+    }
+}
+
+/// A location for each frame, with the frame's number, and their functions.
+///
+/// The functions have no `system_name`: where it is the name, pprof takes it for one of C++ and removes what is between
+/// `<` and `>`, which is all of `<module>` (seen with pprof of Go 1.19).
+fn locations(frames: &[Frame], texts: &mut Texts) -> (Vec<Location>, Vec<Function>) {
+    let mut functions = Numbering::default();
+    let mut locations = Vec::new();
+    for (number, frame) in frames.iter().enumerate() {
+        let (file, line) = match &frame.place {
+            Some((file, line)) => (file.as_str(), i64::from(*line)),
+            None => ("", 0),
+        };
+        let name = texts.index(&frame.name);
+        let function = functions.number((name, texts.index(file)));
+        locations.push(Location {
+            id: id(number),
+            mapping_id: MAPPING,
+            line: vec![Line {
+                function_id: id(function),
+                line,
+            }],
+        });
+    }
+    let functions = functions.into_values().into_iter().enumerate();
+    let functions = functions.map(|(number, (name, filename))| Function {
+        id: id(number),
+        name,
+        filename,
+    });
+    (locations, functions.collect())
+}
+
+/// The id of what has this number.
+fn id(number: usize) -> u64 {
+    number as u64 + 1
+}
+
+/// The string table.
+struct Texts(Numbering<String>);
+
+impl Texts {
+    fn new() -> Self {
+        let mut texts = Texts(Numbering::default());
+        texts.index("");
+        texts
+    }
+
+    fn index(&mut self, text: &str) -> i64 {
+        self.0.number(text.to_owned()) as i64
+    }
+}

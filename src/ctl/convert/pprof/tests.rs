@@ -1,0 +1,121 @@
+use super::*;
+use crate::convert::tests::{blocks, sample, total};
+use flate2::read::GzDecoder;
+use std::collections::HashSet;
+use std::io::Read;
+
+fn decoded(view: View) -> Profile {
+    let bytes = bytes(&sample(), view).unwrap();
+    let mut plain = Vec::new();
+    GzDecoder::new(bytes.as_slice())
+        .read_to_end(&mut plain)
+        .unwrap();
+    Profile::decode(plain.as_slice()).unwrap()
+}
+
+fn text(profile: &Profile, index: i64) -> &str {
+    &profile.string_table[index as usize]
+}
+
+fn sum(profile: &Profile, place: usize) -> i64 {
+    profile
+        .sample
+        .iter()
+        .map(|sample| sample.value[place])
+        .sum()
+}
+
+#[test]
+fn its_sums_are_those_of_the_views() {
+    for (view, in_use) in [
+        (View::AtPeak, View::AtPeak),
+        (View::Live, View::Live),
+        (View::Allocated, View::AtPeak),
+    ] {
+        let profile = decoded(view);
+        assert_eq!(sum(&profile, 0), blocks(View::Allocated));
+        assert_eq!(sum(&profile, 1), total(View::Allocated));
+        assert_eq!(sum(&profile, 2), blocks(in_use), "{view:?}");
+        assert_eq!(sum(&profile, 3), total(in_use), "{view:?}");
+    }
+}
+
+#[test]
+fn its_types_are_those_of_a_heap_profile() {
+    let profile = decoded(View::AtPeak);
+    let names = |of: &ValueType| [text(&profile, of.r#type), text(&profile, of.unit)];
+    let types: Vec<_> = profile.sample_type.iter().map(names).collect();
+    assert_eq!(
+        types,
+        [
+            ["alloc_objects", "count"],
+            ["alloc_space", "bytes"],
+            ["inuse_objects", "count"],
+            ["inuse_space", "bytes"],
+        ]
+    );
+    assert_eq!(names(&profile.period_type.unwrap()), ["space", "bytes"]);
+    assert_eq!(text(&profile, profile.default_sample_type), "inuse_space");
+    assert_eq!(profile.period, 64);
+    assert_eq!(profile.time_nanos, 1_795_266_480_000_000_000);
+    assert_eq!(profile.duration_nanos, 1_500_000_000);
+    let all = decoded(View::Allocated);
+    assert_eq!(text(&all, all.default_sample_type), "alloc_space");
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_nothing_is_there_twice() {
+    let profile = decoded(View::AtPeak);
+    let strings: HashSet<&String> = profile.string_table.iter().collect();
+    assert_eq!(strings.len(), profile.string_table.len());
+    assert_eq!(profile.string_table[0], "");
+    let functions: HashSet<u64> = profile
+        .function
+        .iter()
+        .map(|function| function.id)
+        .collect();
+    let locations: HashSet<u64> = profile
+        .location
+        .iter()
+        .map(|location| location.id)
+        .collect();
+    assert_eq!(functions.len(), profile.function.len());
+    assert_eq!(locations.len(), profile.location.len());
+    assert!(!functions.contains(&0) && !locations.contains(&0));
+    for location in &profile.location {
+        assert_eq!(location.line.len(), 1);
+        assert!(functions.contains(&location.line[0].function_id));
+    }
+    for sample in &profile.sample {
+        assert_eq!(sample.value.len(), profile.sample_type.len());
+        assert!(!sample.location_id.is_empty());
+        assert!(sample.location_id.iter().all(|id| locations.contains(id)));
+    }
+}
+
+#[test]
+fn a_sample_has_its_account_and_its_innermost_call_first() {
+    let profile = decoded(View::AtPeak);
+    let largest = profile.sample.iter().max_by_key(|sample| sample.value[3]);
+    let largest = largest.unwrap();
+    let label = largest.label[0];
+    assert_eq!(
+        [text(&profile, label.key), text(&profile, label.str)],
+        ["account", "obj"]
+    );
+    let calls = largest.location_id.iter().map(|id| {
+        let location = &profile.location[*id as usize - 1];
+        let function = &profile.function[location.line[0].function_id as usize - 1];
+        let names = [
+            text(&profile, function.name),
+            text(&profile, function.filename),
+        ];
+        (names, location.line[0].line)
+    });
+    let calls: Vec<_> = calls.collect();
+    assert_eq!(
+        calls,
+        [(["load", "/job.py"], 3), (["<module>", "/job.py"], 9)]
+    );
+    assert_eq!(largest.value, [12, 1500, 7, 1000]);
+}

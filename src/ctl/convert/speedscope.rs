@@ -1,0 +1,150 @@
+//! The file format of speedscope: a profile for each view, over shared frames.
+
+use super::frames::{Frame, Numbering, View};
+use super::stacks::Stacks;
+use crate::model::escaped;
+use serde::Serialize;
+
+/// The name by which speedscope knows its format.
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: &'a str,
+    active_profile_index: usize,
+    shared: Shared,
+    profiles: Vec<Profile>,
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<SharedFrame>,
+}
+
+#[derive(Serialize)]
+struct SharedFrame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: i64,
+    end_value: i64,
+    samples: Vec<Vec<usize>>,
+    weights: Vec<i64>,
+}
+
+/// A line of JSON. The chosen view is the first profile.
+pub fn text(stacks: &Stacks, first: View) -> String {
+    let mut frames = Numbering::default();
+    let others = View::ALL.into_iter().filter(|view| *view != first);
+    let views = std::iter::once(first).chain(others);
+    let profiles = views
+        .map(|view| profile(stacks, view, &mut frames))
+        .collect();
+    let frames = frames.into_values().into_iter().map(shared);
+    let file = File {
+        schema: SCHEMA,
+        exporter: concat!("pyhostctl@", env!("CARGO_PKG_VERSION")),
+        name: &stacks.command,
+        active_profile_index: 0,
+        shared: Shared {
+            frames: frames.collect(),
+        },
+        profiles,
+    };
+    let text = serde_json::to_string(&file).expect("its keys are strings");
+    escaped(&text)
+}
+
+fn profile(stacks: &Stacks, view: View, frames: &mut Numbering<Frame>) -> Profile {
+    let (mut samples, mut weights) = (Vec::new(), Vec::new());
+    for site in stacks.of_view(view) {
+        let account = frames.number(Frame::label(&site.account));
+        let calls = stacks.frames_of(site);
+        let calls = calls.map(|frame| frames.number(frame.clone()));
+        samples.push(std::iter::once(account).chain(calls).collect());
+        weights.push(site.amount(view).bytes);
+    }
+    Profile {
+        kind: "sampled",
+        name: format!("{}: {}", view.name(), view.title()),
+        unit: "bytes",
+        start_value: 0,
+        end_value: weights.iter().sum(),
+        samples,
+        weights,
+    }
+}
+
+fn shared(frame: Frame) -> SharedFrame {
+    let Frame { name, place } = frame;
+    let (file, line) = place.unzip();
+    SharedFrame {
+        name,
+        file,
+        line: line.filter(|line| *line > 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::tests::{sample, total};
+    use serde_json::Value;
+
+    #[test]
+    fn indices_are_in_range_and_weights_are_the_views_bytes() {
+        let file: Value = serde_json::from_str(&text(&sample(), View::Live)).unwrap();
+        assert_eq!(file["$schema"], SCHEMA);
+        let frames = file["shared"]["frames"].as_array().unwrap();
+        let profiles = file["profiles"].as_array().unwrap();
+        let views = [View::Live, View::AtPeak, View::Allocated];
+        assert_eq!(profiles.len(), views.len());
+        for (profile, view) in profiles.iter().zip(views) {
+            assert_eq!(
+                (&profile["type"], &profile["unit"]),
+                (&"sampled".into(), &"bytes".into())
+            );
+            assert!(profile["name"].as_str().unwrap().starts_with(view.name()));
+            let samples = profile["samples"].as_array().unwrap();
+            let weights = profile["weights"].as_array().unwrap();
+            assert_eq!(samples.len(), weights.len());
+            for sample in samples {
+                let sample = sample.as_array().unwrap();
+                assert!(sample.len() > 1, "the account and a frame");
+                for number in sample {
+                    assert!((number.as_u64().unwrap() as usize) < frames.len());
+                }
+            }
+            let sum: i64 = weights.iter().map(|weight| weight.as_i64().unwrap()).sum();
+            assert_eq!(sum, total(view), "{view:?}");
+            assert_eq!(profile["endValue"], sum);
+        }
+    }
+
+    #[test]
+    fn a_frame_has_its_function_file_and_line() {
+        let file: Value = serde_json::from_str(&text(&sample(), View::AtPeak)).unwrap();
+        let frames = &file["shared"]["frames"];
+        let largest = &file["profiles"][0]["samples"][0];
+        let frame = |place: usize| &frames[largest[place].as_u64().unwrap() as usize];
+        assert_eq!(*frame(0), serde_json::json!({"name": "obj"}));
+        let load = serde_json::json!({"name": "load", "file": "/job.py", "line": 3});
+        assert_eq!(*frame(2), load);
+        assert_eq!(file["name"], "job.py");
+    }
+}

@@ -1,0 +1,225 @@
+//! The stacks of a report, checked: one site for each account and stack, with its amount in every view.
+//!
+//! The report may be forged: no amount is negative, and no sum of a view overflows. A report lists the stacks with the
+//! most bytes, and the sums of all; the difference is a site of its own, so that a view keeps its total.
+
+use super::frames::{Amount, Frame, Numbering, View, named};
+use crate::model::{Ordered, Report, SampledLines, StackRow};
+use crate::summary::Summary;
+use pyhost_os::moment::Utc;
+use pyhost_record::output::format::NO_CALLS;
+use std::collections::HashMap;
+
+/// The stack of memory that no Python code asked for.
+const OUTSIDE: &str = NO_CALLS[0];
+/// The stack of memory whose stacks the report does not list.
+const LEFT_OUT: &str = NO_CALLS[1];
+/// The deepest stack that is read: four times what a host records.
+const DEEPEST: usize = 4000;
+
+/// The stacks of a report, and the facts that formats show.
+#[derive(Debug)]
+pub struct Stacks {
+    /// The script's command.
+    pub command: String,
+    /// When the process started.
+    pub started: Option<Utc>,
+    /// How long it ran, in seconds.
+    pub seconds: Option<f64>,
+    /// The mean distance of two samples, in bytes.
+    pub interval: i64,
+    pub samples: i64,
+    /// Samples that were lost.
+    pub dropped: i64,
+    /// The frames, by number.
+    pub frames: Vec<Frame>,
+    pub sites: Vec<Site>,
+}
+
+/// The memory of one account that one stack allocated.
+#[derive(Debug)]
+pub struct Site {
+    pub account: String,
+    /// The numbers of its frames, the innermost first; at least one.
+    pub stack: Vec<usize>,
+    amounts: [Amount; 3],
+}
+
+impl Site {
+    /// The site's amount in a view.
+    pub fn amount(&self, view: View) -> Amount {
+        self.amounts[view as usize]
+    }
+}
+
+impl Stacks {
+    /// Puts the views of a report together.
+    ///
+    /// # Errors
+    /// The report has no samples, or they are not valid: the end of a line that begins with the report's name.
+    pub fn of_report(report: &Report) -> Result<Self, String> {
+        let lines = report.lines.as_ref().ok_or_else(|| {
+            "has no sampled lines; expected a report of `pyhost --lines`".to_owned()
+        })?;
+        let mut gathering = Gathering::default();
+        for view in View::ALL {
+            gathering.add_view(lines, view)?;
+        }
+        let (frames, sites) = gathering.finish();
+        let process = &report.process;
+        let command = match &process.command {
+            Some(command) => named(command),
+            None => named(&Summary::of_report(report).command),
+        };
+        Ok(Stacks {
+            command,
+            started: process.started.as_deref().and_then(Utc::of_text),
+            seconds: process.wall_seconds,
+            interval: lines.interval_bytes.max(0),
+            samples: lines.samples,
+            dropped: lines.dropped,
+            frames,
+            sites,
+        })
+    }
+
+    /// The sites that have bytes in a view, most first.
+    pub fn of_view(&self, view: View) -> Vec<&Site> {
+        let has_bytes = |site: &&Site| site.amount(view).bytes > 0;
+        let mut sites: Vec<&Site> = self.sites.iter().filter(has_bytes).collect();
+        sites.sort_by_key(|site| std::cmp::Reverse(site.amount(view).bytes));
+        sites
+    }
+
+    /// The frames of a site, the outermost first.
+    pub fn frames_of(&self, site: &Site) -> impl Iterator<Item = &Frame> {
+        site.stack.iter().rev().map(|number| &self.frames[*number])
+    }
+}
+
+/// Sites by account and stack, while they are gathered.
+#[derive(Default)]
+struct Gathering {
+    frames: Numbering<Frame>,
+    keys: Numbering<(String, Vec<usize>)>,
+    amounts: Vec<[Amount; 3]>,
+}
+
+impl Gathering {
+    fn add_view(&mut self, lines: &SampledLines, view: View) -> Result<(), String> {
+        let name = view.name();
+        let rows = rows(lines, view);
+        let mut total = Amount::default();
+        for row in rows {
+            if row.stack.len() > DEEPEST {
+                return Err(format!(
+                    "has a stack of more than {DEEPEST} calls in lines.{name}"
+                ));
+            }
+            let amount = checked(row.bytes, row.blocks, name)?;
+            total = self.add(&row.account, frames_of_row(row), amount, view, total)?;
+        }
+        let sums = lines.sums.0.iter().find(|(key, _)| key == name);
+        let listed = listed(rows);
+        for (account, sum) in sums.map_or(&[][..], |(_, Ordered(sums))| sums) {
+            let sum = checked(sum.bytes, sum.blocks, name)?;
+            let listed = listed.get(account.as_str()).copied().unwrap_or_default();
+            if let Some(rest) = listed.left_out(sum) {
+                total = self.add(account, vec![Frame::label(LEFT_OUT)], rest, view, total)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an amount to a site; returns the total of the view with it.
+    fn add(
+        &mut self,
+        account: &str,
+        stack: Vec<Frame>,
+        amount: Amount,
+        view: View,
+        total: Amount,
+    ) -> Result<Amount, String> {
+        let total = total.plus(amount);
+        let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
+        let stack = stack.into_iter().map(|frame| self.frames.number(frame));
+        let site = self.keys.number((named(account), stack.collect()));
+        if site == self.amounts.len() {
+            self.amounts.push([Amount::default(); 3]);
+        }
+        let place = &mut self.amounts[site][view as usize];
+        // It is at most the total of the view, which fits.
+        *place = place.plus(amount).unwrap_or(total);
+        Ok(total)
+    }
+
+    fn finish(self) -> (Vec<Frame>, Vec<Site>) {
+        let keys = self.keys.into_values().into_iter();
+        let sites = keys
+            .zip(self.amounts)
+            .map(|((account, stack), amounts)| Site {
+                account,
+                stack,
+                amounts,
+            });
+        (self.frames.into_values(), sites.collect())
+    }
+}
+
+fn rows(lines: &SampledLines, view: View) -> &[StackRow] {
+    match view {
+        View::AtPeak => &lines.at_peak,
+        View::Live => &lines.live,
+        View::Allocated => &lines.allocated,
+    }
+}
+
+/// The frames of a row, the innermost first.
+fn frames_of_row(row: &StackRow) -> Vec<Frame> {
+    if row.stack.is_empty() {
+        return vec![Frame::label(OUTSIDE)];
+    }
+    let calls = row.stack.iter();
+    calls
+        .map(|call| Frame::call(&call.function, &call.file, call.line))
+        .collect()
+}
+
+fn checked(bytes: i64, blocks: i64, view: &str) -> Result<Amount, String> {
+    match bytes < 0 || blocks < 0 {
+        true => Err(format!("has a number below zero in lines.{view}")),
+        false => Ok(Amount { bytes, blocks }),
+    }
+}
+
+/// The amount that the rows of an account have, and how many they are.
+#[derive(Clone, Copy, Default)]
+struct Listed {
+    amount: Amount,
+    rows: i64,
+}
+
+impl Listed {
+    /// The part of the account's sum that the rows do not have; None if they have all.
+    fn left_out(self, sum: Amount) -> Option<Amount> {
+        let bytes = sum.bytes - self.amount.bytes;
+        // The host rounds the sum and every row to whole bytes: so much may differ without a stack left out.
+        let rounding = (self.rows + 1) / 2;
+        (bytes > rounding).then(|| Amount {
+            bytes,
+            blocks: (sum.blocks - self.amount.blocks).max(0),
+        })
+    }
+}
+
+/// The rows by account. Their numbers are checked: not below zero, and their sum fits.
+fn listed(rows: &[StackRow]) -> HashMap<&str, Listed> {
+    let mut found: HashMap<&str, Listed> = HashMap::new();
+    for row in rows {
+        let listed = found.entry(&row.account).or_default();
+        listed.amount.bytes += row.bytes;
+        listed.amount.blocks += row.blocks;
+        listed.rows += 1;
+    }
+    found
+}

@@ -1,0 +1,69 @@
+//! A flame graph: the collapsed stacks as a picture that a browser shows.
+
+use super::MADE_BY;
+use super::collapsed;
+use super::frames::View;
+use super::stacks::Stacks;
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Direction, Options};
+
+/// The picture of a view, with the outermost frames at the top.
+///
+/// # Errors
+/// The view has no bytes: the end of a line that begins with the report's name.
+pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
+    let text = collapsed::text(stacks, view);
+    if text.is_empty() {
+        return Err(format!("has no bytes to draw in lines.{}", view.name()));
+    }
+    let mut options = Options::default();
+    options.title = format!("{}: {} ({})", stacks.command, view.title(), view.name());
+    // By these notes a later conversion knows that it may take the file's place.
+    options.notes = MADE_BY.to_owned();
+    options.count_name = "bytes".to_owned();
+    options.direction = Direction::Inverted;
+    options.colors = Palette::Basic(BasicPalette::Mem);
+    // Colours by name and not by chance: the same report gives the same picture.
+    options.deterministic = true;
+    let mut picture = Vec::new();
+    flamegraph::from_lines(&mut options, text.lines(), &mut picture)
+        .map_err(|error| format!("cannot be drawn ({error})"))?;
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::tests::{empty, sample, total};
+
+    fn picture_of(view: View) -> String {
+        String::from_utf8(picture(&sample(), view).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_picture_has_the_views_total_and_its_title() {
+        for view in View::ALL {
+            let picture = picture_of(view);
+            let all = format!("total_samples=\"{}\"", total(view));
+            assert!(picture.contains(&all), "{view:?}: {picture}");
+            assert!(picture.contains(&format!("job.py: {}", view.title())));
+        }
+    }
+
+    #[test]
+    fn names_are_text_and_not_markup() {
+        let picture = picture_of(View::AtPeak);
+        assert!(picture.contains("&lt;module&gt; (/job.py:9)"), "{picture}");
+        assert!(!picture.contains("<module>"));
+        assert_eq!(picture, picture_of(View::AtPeak));
+    }
+
+    #[test]
+    fn a_view_without_bytes_is_not_drawn() {
+        assert!(
+            picture(&empty(), View::Live)
+                .unwrap_err()
+                .contains("no bytes")
+        );
+    }
+}
