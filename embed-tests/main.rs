@@ -11,6 +11,7 @@ mod balance;
 mod caps;
 mod checkers;
 mod cli;
+mod convert;
 mod ctl;
 mod debug_hooks;
 mod devices;

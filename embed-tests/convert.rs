@@ -1,0 +1,357 @@
+//! `pyhostctl convert`: a report of `--lines` in every format has the bytes that the report has. The profile for pprof
+//! is read by its public field numbers alone.
+
+use crate::host::{Outcome, PYHOSTCTL, Run, folder};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Keeps a mebibyte and frees eight, each in a function of its own.
+const SCRIPT: &str = "
+def keep():
+    return [bytes(1 << 10) for _ in range(1 << 10)]
+def free():
+    [bytes(1 << 12) for _ in range(1 << 11)]
+kept = keep()
+free()
+";
+
+const VIEWS: [&str; 3] = ["at_peak", "live", "allocated"];
+
+/// A report with lines, of every allocation, and its path.
+fn report(options: &[&str]) -> (PathBuf, Value) {
+    let folder = folder("convert");
+    let (script, path) = (folder.join("job.py"), folder.join("report.json"));
+    std::fs::write(&script, SCRIPT).unwrap();
+    let mut file = std::ffi::OsString::from("--stats-file=");
+    file.push(&path);
+    let run = Run::host().args(options).arg("--stats=json").arg(file);
+    run.arg(&script).ok();
+    let text = std::fs::read_to_string(&path).unwrap();
+    (path, serde_json::from_str(&text).unwrap())
+}
+
+fn convert(report: &Path, arguments: &[&str]) -> Run {
+    Run::program(PYHOSTCTL)
+        .arg("convert")
+        .arg(report)
+        .args(arguments)
+}
+
+/// The bytes and blocks of a view, from the report's sums, and by how much rounding may change them.
+fn sums(report: &Value, view: &str) -> (i64, i64, i64) {
+    let accounts = report["lines"]["sums"][view].as_object().unwrap();
+    let of = |name: &str| {
+        accounts
+            .values()
+            .map(|sum| sum[name].as_i64().unwrap())
+            .sum()
+    };
+    let rows = report["lines"][view].as_array().unwrap().len();
+    (of("bytes"), of("blocks"), rows as i64 + 8)
+}
+
+fn assert_near(found: i64, expected: i64, error: i64, what: &str) {
+    assert!(
+        (found - expected).abs() <= error,
+        "{what}: {found}, {expected} \u{b1} {error}"
+    );
+}
+
+/// Fails in one line with status 1, and writes nothing.
+fn refused(outcome: &Outcome, part: &str) {
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert_eq!(outcome.stdout, "", "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.starts_with("pyhostctl: "), "{outcome:#?}");
+    assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
+}
+
+#[test]
+fn collapsed_stacks_have_the_bytes_of_each_view() {
+    for interval in ["--lines=1", "--lines=64K,seed=7"] {
+        let (path, report) = report(&[interval]);
+        for view in VIEWS {
+            let text = convert(&path, &["--to", "collapsed", "--view", view])
+                .ok()
+                .stdout;
+            let bytes = text.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+            let sum = bytes.map(|bytes| bytes.parse::<i64>().unwrap()).sum();
+            let (expected, _, error) = sums(&report, view);
+            assert_near(sum, expected, error, &format!("{interval} {view}"));
+            assert!(sum > 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn a_stack_has_the_account_then_the_callers_then_the_line() {
+    let (path, _) = report(&["--lines=1"]);
+    let text = convert(&path, &["--to", "collapsed", "--view", "live"])
+        .ok()
+        .stdout;
+    // Before 3.12 a comprehension is a function of its own.
+    let kept = text.lines().find(|line| line.contains("keep ("));
+    let kept = kept.unwrap_or_else(|| panic!("{text}"));
+    let frames: Vec<&str> = kept.rsplit_once(' ').unwrap().0.split(';').collect();
+    assert_eq!(frames[0], "obj", "{kept}");
+    let module = |line: u32| format!("job.py:{line})");
+    let is_module = |frame: &&str| frame.starts_with("<module> (") && frame.ends_with(&module(6));
+    assert!(frames.iter().any(is_module), "{kept}");
+    assert!(frames.last().unwrap().ends_with(&module(3)), "{kept}");
+    assert!(!text.contains("free ("), "its blocks are gone: {text}");
+}
+
+#[test]
+fn a_speedscope_file_has_a_profile_for_each_view() {
+    let (path, report) = report(&["--lines=1"]);
+    let text = convert(&path, &["--to", "speedscope", "--view", "live"])
+        .ok()
+        .stdout;
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let frames = file["shared"]["frames"].as_array().unwrap();
+    let profiles = file["profiles"].as_array().unwrap();
+    assert_eq!(profiles.len(), 3);
+    for (profile, view) in profiles.iter().zip(["live", "at_peak", "allocated"]) {
+        assert!(profile["name"].as_str().unwrap().starts_with(view));
+        let weights = profile["weights"].as_array().unwrap();
+        let sum: i64 = weights.iter().map(|weight| weight.as_i64().unwrap()).sum();
+        let (expected, _, error) = sums(&report, view);
+        assert_near(sum, expected, error, view);
+        let samples = profile["samples"].as_array().unwrap();
+        assert_eq!(samples.len(), weights.len());
+        for number in samples.iter().flat_map(|sample| sample.as_array().unwrap()) {
+            assert!((number.as_u64().unwrap() as usize) < frames.len());
+        }
+    }
+    let is_keep = |frame: &&Value| frame["name"].as_str().unwrap().ends_with("keep");
+    let keep = frames.iter().find(is_keep).expect("the function");
+    assert!(keep["file"].as_str().unwrap().ends_with("job.py"), "{keep}");
+}
+
+#[test]
+fn a_picture_has_the_views_bytes() {
+    let (path, report) = report(&["--lines=1"]);
+    for view in VIEWS {
+        let text = convert(&path, &["--to", "svg", "--view", view]).ok().stdout;
+        let (_, rest) = text.split_once("total_samples=\"").unwrap();
+        let (total, _) = rest.split_once('"').unwrap();
+        let (expected, _, error) = sums(&report, view);
+        assert_near(total.parse().unwrap(), expected, error, view);
+        assert!(text.contains(&format!("({view})")), "the title");
+    }
+}
+
+#[test]
+fn a_profile_for_pprof_has_the_bytes_and_blocks_of_two_views() {
+    for (arguments, in_use, shown) in [
+        (&[][..], "at_peak", "inuse_space"),
+        (&["--view", "live"][..], "live", "inuse_space"),
+        (&["--view", "allocated"][..], "at_peak", "alloc_space"),
+    ] {
+        let (path, report) = report(&["--lines=1"]);
+        let output = path.with_extension("pb.gz");
+        let run = convert(&path, &["--to", "pprof", "-o"])
+            .arg(&output)
+            .args(arguments);
+        assert_eq!(run.ok().stdout, "");
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(&output).unwrap();
+        GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+        let profile = fields(&bytes);
+        let texts = texts(&profile, 6);
+        let mut found = [0; 4];
+        for sample in profile.iter().filter(|field| field.number == 2) {
+            let values = fields(sample.bytes)
+                .into_iter()
+                .find(|field| field.number == 2);
+            let values = packed(values.expect("values").bytes);
+            assert_eq!(values.len(), 4);
+            for (sum, value) in found.iter_mut().zip(values) {
+                *sum += value as i64;
+            }
+        }
+        let (alloc, used) = (sums(&report, "allocated"), sums(&report, in_use));
+        assert_near(found[0], alloc.1, alloc.2, "alloc_objects");
+        assert_near(found[1], alloc.0, alloc.2, "alloc_space");
+        assert_near(found[2], used.1, used.2, "inuse_objects");
+        assert_near(found[3], used.0, used.2, "inuse_space");
+        let number = |wanted| {
+            let mut fields = profile.iter();
+            fields
+                .find(|field| field.number == wanted)
+                .map(|field| field.value)
+        };
+        assert_eq!(texts[number(14).unwrap() as usize], shown);
+        assert_eq!(number(12), Some(1), "the period");
+        assert!(number(9).unwrap() > 1_700_000_000_000_000_000, "the time");
+        for name in [
+            "account",
+            "obj",
+            "keep",
+            "alloc_objects",
+            "inuse_objects",
+            "count",
+            "bytes",
+        ] {
+            assert!(
+                texts.iter().any(|text| text.ends_with(name)),
+                "{name}: {texts:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn standard_input_and_output_are_files_too() {
+    let (path, _) = report(&["--lines=1"]);
+    let text = std::fs::read(&path).unwrap();
+    let expected = convert(&path, &["--to", "collapsed"]).ok().stdout;
+    let piped = convert(Path::new("-"), &["--to", "collapsed", "-o", "-"]);
+    assert_eq!(piped.stdin(text).ok().stdout, expected);
+    let output = path.with_extension("txt");
+    convert(&path, &["--to", "collapsed", "-o"])
+        .arg(&output)
+        .ok();
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), expected);
+}
+
+#[test]
+fn a_result_takes_the_place_of_an_earlier_one_but_of_no_other_file() {
+    let (path, _) = report(&["--lines=1"]);
+    for format in ["collapsed", "speedscope", "pprof", "svg"] {
+        let output = path.with_extension(format);
+        let run = || convert(&path, &["--to", format, "-o"]).arg(&output);
+        run().ok();
+        let first = std::fs::read(&output).unwrap();
+        run().ok();
+        assert!(
+            std::fs::read(&output).unwrap() == first,
+            "{format}: the same again"
+        );
+        std::fs::write(&output, "notes\n").unwrap();
+        refused(&run().run(), "pyhost did not write it");
+        assert_eq!(std::fs::read_to_string(&output).unwrap(), "notes\n");
+    }
+}
+
+#[test]
+fn a_report_without_lines_and_one_that_is_cut_are_refused_in_a_line() {
+    let (path, report) = report(&[]);
+    assert!(report["lines"].is_null(), "{report}");
+    for format in ["collapsed", "speedscope", "pprof", "svg"] {
+        let output = path.with_extension("out");
+        let run = convert(&path, &["--to", format, "-o"]).arg(&output);
+        refused(
+            &run.run(),
+            "has no sampled lines; expected a report of `pyhost --lines`",
+        );
+        assert!(!output.exists());
+    }
+    let (path, _) = self::report(&["--lines=1"]);
+    let whole = std::fs::read(&path).unwrap();
+    for part in [0, 1, 2, 3] {
+        let cut = path.with_extension("cut");
+        std::fs::write(&cut, &whole[..whole.len() * part / 4]).unwrap();
+        refused(&convert(&cut, &["--to", "svg"]).run(), "report.cut' ");
+    }
+    refused(
+        &convert(Path::new("no-such-file"), &["--to", "svg"]).run(),
+        "cannot be read",
+    );
+    let beyond = path.join("out.svg");
+    refused(
+        &convert(&path, &["--to", "svg", "-o"]).arg(beyond).run(),
+        "out.svg' ",
+    );
+    let unknown = convert(&path, &["--to", "png"]).run();
+    assert_eq!(unknown.code(), 2, "{unknown:#?}");
+}
+
+#[test]
+fn a_profile_for_pprof_is_not_written_to_a_terminal() {
+    let (path, _) = report(&["--lines=1"]);
+    let code = "import os, pty, sys
+sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
+    let arguments = [
+        OsStr::new(PYHOSTCTL),
+        "convert".as_ref(),
+        path.as_os_str(),
+        "--to".as_ref(),
+    ];
+    let in_terminal = |format| Run::stock().code(code).args(arguments).arg(format).run();
+    let refused = in_terminal("pprof");
+    assert_eq!(refused.code(), 1, "{refused:#?}");
+    assert_eq!(refused.stdout.lines().count(), 1, "{refused:#?}");
+    assert!(
+        refused.stdout.contains("not written to a terminal"),
+        "{refused:#?}"
+    );
+    let shown = in_terminal("collapsed");
+    assert!(
+        shown.code() == 0 && shown.stdout.contains("keep ("),
+        "{shown:#?}"
+    );
+}
+
+/// A field of a message.
+struct Field<'a> {
+    number: u64,
+    /// Of a number.
+    value: u64,
+    /// Of a text, a message or a packed list.
+    bytes: &'a [u8],
+}
+
+/// The fields of a message of numbers, texts and messages.
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let mut field = Field {
+            number: key >> 3,
+            value: 0,
+            bytes: &[],
+        };
+        match key & 7 {
+            0 => field.value = varint(&mut bytes),
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                (field.bytes, bytes) = bytes.split_at(length);
+            }
+            kind => panic!("a field of kind {kind}"),
+        }
+        found.push(field);
+    }
+    found
+}
+
+fn packed(mut bytes: &[u8]) -> Vec<u64> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        found.push(varint(&mut bytes));
+    }
+    found
+}
+
+fn texts<'a>(fields: &[Field<'a>], number: u64) -> Vec<&'a str> {
+    let texts = fields.iter().filter(|field| field.number == number);
+    texts
+        .map(|field| str::from_utf8(field.bytes).unwrap())
+        .collect()
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first().expect("a byte");
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
