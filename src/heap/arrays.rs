@@ -67,7 +67,7 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
     let state = state();
     if book && state.is_sampling() && size.wrapping_sub(1) < ffi::SMALL_SIZE_MAX {
         let mask = MASK.load(Relaxed);
-        let rounded = (size - 1 | mask) + 1;
+        let rounded = ((size - 1) | mask) + 1;
         let block = match zero {
             true => sampling::pop::<NUMPY, true>(state, rounded, mask),
             false => sampling::pop::<NUMPY, false>(state, rounded, mask),

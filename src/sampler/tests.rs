@@ -12,7 +12,7 @@ fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
 
 /// Gives calls, which are innermost first, from the outermost on.
 fn inward<'a>(calls: &'a [Call<'a>]) -> impl FnMut(&mut dyn FnMut(&Call<'_>)) + 'a {
-    move |take| calls.iter().rev().for_each(|call| take(call))
+    move |take| calls.iter().rev().for_each(take)
 }
 
 /// A process that allocates and frees at known sites: its own books are the oracle.

@@ -12,6 +12,8 @@ use std::fmt::{self, Write};
 
 /// Stacks of each view that a report has at most, those with the most bytes.
 const STACKS: usize = 500;
+/// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
+const CALLS: usize = 40_000;
 /// Lines of the table.
 const LINES: usize = 10;
 
@@ -52,7 +54,12 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
     sink.end();
     for (name, view) in VIEWS {
         sink.begin_list(name);
+        let mut calls = 0;
         for site in sorted(samples, view).iter().take(STACKS) {
+            calls += samples.calls(*site).count();
+            if calls > CALLS {
+                break;
+            }
             describe_site(samples, *site, view, sink);
         }
         sink.end();
