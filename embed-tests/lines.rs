@@ -332,6 +332,40 @@ gone = make(); del gone";
 }
 
 #[test]
+fn small_arrays_weigh_what_they_take() {
+    let packages = newest_numpy().site_packages.clone();
+    let code = "import numpy
+def make(): return [numpy.zeros(1) for _ in range(300_000)]
+kept = make()";
+    let (_, report) = Run::host()
+        .env("PYTHONPATH", &packages)
+        .args(["--lines=64K,seed=3", "-c", code])
+        .reported();
+    let (sampled, error) = below(&report, "live", "numpy", "make");
+    let booked = int(&report["accounts"]["numpy"]["live_bytes"]);
+    assert!(
+        (sampled - booked).abs() < error && error < booked,
+        "{sampled} of {booked}"
+    );
+}
+
+#[test]
+fn what_is_imported_while_leaks_are_looked_for_is_sampled() {
+    let code = "import asyncio, json, ctypes";
+    let (_, report) = Run::host()
+        .args(["--lines=1", "--leak-check=native", "-c", code])
+        .reported();
+    assert_eq!(int(&report["lines"]["dropped"]), 0);
+    for account in ["raw", "mem", "obj"] {
+        let sampled = &report["lines"]["sums"]["live"][account];
+        assert_eq!(
+            sampled["bytes"], report["accounts"][account]["live_bytes"],
+            "{account}"
+        );
+    }
+}
+
+#[test]
 fn maps_of_libraries_are_sampled() {
     let code = "import mmap
 def make(): return mmap.mmap(-1, 6_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -82,8 +82,11 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         return null_mut();
     }
     let lazy = zero && size >= LAZY_ZERO;
+    // As the inlined path counts it.
+    let mask = MASK.load(Relaxed);
+    let counted = size.max(1).saturating_add(mask) & !mask;
     let (theap, is_sample) = match book {
-        true => sampling::theap(state, Account::Numpy, size, &inside),
+        true => sampling::theap(state, Account::Numpy, counted, &inside),
         false => (state.theap(Account::Numpy), false),
     };
     let block = aligned_block(theap, size, zero && !lazy);
@@ -108,7 +111,7 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         let bytes = page.block_size;
         let block = book_new(Account::Numpy, block, bytes, size);
         if is_sample && !block.is_null() {
-            sampling::take(Account::Numpy, block, bytes, size, &inside);
+            sampling::take(Account::Numpy, block, bytes, counted, &inside);
         }
         block
     }

@@ -577,15 +577,15 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         let Some(page) = live_page(pointer) else {
             return reallocate_guarded::<A, BOOK>(pointer, size);
         };
+        let same_heap =
+            || page.heap == HEAPS[A].load(Relaxed) || page.heap == heaps::SAMPLED[A].load(Relaxed);
         if A == NATIVE
-            && page.heap == HEAPS[NATIVE].load(Relaxed)
+            && same_heap()
             && (!freed::is_start(page, pointer) || NativeBlock::at(pointer).is_marked())
         {
             check_live(page, pointer, Account::Native);
         }
         let usable = page.usable(pointer);
-        let same_heap =
-            || page.heap == HEAPS[A].load(Relaxed) || page.heap == heaps::SAMPLED[A].load(Relaxed);
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
         }

@@ -6,24 +6,25 @@
 //! the inlined `free`, which compares the heap of the block's page with its account's in any case, leaves such a block
 //! to the slow path, and no other.
 //!
-//! The samples are behind one lock, which is taken inside the gate alone, so that a forked child finds it free. A request
-//! from a signal handler that has interrupted the holder is no sample.
+//! The samples are behind one lock, which is taken inside the gate, so that a forked child finds it free; a report in a
+//! signal handler tries to take it elsewhere. A request from a signal handler that has interrupted the holder is no
+//! sample.
 
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
-use super::heaps::{SAMPLED, is_sampled};
+use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_sampled};
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, own};
 use crate::ledger::{Account, LEDGER, Scope};
-use pyhost_os::cell::{Exclusive, Held};
+use pyhost_os::cell::{HeldByThread, Owned};
 pub use pyhost_sampler::{Call, FrameView, Samples, Site, Sum, View};
 use pyhost_sampler::{Chance, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::thread::yield_now;
 
 /// Gives the calls of the calling thread's Python code, outermost first.
@@ -36,9 +37,7 @@ struct Recorder {
 
 static ON: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
-static RECORDER: Exclusive<Option<Recorder>> = Exclusive::new(None);
-/// The thread that holds the recorder; 0 if none does.
-static HOLDER: AtomicUsize = AtomicUsize::new(0);
+static RECORDER: Owned<Option<Recorder>> = Owned::new(None);
 static WALK: OnceLock<Walk> = OnceLock::new();
 
 /// Begins to sample one of every `interval` allocated bytes in the mean; 1 has every block sampled. Once, while the
@@ -58,9 +57,9 @@ pub fn start(interval: u64, seed: u64) -> bool {
         }
         SAMPLED[account as usize].store(heap, Release);
     }
-    if let Some(mut recorder) = RECORDER.hold() {
+    if let Some(mut recorder) = RECORDER.try_hold(thread_id()) {
         *recorder = Some(Recorder {
-            samples: Samples::new(interval),
+            samples: Samples::new(interval, Account::Mapped as u8),
             chance: Chance::new(seed),
         });
     }
@@ -87,47 +86,37 @@ pub fn end() {
     with(|samples| samples.end());
 }
 
-/// In a forked child: a thread that read the samples for a report may be gone, with the lock. Nobody else was in them,
-/// since the gate was closed.
+/// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
+/// them, since the gate was closed.
 pub(super) fn forked() {
-    HOLDER.store(0, Relaxed);
     // SAFETY: the child's only thread, in the handler of the fork.
-    drop(unsafe { RECORDER.take_over() });
+    unsafe { RECORDER.free_in_child() };
 }
 
-/// Calls `work` with the samples. Returns `None` without samples, or if another thread, or what a signal handler has
-/// interrupted, keeps them for long. Any thread, also in a signal handler. `work` must not run Python code: other threads
-/// wait for the lock, one of them maybe with the GIL.
+/// Calls `work` with the samples; None without samples. Any thread, not in a signal handler. `work` must neither wait nor
+/// run Python code: other threads wait for the lock, one of them maybe with the GIL. What it allocates is no sample.
 pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
-    let mut held = Holding::of(RECORDER.hold()?);
-    held.recorder().map(|recorder| work(&mut recorder.samples))
+    // Inside the gate, so that what `work` allocates never waits for a thread that waits for the lock.
+    let inside = gate::enter(state().slot(), thread_id());
+    let mut held = hold(&inside)?;
+    held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
-/// The samples, held by the calling thread.
-struct Holding(Held<'static, Option<Recorder>>);
-
-impl Holding {
-    fn of(held: Held<'static, Option<Recorder>>) -> Self {
-        HOLDER.store(thread_id(), Relaxed);
-        Holding(held)
-    }
-
-    fn recorder(&mut self) -> Option<&mut Recorder> {
-        self.0.as_mut()
-    }
+/// [`with`] in a signal handler: `None` also if the samples are in use for long, maybe by what it has interrupted.
+pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
+    const TURNS: u32 = 10_000;
+    let mut held = (0..TURNS).find_map(|_| RECORDER.try_hold(thread_id()))?;
+    held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
-impl Drop for Holding {
-    fn drop(&mut self) {
-        HOLDER.store(0, Relaxed);
-    }
-}
+type Holding = HeldByThread<'static, Option<Recorder>>;
 
 /// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
 fn hold(_inside: &Inside<'_>) -> Option<Holding> {
-    while HOLDER.load(Relaxed) != thread_id() {
-        if let Some(held) = RECORDER.hold() {
-            return Some(Holding::of(held));
+    let own = thread_id();
+    while !RECORDER.is_held_by(own) {
+        if let Some(held) = RECORDER.try_hold(own) {
+            return Some(held);
         }
         yield_now();
     }
@@ -195,7 +184,7 @@ pub(super) fn theap(
         switch(state, inside);
     }
     if state.is_sampling() && counts(account) && is_due(state, size, inside) {
-        let theap = theap_of_samples(account);
+        let theap = theap_of_samples(state, account);
         if !theap.is_null() {
             return (theap, true);
         }
@@ -219,7 +208,7 @@ fn switch(state: &ThreadState, inside: &Inside<'_>) {
 fn draw(inside: &Inside<'_>) -> Option<i64> {
     let mut held = hold(inside)?;
     let interval = INTERVAL.load(Relaxed);
-    held.recorder()
+    held.as_mut()
         .map(|recorder| recorder.chance.distance(interval))
 }
 
@@ -233,10 +222,8 @@ fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
 
 #[cold]
 fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
-    // A thread that ends has no theaps any more, and what counts as before the mark has heaps of its own.
-    if state.ending.get() || state.is_before() {
-        state.left.set(INTERVAL.load(Relaxed) as i64);
-        drop_sample(inside);
+    // A thread that ends has no theaps any more.
+    if state.ending.get() {
         return false;
     }
     let left = draw(inside);
@@ -246,15 +233,19 @@ fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
 
 fn drop_sample(inside: &Inside<'_>) {
     if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.recorder()
+        && let Some(recorder) = held.as_mut()
     {
         recorder.samples.count_dropped();
     }
 }
 
 /// The calling thread's theap in the heap of an account's samples; null if there is no memory for it.
-fn theap_of_samples(account: Account) -> *mut Theap {
-    let heap = SAMPLED[account as usize].load(Acquire);
+fn theap_of_samples(state: &ThreadState, account: Account) -> *mut Theap {
+    let before = SAMPLED_BEFORE[account as usize].load(Acquire);
+    let heap = match state.is_before() && !before.is_null() {
+        true => before,
+        false => SAMPLED[account as usize].load(Acquire),
+    };
     if heap.is_null() || !bound::has_room_for_a_thread() {
         return null_mut();
     }
@@ -268,7 +259,8 @@ fn theap_of_samples(account: Account) -> *mut Theap {
     }
 }
 
-/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
+/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate. False if it could not be
+/// kept.
 #[cold]
 pub(super) fn take(
     account: Account,
@@ -276,29 +268,39 @@ pub(super) fn take(
     bytes: usize,
     size: usize,
     inside: &Inside<'_>,
-) {
+) -> bool {
     let interval = INTERVAL.load(Relaxed);
     let weight = Weight::new(bytes, counted(size) as usize, interval);
-    let height = (interval > 1).then(|| LEDGER.bound(Scope::Total));
-    if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.recorder()
-    {
-        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
-            if let Some(walk) = WALK.get() {
-                walk(take);
-            }
-        };
+    let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+        if let Some(walk) = WALK.get() {
+            walk(take);
+        }
+    };
+    let Some(mut held) = hold(inside) else {
+        return false;
+    };
+    held.as_mut().is_some_and(|recorder| {
         recorder
             .samples
-            .add(block.addr(), account as u8, weight, &mut walk, height);
-    }
+            .add(block.addr(), account as u8, weight, &mut walk, height())
+    })
+}
+
+/// The ledger's total, which is compared with the peak. None if the samples' own sum is exact.
+fn height() -> Option<i64> {
+    (INTERVAL.load(Relaxed) > 1).then(|| LEDGER.bound(Scope::Total))
+}
+
+/// Makes this moment the highest.
+pub fn restart_peak() {
+    with(|samples| samples.restart_peak(height()));
 }
 
 /// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are
 /// found to be no sample by one look here.
-static ELSEWHERE: [AtomicU16; 1 << 14] = [const { AtomicU16::new(0) }; 1 << 14];
+static ELSEWHERE: [AtomicU32; 1 << 14] = [const { AtomicU32::new(0) }; 1 << 14];
 
-fn elsewhere(block: *mut u8) -> &'static AtomicU16 {
+fn elsewhere(block: *mut u8) -> &'static AtomicU32 {
     let mixed = (block.addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     &ELSEWHERE[(mixed >> 50) as usize]
 }
@@ -320,9 +322,8 @@ pub(super) fn booked_inside(account: Account, block: *mut u8, bytes: usize, insi
     if !state.is_sampling() {
         switch(state, inside);
     }
-    if is_due(state, bytes, inside) {
+    if is_due(state, bytes, inside) && take(account, block, bytes, bytes, inside) {
         elsewhere(block).fetch_add(1, Relaxed);
-        take(account, block, bytes, bytes, inside);
     }
 }
 
@@ -339,7 +340,7 @@ pub fn unbooked(block: *mut u8) {
 pub(super) fn unbooked_inside(block: *mut u8, inside: &Inside<'_>) {
     if elsewhere(block).load(Relaxed) != 0
         && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.recorder()
+        && let Some(recorder) = held.as_mut()
         && recorder.samples.remove(block.addr())
     {
         elsewhere(block).fetch_sub(1, Relaxed);
@@ -356,7 +357,7 @@ pub(super) fn released(
 ) {
     if is_sampled(heap, account)
         && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.recorder()
+        && let Some(recorder) = held.as_mut()
     {
         recorder.samples.remove(block.addr());
     }

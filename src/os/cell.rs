@@ -14,8 +14,8 @@ use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 const FREE: u8 = 0;
 const BUSY: u8 = 1;
@@ -101,6 +101,71 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         self.0.state.store(FREE, Release);
+    }
+}
+
+/// A value that one thread at a time may touch, which is known by a number of its own.
+pub struct Owned<T> {
+    /// The holder's number; 0 if there is none.
+    holder: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: as for `Exclusive`: the holder alone touches the value.
+unsafe impl<T: Send> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// A value without a holder.
+    pub const fn new(value: T) -> Self {
+        Owned {
+            holder: AtomicUsize::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the value for the thread whose number is `own`, which is not 0. Returns `None` if it is held, be it by the
+    /// same thread, which [`Owned::is_held_by`] tells.
+    pub fn try_hold(&self, own: usize) -> Option<HeldByThread<'_, T>> {
+        let exchange = self.holder.compare_exchange(0, own, Acquire, Relaxed);
+        exchange.is_ok().then(|| HeldByThread(self))
+    }
+
+    /// Whether the thread whose number is `own` has the value.
+    pub fn is_held_by(&self, own: usize) -> bool {
+        self.holder.load(Relaxed) == own
+    }
+
+    /// Takes the value from whoever has it, and gives it back.
+    ///
+    /// # Safety
+    /// Nobody who still runs uses it: in a forked child.
+    pub unsafe fn free_in_child(&self) {
+        self.holder.store(0, Release);
+    }
+}
+
+/// A value of [`Owned`] that nobody else touches until this is dropped.
+pub struct HeldByThread<'a, T>(&'a Owned<T>);
+
+impl<T> Deref for HeldByThread<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this is the holder.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for HeldByThread<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this is the holder, and `self` is borrowed mutably.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for HeldByThread<'_, T> {
+    fn drop(&mut self) {
+        self.0.holder.store(0, Release);
     }
 }
 

@@ -12,8 +12,6 @@ pub const SCHEMA: &str = "pyhost-report/1";
 
 /// Takes the fields of a report, in order. Keys are unused inside lists.
 pub trait Sink {
-    /// Whether its functions may run Python code, so that it must not be used under a lock.
-    const MAY_RUN_PYTHON: bool = false;
     /// Opens an object.
     fn begin(&mut self, key: &str);
     /// Opens a list.
@@ -30,6 +28,10 @@ pub trait Sink {
     fn flag(&mut self, key: &str, value: bool);
     /// Nothing.
     fn null(&mut self, key: &str);
+    /// A value that is JSON already; nothing, if the sink makes something else.
+    fn json(&mut self, key: &str, _value: &str) {
+        self.null(key);
+    }
 }
 
 /// The accounts and their total. `now` holds peaks and totals; live bytes and blocks too, unless

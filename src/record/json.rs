@@ -102,6 +102,11 @@ impl<W: Write> Sink for Json<'_, W> {
         self.key(key);
         let _ = self.out.write_str("null");
     }
+
+    fn json(&mut self, key: &str, value: &str) {
+        self.key(key);
+        let _ = self.out.write_str(value);
+    }
 }
 
 #[cfg(test)]

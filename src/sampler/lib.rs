@@ -50,6 +50,8 @@ fn hidden(address: usize) -> u64 {
 /// All samples of a process.
 pub struct Samples {
     interval: u64,
+    /// The account that is not part of the total.
+    beside: u8,
     stacks: Stacks,
     sites: Sites,
     live: Index<Live>,
@@ -59,10 +61,11 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// No samples yet, of one every `interval` bytes in the mean.
-    pub const fn new(interval: u64) -> Self {
+    /// No samples yet, of one every `interval` bytes in the mean. The account `beside` is not part of the total.
+    pub const fn new(interval: u64, beside: u8) -> Self {
         Samples {
             interval,
+            beside,
             stacks: Stacks::new(),
             sites: Sites::new(),
             live: Index::new(),
@@ -73,7 +76,8 @@ impl Samples {
     }
 
     /// Adds a sample: the block at `address`, which `account` allocated at the calls that `walk` gives, outermost first.
-    /// `height` is the total of live bytes with this block; None where the samples' own sum is exact.
+    /// `height` is the total of live bytes with this block; None where the samples' own sum is exact. False if the sample
+    /// is dropped, for want of memory, or after the end.
     pub fn add(
         &mut self,
         address: usize,
@@ -81,15 +85,17 @@ impl Samples {
         weight: Weight,
         walk: &mut Walk<'_>,
         height: Option<i64>,
-    ) {
+    ) -> bool {
         if self.is_over {
-            return;
+            return false;
         }
         self.taken += 1;
-        if self.try_add(address, account, weight, walk).is_none() {
+        let is_added = self.try_add(address, account, weight, walk).is_some();
+        if !is_added {
             self.dropped += 1;
         }
         self.sites.look_at_height(height);
+        is_added
     }
 
     fn try_add(
@@ -108,7 +114,7 @@ impl Samples {
             weight,
         };
         self.live.insert(live, |entry| entry.address)?;
-        self.sites.allocated(site, weight);
+        self.sites.allocated(site, weight, account != self.beside);
         Some(())
     }
 
@@ -119,7 +125,7 @@ impl Samples {
         }
         match self.live.remove(hidden(address), |entry| entry.address) {
             Some(live) => {
-                self.sites.freed(live.site, live.weight);
+                self.sites.freed(live.site, live.weight, self.beside);
                 true
             }
             None => false,
@@ -137,9 +143,9 @@ impl Samples {
         self.is_over = true;
     }
 
-    /// Forgets the peak: it is the next moment.
-    pub fn restart_peak(&mut self) {
-        self.sites.restart_peak();
+    /// Makes this moment the highest. `height` is the total of live bytes; None where the samples' own sum is exact.
+    pub fn restart_peak(&mut self, height: Option<i64>) {
+        self.sites.restart_peak(height);
     }
 
     /// The mean distance between two points, in bytes.

@@ -50,7 +50,7 @@ pub struct Sites {
     /// How many peaks there were: each is a moment that is higher than all before it.
     peaks: u32,
     highest: i64,
-    /// Live bytes of all samples.
+    /// Live bytes of all samples that are part of the total.
     live: f64,
 }
 
@@ -103,16 +103,22 @@ impl Sites {
         site
     }
 
-    pub fn allocated(&mut self, site: u32, weight: Weight) {
-        self.live += weight.bytes;
+    pub fn allocated(&mut self, site: u32, weight: Weight, is_in_total: bool) {
+        if is_in_total {
+            self.live += weight.bytes;
+        }
         let site = self.changing(site);
         site.live += weight;
         site.allocated += weight;
     }
 
-    pub fn freed(&mut self, site: u32, weight: Weight) {
-        self.live -= weight.bytes;
-        self.changing(site).live -= weight;
+    /// `beside` is the account that is not part of the total.
+    pub fn freed(&mut self, site: u32, weight: Weight, beside: u8) {
+        let site = self.changing(site);
+        site.live -= weight;
+        if site.account != beside {
+            self.live -= weight.bytes;
+        }
     }
 
     /// Notes the total of live bytes after an allocation; without it, that of the samples counts.
@@ -125,8 +131,8 @@ impl Sites {
     }
 
     /// Makes this moment the highest.
-    pub fn restart_peak(&mut self) {
-        self.highest = i64::MIN;
+    pub fn restart_peak(&mut self, total: Option<i64>) {
+        self.highest = total.unwrap_or(self.live as i64);
         self.peaks = self.peaks.wrapping_add(1);
     }
 

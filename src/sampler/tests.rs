@@ -35,7 +35,7 @@ impl Process {
         let mut chance = Chance::new(seed);
         Process {
             left: chance.distance(interval),
-            samples: Samples::new(interval),
+            samples: Samples::new(interval, 9),
             chance,
             live: HashMap::new(),
             bytes: [0; SITES],
@@ -178,7 +178,7 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
 
 #[test]
 fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
-    let mut samples = Samples::new(1);
+    let mut samples = Samples::new(1, 9);
     let deep: Vec<Call<'_>> = (1..=500)
         .map(|line| call("deep.py", "again", line))
         .collect();
@@ -204,7 +204,7 @@ fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
 
 #[test]
 fn the_peak_is_that_of_the_total_and_can_start_anew() {
-    let mut samples = Samples::new(1);
+    let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
         samples.add(
@@ -227,7 +227,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
             .collect::<Vec<_>>()
     };
     assert_eq!(at_peak(&samples), [100, 50, 0]);
-    samples.restart_peak();
+    samples.restart_peak(Some(120));
     assert_eq!(at_peak(&samples), [0, 50, 70]);
     samples.remove(2);
     assert_eq!(at_peak(&samples), [0, 50, 70]);
@@ -244,7 +244,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
 
 #[test]
 fn an_address_that_comes_again_replaces_the_block_whose_end_was_not_seen() {
-    let mut samples = Samples::new(1);
+    let mut samples = Samples::new(1, 9);
     for line in 1..=2 {
         samples.add(
             64,

@@ -54,8 +54,6 @@ impl<'a> Dictionary<'a> {
 }
 
 impl Sink for Dictionary<'_> {
-    const MAY_RUN_PYTHON: bool = true;
-
     fn begin(&mut self, key: &str) {
         self.open(key, self.gil.dictionary());
     }

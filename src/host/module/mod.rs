@@ -98,13 +98,12 @@ thread.";
 
 fn lines(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
-    let mut text = String::new();
-    // As text first: Python objects are not made while the samples are held.
-    report::lines_as_json(&mut text);
-    let text = gil.text(&text)?;
+    // As text first: no Python object is made while the samples are held.
+    let Some(text) = report::with_lines(|text| gil.text(text)) else {
+        return Ok(gil.none());
+    };
     let loads = gil.import(c"json")?.attribute(c"loads")?;
-    let report = loads.call(&[&text])?;
-    Ok(report.item(c"lines").unwrap_or_else(|| gil.none()))
+    loads.call(&[&*text?])
 }
 
 fn memory_stats(module: This<'_, Module>) -> Returned<'_> {

@@ -1,5 +1,5 @@
 //! The sampled lines in a report. The samples are read under their lock, which a signal handler may find taken: the
-//! report then goes without them. Nothing is allocated from the heaps; tables for sorting are mappings of their own.
+//! report then goes without them. Nothing is allocated from the heaps: text and tables are mappings of their own.
 
 use super::{Json, Sink};
 use crate::bytes::Bytes;
@@ -23,25 +23,63 @@ const VIEWS: [(&str, View); 3] = [
     ("allocated", View::Allocated),
 ];
 
-/// Says the views, or null without samples, and to a sink that makes Python objects: the lock of the samples must not be
-/// held meanwhile.
-pub fn describe<S: Sink>(sink: &mut S) {
-    let describe = |samples: &mut Samples| describe_samples(samples, sink);
-    if S::MAY_RUN_PYTHON || sampling::with(describe).is_none() {
-        sink.null("lines");
+/// Text in a mapping of its own. The samples are rendered into it under their lock, under which nobody may wait: not for
+/// memory of the heaps, not for a reader of the report, not for the GIL.
+struct Rendered(Growing<u8>);
+
+impl Rendered {
+    /// `render`s the samples; None without samples, in a signal handler that has interrupted their use, or without memory.
+    fn of(
+        in_handler: bool,
+        render: impl FnOnce(&Samples, &mut Self) -> fmt::Result,
+    ) -> Option<Self> {
+        let mut text = Rendered(Growing::new());
+        let work = |samples: &mut Samples| render(samples, &mut text);
+        let rendered = match in_handler {
+            true => sampling::with_in_handler(work),
+            false => sampling::with(work),
+        };
+        rendered
+            .is_some_and(|rendered| rendered.is_ok())
+            .then_some(text)
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-/// Writes an object with the one member `lines`.
-pub fn as_json(out: &mut impl Write) {
-    let mut json = Json::new(out);
-    describe(&mut json);
-    json.finish();
+impl Write for Rendered {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let kept = text.bytes().all(|byte| self.0.push(byte));
+        if kept { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+fn as_json(in_handler: bool) -> Option<Rendered> {
+    Rendered::of(in_handler, |samples, text| {
+        let mut json = Json::new(text);
+        describe_samples(samples, &mut json);
+        json.finish();
+        Ok(())
+    })
+}
+
+/// Says the views, or null without samples, and to a sink that does not make JSON.
+pub fn describe(sink: &mut impl Sink, in_handler: bool) {
+    match as_json(in_handler) {
+        Some(text) => sink.json("lines", text.text().trim_end()),
+        None => sink.null("lines"),
+    }
+}
+
+/// Gives the object of the views to `take`, in JSON; None without samples.
+pub fn with_json<T>(take: impl FnOnce(&str) -> T) -> Option<T> {
+    as_json(false).map(|text| take(text.text()))
 }
 
 fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
     let (taken, dropped) = samples.counts();
-    sink.begin("lines");
     sink.int("interval_bytes", samples.interval() as i64);
     sink.int("samples", taken as i64);
     sink.int("dropped", dropped as i64);
@@ -64,7 +102,6 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
         }
         sink.end();
     }
-    sink.end();
 }
 
 /// The sums of a view by account, over all its stacks.
@@ -173,8 +210,11 @@ impl Padded {
 }
 
 /// Writes the lines with the most bytes at the peak.
-pub fn lines(out: &mut impl Write) -> fmt::Result {
-    sampling::with(|samples| write_lines(samples, out)).unwrap_or(Ok(()))
+pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
+    match Rendered::of(in_handler, write_lines) {
+        Some(text) => out.write_str(text.text()),
+        None => Ok(()),
+    }
 }
 
 fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
@@ -227,7 +267,8 @@ fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
 /// has no memory for the table.
 fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
     let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
-    for site in samples.sites() {
+    let in_total = |site: &Site| account_of(*site).is_in_total();
+    for site in samples.sites().filter(in_total) {
         let innermost = samples.calls(site).next();
         let line = samples.calls(site).find(is_users).or(innermost);
         let place = line.map_or(0, |call| call.number as usize + 1);

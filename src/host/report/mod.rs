@@ -24,7 +24,7 @@ pub use dossier::{describe_block, describe_refusal};
 pub use facts::{Facts, mimalloc_version};
 pub use first_refusal::first_refusal;
 pub use leaks::tell as tell_leaks;
-pub use lines::as_json as lines_as_json;
+pub use lines::with_json as with_lines;
 pub use metrics::metrics;
 pub use peak::AtPeak;
 pub use pyhost_os::signals::signal_name;
@@ -176,7 +176,7 @@ impl Report<'_> {
         sizes::describe(self.size_classes, sink);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
-        lines::describe(sink);
+        lines::describe(sink, self.partial);
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {

@@ -107,7 +107,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         super::balance::lines(balance, when, out)?;
     }
     super::peak::lines(report, out)?;
-    super::lines::lines(out)?;
+    super::lines::lines(out, report.partial)?;
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
     }

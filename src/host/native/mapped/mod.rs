@@ -216,6 +216,10 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     }
     let end = end_of(start, size);
     let mut status = None;
+    // Before another thread can be given the addresses.
+    if sampling::is_on() {
+        sampling::unbooked(start.cast());
+    }
     // Not before the table knows may another thread be given the addresses.
     change_by(false, |table| {
         if table.first_within(start.addr(), end).is_none() {
@@ -229,9 +233,6 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     });
     match status {
         Some(0) => {
-            if sampling::is_on() {
-                sampling::unbooked(start.cast());
-            }
             caps::look_at_charges();
             0
         }
@@ -274,6 +275,10 @@ unsafe extern "C" fn pyhost_mremap(
     if known.is_none() && flags & libc::MREMAP_FIXED == 0 {
         return remap();
     }
+    let is_sampled = sampling::is_on() && known.is_some_and(|range| range.writable);
+    if is_sampled {
+        sampling::unbooked(start.cast());
+    }
     let mut mapped = None;
     change_by(false, |table| {
         let place = *mapped.insert(remap());
@@ -314,10 +319,8 @@ unsafe extern "C" fn pyhost_mremap(
     });
     if let Some(place) = mapped
         && place != libc::MAP_FAILED
-        && sampling::is_on()
-        && known.is_some_and(|range| range.writable)
+        && is_sampled
     {
-        sampling::unbooked(start.cast());
         sampling::booked(Account::Mapped, place.cast(), whole_pages(new));
     }
     mapped.unwrap_or_else(remap)
