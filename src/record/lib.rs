@@ -1,6 +1,6 @@
 //! The files that hosts write for other programs, and their readers: a [`Record`] and its file, the
-//! directory of such files, the parts of a report that need only the ledger, metrics, and checks of output
-//! paths.
+//! directory of such files, the parts of a report that need only the ledger, metrics, checks of output
+//! paths, and whose code a file of Python is.
 //!
 //! The host and `pyhostctl` share it. It depends on neither Python nor mimalloc nor options.
 
@@ -9,6 +9,7 @@ pub mod directory;
 mod file;
 pub mod json;
 pub mod metrics;
+pub mod origin;
 pub mod output;
 pub mod table;
 

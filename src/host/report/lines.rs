@@ -4,10 +4,10 @@
 use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
-use crate::heap::sampling::{self, Samples, Site, Sum, View};
+use crate::heap::sampling::{self, FrameView, Samples, Site, Sum, View};
 use crate::ledger::{ACCOUNTS, Account};
-use crate::lines::{is_users, package};
 use pyhost_os::growing::Growing;
+use pyhost_record::origin::{is_users, package};
 use std::fmt::{self, Write};
 
 /// Stacks of each view that a report has at most, those with the most bytes.
@@ -251,7 +251,7 @@ fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
             writeln!(out, "outside of Python code")?;
             continue;
         };
-        let users = samples.calls(site).find(is_users).unwrap_or(innermost);
+        let users = users_call(samples, site).unwrap_or(innermost);
         write!(out, "{}:{} in {}", users.file, users.line, users.function)?;
         if users.number != innermost.number
             && let Some(package) = package(innermost.file)
@@ -263,6 +263,11 @@ fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
+/// The innermost call of the user's own code.
+fn users_call(samples: &Samples, site: Site) -> Option<FrameView<'_>> {
+    samples.calls(site).find(|call| is_users(call.file))
+}
+
 /// The sum of each line: of the innermost call of the user's own code, or of the innermost call. None where the system
 /// has no memory for the table.
 fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
@@ -270,7 +275,7 @@ fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
     let in_total = |site: &Site| account_of(*site).is_in_total();
     for site in samples.sites().filter(in_total) {
         let innermost = samples.calls(site).next();
-        let line = samples.calls(site).find(is_users).or(innermost);
+        let line = users_call(samples, site).or(innermost);
         let place = line.map_or(0, |call| call.number as usize + 1);
         sums[place].add(site, samples.sum(site, view));
     }

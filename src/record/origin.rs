@@ -1,0 +1,73 @@
+//! Whose code a file of Python is: the user's own, a package's, or the standard library's.
+
+/// The folders that packages are installed into.
+const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+/// How the name of NumPy's generated wrappers begins: it has no folder.
+const NUMPYS: &str = "<__array_function__ ";
+/// The folders that the standard library is in, before the minor version.
+const LIBRARIES: [&str; 2] = ["/lib/python3.", "/lib64/python3."];
+
+/// Whether a file is of the user's own code: of no installed package, of no module of the standard library, and not of
+/// frozen code.
+pub fn is_users(file: &str) -> bool {
+    package(file).is_none() && !file.starts_with("<frozen ") && !is_standard(file)
+}
+
+/// Whether a file is of the standard library: below a folder such as `lib/python3.11`.
+fn is_standard(file: &str) -> bool {
+    LIBRARIES.iter().any(|folder| {
+        file.split_once(folder).is_some_and(|(_, rest)| {
+            let minor = rest.split('/').next().unwrap_or_default();
+            rest.contains('/') && minor.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    })
+}
+
+/// The top-level package of an installed file: `pandas` for `.../site-packages/pandas/io/parsers.py`.
+pub fn package(file: &str) -> Option<&str> {
+    if file.starts_with(NUMPYS) {
+        return Some("numpy");
+    }
+    let (_, rest) = PACKAGES
+        .iter()
+        .find_map(|folder| file.rsplit_once(folder))?;
+    let first = rest.split('/').next()?;
+    Some(first.strip_suffix(".py").unwrap_or(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_packages_and_of_the_standard_library_are_not_the_users() {
+        for file in [
+            "/venv/lib/python3.11/site-packages/pandas/core/frame.py",
+            "/usr/lib/python3/dist-packages/yaml/__init__.py",
+            "/usr/lib/python3.11/json/decoder.py",
+            "/usr/lib64/python3.9/json/decoder.py",
+            "<frozen importlib._bootstrap>",
+            "<__array_function__ internals>",
+        ] {
+            assert!(!is_users(file), "{file}");
+        }
+        for file in [
+            "/home/me/job.py",
+            "job.py",
+            "<string>",
+            "/lib/python3.11",
+            "/opt/lib/python3.x/a.py",
+        ] {
+            assert!(is_users(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_package_is_the_first_name_below_the_folder_of_packages() {
+        let file = "/v/lib/python3.11/site-packages/pandas/io/parsers.py";
+        assert_eq!(package(file), Some("pandas"));
+        assert_eq!(package("/v/site-packages/six.py"), Some("six"));
+        assert_eq!(package("/usr/lib/python3.11/json/decoder.py"), None);
+        assert_eq!(package("<__array_function__ internals>"), Some("numpy"));
+    }
+}
