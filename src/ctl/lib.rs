@@ -2,8 +2,8 @@
 //!
 //! It links no libpython. Each command has a module. Several commands use [`find`] (the files of hosts),
 //! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`input`] (the report of a file, a process or
-//! standard input), [`model`] (a report), [`summary`] (its figures as a table shows them) and [`output`] (writes
-//! files).
+//! standard input), [`model`] (a report), [`summary`] (its figures as a table shows them), [`stacks`] (its
+//! sampled lines, checked) and [`output`] (writes files).
 
 mod baseline;
 mod cli;
@@ -23,6 +23,7 @@ mod ps;
 mod report;
 mod serve;
 mod show;
+mod stacks;
 mod summary;
 mod sweep;
 mod top;

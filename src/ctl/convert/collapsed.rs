@@ -1,8 +1,7 @@
 //! Collapsed stacks, as Brendan Gregg's scripts read them: a line a stack, its frames from the outermost in, and its
 //! bytes.
 
-use super::frames::View;
-use super::stacks::Stacks;
+use crate::stacks::{Stacks, View};
 use std::fmt::Write;
 
 /// A line for each site of the view: the account, the frames, the bytes.
@@ -20,7 +19,7 @@ pub fn text(stacks: &Stacks, view: View) -> String {
     text
 }
 
-/// A frame without the sign that ends frames. Line ends are replaced already: see [`super::frames::named`].
+/// A frame without the sign that ends frames. Line ends are replaced already: see [`crate::stacks::named`].
 fn frame(text: &str) -> String {
     text.replace(';', ":")
 }
@@ -28,7 +27,7 @@ fn frame(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::tests::{sample, total};
+    use crate::stacks::tests::{sample, total};
 
     #[test]
     fn the_bytes_of_the_lines_are_the_views() {

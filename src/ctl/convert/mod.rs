@@ -1,22 +1,19 @@
 //! `pyhostctl convert`: the sampled lines of a report, for the programs that show stacks.
 //!
-//! [`stacks`] checks the report's rows and puts its views together; a module a format writes them. The result is made
-//! whole before a byte of it is written.
+//! [`crate::stacks`] checks the report's rows and puts its views together; a module a format writes them. The result is
+//! made whole before a byte of it is written.
 
 mod collapsed;
-mod frames;
 mod pprof;
 mod speedscope;
-mod stacks;
 mod svg;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::{Failure, print_bytes};
+use crate::stacks::{Stacks, View};
 use crate::{input, output};
 use clap::{Args, ValueEnum};
-use frames::View;
-use stacks::Stacks;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 

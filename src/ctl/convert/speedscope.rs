@@ -1,8 +1,7 @@
 //! The file format of speedscope: a profile for each view, over shared frames.
 
-use super::frames::{Frame, Numbering, View};
-use super::stacks::Stacks;
 use crate::model::escaped;
+use crate::stacks::{Frame, Numbering, Stacks, View};
 use serde::Serialize;
 
 /// The name by which speedscope knows its format.
@@ -103,7 +102,7 @@ fn shared(frame: Frame) -> SharedFrame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::tests::{sample, total};
+    use crate::stacks::tests::{sample, total};
     use serde_json::Value;
 
     #[test]

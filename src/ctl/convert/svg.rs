@@ -2,8 +2,7 @@
 
 use super::MADE_BY;
 use super::collapsed;
-use super::frames::View;
-use super::stacks::Stacks;
+use crate::stacks::{Stacks, View};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Direction, Options};
 
@@ -34,7 +33,7 @@ pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::tests::{empty, sample, total};
+    use crate::stacks::tests::{empty, sample, total};
 
     fn picture_of(view: View) -> String {
         String::from_utf8(picture(&sample(), view).unwrap()).unwrap()

@@ -8,8 +8,7 @@ mod message;
 mod tests;
 
 use super::MADE_BY;
-use super::frames::{Frame, Numbering, View};
-use super::stacks::{Site, Stacks};
+use crate::stacks::{Frame, Numbering, Site, Stacks, View};
 use flate2::{Compression, GzBuilder};
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::convert::tests::{blocks, sample, total};
+use crate::stacks::tests::{blocks, sample, total};
 use flate2::read::GzDecoder;
 use std::collections::HashSet;
 use std::io::Read;

@@ -3,7 +3,14 @@
 //! The report may be forged: no amount is negative, and no sum of a view overflows. A report lists the stacks with the
 //! most bytes, and the sums of all; the difference is a site of its own, so that a view keeps its total.
 
-use super::frames::{Amount, Frame, Numbering, View, named};
+mod error;
+mod frames;
+#[cfg(test)]
+pub mod tests;
+
+pub use error::error_bytes;
+pub use frames::{Amount, Frame, Numbering, View, named};
+
 use crate::model::{Ordered, Report, SampledLines, StackRow};
 use crate::summary::Summary;
 use pyhost_os::moment::Utc;
@@ -42,6 +49,8 @@ pub struct Site {
     pub account: String,
     /// The numbers of its frames, the innermost first; at least one.
     pub stack: Vec<usize>,
+    /// Whether the report lists the stack; else it is the rest of the account.
+    pub is_listed: bool,
     amounts: [Amount; 3],
 }
 
@@ -95,6 +104,17 @@ impl Stacks {
     pub fn frames_of(&self, site: &Site) -> impl Iterator<Item = &Frame> {
         site.stack.iter().rev().map(|number| &self.frames[*number])
     }
+
+    /// The calls of a site, the innermost first; none if no Python code ran, or the report does not list the stack.
+    pub fn calls_of(&self, site: &Site) -> impl Iterator<Item = &Frame> {
+        let frames = site.stack.iter().map(|number| &self.frames[*number]);
+        frames.filter(|frame| frame.place.is_some())
+    }
+
+    /// The sampling error of an amount.
+    pub fn error_bytes(&self, amount: Amount) -> i64 {
+        error_bytes(amount.square, self.interval)
+    }
 }
 
 /// Sites by account and stack, while they are gathered.
@@ -116,13 +136,13 @@ impl Gathering {
                     "has a stack of more than {DEEPEST} calls in lines.{name}"
                 ));
             }
-            let amount = checked(row.bytes, row.blocks, name)?;
+            let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, name)?;
             total = self.add(&row.account, frames_of_row(row), amount, view, total)?;
         }
         let sums = lines.sums.0.iter().find(|(key, _)| key == name);
-        let listed = listed(rows);
+        let listed = listed(rows, lines.interval_bytes);
         for (account, sum) in sums.map_or(&[][..], |(_, Ordered(sums))| sums) {
-            let sum = checked(sum.bytes, sum.blocks, name)?;
+            let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, name)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum) {
                 total = self.add(account, vec![Frame::label(LEFT_OUT)], rest, view, total)?;
@@ -155,14 +175,18 @@ impl Gathering {
 
     fn finish(self) -> (Vec<Frame>, Vec<Site>) {
         let keys = self.keys.into_values().into_iter();
+        let frames = self.frames.into_values();
+        let left_out = Frame::label(LEFT_OUT);
         let sites = keys
             .zip(self.amounts)
             .map(|((account, stack), amounts)| Site {
                 account,
+                is_listed: frames[stack[0]] != left_out,
                 stack,
                 amounts,
             });
-        (self.frames.into_values(), sites.collect())
+        let sites = sites.collect();
+        (frames, sites)
     }
 }
 
@@ -185,11 +209,17 @@ fn frames_of_row(row: &StackRow) -> Vec<Frame> {
         .collect()
 }
 
-fn checked(bytes: i64, blocks: i64, view: &str) -> Result<Amount, String> {
-    match bytes < 0 || blocks < 0 {
-        true => Err(format!("has a number below zero in lines.{view}")),
-        false => Ok(Amount { bytes, blocks }),
+/// The amount of these bytes, blocks and bytes of error.
+fn checked(numbers: [i64; 3], lines: &SampledLines, view: &str) -> Result<Amount, String> {
+    if numbers.iter().any(|number| *number < 0) {
+        return Err(format!("has a number below zero in lines.{view}"));
     }
+    let [bytes, blocks, error] = numbers;
+    Ok(Amount {
+        bytes,
+        blocks,
+        square: error::square(error, lines.interval_bytes),
+    })
 }
 
 /// The amount that the rows of an account have, and how many they are.
@@ -208,17 +238,19 @@ impl Listed {
         (bytes > rounding).then(|| Amount {
             bytes,
             blocks: (sum.blocks - self.amount.blocks).max(0),
+            square: (sum.square - self.amount.square).max(0.0),
         })
     }
 }
 
 /// The rows by account. Their numbers are checked: not below zero, and their sum fits.
-fn listed(rows: &[StackRow]) -> HashMap<&str, Listed> {
+fn listed(rows: &[StackRow], interval: i64) -> HashMap<&str, Listed> {
     let mut found: HashMap<&str, Listed> = HashMap::new();
     for row in rows {
         let listed = found.entry(&row.account).or_default();
         listed.amount.bytes += row.bytes;
         listed.amount.blocks += row.blocks;
+        listed.amount.square += error::square(row.error_bytes, interval);
         listed.rows += 1;
     }
     found

@@ -40,11 +40,13 @@ impl View {
     }
 }
 
-/// Bytes and blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Bytes and blocks, by a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     pub bytes: i64,
     pub blocks: i64,
+    /// What adds up of the error: see [`super::error`].
+    pub square: f64,
 }
 
 impl Amount {
@@ -53,6 +55,7 @@ impl Amount {
         Some(Amount {
             bytes: self.bytes.checked_add(other.bytes)?,
             blocks: self.blocks.checked_add(other.blocks)?,
+            square: self.square + other.square,
         })
     }
 }

@@ -1,0 +1,57 @@
+//! The sampling error of a sum of stacks.
+//!
+//! A report's `error_bytes` is 1.96 standard deviations and three intervals. The stacks of a sum were sampled
+//! independently of each other, so their variances add. The three intervals are for the bytes of one place that no point
+//! fell on, and are added once. So the error of a sum is
+//!
+//! ```text
+//! 3 * interval + sqrt(sum of (error - 3 * interval)^2)
+//! ```
+
+/// The bytes that a sample may have missed, whatever it found. None if every allocation is a sample.
+fn missed(interval: i64) -> f64 {
+    match interval {
+        ..=1 => 0.0,
+        _ => 3.0 * interval as f64,
+    }
+}
+
+/// What adds up: the square of 1.96 standard deviations.
+pub fn square(error_bytes: i64, interval: i64) -> f64 {
+    (error_bytes as f64 - missed(interval)).max(0.0).powi(2)
+}
+
+/// The error of a sum with these squares; at most the largest number.
+pub fn error_bytes(squares: f64, interval: i64) -> i64 {
+    (squares.sqrt() + missed(interval)).round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variances_add_and_the_intervals_count_once() {
+        let interval = 100;
+        let sum = square(300 + 30, interval) + square(300 + 40, interval);
+        assert_eq!(error_bytes(sum, interval), 300 + 50);
+        assert_eq!(error_bytes(square(437, interval), interval), 437);
+        assert_eq!(error_bytes(0.0, interval), 300, "nothing was seen");
+    }
+
+    #[test]
+    fn without_sampling_there_is_no_error() {
+        for interval in [-5, 0, 1] {
+            assert_eq!(error_bytes(square(0, interval), interval), 0);
+        }
+    }
+
+    #[test]
+    fn no_number_overflows() {
+        for interval in [i64::MIN, 1, i64::MAX] {
+            let sum = square(i64::MAX, interval) * 1000.0;
+            assert!(error_bytes(sum, interval) > 0);
+        }
+        assert_eq!(error_bytes(f64::INFINITY, 1), i64::MAX);
+    }
+}

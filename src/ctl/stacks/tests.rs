@@ -1,0 +1,98 @@
+//! A small report and its totals.
+
+use super::{Stacks, View};
+use crate::model::Report;
+use serde_json::{Value, json};
+
+pub fn call(function: &str, file: &str, line: i64) -> Value {
+    json!({"file": file, "line": line, "function": function})
+}
+
+pub fn row(account: &str, bytes: i64, blocks: i64, stack: &[Value]) -> Value {
+    json!({"account": account, "bytes": bytes, "blocks": blocks, "error_bytes": 1, "stack": stack})
+}
+
+pub fn sum(bytes: i64, blocks: i64) -> Value {
+    json!({"bytes": bytes, "blocks": blocks, "error_bytes": 1, "stacks": 9})
+}
+
+/// A report with these sampled lines.
+pub fn with_lines(lines: &Value) -> Value {
+    json!({
+        "schema": "pyhost-report/1",
+        "process": {"argv": ["pyhost", "job.py"], "command": "job.py", "started": "2026-11-21T13:08:00Z", "wall_seconds": 1.5},
+        "accounts": {},
+        "total": {"live_bytes": 0, "peak_bytes": 0},
+        "lines": lines,
+    })
+}
+
+pub fn sample_value() -> Value {
+    let module = call("<module>", "/job.py", 9);
+    let load = [call("load", "/job.py", 3), module.clone()];
+    let keep = [call("load", "/job.py", 4), module];
+    let odd = [call("a;b\n\u{1b}[31m", "dir/a;b\u{202e}.py", 1)];
+    with_lines(&json!({
+        "interval_bytes": 64,
+        "samples": 20,
+        "dropped": 1,
+        "sums": {
+            "at_peak": {"obj": sum(1001, 7), "raw": sum(400, 2)},
+            "live": {"obj": sum(300, 3)},
+            // 30 bytes more than the rows of obj have.
+            "allocated": {"obj": sum(1900, 20), "raw": sum(700, 5)},
+        },
+        "at_peak": [row("obj", 1000, 7, &load), row("raw", 400, 2, &[])],
+        "live": [row("obj", 300, 3, &keep)],
+        "allocated": [
+            row("obj", 1500, 12, &load), row("raw", 700, 5, &[]), row("obj", 300, 3, &keep), row("obj", 70, 1, &odd),
+        ],
+    }))
+}
+
+pub fn stacks_of(report: &Value) -> Result<Stacks, String> {
+    Stacks::of_report(&Report::of_json(&report.to_string())?)
+}
+
+/// A report with a view each, of which `allocated` has stacks that are not listed.
+pub fn sample() -> Stacks {
+    stacks_of(&sample_value()).unwrap()
+}
+
+/// A report of a run in which no sample was taken.
+pub fn empty() -> Stacks {
+    stacks_of(&with_lines(&json!({"interval_bytes": 64}))).unwrap()
+}
+
+/// The bytes of a view of the sample.
+pub fn total(view: View) -> i64 {
+    match view {
+        View::AtPeak => 1400,
+        View::Live => 300,
+        View::Allocated => 2600,
+    }
+}
+
+/// The blocks of a view of the sample.
+pub fn blocks(view: View) -> i64 {
+    match view {
+        View::AtPeak => 9,
+        View::Live => 3,
+        View::Allocated => 25,
+    }
+}
+
+#[test]
+fn stacks_that_a_report_leaves_out_count_but_rounding_does_not() {
+    let stacks = sample();
+    let left_out = |view: View| {
+        let has_it = |number: &usize| stacks.frames[*number].name.contains("leaves out");
+        let sites = stacks.of_view(view).into_iter();
+        let mut sites = sites.filter(|site| site.stack.iter().any(has_it));
+        sites
+            .next()
+            .map(|site| (site.account.clone(), site.amount(view).bytes))
+    };
+    assert_eq!(left_out(View::AtPeak), None, "a byte of rounding");
+    assert_eq!(left_out(View::Allocated), Some(("obj".to_owned(), 30)));
+}
