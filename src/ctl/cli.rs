@@ -4,6 +4,7 @@ use crate::baseline::BaselineOptions;
 use crate::convert::ConvertOptions;
 use crate::diff::DiffOptions;
 use crate::html::HtmlOptions;
+use crate::lines::LinesOptions;
 use crate::report::ReportOptions;
 use crate::serve::ServeOptions;
 use crate::show::ShowOptions;
@@ -52,13 +53,15 @@ pub enum Command {
     Show(ShowOptions),
     /// Report on processes that run, as their hosts would, without asking them
     Report(ReportOptions),
+    /// Show the lines of Python that hold the memory, of a report of pyhost --lines
+    Lines(LinesOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
     /// Keep the accounts of a process, to compare with later
     Baseline(BaselineOptions),
     /// Compare two reports or processes, or a process with its baseline, an account a row
     Diff(DiffOptions),
-    /// Convert the lines of a report (pyhost --lines) for other programs: pprof, speedscope, flame graphs
+    /// Convert the lines of a report (pyhost --lines) for other programs: pprof, OTLP, speedscope, flame graphs
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus
     Serve(ServeOptions),

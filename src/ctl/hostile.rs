@@ -18,7 +18,7 @@ fn assert_plain(text: &str) {
 /// Shows a summary in every form.
 fn show(summary: &Summary) {
     assert_plain(&summary.to_text());
-    for form in diff::forms(summary, &Summary::default()) {
+    for form in diff::forms(summary, &Summary::default(), None) {
         assert_plain(&form);
     }
 }

@@ -16,6 +16,7 @@ mod find;
 mod hostile;
 mod html;
 mod input;
+mod lines;
 mod model;
 mod output;
 mod process;
@@ -53,6 +54,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Serve(options) => serve::run(options, &cli.directory())?,
         Command::Show(options) => show::run(options, &cli.directory())?,
         Command::Report(options) => report::run(options, &cli.directory())?,
+        Command::Lines(options) => lines::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,
         Command::Convert(options) => convert::run(options, &cli.directory())?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),

@@ -1,11 +1,17 @@
-//! `pyhostctl diff`: two moments of a process, or of two, an account a row.
+//! `pyhostctl diff`: two moments of a process, or of two, an account a row; and the lines that changed.
+
+mod lines;
+#[cfg(test)]
+mod tests;
 
 use crate::baseline;
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::path_of;
+use crate::stacks::Stacks;
 use crate::summary::{AccountSummary, Summary};
 use clap::Args;
+use lines::LineChanges;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
 use pyhost_record::describe::Sink;
@@ -44,19 +50,33 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
             (baseline::of(&options.a, &path, directory)?, path)
         }
     };
-    let (a, b) = (Document::read(&a)?.summary(), Document::read(&b)?.summary());
-    let pairs = pairs(&a, &b);
-    print(&match options.json {
-        true => to_json(&a, &b, &pairs),
-        false => to_text(&a, &b, &pairs),
-    })
+    let (of_a, of_b) = (Document::read(&a)?, Document::read(&b)?);
+    let stacks = (stacks(&of_a, &a)?, stacks(&of_b, &b)?);
+    let lines = match &stacks {
+        (Some(a), Some(b)) => Some(LineChanges::new(a, b)),
+        _ => None,
+    };
+    let (a, b) = (of_a.summary(), of_b.summary());
+    let [text, json] = forms(&a, &b, lines.as_ref());
+    print(if options.json { &json } else { &text })
+}
+
+/// The sampled lines of a report; None if it has none.
+fn stacks(document: &Document, path: &Path) -> Result<Option<Stacks>, Failure> {
+    let report = match document {
+        Document::Report(report, _) if report.lines.is_some() => report,
+        _ => return Ok(None),
+    };
+    let stacks = Stacks::of_report(report);
+    let refuse = |what| Failure(format!("'{}' {what}", path.display()));
+    stacks.map(Some).map_err(refuse)
 }
 
 /// Both forms of a comparison.
-#[cfg(test)]
-pub fn forms(a: &Summary, b: &Summary) -> [String; 2] {
+pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>) -> [String; 2] {
     let pairs = pairs(a, b);
-    [to_text(a, b, &pairs), to_json(a, b, &pairs)]
+    let text = to_text(a, b, &pairs) + &lines.map_or(String::new(), LineChanges::to_text);
+    [text, to_json(a, b, &pairs, lines)]
 }
 
 /// The accounts of both, in A's order and then B's; one that only the other has counts nothing.
@@ -161,7 +181,12 @@ fn to_text(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)])
     text
 }
 
-fn to_json(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)]) -> String {
+fn to_json(
+    a: &Summary,
+    b: &Summary,
+    pairs: &[(AccountSummary, AccountSummary)],
+    lines: Option<&LineChanges>,
+) -> String {
     let mut text = String::new();
     let mut sink = Json::new(&mut text);
     sink.text("schema", SCHEMA);
@@ -198,6 +223,10 @@ fn to_json(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)])
         (Some(a), Some(b)) => both("resident_bytes", a, b, &mut sink),
         _ => sink.null("resident_bytes"),
     }
+    match lines {
+        Some(lines) => lines.describe(&mut sink),
+        None => sink.null("lines"),
+    }
     sink.finish();
     text
 }
@@ -208,42 +237,4 @@ fn both(key: &str, a: u64, b: u64, sink: &mut impl Sink) {
     sink.int("b", change(0, b));
     sink.int("change", change(a, b));
     sink.end();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(name: &str, live_bytes: u64) -> AccountSummary {
-        AccountSummary {
-            name: name.to_owned(),
-            live_bytes,
-            ..AccountSummary::default()
-        }
-    }
-
-    #[test]
-    fn accounts_of_either_side_have_a_row() {
-        let a = Summary {
-            accounts: vec![row("raw", 1024), row("gone", u64::MAX)],
-            ..Summary::default()
-        };
-        let b = Summary {
-            accounts: vec![row("new", 5), row("raw", 3072)],
-            ..Summary::default()
-        };
-        let pairs = pairs(&a, &b);
-        let names: Vec<&str> = pairs.iter().map(|(a, _)| a.name.as_str()).collect();
-        assert_eq!(names, ["raw", "gone", "new"]);
-        let text = to_text(&a, &b, &pairs);
-        assert!(text.contains("+2.0 KiB"), "{text}");
-        assert!(text.contains("-16384.0 PiB"), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&to_json(&a, &b, &pairs)).unwrap();
-        assert_eq!(json["accounts"]["raw"]["live_bytes"]["change"], 2048);
-        assert_eq!(
-            json["accounts"]["gone"]["live_bytes"]["change"],
-            -i64::MAX - 1
-        );
-        assert_eq!(json["accounts"]["new"]["live_bytes"]["a"], 0);
-    }
 }

@@ -1,0 +1,66 @@
+//! `pyhostctl lines`: the sampled lines of a report as a table, by line, function, file, package, account or stack.
+
+mod json;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use rows::{By, Row, Subject, Table};
+
+use crate::failure::{Failure, print};
+use crate::input;
+use crate::stacks::{Stacks, View};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use pyhost_ledger::REPORTED;
+use std::path::Path;
+
+/// The options of `lines`.
+#[derive(Debug, Args)]
+pub struct LinesOptions {
+    /// The bytes that count
+    #[arg(long, value_name = "VIEW", default_value = "at_peak")]
+    pub view: View,
+
+    /// What a row is
+    #[arg(long, value_name = "WHAT", default_value = "line")]
+    pub by: By,
+
+    /// The bytes of one account only
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(REPORTED.iter().map(|account| account.name())))]
+    pub account: Option<String>,
+
+    /// How many rows
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+
+    /// As JSON, schema pyhost-lines/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// A report in JSON of `pyhost --lines`, `-` for stdin
+    #[arg(value_name = "REPORT")]
+    pub what: String,
+}
+
+/// Shows the lines that were asked for.
+///
+/// # Errors
+/// The report cannot be read, is not valid or has no samples, or standard output cannot be written.
+pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
+    let input = input::read(&options.what, directory)?;
+    let stacks = Stacks::of_report(&input.report);
+    let stacks = stacks.map_err(|what| Failure(format!("{} {what}", input.name)))?;
+    let table = Table::new(
+        &stacks,
+        options.view,
+        options.by,
+        options.account.as_deref(),
+    );
+    let top = options.top as usize;
+    print(&match options.json {
+        true => json::text(&table, top),
+        false => text::text(&table, top),
+    })
+}

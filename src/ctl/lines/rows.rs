@@ -1,0 +1,259 @@
+//! The rows of a table: the stacks of a view, summed by line, function, file, package, account or stack.
+
+use crate::stacks::{Amount, Frame, Site, Stacks, View};
+use clap::ValueEnum;
+use pyhost_ledger::Account;
+use pyhost_record::origin::{is_users, package};
+use pyhost_record::output::format::NO_CALLS;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt::{self, Display};
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The innermost line of your own code
+    Line,
+    /// The function of that line
+    Function,
+    /// The file of that line
+    File,
+    /// Whose code the innermost call is of
+    Package,
+    /// An account
+    Account,
+    /// A whole stack
+    Stack,
+}
+
+impl By {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Line => "line",
+            By::Function => "function",
+            By::File => "file",
+            By::Package => "package",
+            By::Account => "account",
+            By::Stack => "stack",
+        }
+    }
+}
+
+/// What the bytes of a row have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject<'a> {
+    Line {
+        file: &'a str,
+        line: u32,
+        function: &'a str,
+    },
+    Function {
+        file: &'a str,
+        function: &'a str,
+    },
+    File(&'a str),
+    Yours,
+    Package(&'a str),
+    StandardLibrary,
+    Account(&'a str),
+    Stack {
+        /// The numbers of its frames.
+        stack: &'a [usize],
+        /// The innermost call of the user's own code, or the innermost call.
+        call: &'a Frame,
+    },
+    /// No Python code ran.
+    Outside,
+}
+
+impl<'a> Subject<'a> {
+    /// The line of a call.
+    pub fn of_call(call: &'a Frame) -> Self {
+        match &call.place {
+            Some((file, line)) => Subject::Line {
+                file,
+                line: *line,
+                function: &call.name,
+            },
+            None => Subject::Outside,
+        }
+    }
+
+    fn of_site(stacks: &'a Stacks, site: &'a Site, by: By) -> Self {
+        if by == By::Account {
+            return Subject::Account(&site.account);
+        }
+        let Some(call) = users_call(stacks, site) else {
+            return Subject::Outside;
+        };
+        match (by, Subject::of_call(call)) {
+            (By::Function, Subject::Line { file, function, .. }) => {
+                Subject::Function { file, function }
+            }
+            (By::File, Subject::Line { file, .. }) => Subject::File(file),
+            (By::Package, _) => Subject::of_innermost(stacks, site),
+            (By::Stack, _) => Subject::Stack {
+                stack: &site.stack,
+                call,
+            },
+            (_, line) => line,
+        }
+    }
+
+    /// Whose code the innermost call is of.
+    fn of_innermost(stacks: &'a Stacks, site: &'a Site) -> Self {
+        let innermost = stacks.calls_of(site).next();
+        match innermost.and_then(|call| call.place.as_ref()) {
+            None => Subject::Outside,
+            Some((file, _)) if is_users(file) => Subject::Yours,
+            Some((file, _)) => package(file).map_or(Subject::StandardLibrary, Subject::Package),
+        }
+    }
+}
+
+impl Display for Subject<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Line {
+                file,
+                line: 0,
+                function,
+            } => write!(out, "{file} in {function}"),
+            Subject::Line {
+                file,
+                line,
+                function,
+            } => write!(out, "{file}:{line} in {function}"),
+            Subject::Function { file, function } => write!(out, "{function} ({file})"),
+            Subject::File(name) | Subject::Package(name) | Subject::Account(name) => {
+                out.write_str(name)
+            }
+            Subject::Yours => out.write_str("yours"),
+            Subject::StandardLibrary => out.write_str("standard library"),
+            Subject::Stack { call, .. } => Subject::of_call(call).fmt(out),
+            Subject::Outside => out.write_str(NO_CALLS[0]),
+        }
+    }
+}
+
+/// The innermost call of the user's own code, or the innermost call.
+fn users_call<'a>(stacks: &'a Stacks, site: &'a Site) -> Option<&'a Frame> {
+    let is_own = |call: &&Frame| call.place.as_ref().is_some_and(|(file, _)| is_users(file));
+    let own = stacks.calls_of(site).find(is_own);
+    own.or_else(|| stacks.calls_of(site).next())
+}
+
+/// The bytes of one subject.
+#[derive(Debug)]
+pub struct Row<'a> {
+    pub subject: Subject<'a>,
+    pub sum: Amount,
+    /// Its sites, those with the most bytes first.
+    pub sites: Vec<&'a Site>,
+    /// The account with the most bytes.
+    pub account: &'a str,
+}
+
+/// The rows of a view.
+#[derive(Debug)]
+pub struct Table<'a> {
+    pub stacks: &'a Stacks,
+    pub view: View,
+    pub by: By,
+    /// The one account that counts.
+    pub account: Option<&'a str>,
+    /// Those with the most bytes first.
+    pub rows: Vec<Row<'a>>,
+    /// All bytes of the view, with those that no row has.
+    pub total: i64,
+    /// The bytes that no row has: of stacks that the report does not list.
+    pub left_out: i64,
+}
+
+impl<'a> Table<'a> {
+    /// Sums a view. Without an account all count that are part of the total.
+    pub fn new(stacks: &'a Stacks, view: View, by: By, account: Option<&'a str>) -> Self {
+        let counts = |site: &&Site| match account {
+            Some(name) => site.account == name,
+            None => is_in_total(&site.account),
+        };
+        let (mut total, mut left_out) = (0, 0);
+        let mut rows: Vec<Row> = Vec::new();
+        let mut places = HashMap::new();
+        for site in stacks.of_view(view).into_iter().filter(counts) {
+            let amount = site.amount(view);
+            // The sum of a view was checked.
+            total += amount.bytes;
+            if !site.is_listed && by != By::Account {
+                left_out += amount.bytes;
+                continue;
+            }
+            let subject = Subject::of_site(stacks, site, by);
+            match places.entry(subject) {
+                Entry::Vacant(entry) => {
+                    entry.insert(rows.len());
+                    rows.push(Row {
+                        subject,
+                        sum: amount,
+                        sites: vec![site],
+                        account: &site.account,
+                    });
+                }
+                Entry::Occupied(entry) => {
+                    let row = &mut rows[*entry.get()];
+                    row.sum = row.sum.plus(amount).unwrap_or(row.sum);
+                    row.sites.push(site);
+                }
+            }
+        }
+        for row in &mut rows {
+            row.account = largest_account(&row.sites, view);
+        }
+        rows.sort_by_key(|row| Reverse(row.sum.bytes));
+        Table {
+            stacks,
+            view,
+            by,
+            account,
+            rows,
+            total,
+            left_out,
+        }
+    }
+
+    /// The package that a row's bytes are by, where it is named by a line that called it.
+    pub fn package_of(&self, row: &Row<'a>) -> Option<&'a str> {
+        let (file, _) = self.stacks.calls_of(row.sites[0]).next()?.place.as_ref()?;
+        let is_callers = match row.subject {
+            Subject::Line { file, .. } => is_users(file),
+            _ => false,
+        };
+        is_callers.then(|| package(file)).flatten()
+    }
+
+    /// The sum of rows.
+    pub fn sum_of(rows: &[Row]) -> Amount {
+        let plus = |sum: Amount, row: &Row| sum.plus(row.sum).unwrap_or(sum);
+        rows.iter().fold(Amount::default(), plus)
+    }
+}
+
+/// Whether an account is part of the total. One of another version is.
+fn is_in_total(account: &str) -> bool {
+    let known = Account::ALL.iter().find(|known| known.name() == account);
+    known.is_none_or(|account| account.is_in_total())
+}
+
+/// The account with the most bytes; of several, the first by name.
+fn largest_account<'a>(sites: &[&'a Site], view: View) -> &'a str {
+    let mut accounts: HashMap<&str, i64> = HashMap::new();
+    for site in sites {
+        *accounts.entry(&site.account).or_default() += site.amount(view).bytes;
+    }
+    let largest = accounts
+        .into_iter()
+        .max_by_key(|(name, bytes)| (*bytes, Reverse(*name)));
+    largest.map_or("", |(name, _)| name)
+}

@@ -1,0 +1,110 @@
+//! The table for people.
+
+use super::rows::{By, Row, Subject, Table};
+use crate::stacks::{Amount, Stacks};
+use pyhost_os::bytes::Bytes;
+use std::fmt::{Display, Write};
+
+/// Calls that are shown of a stack.
+const CALLS: usize = 20;
+
+/// The first `top` rows, the sum of the others, and the facts of the samples.
+pub fn text(table: &Table, top: usize) -> String {
+    let stacks = table.stacks;
+    let mut text = format!(
+        "{}: {}, by {}",
+        stacks.command,
+        table.view.title(),
+        table.by.name()
+    );
+    if let Some(account) = table.account {
+        let _ = write!(text, ", of account {account}");
+    }
+    let _ = write!(text, "\n{:>11}", "bytes");
+    if stacks.interval > 1 {
+        let _ = write!(text, "{:>12}", "\u{b1} error");
+    }
+    let _ = write!(text, "{:>8}{:>12}  ", "share", "blocks");
+    let name = table.by.name();
+    write_names(&mut text, table, "account", name);
+    let (shown, others) = table.rows.split_at(top.min(table.rows.len()));
+    for row in shown {
+        text += &figures(table, row.sum);
+        match table.package_of(row) {
+            Some(package) => {
+                let name = format_args!("{}, by {package}", row.subject);
+                write_names(&mut text, table, row.account, name);
+            }
+            None => write_names(&mut text, table, row.account, row.subject),
+        }
+        if table.by == By::Stack {
+            write_calls(&mut text, table, row);
+        }
+    }
+    if !others.is_empty() {
+        text += &figures(table, Table::sum_of(others));
+        write_names(&mut text, table, "", format_args!("{} more", others.len()));
+    }
+    text + &facts(table)
+}
+
+/// Bytes, error, share and blocks.
+fn figures(table: &Table, sum: Amount) -> String {
+    let mut text = format!("{:>11}", shown(sum.bytes));
+    if table.stacks.interval > 1 {
+        let _ = write!(text, "{:>12}", shown(table.stacks.error_bytes(sum)));
+    }
+    let share = 100.0 * sum.bytes as f64 / table.total.max(1) as f64;
+    let _ = write!(text, "{share:>7.1}%{:>12}  ", sum.blocks);
+    text
+}
+
+/// The last columns: the account with the most bytes, unless each row is one, and the name.
+fn write_names(text: &mut String, table: &Table, account: &str, name: impl Display) {
+    let _ = match table.by {
+        By::Account => writeln!(text, "{name}"),
+        _ => writeln!(text, "{account:<9}{name}"),
+    };
+}
+
+fn write_calls(text: &mut String, table: &Table, row: &Row) {
+    let mut calls = table.stacks.calls_of(row.sites[0]);
+    for call in calls.by_ref().take(CALLS) {
+        let _ = writeln!(text, "{:>11}  {}", "", Subject::of_call(call));
+    }
+    match calls.count() {
+        0 => {}
+        more => {
+            let _ = writeln!(text, "{:>11}  {more} more", "");
+        }
+    }
+}
+
+fn facts(table: &Table) -> String {
+    let Stacks {
+        interval,
+        samples,
+        dropped,
+        ..
+    } = table.stacks;
+    let mut text = match interval {
+        ..=1 => format!("every allocation was sampled, {samples} samples, {dropped} dropped; "),
+        _ => format!(
+            "one sample in {}, {samples} samples, {dropped} dropped; ",
+            shown(*interval)
+        ),
+    };
+    text += &match table.left_out {
+        0 => "the rows have all bytes\n".to_owned(),
+        left_out => format!(
+            "the stacks that the report leaves out have {} of {}\n",
+            shown(left_out),
+            shown(table.total)
+        ),
+    };
+    text
+}
+
+fn shown(bytes: i64) -> String {
+    Bytes(bytes.max(0) as u64).to_string()
+}
