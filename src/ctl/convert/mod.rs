@@ -4,6 +4,7 @@
 //! made whole before a byte of it is written.
 
 mod collapsed;
+mod otlp;
 mod pprof;
 mod speedscope;
 mod svg;
@@ -50,8 +51,17 @@ pub enum Format {
     Speedscope,
     /// A heap profile for `go tool pprof`, gzipped
     Pprof,
+    /// OpenTelemetry profiles in protobuf
+    Otlp,
     /// A flame graph as a picture
     Svg,
+}
+
+impl Format {
+    /// Whether the result is bytes that are no text.
+    fn is_binary(self) -> bool {
+        matches!(self, Format::Pprof | Format::Otlp)
+    }
 }
 
 /// Converts the report that was asked for.
@@ -60,11 +70,11 @@ pub enum Format {
 /// The report cannot be read, is not valid or has no samples, or the result cannot be written.
 pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
     let path = options.output.as_deref().filter(|path| *path != "-");
-    if options.to == Format::Pprof && path.is_none() && std::io::stdout().is_terminal() {
-        return Err(Failure(
-            "a profile for pprof is not written to a terminal; expected `-o FILE`, or a pipe"
-                .to_owned(),
-        ));
+    if options.to.is_binary() && path.is_none() && std::io::stdout().is_terminal() {
+        let name = format!("{:?}", options.to).to_lowercase();
+        return Err(Failure(format!(
+            "a profile for {name} is not written to a terminal; expected `-o FILE`, or a pipe"
+        )));
     }
     let input = input::read(&options.report, directory)?;
     let refuse = |what| Failure(format!("{} {what}", input.name));
@@ -82,6 +92,15 @@ pub fn convert(stacks: &Stacks, format: Format, view: View) -> Result<Vec<u8>, S
         Format::Collapsed => Ok(collapsed::text(stacks, view).into_bytes()),
         Format::Speedscope => Ok(speedscope::text(stacks, view).into_bytes()),
         Format::Pprof => pprof::bytes(stacks, view),
+        Format::Otlp => Ok(otlp::bytes(stacks, view)),
         Format::Svg => svg::picture(stacks, view),
+    }
+}
+
+/// The view that profiles with bytes in use and bytes allocated show as in use.
+fn in_use_of(view: View) -> View {
+    match view {
+        View::Allocated => View::AtPeak,
+        in_use => in_use,
     }
 }

@@ -26,6 +26,7 @@ pub fn is_ours(beginning: &[u8]) -> bool {
         || is_page(beginning)
         || is_log(beginning)
         || is_profile(beginning)
+        || is_otlp(beginning)
         || is_picture(beginning)
         || is_collapsed(beginning)
 }
@@ -70,6 +71,12 @@ fn is_profile(beginning: &[u8]) -> bool {
         && beginning
             .get(HEADER..)
             .is_some_and(|rest| rest.starts_with(b"pyhostctl "))
+}
+
+/// Profiles of `pyhostctl convert --to otlp`: field 1, and soon the scope, whose first field is the program's name.
+fn is_otlp(beginning: &[u8]) -> bool {
+    const NAME: &[u8] = b"\x0a\x09pyhostctl\x12";
+    beginning.starts_with(b"\x0a") && beginning.windows(NAME.len()).any(|part| part == NAME)
 }
 
 /// A flame graph of `pyhostctl convert --to svg`.
@@ -158,5 +165,10 @@ mod tests {
         ));
         assert!(!is_ours(b"\x1f\x8b\x08\0\0\0\0\0\0\xffpyhostctl 0.1.0\0"));
         assert!(!is_ours(b"\x1f\x8b\x08\x10"));
+        assert!(is_ours(
+            b"\x0a\x20\x0a\x02\x0a\0\x12\x10\x0a\x09pyhostctl\x12\x050.1.0"
+        ));
+        assert!(!is_ours(b"\x12\x0a\x09pyhostctl\x12\x050.1.0"));
+        assert!(!is_ours(b"\x0a\x08pyhostct\x12\x050.1.0"));
     }
 }

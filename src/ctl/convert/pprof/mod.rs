@@ -7,7 +7,7 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-use super::MADE_BY;
+use super::{MADE_BY, in_use_of};
 use crate::stacks::{Frame, Numbering, Site, Stacks, View};
 use flate2::{Compression, GzBuilder};
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
@@ -33,9 +33,10 @@ pub fn bytes(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
 }
 
 fn profile(stacks: &Stacks, view: View) -> Profile {
-    let (in_use, default) = match view {
-        View::Allocated => (View::AtPeak, "alloc_space"),
-        in_use => (in_use, "inuse_space"),
+    let in_use = in_use_of(view);
+    let default = match view {
+        View::Allocated => "alloc_space",
+        _ => "inuse_space",
     };
     let mut texts = Texts::new();
     let mut value_type = |name, unit| ValueType {

@@ -1,0 +1,120 @@
+use super::message::ProfilesDictionary;
+use super::*;
+use crate::stacks::tests::{blocks, empty, sample, total};
+use pyhost_record::output::format::{ENOUGH, is_ours};
+use std::collections::HashSet;
+use std::fmt::Debug;
+
+fn decoded(stacks: &Stacks, view: View) -> ProfilesData {
+    ProfilesData::decode(bytes(stacks, view).as_slice()).unwrap()
+}
+
+fn profiles(data: &ProfilesData) -> &[Profile] {
+    &data.resource_profiles[0].scope_profiles[0].profiles
+}
+
+fn tables(data: &ProfilesData) -> &ProfilesDictionary {
+    data.dictionary.as_ref().unwrap()
+}
+
+#[test]
+fn each_profile_has_the_sum_of_its_view() {
+    for view in View::ALL {
+        let data = decoded(&sample(), view);
+        let in_use = in_use_of(view);
+        let mut expected = vec![
+            ("inuse_space", total(in_use)),
+            ("inuse_objects", blocks(in_use)),
+            ("alloc_space", total(View::Allocated)),
+            ("alloc_objects", blocks(View::Allocated)),
+        ];
+        if view == View::Allocated {
+            expected.rotate_left(2);
+        }
+        let texts = &tables(&data).string_table;
+        let found = profiles(&data).iter().map(|profile| {
+            let name = profile.sample_type.unwrap().type_strindex;
+            let values = profile.samples.iter().map(|sample| sample.values[0]);
+            (texts[name as usize].as_str(), values.sum::<i64>())
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{view:?}");
+    }
+}
+
+/// A table has its zero value first, nothing twice, and the entries of exactly these indices.
+fn assert_table<T: Debug + PartialEq + Default>(table: &[T], used: impl IntoIterator<Item = i32>) {
+    assert_eq!(table[0], T::default());
+    for (place, entry) in table.iter().enumerate() {
+        assert!(!table[..place].contains(entry), "{entry:?} is there twice");
+    }
+    let used: HashSet<i32> = used.into_iter().chain([0]).collect();
+    let all: HashSet<i32> = (0..table.len() as i32).collect();
+    assert_eq!(used, all, "of {table:?}");
+}
+
+#[test]
+fn every_index_leads_somewhere_and_every_entry_is_used() {
+    for (stacks, view) in [
+        (sample(), View::AtPeak),
+        (sample(), View::Live),
+        (empty(), View::Live),
+    ] {
+        let data = decoded(&stacks, view);
+        let tables = tables(&data);
+        let samples = || profiles(&data).iter().flat_map(|profile| &profile.samples);
+        assert_table(
+            &tables.stack_table,
+            samples().map(|sample| sample.stack_index),
+        );
+        let calls = tables
+            .stack_table
+            .iter()
+            .flat_map(|stack| &stack.location_indices);
+        assert_table(&tables.location_table, calls.copied());
+        let lines = || {
+            tables
+                .location_table
+                .iter()
+                .flat_map(|location| &location.lines)
+        };
+        assert_table(
+            &tables.function_table,
+            lines().map(|line| line.function_index),
+        );
+        let of_calls = tables
+            .location_table
+            .iter()
+            .map(|location| &location.attribute_indices);
+        let of_samples = samples().map(|sample| &sample.attribute_indices);
+        let attributes = of_calls.chain(of_samples).flatten();
+        assert_table(&tables.attribute_table, attributes.copied());
+        let mut texts: Vec<i32> = Vec::new();
+        for function in &tables.function_table {
+            texts.extend([function.name_strindex, function.filename_strindex]);
+        }
+        for profile in profiles(&data) {
+            for of in [profile.sample_type.unwrap(), profile.period_type.unwrap()] {
+                texts.extend([of.type_strindex, of.unit_strindex]);
+            }
+        }
+        texts.extend(
+            tables
+                .attribute_table
+                .iter()
+                .map(|attribute| attribute.key_strindex),
+        );
+        assert_table(&tables.string_table, texts);
+        assert_eq!(
+            (tables.mapping_table.len(), tables.link_table.len()),
+            (1, 1)
+        );
+    }
+}
+
+#[test]
+fn a_long_command_hides_neither_the_scope_nor_the_program() {
+    let mut stacks = sample();
+    stacks.command = "\u{1f40d}".repeat(50_000);
+    let bytes = bytes(&stacks, View::Live);
+    assert!(is_ours(&bytes[..bytes.len().min(ENOUGH)]));
+}
