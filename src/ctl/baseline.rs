@@ -7,7 +7,6 @@
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::{self, Name};
-use crate::model::Report;
 use clap::Args;
 use pyhost_record::directory::{self, BASELINES, Identity};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -30,17 +29,15 @@ pub struct BaselineOptions {
 pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
     let pid = &options.pid;
     let path = find::of_process(pid, directory)?;
-    let record = match Document::read(&path)? {
-        Document::Record(record, true) => record,
-        _ => {
-            return Err(Failure(format!(
-                "process {pid} runs no more; expected a host that runs"
-            )));
-        }
-    };
+    let document = Document::read(&path)?;
+    if !matches!(document, Document::Record(_, true, _)) {
+        return Err(Failure(format!(
+            "process {pid} runs no more; expected a host that runs"
+        )));
+    }
     directory::forget_baselines(directory);
     let kept = place(&path, directory)?;
-    keep(&kept, &Report::of_record(&record, true).to_json())
+    keep(&kept, &document.into_report().1)
         .map_err(|error| Failure(format!("'{}' cannot be written ({error})", kept.display())))?;
     print(&format!(
         "process {pid}: its baseline is '{}'\n",

@@ -5,10 +5,11 @@
 //! the code that prints them makes the texts plain.
 
 use crate::failure::Failure;
-use crate::model::Report;
+use crate::model::{Report, SampledLines};
 use crate::process::identity_of;
 use crate::summary::Summary;
 use pyhost_record::directory::{Entry, Here};
+use pyhost_record::lines::samples_of;
 use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -20,8 +21,8 @@ const LARGEST: u64 = 16 << 20;
 
 /// The content of a file.
 pub enum Document {
-    /// A card and a ledger; whether their process runs.
-    Record(Box<Record>, bool),
+    /// A card and a ledger; whether their process runs; its samples of lines, if it has any.
+    Record(Box<Record>, bool, Option<Box<SampledLines>>),
     /// A report, with its text.
     Report(Box<Report>, String),
 }
@@ -37,7 +38,12 @@ impl Document {
         if record::begins(&bytes) {
             let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
             let alive = is_alive(path, &record);
-            return Ok(Document::Record(Box::new(record), alive));
+            let samples = samples_of(path).map(|samples| SampledLines::of_samples(&samples));
+            return Ok(Document::Record(
+                Box::new(record),
+                alive,
+                samples.map(Box::new),
+            ));
         }
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(refuse(
@@ -49,10 +55,23 @@ impl Document {
         Ok(Document::Report(Box::new(report), text))
     }
 
+    /// The report, with its text in JSON: of a ledger, what it says and the samples beside it.
+    pub fn into_report(self) -> (Box<Report>, String) {
+        match self {
+            Document::Record(record, alive, lines) => {
+                let mut report = Report::of_record(&record, alive);
+                report.lines = lines.map(|lines| *lines);
+                let text = report.to_json();
+                (Box::new(report), text)
+            }
+            Document::Report(report, text) => (report, text),
+        }
+    }
+
     /// The summary of its process.
     pub fn summary(&self) -> Summary {
         match self {
-            Document::Record(record, alive) => Summary::of_record(record, *alive),
+            Document::Record(record, alive, _) => Summary::of_record(record, *alive),
             Document::Report(report, _) => Summary::of_report(report),
         }
     }

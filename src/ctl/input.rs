@@ -37,21 +37,13 @@ pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
     }
     let path = path_of(what, directory)?;
     let name = format!("'{}'", path.display());
-    Ok(match Document::read(&path)? {
-        Document::Record(record, alive) => {
-            let report = Box::new(Report::of_record(&record, alive));
-            Input {
-                text: report.to_json(),
-                report,
-                name,
-                file: None,
-            }
-        }
-        Document::Report(report, text) => Input {
-            report,
-            text,
-            name,
-            file: Some(path),
-        },
+    let document = Document::read(&path)?;
+    let is_report = matches!(document, Document::Report(..));
+    let (report, text) = document.into_report();
+    Ok(Input {
+        report,
+        text,
+        name,
+        file: is_report.then_some(path),
     })
 }

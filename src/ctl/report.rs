@@ -3,7 +3,6 @@
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::{self, Name};
-use crate::model::Report;
 use clap::Args;
 use std::path::Path;
 
@@ -28,10 +27,8 @@ pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
     for name in &options.pids {
         let document = Document::read(&find::of_process(name, directory)?)?;
         match &document {
-            Document::Record(record, true) if !options.text => {
-                text += &Report::of_record(record, true).to_json()
-            }
-            Document::Record(_, true) => text += &document.summary().to_text(),
+            Document::Record(_, true, _) if !options.text => text += &document.into_report().1,
+            Document::Record(_, true, _) => text += &document.summary().to_text(),
             _ => {
                 return Err(Failure(format!(
                     "process {name} runs no more; expected a host that runs, or `pyhostctl show \

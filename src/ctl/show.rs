@@ -3,7 +3,7 @@
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find;
-use crate::model::{Report, escaped};
+use crate::model::escaped;
 use clap::Args;
 use std::path::Path;
 
@@ -25,9 +25,8 @@ pub struct ShowOptions {
 /// It is not there or no host's, or standard output cannot be written.
 pub fn run(options: &ShowOptions, directory: &Path) -> Result<(), Failure> {
     let document = Document::read(&find::path_of(&options.what, directory)?)?;
-    print(&match (&document, options.json) {
-        (Document::Record(record, alive), true) => Report::of_record(record, *alive).to_json(),
-        (Document::Report(_, text), true) => escaped(text),
-        (_, false) => document.summary().to_text(),
+    print(&match options.json {
+        true => escaped(&document.into_report().1),
+        false => document.summary().to_text(),
     })
 }

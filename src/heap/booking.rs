@@ -143,6 +143,7 @@ pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
 #[cold]
 #[inline(never)]
 fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
+    sampling::look_if_asked(account);
     let slot = state().slot();
     let _inside = gate::enter(slot, thread_id());
     let request = Request {

@@ -339,6 +339,7 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
+    sampling::look_if_asked(account);
     let state = state();
     let slot = state.slot();
     if guards::wants(size)

@@ -17,9 +17,12 @@ use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_sampled};
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, own};
-use crate::ledger::{Account, LEDGER, Scope};
+use crate::ledger::{Account, CARD, LEDGER, Scope};
 use pyhost_os::cell::{HeldByThread, Owned};
-pub use pyhost_sampler::{Call, FrameView, Samples, Site, Sum, View};
+pub use pyhost_sampler::published::Renew;
+pub use pyhost_sampler::{
+    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View,
+};
 use pyhost_sampler::{Chance, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -39,10 +42,16 @@ static ON: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 static RECORDER: Owned<Option<Recorder>> = Owned::new(None);
 static WALK: OnceLock<Walk> = OnceLock::new();
+static RENEW: OnceLock<Renew> = OnceLock::new();
+static ANSWER: OnceLock<fn()> = OnceLock::new();
+/// The last request that was acted on, or that there was at the start.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins to sample one of every `interval` allocated bytes in the mean; 1 has every block sampled. Once, while the
-/// process has one thread, after [`super::start`]. False where mimalloc gives no heap.
+/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
+/// [`super::start`]; not in a signal handler. False where mimalloc gives no heap.
 pub fn start(interval: u64, seed: u64) -> bool {
+    let state = state();
+    let inside = gate::enter(state.slot(), thread_id());
     for account in [
         Account::Raw,
         Account::Mem,
@@ -51,23 +60,63 @@ pub fn start(interval: u64, seed: u64) -> bool {
         Account::Numpy,
         Account::Native,
     ] {
+        if !SAMPLED[account as usize].load(Relaxed).is_null() {
+            continue; // from the time before an end
+        }
         let heap = ffi::mi_heap_new();
         if heap.is_null() {
             return false;
         }
         SAMPLED[account as usize].store(heap, Release);
     }
-    if let Some(mut recorder) = RECORDER.try_hold(thread_id()) {
-        *recorder = Some(Recorder {
-            samples: Samples::new(interval, Account::Mapped as u8),
-            chance: Chance::new(seed),
-        });
+    let Some(mut held) = hold(&inside) else {
+        return false;
+    };
+    let mut samples = Samples::new(interval, Account::Mapped as u8);
+    if let Some(renew) = RENEW.get() {
+        samples.publish_by(*renew);
     }
+    *held = Some(Recorder {
+        samples,
+        chance: Chance::new(seed),
+    });
+    drop(held);
     INTERVAL.store(interval, Relaxed);
     ON.store(true, Release);
-    let state = state();
-    switch(state, &gate::enter(state.slot(), thread_id()));
+    switch(state, &inside);
+    // Every other thread takes a slow path soon, where it begins to count.
+    LEDGER.close_cells();
     true
+}
+
+/// Has the samples kept in memory that other processes can read: those that there are, and those of later.
+pub fn publish_by(renew: Renew) {
+    let _ = RENEW.set(renew);
+    with(|samples| samples.publish_by(renew));
+}
+
+/// Registers who answers when another process asks for samples; called inside the allocator, with the GIL.
+pub fn set_answer(answer: fn()) {
+    let _ = ANSWER.set(answer);
+}
+
+/// Looks whether another process has asked for samples to begin or to end, and answers. In the slow path of an account
+/// of the GIL, outside of the gate.
+#[inline]
+pub(super) fn look_if_asked(account: Account) {
+    let asked = CARD.lines.asked.load(Relaxed);
+    if asked != ANSWERED.load(Relaxed) && account.is_under_gil() {
+        answer(asked);
+    }
+}
+
+#[cold]
+fn answer(asked: u64) {
+    if let Some(answer) = ANSWER.get()
+        && ANSWERED.swap(asked, Relaxed) != asked
+    {
+        answer();
+    }
 }
 
 /// Registers the function that reads a thread's calls, by one thread at a time. It must not allocate. Until then stacks are empty.
@@ -91,6 +140,11 @@ pub fn end() {
 pub(super) fn forked() {
     // SAFETY: the child's only thread, in the handler of the fork.
     unsafe { RECORDER.free_in_child() };
+    if let Some(mut held) = RECORDER.try_hold(thread_id())
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples.forget_published();
+    }
 }
 
 /// Calls `work` with the samples; None without samples. Any thread, not in a signal handler. `work` must neither wait nor

@@ -103,11 +103,19 @@ pub fn context(account: Account) -> *mut c_void {
     (&raw const CONTEXTS[account as usize]).cast_mut().cast()
 }
 
-/// The table of a domain whose blocks are booked to account `A`. Whether samples are taken is known.
+/// The table of a domain whose blocks are booked to account `A`, as long as samples are taken or not.
 pub fn domain<const A: usize>() -> PyMemAllocatorEx {
     match heap::sampling::is_on() {
         true => table::<A, true>(),
         false => table::<A, false>(),
+    }
+}
+
+/// [`domain`] of the other kind: with samples if none are taken.
+pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
+    match heap::sampling::is_on() {
+        true => table::<A, false>(),
+        false => table::<A, true>(),
     }
 }
 

@@ -117,6 +117,43 @@ impl Mark {
     }
 }
 
+/// A request to begin or to end the samples of lines. Another process writes it, then makes the host look: see
+/// [`crate::Ledger::cells_to_close`].
+#[repr(C)]
+pub struct LinesCell {
+    /// The number of the request, from 1 on.
+    pub asked: AtomicU64,
+    /// The interval in bytes that is asked for; 0 to end.
+    pub interval: AtomicU64,
+    /// The number of the last request that the host has acted on.
+    pub answered: AtomicU64,
+    /// A [`LinesAnswer`].
+    pub answer: AtomicU64,
+}
+
+impl LinesCell {
+    const fn new() -> Self {
+        LinesCell {
+            asked: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            answer: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What the host says to a request about the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum LinesAnswer {
+    /// It does as it was asked.
+    Done = 1,
+    /// Of Python's domains nothing is sampled: other hooks lie over the host's.
+    WithoutPython = 2,
+    /// It cannot: malloc is left to another allocator, or there is no memory.
+    Refused = 3,
+}
+
 /// Whose ledger it is. Two units of fixed layout.
 #[repr(C, align(4096))] // `UNIT`
 pub struct Card {
@@ -180,7 +217,9 @@ pub struct Card {
     pub resident: AtomicU64,
     /// The highest resident size that was read; 0 if none was.
     pub resident_peak: AtomicU64,
-    spare: [AtomicU64; 148],
+    /// What others ask of the samples of lines, and what the host has answered.
+    pub lines: LinesCell,
+    spare: [AtomicU64; 144],
     cells: [MarkCell; MARKS],
 }
 
@@ -235,7 +274,8 @@ impl Card {
             inherited: AtomicU64::new(0),
             resident: AtomicU64::new(0),
             resident_peak: AtomicU64::new(0),
-            spare: [const { AtomicU64::new(0) }; 148],
+            lines: LinesCell::new(),
+            spare: [const { AtomicU64::new(0) }; 144],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),

@@ -35,7 +35,7 @@ pub use booking::Gils;
 pub use ceiling::{Reach, Scope};
 pub use segment::{Marks, Others, Peaks};
 pub use shared::Ledger;
-pub use slot::{Slot, UNCLAIMED};
+pub use slot::{CLOSED, Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
 pub use layout::UNIT;

@@ -7,6 +7,7 @@ use super::account::{ACCOUNTS, Account};
 use super::ceiling::Ceiling;
 use super::slot::Slot;
 use crate::layout::UNIT;
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -101,8 +102,8 @@ impl Default for Ledger {
 const _: () = {
     assert!(size_of::<Shared>() == 128);
     assert!(size_of::<Slot>() == 512);
-    assert!(std::mem::offset_of!(Ledger, accounts) == 64);
-    assert!(std::mem::offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
+    assert!(offset_of!(Ledger, accounts) == 64);
+    assert!(offset_of!(Ledger, slots) == 64 + ACCOUNTS * 128);
     assert!(size_of::<Ledger>() == 17 * UNIT && align_of::<Ledger>() == UNIT);
 };
 
@@ -132,6 +133,28 @@ impl Ledger {
             ],
             slots: [const { Slot::open() }; SLOTS],
             overflow: Slot::closed(),
+        }
+    }
+
+    /// Where, in the bytes of a ledger, the upper bounds of all cells lie whose slots have an owner. Whoever stores
+    /// [`CLOSED`] there, in this process or another, has the owner's next booking take the slow path, and look for
+    /// requests.
+    pub fn cells_to_close(&self) -> impl Iterator<Item = usize> {
+        let is_claimed = |index: &usize| self.slots[*index].claimed.load(Relaxed) == 1;
+        let slots = (0..SLOTS).filter(is_claimed);
+        let accounts = 0..ACCOUNTS;
+        slots.flat_map(move |slot| {
+            let cells = offset_of!(Ledger, slots) + slot * size_of::<Slot>();
+            accounts
+                .clone()
+                .map(move |account| cells + Slot::offset_of_bound(account))
+        })
+    }
+
+    /// Has every thread's next booking take the slow path.
+    pub fn close_cells(&self) {
+        for slot in &self.slots {
+            slot.close_bounds();
         }
     }
 

@@ -1,6 +1,7 @@
 //! A thread's own page of the ledger: what the hot path reads and writes.
 
 use super::account::{ACCOUNTS, Account};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// One thread's share of one account.
@@ -47,7 +48,7 @@ impl Cell {
 
     /// Sends every further booking to the slow path.
     pub(super) fn close(&self) {
-        self.high.store(i64::MIN, Relaxed);
+        self.high.store(CLOSED, Relaxed);
         self.low.store(i64::MAX, Relaxed);
     }
 
@@ -74,6 +75,9 @@ pub struct Slot {
     pub(super) cells: [Cell; ACCOUNTS],
 }
 
+/// The upper bound of a closed cell: no booking stays below it.
+pub const CLOSED: i64 = i64::MIN;
+
 /// The slot of threads that have none: it sends every booking to the slow path and is never
 /// written.
 pub static UNCLAIMED: Slot = Slot::closed();
@@ -91,7 +95,7 @@ impl Slot {
         Slot {
             claimed: AtomicU32::new(1),
             busy: AtomicU32::new(0),
-            cells: [const { Cell::new(i64::MIN, i64::MAX) }; ACCOUNTS],
+            cells: [const { Cell::new(CLOSED, i64::MAX) }; ACCOUNTS],
         }
     }
 
@@ -141,6 +145,18 @@ impl Slot {
     pub fn blocks(&self) -> u64 {
         let blocks = self.cells.iter().map(|cell| &cell.total_blocks);
         blocks.map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// Sends the next booking to each account to the slow path, which opens the cell again. Any thread.
+    pub(super) fn close_bounds(&self) {
+        for cell in &self.cells {
+            cell.high.store(CLOSED, Relaxed);
+        }
+    }
+
+    /// Where the upper bound of an account lies in the bytes of a slot.
+    pub(super) const fn offset_of_bound(account: usize) -> usize {
+        offset_of!(Slot, cells) + account * size_of::<Cell>() + offset_of!(Cell, high)
     }
 
     pub(super) fn cell(&self, account: Account) -> &Cell {

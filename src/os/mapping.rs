@@ -3,12 +3,14 @@
 #![allow(unsafe_code)]
 
 use crate::calls;
-use crate::errno::KeptErrno;
+use crate::errno::{Errno, KeptErrno};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
-use std::ptr::NonNull;
+use std::os::fd::AsRawFd;
+use std::ptr::{NonNull, null_mut};
 use std::slice;
+use std::sync::atomic::AtomicU64;
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -199,7 +201,7 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, libc::mallinfo, libc::mallinfo2, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    u8, u64, AtomicU64, libc::mallinfo, libc::mallinfo2, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
     libc::sysinfo, libc::rusage, libc::rlimit,
 }
 
@@ -260,6 +262,38 @@ impl<T: FromZeros> Mapped<T> {
         let length = self.length;
         // SAFETY: as in `deref_mut`; the memory is never unmapped, and this was its only owner.
         unsafe { slice::from_raw_parts_mut(self.mapping.leak().cast().as_ptr(), length) }
+    }
+}
+
+#[cfg(not(miri))]
+impl Mapped<AtomicU64> {
+    /// `length` words, at least one, of a new file, which is made that long first: a page that has no room on the disk
+    /// would be a SIGBUS later. Who else maps the file sees what is stored.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn of_file(file: &impl AsRawFd, length: usize) -> Result<Self, Errno> {
+        let bytes = length.checked_mul(8).ok_or(Errno(libc::ENOMEM))?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: plain calls; without MAP_FIXED the kernel picks addresses that nothing uses. Atomics may be changed by
+        // others.
+        let start = unsafe {
+            match libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) {
+                0 => {}
+                error => return Err(Errno(error)),
+            }
+            libc::mmap(
+                null_mut(),
+                bytes,
+                access,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
+        let mapping = start.map(|start| Mapping { start, bytes });
+        Mapped::of(mapping, length).ok_or_else(Errno::last)
     }
 }
 

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// How the names of files end.
 pub const SUFFIX: &str = ".live";
+/// How the names of the files with samples of lines end, each beside its process's.
+pub const LINES_SUFFIX: &str = ".lines";
 /// The folder, inside the directory, of the files of processes that were killed, once their end was reported.
 pub const ARCHIVE: &str = "killed";
 /// The folder, inside the directory, of what `pyhostctl baseline` keeps.
@@ -329,7 +331,10 @@ pub fn tidy(directory: &Path) -> Vec<Record> {
                 }
             }
             // Nothing that anybody could read later.
-            _ => drop(fs::remove_file(&entry.path)),
+            _ => {
+                let _ = fs::remove_file(&entry.path);
+                let _ = fs::remove_file(lines_beside(&entry.path));
+            }
         }
     }
     if !killed.is_empty() {
@@ -371,7 +376,15 @@ fn archive(directory: &Path, entry: &Entry) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    fs::rename(&entry.path, folder.join(entry.identity.file_name()))
+    let archived = folder.join(entry.identity.file_name());
+    fs::rename(&entry.path, &archived)?;
+    let _ = fs::rename(lines_beside(&entry.path), lines_beside(&archived));
+    Ok(())
+}
+
+/// The file with the samples of lines of the process that has the file `path`.
+pub fn lines_beside(path: &Path) -> PathBuf {
+    path.with_extension(&LINES_SUFFIX[1..])
 }
 
 fn forget_the_oldest(directory: &Path) {
@@ -385,6 +398,7 @@ fn forget_the_oldest(directory: &Path) {
     found.sort();
     let spare = found.len().saturating_sub(KEPT);
     for (_, path) in found.into_iter().take(spare) {
+        let _ = fs::remove_file(lines_beside(&path));
         let _ = fs::remove_file(path);
     }
 }

@@ -87,6 +87,8 @@ pub struct Record {
     pub snapshot: Snapshot,
     /// The caps in force.
     pub caps: Vec<Cap>,
+    /// Where in the ledger's bytes the bounds of its threads' cells lie; see [`Ledger::cells_to_close`].
+    pub cells_to_close: Vec<usize>,
 }
 
 impl Record {
@@ -147,6 +149,7 @@ impl Record {
         Ok(Record {
             snapshot: ledger.snapshot(),
             caps: caps.collect(),
+            cells_to_close: ledger.cells_to_close().collect(),
             card,
         })
     }

@@ -8,6 +8,7 @@ pub mod describe;
 pub mod directory;
 mod file;
 pub mod json;
+pub mod lines;
 pub mod metrics;
 pub mod origin;
 pub mod output;

@@ -14,6 +14,7 @@
 
 mod chance;
 mod index;
+pub mod published;
 mod sites;
 mod stacks;
 mod sum;
@@ -26,9 +27,15 @@ pub use stacks::{Call, FrameView};
 pub use sum::Sum;
 
 use index::Index;
+use published::{Published, Renew};
 use sites::Sites;
 use stacks::Stacks;
 use std::ops::Range;
+
+/// Stacks of each view that a report has at most, those with the most bytes.
+pub const REPORTED_STACKS: usize = 500;
+/// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
+pub const REPORTED_CALLS: usize = 40_000;
 
 /// Gives each call of a stack to a function, outermost first.
 pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
@@ -58,6 +65,8 @@ pub struct Samples {
     taken: u64,
     dropped: u64,
     is_over: bool,
+    published: Option<Published>,
+    renew: Option<Renew>,
 }
 
 impl Samples {
@@ -72,6 +81,33 @@ impl Samples {
             taken: 0,
             dropped: 0,
             is_over: false,
+            published: None,
+            renew: None,
+        }
+    }
+
+    /// Has the samples kept, from now on, in memory that others can read as well.
+    pub fn publish_by(&mut self, renew: Renew) {
+        self.renew = Some(renew);
+        self.publish(None);
+    }
+
+    /// In a forked child: the copy is the parent's. The next change makes one of its own.
+    pub fn forget_published(&mut self) {
+        self.published = None;
+    }
+
+    /// Copies what is new, and a site that has changed.
+    fn publish(&mut self, changed: Option<u32>) {
+        let Some(renew) = self.renew else { return };
+        let published = self.published.take();
+        let updated = published.and_then(|mut published| {
+            let is_updated = published.update(self, changed);
+            is_updated.then_some(published)
+        });
+        self.published = updated.or_else(|| Published::renewed(self, renew));
+        if self.published.is_none() {
+            self.renew = None;
         }
     }
 
@@ -90,12 +126,13 @@ impl Samples {
             return false;
         }
         self.taken += 1;
-        let is_added = self.try_add(address, account, weight, walk).is_some();
-        if !is_added {
+        let site = self.try_add(address, account, weight, walk);
+        if site.is_none() {
             self.dropped += 1;
         }
         self.sites.look_at_height(height);
-        is_added
+        self.publish(site);
+        site.is_some()
     }
 
     fn try_add(
@@ -104,7 +141,7 @@ impl Samples {
         account: u8,
         weight: Weight,
         walk: &mut Walk<'_>,
-    ) -> Option<()> {
+    ) -> Option<u32> {
         let stack = self.stacks.intern(walk)?;
         let site = self.sites.of(account, stack)?;
         self.remove(address); // one whose end was not seen
@@ -115,7 +152,7 @@ impl Samples {
         };
         self.live.insert(live, |entry| entry.address)?;
         self.sites.allocated(site, weight, account != self.beside);
-        Some(())
+        Some(site)
     }
 
     /// Takes out the block at `address`, which is freed; false if it is no sample.
@@ -126,6 +163,7 @@ impl Samples {
         match self.live.remove(hidden(address), |entry| entry.address) {
             Some(live) => {
                 self.sites.freed(live.site, live.weight, self.beside);
+                self.publish(Some(live.site));
                 true
             }
             None => false,
@@ -136,6 +174,7 @@ impl Samples {
     pub fn count_dropped(&mut self) {
         self.taken += 1;
         self.dropped += 1;
+        self.publish(None);
     }
 
     /// Keeps all as it is now: what comes later is not counted.
@@ -146,6 +185,7 @@ impl Samples {
     /// Makes this moment the highest. `height` is the total of live bytes; None where the samples' own sum is exact.
     pub fn restart_peak(&mut self, height: Option<i64>) {
         self.sites.restart_peak(height);
+        self.publish(None);
     }
 
     /// The mean distance between two points, in bytes.
@@ -186,6 +226,7 @@ impl Samples {
     pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
         let stacks = self.stacks.addresses().into_iter();
         let all = stacks.chain(self.sites.addresses());
-        all.chain([self.live.addresses()])
+        let published = self.published.as_ref().map(Published::addresses);
+        all.chain([self.live.addresses()]).chain(published)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::chance::Weight;
 use crate::index::{Index, hash};
+use crate::stacks::{Stacks, pair, parts};
 use crate::sum::Sum;
 use pyhost_os::growing::Growing;
 use std::ops::Range;
@@ -42,6 +43,9 @@ struct Entry {
     hash: u64,
     number: u32,
 }
+
+/// Words of a site; see [`Sites::words_of`].
+pub const WORDS: usize = 11;
 
 /// All sites.
 pub struct Sites {
@@ -152,6 +156,49 @@ impl Sites {
             View::AtPeak => site.live,
             View::Allocated => site.allocated,
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// How many peaks there were.
+    pub fn peaks(&self) -> u32 {
+        self.peaks
+    }
+
+    /// A site as words.
+    pub fn words_of(&self, number: usize) -> [u64; WORDS] {
+        let site = &self.sums[number];
+        let [a, b, c] = site.live.words();
+        let [d, e, f] = site.at_peak.words();
+        let [g, h, i] = site.allocated.words();
+        let name = pair(u32::from(site.account), site.stack);
+        [name, u64::from(site.peak), a, b, c, d, e, f, g, h, i]
+    }
+
+    /// Adds what [`Self::words_of`] gave; false if it cannot be.
+    pub fn push_words(&mut self, words: [u64; WORDS], stacks: &Stacks) -> bool {
+        let [name, peak, a, b, c, d, e, f, g, h, i] = words;
+        let (account, stack) = parts(name);
+        let Ok(account) = u8::try_from(account) else {
+            return false;
+        };
+        let site = Sums {
+            account,
+            stack,
+            live: Sum::of_words([a, b, c]),
+            at_peak: Sum::of_words([d, e, f]),
+            peak: peak as u32,
+            allocated: Sum::of_words([g, h, i]),
+        };
+        stacks.knows(stack) && self.sums.push(site)
+    }
+
+    /// All there is is from before that many peaks.
+    pub fn set_peaks(&mut self, peaks: u32) {
+        self.peaks = peaks;
     }
 
     pub fn stack(&self, site: Site) -> u32 {

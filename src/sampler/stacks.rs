@@ -68,6 +68,16 @@ pub struct Stacks {
     of_nodes: Index<Entry>,
 }
 
+/// Two numbers in a word.
+pub fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
+}
+
+/// The numbers of a [`pair`].
+pub fn parts(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
 /// A hash that is not 0.
 fn mixed(numbers: &[u64]) -> u64 {
     let mix = |mixed: u64, &number: &u64| hash(mixed.rotate_left(5) ^ number);
@@ -195,6 +205,79 @@ impl Stacks {
 
     pub fn frames(&self) -> usize {
         self.frames.len()
+    }
+
+    /// How many letters, texts, calls and nodes there are.
+    pub fn counts(&self) -> [usize; 4] {
+        [
+            self.letters.len(),
+            self.texts.len(),
+            self.frames.len(),
+            self.nodes.len(),
+        ]
+    }
+
+    /// Eight letters, from the one of number `8 * word` on.
+    pub fn letters_of(&self, word: usize) -> u64 {
+        let mut eight = [0; 8];
+        for (letter, kept) in eight.iter_mut().zip(&self.letters[8 * word..]) {
+            *letter = *kept;
+        }
+        u64::from_ne_bytes(eight)
+    }
+
+    /// A text as a word.
+    pub fn text_of(&self, number: usize) -> u64 {
+        let (start, length) = self.texts[number];
+        pair(start, length)
+    }
+
+    /// A call as two words.
+    pub fn frame_of(&self, number: usize) -> [u64; 2] {
+        let frame = self.frames[number];
+        [pair(frame.file, frame.function), u64::from(frame.line)]
+    }
+
+    /// A node as a word.
+    pub fn node_of(&self, number: usize) -> u64 {
+        let node = self.nodes[number];
+        pair(node.caller, node.frame)
+    }
+
+    /// Adds a letter that [`Self::letters_of`] gave.
+    pub fn push_letter(&mut self, letter: u8) -> bool {
+        self.letters.push(letter)
+    }
+
+    /// Adds what [`Self::text_of`] gave; false if it cannot be.
+    pub fn push_text(&mut self, word: u64) -> bool {
+        let (start, length) = parts(word);
+        let end = start as usize + length as usize;
+        end <= self.letters.len() && self.texts.push((start, length))
+    }
+
+    /// Adds what [`Self::frame_of`] gave; false if it cannot be.
+    pub fn push_frame(&mut self, [texts, line]: [u64; 2]) -> bool {
+        let (file, function) = parts(texts);
+        let known = |text| (text as usize) < self.texts.len();
+        let frame = Frame {
+            file,
+            function,
+            line: line as u32,
+        };
+        known(file) && known(function) && self.frames.push(frame)
+    }
+
+    /// Adds what [`Self::node_of`] gave; false if it cannot be. A caller is older, so that each stack ends.
+    pub fn push_node(&mut self, word: u64) -> bool {
+        let (caller, frame) = parts(word);
+        let is_known = self.knows(caller) && (frame as usize) < self.frames.len();
+        is_known && self.nodes.push(Node { caller, frame })
+    }
+
+    /// Whether there is a stack of that number.
+    pub fn knows(&self, stack: u32) -> bool {
+        stack == EMPTY || (stack as usize) < self.nodes.len()
     }
 
     /// The mappings of all tables.

@@ -38,6 +38,21 @@ impl Sum {
         }
     }
 
+    /// As three words.
+    pub(crate) fn words(&self) -> [u64; 3] {
+        [self.bytes, self.blocks, self.variance].map(f64::to_bits)
+    }
+
+    /// What [`Self::words`] gave.
+    pub(crate) fn of_words(words: [u64; 3]) -> Sum {
+        let [bytes, blocks, variance] = words.map(f64::from_bits);
+        Sum {
+            bytes,
+            blocks,
+            variance,
+        }
+    }
+
     /// The sum for `factor` times as many samples.
     pub(crate) fn scaled(self, factor: f64) -> Sum {
         Sum {

@@ -3,6 +3,8 @@
 //! Rows and calls have all their fields: a host that writes the section writes them.
 
 use super::Ordered;
+use pyhost_ledger::Account;
+use pyhost_sampler::{REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
 use serde::{Deserialize, Serialize};
 
 /// The samples, in three views.
@@ -48,4 +50,95 @@ pub struct Call {
     /// The line; 0 if it is not known.
     pub line: i64,
     pub function: String,
+}
+
+/// The views, by their names in a report.
+const VIEWS: [(&str, View); 3] = [
+    ("at_peak", View::AtPeak),
+    ("live", View::Live),
+    ("allocated", View::Allocated),
+];
+
+impl SampledLines {
+    /// A process's samples, as its host would report them.
+    pub fn of_samples(samples: &Samples) -> Self {
+        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let (taken, dropped) = samples.counts();
+        let views = VIEWS.map(|(name, view)| (name, rows(samples, view), sums(samples, view)));
+        let [peak, live, allocated] = views;
+        let sums = [
+            (peak.0, peak.2),
+            (live.0, live.2),
+            (allocated.0, allocated.2),
+        ];
+        SampledLines {
+            interval_bytes: whole(samples.interval()),
+            samples: whole(taken),
+            dropped: whole(dropped),
+            sums: Ordered(sums.map(|(name, sums)| (name.to_owned(), sums)).into()),
+            at_peak: peak.1,
+            live: live.1,
+            allocated: allocated.1,
+        }
+    }
+}
+
+/// An account of a site; None if a damaged file names one that is not there.
+fn account_of(number: u8) -> Option<Account> {
+    Account::ALL.get(usize::from(number)).copied()
+}
+
+/// The sites with the most bytes, as many as a report has.
+fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
+    let with_sum = |site| (site, samples.sum(site, view));
+    let mut sites: Vec<(Site, Sum)> = samples.sites().map(with_sum).collect();
+    sites.retain(|(_, sum)| sum.bytes() > 0);
+    sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
+    let mut calls = 0;
+    let listed = sites
+        .into_iter()
+        .take(REPORTED_STACKS)
+        .take_while(|(site, _)| {
+            calls += samples.calls(*site).count();
+            calls <= REPORTED_CALLS
+        });
+    let rows = listed.filter_map(|(site, sum)| {
+        let calls = samples.calls(site).map(|call| Call {
+            file: call.file.to_owned(),
+            line: call.line.into(),
+            function: call.function.to_owned(),
+        });
+        Some(StackRow {
+            account: account_of(site.account)?.name().to_owned(),
+            bytes: sum.bytes(),
+            blocks: sum.blocks(),
+            error_bytes: sum.error_bytes(samples.interval()),
+            stack: calls.collect(),
+        })
+    });
+    rows.collect()
+}
+
+fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
+    let mut sums = Account::ALL.map(|_| (Sum::NONE, 0));
+    for site in samples.sites() {
+        if let Some((sum, stacks)) = sums.get_mut(usize::from(site.account)) {
+            *sum += samples.sum(site, view);
+            *stacks += 1;
+        }
+    }
+    let rows = Account::ALL
+        .iter()
+        .zip(sums)
+        .filter(|(_, (_, stacks))| *stacks > 0);
+    let row = |(account, (sum, stacks)): (&Account, (Sum, i64))| {
+        let row = LineSum {
+            bytes: sum.bytes(),
+            blocks: sum.blocks(),
+            error_bytes: sum.error_bytes(samples.interval()),
+            stacks,
+        };
+        (account.name().to_owned(), row)
+    };
+    Ordered(rows.map(row).collect())
 }

@@ -7,19 +7,33 @@ pub use settings::LineSettings;
 use crate::heap::sampling;
 use crate::native::Mode;
 use pyhost_os::{moment, process};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The host serves malloc.
+static IS_POSSIBLE: AtomicBool = AtomicBool::new(false);
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.
 pub fn start(settings: LineSettings, native: Mode) -> Result<(), &'static str> {
+    IS_POSSIBLE.store(native != Mode::Off, Relaxed);
     let LineSettings::Every { interval, seed } = settings else {
         return Ok(());
     };
     if native == Mode::Off {
         return Err("malloc is left to another allocator");
     }
-    let seed = seed.unwrap_or_else(|| moment::monotonic() ^ (process::id() as u64) << 40);
-    match sampling::start(interval, seed) {
+    match sampling::start(interval, seed.unwrap_or_else(some_seed)) {
         true => Ok(()),
         false => Err("mimalloc gives no heap"),
     }
+}
+
+fn some_seed() -> u64 {
+    moment::monotonic() ^ (process::id() as u64) << 40
+}
+
+/// Begins to sample anew, while the script runs; false where malloc is left to another allocator or there is no memory.
+pub fn begin(interval: u64) -> bool {
+    IS_POSSIBLE.load(Relaxed) && sampling::start(interval, some_seed())
 }

@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code)]
 
+mod lines;
 mod mapping;
 
 use crate::card::ProcessState;
@@ -78,6 +79,12 @@ impl Names {
     fn own(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.own).unwrap_or_default()
     }
+}
+
+/// The path of the process's own file, with another end of its name. None if it is too long.
+fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
+    let own = names.own().to_bytes().strip_suffix(SUFFIX.as_bytes())?;
+    PathBuffer::of(own)?.with(suffix.as_bytes())
 }
 
 static NAMES: Exclusive<Names> = Exclusive::new(Names {
@@ -189,8 +196,9 @@ fn fill_card(argv: &[OsString]) {
     CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
 }
 
-/// Tells the card what is known once Python's configuration is.
+/// Tells the card what is known once Python's configuration is, and lets others see the samples of lines.
 pub fn describe(facts: &Facts) {
+    lines::start();
     CARD.python.set(&facts.python_version);
     CARD.mimalloc.set(&facts.mimalloc);
     CARD.allocator.set(facts.allocator);
@@ -287,8 +295,9 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
         place[..name.len()].copy_from_slice(name);
     }
     drop(names);
-    // A program that this process was before may have left one.
+    // A program that this process was before may have left them.
     let _ = std::fs::remove_file(&name);
+    lines::remove();
     make_file().map_err(|Errno(error)| {
         let error = std::io::Error::from_raw_os_error(error);
         Unfit::System("takes no file", error)
@@ -410,6 +419,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     if state == ProcessState::Exited && HAS_FILE.load(Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
         let _ = NAMES.hold().map(|names| file::unlink(names.own()));
+        lines::remove();
     }
 }
 

@@ -16,6 +16,8 @@ use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAlloc
 use std::ffi::{CStr, c_char};
 use std::mem::zeroed;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 const DOMAINS: [PyMemAllocatorDomain; 3] = [
     PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
@@ -37,6 +39,9 @@ unsafe impl Sync for Tables {}
 static OWN: OnceLock<Tables> = OnceLock::new();
 /// The tables that [`install`] left, with debug hooks.
 static INSTALLED: OnceLock<Tables> = OnceLock::new();
+
+/// [`install`] has left debug hooks.
+static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
@@ -63,21 +68,22 @@ fn get(domain: PyMemAllocatorDomain) -> PyMemAllocatorEx {
     }
 }
 
+/// `debug_alloc_api_t` of `obmalloc.c`, from 3.6 on: a letter, then the table underneath.
+#[repr(C)]
+struct DebugContext {
+    _api: c_char,
+    table: PyMemAllocatorEx,
+}
+
 /// The table under CPython's debug hooks, or the table itself where it is none of theirs.
 ///
-/// A debug hook's context is `debug_alloc_api_t` of `obmalloc.c`: a letter, then the table
-/// underneath. CPython's other tables of that moment have no context; those of a preloaded library have
-/// whatever they need.
+/// A debug hook's context is a [`DebugContext`]. CPython's other tables of that moment have no context; those of a
+/// preloaded library have whatever they need.
 fn without_debug_hooks(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
-    #[repr(C)]
-    struct DebugContext {
-        _api: c_char,
-        table: PyMemAllocatorEx,
-    }
     if table.ctx.is_null() || !is_pythons(&table) {
         return table;
     }
-    // SAFETY: see above; the structure is the same from 3.6 on.
+    // SAFETY: see above.
     unsafe { std::ptr::read(&raw const (*table.ctx.cast::<DebugContext>()).table) }
 }
 
@@ -156,6 +162,7 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
     if debug_hooks {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
+        DEBUG_HOOKS.store(true, Relaxed);
     }
     let _ = INSTALLED.set(Tables {
         domains: DOMAINS.map(get),
@@ -189,14 +196,11 @@ pub fn hand_over(debug_hooks: bool) -> bool {
     let (Some(own), Some(installed)) = (OWN.get(), INSTALLED.get()) else {
         return false;
     };
-    let same = |left: &PyMemAllocatorEx, right: &PyMemAllocatorEx| {
-        left.ctx == right.ctx && wrapped::is_same(left.malloc, right.malloc)
-    };
-    let is_installed = |(domain, table)| same(&get(domain), table);
-    let is_ours = DOMAINS
-        .into_iter()
-        .zip(&installed.domains)
-        .all(is_installed);
+    let is_ours = (0..DOMAINS.len()).all(|domain| {
+        let now = get(DOMAINS[domain]);
+        let own = [installed.domains[domain], kinds()[domain].now];
+        own.iter().any(|own| is_same(&now, own))
+    });
     if !is_ours || faults::is_on() || cfg!(Py_GIL_DISABLED) {
         return false;
     }
@@ -206,6 +210,61 @@ pub fn hand_over(debug_hooks: bool) -> bool {
         unsafe { ffi::PyMem_SetupDebugHooks() };
     }
     true
+}
+
+/// The host's own tables of a domain: those for this moment and those that it would have if samples began or ended.
+struct Kinds {
+    now: PyMemAllocatorEx,
+    other: PyMemAllocatorEx,
+}
+
+fn kinds() -> [Kinds; 3] {
+    fn of<const A: usize>() -> Kinds {
+        Kinds {
+            now: hooks::domain::<A>(),
+            other: hooks::other_domain::<A>(),
+        }
+    }
+    [of::<RAW>(), of::<MEM>(), of::<OBJ>()]
+}
+
+fn is_same(left: &PyMemAllocatorEx, right: &PyMemAllocatorEx) -> bool {
+    left.ctx == right.ctx && wrapped::is_same(left.malloc, right.malloc)
+}
+
+/// Has the domains count bytes for samples, or no more, as samples have begun or ended. With the GIL, also inside the
+/// allocator: a thread that asks for raw memory meanwhile uses one table or the other, whose contexts and blocks are the
+/// same. False where another hook lies over one of the host's tables (tracemalloc, `--fail`).
+pub fn follow_samples() -> bool {
+    let Some(installed) = INSTALLED.get() else {
+        return false;
+    };
+    let mut follows = true;
+    for ((domain, installed), kinds) in DOMAINS.into_iter().zip(&installed.domains).zip(kinds()) {
+        let now = get(domain);
+        if is_same(&now, &kinds.other) {
+            let mut table = kinds.now;
+            // SAFETY: CPython copies the table; its functions live as long as the process.
+            unsafe { ffi::PyMem_SetAllocator(domain, &mut table) };
+        } else if is_same(&now, installed) {
+            // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
+            let beneath = DEBUG_HOOKS
+                .load(Relaxed)
+                .then(|| now.ctx.cast::<DebugContext>());
+            // SAFETY: the context of a debug hook, as `install` has left it; see `without_debug_hooks`. The words of the
+            // table that change are addresses of functions for the same blocks.
+            unsafe {
+                if let Some(debug) = beneath
+                    && is_same(&(*debug).table, &kinds.other)
+                {
+                    (*debug).table = kinds.now;
+                }
+            }
+        } else if !is_same(&now, &kinds.now) {
+            follows = false;
+        }
+    }
+    follows
 }
 
 fn set(domain: PyMemAllocatorDomain, mut table: PyMemAllocatorEx) {

@@ -4,16 +4,14 @@
 use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
-use crate::heap::sampling::{self, FrameView, Samples, Site, Sum, View};
+use crate::heap::sampling::{
+    self, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View,
+};
 use crate::ledger::{ACCOUNTS, Account};
 use pyhost_os::growing::Growing;
 use pyhost_record::origin::{is_users, package};
 use std::fmt::{self, Write};
 
-/// Stacks of each view that a report has at most, those with the most bytes.
-const STACKS: usize = 500;
-/// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
-const CALLS: usize = 40_000;
 /// Lines of the table.
 const LINES: usize = 10;
 
@@ -93,9 +91,9 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
     for (name, view) in VIEWS {
         sink.begin_list(name);
         let mut calls = 0;
-        for site in sorted(samples, view).iter().take(STACKS) {
+        for site in sorted(samples, view).iter().take(REPORTED_STACKS) {
             calls += samples.calls(*site).count();
-            if calls > CALLS {
+            if calls > REPORTED_CALLS {
                 break;
             }
             describe_site(samples, *site, view, sink);

@@ -1,0 +1,121 @@
+//! The samples of lines of a process that runs or was killed: read from the file beside its ledger's; and requests to begin
+//! or to end them, which are the only thing that anybody else writes into a host's file.
+//!
+//! A request is a number on the card. The host looks for it in its slow path; so that it gets there soon, the upper bounds of
+//! its threads' cells are closed, as the host itself does when an account changes hands.
+
+use crate::directory::lines_beside;
+use crate::start_in_file;
+use pyhost_ledger::CLOSED;
+use pyhost_ledger::card::{Card, LinesAnswer, LinesCell};
+use pyhost_sampler::Samples;
+use pyhost_sampler::published::{is_whole, read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The largest file of samples that is read, in bytes.
+const LARGEST: u64 = 1 << 30;
+/// How often a reader tries to read a file that is being written.
+const TRIES: u32 = 20;
+
+/// The samples of the process whose ledger is in the file `path`. None without any, and if the file is not one that this
+/// version of a host wrote. A copy of a file that is written all the time, or was when the process was killed, may have rows
+/// of two moments.
+pub fn samples_of(path: &Path) -> Option<Samples> {
+    let path = lines_beside(path);
+    let mut words = words_of(&path)?;
+    for _ in 0..TRIES {
+        let again = header_of(&path)?;
+        if is_whole(&words, &again) {
+            break;
+        }
+        sleep(Duration::from_millis(1));
+        words = words_of(&path)?;
+    }
+    read(&words)
+}
+
+fn open(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    // A pipe of that name must not stop the reader.
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    file.ok()
+        .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
+}
+
+fn words_of(path: &Path) -> Option<Vec<u64>> {
+    words(open(path)?.take(LARGEST))
+}
+
+fn header_of(path: &Path) -> Option<Vec<u64>> {
+    words(open(path)?.take(64))
+}
+
+fn words(mut input: impl Read) -> Option<Vec<u64>> {
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).ok()?;
+    let words = bytes.as_chunks().0.iter();
+    Some(words.map(|word| u64::from_ne_bytes(*word)).collect())
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The host does as it was asked.
+    Done,
+    /// Other hooks lie over the host's, tracemalloc's perhaps: Python's own domains are not sampled.
+    WithoutPython,
+    /// The host leaves malloc to another allocator, or has no memory for samples.
+    Refused,
+    /// It has not allocated since.
+    Silent,
+}
+
+/// Asks the host of the file `path` to sample one of every `interval` bytes, or with 0 to end, and waits for its answer,
+/// `patience` at most.
+///
+/// # Errors
+/// The file cannot be written, or is no host's.
+pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let no_host = || io::Error::new(io::ErrorKind::InvalidData, "it is no ledger");
+    let card = start_in_file(file.metadata()?.len()).ok_or_else(no_host)? as u64;
+    let ledger = card + size_of::<Card>() as u64;
+    let place = |field: usize| card + (offset_of!(Card, lines) + field) as u64;
+    let load = |offset: u64| -> io::Result<u64> {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, offset)?;
+        Ok(u64::from_ne_bytes(word))
+    };
+    let store = |offset: u64, word: u64| file.write_all_at(&word.to_ne_bytes(), offset);
+    let number = load(place(offset_of!(LinesCell, asked)))? + 1;
+    store(place(offset_of!(LinesCell, interval)), interval)?;
+    store(place(offset_of!(LinesCell, asked)), number)?;
+    let until = Instant::now() + patience;
+    while load(place(offset_of!(LinesCell, answered)))? != number {
+        let record = crate::Record::read(path);
+        let bounds = record.map_err(|_| no_host())?.cells_to_close;
+        for bound in bounds {
+            store(ledger + bound as u64, CLOSED as u64)?;
+        }
+        if Instant::now() > until {
+            return Ok(Answer::Silent);
+        }
+        sleep(Duration::from_millis(10));
+    }
+    let answer = load(place(offset_of!(LinesCell, answer)))?;
+    Ok(match answer {
+        done if done == LinesAnswer::Done as u64 => Answer::Done,
+        part if part == LinesAnswer::WithoutPython as u64 => Answer::WithoutPython,
+        _ => Answer::Refused,
+    })
+}

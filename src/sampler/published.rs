@@ -1,0 +1,231 @@
+//! The samples in memory that other processes can read, while the process runs and after a kill: a copy of all but the
+//! addresses, kept up to date with each sample.
+//!
+//! The copy is words. The first of them say what it is and how much of it there is; behind them is a section for each
+//! table. While the writer changes it its sequence number is odd. A reader takes a copy between two equal even numbers
+//! where it can; after a kill the number may stay odd. So the reader trusts nothing: each number is checked.
+
+use crate::Samples;
+use crate::sites::{self, Sites};
+use crate::stacks::Stacks;
+use pyhost_os::mapping::Mapped;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+/// Makes memory of so many words that others can read, has it filled, and then puts it in the place of the former. None
+/// if the system refuses.
+pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>>;
+
+/// First word; its last letter is the version.
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhline1");
+
+// The words of the header.
+const SEQUENCE: usize = 1;
+const INTERVAL: usize = 2;
+const BESIDE: usize = 3;
+const TAKEN: usize = 4;
+const DROPPED: usize = 5;
+const PEAKS: usize = 6;
+/// For each section, where it starts and how many items it has.
+const SECTIONS: usize = 8;
+const HEADER: usize = 32;
+
+/// Letters, texts, calls, nodes, sites.
+const KINDS: usize = 5;
+
+/// Room for items at the start.
+const FIRST: Counts = Counts([32 << 10, 1 << 10, 2 << 10, 4 << 10, 1 << 10]);
+
+/// How many items of each section there are, or fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts([usize; KINDS]);
+
+impl Counts {
+    fn of(stacks: &Stacks, sites: &Sites) -> Self {
+        let [letters, texts, frames, nodes] = stacks.counts();
+        Counts([letters, texts, frames, nodes, sites.count()])
+    }
+
+    /// Room for twice as many.
+    fn doubled(self) -> Self {
+        let mut room = FIRST;
+        for (room, count) in room.0.iter_mut().zip(self.0) {
+            *room = (*room).max(2 * count);
+        }
+        room
+    }
+
+    /// Words of each section.
+    fn words(self) -> [usize; KINDS] {
+        let [letters, texts, frames, nodes, sites] = self.0;
+        [
+            letters.div_ceil(8),
+            texts,
+            2 * frames,
+            nodes,
+            sites::WORDS * sites,
+        ]
+    }
+
+    /// Where each section starts.
+    fn starts(self) -> [usize; KINDS] {
+        let mut next = HEADER;
+        self.words().map(|words| {
+            next += words;
+            next - words
+        })
+    }
+
+    fn total(self) -> usize {
+        HEADER + self.words().iter().sum::<usize>()
+    }
+
+    fn fit(self, room: Counts) -> bool {
+        self.0
+            .iter()
+            .zip(room.0)
+            .all(|(count, room)| *count <= room)
+    }
+}
+
+/// The writer's side.
+pub struct Published {
+    words: Mapped<AtomicU64>,
+    room: Counts,
+    kept: Counts,
+}
+
+impl Published {
+    /// Makes the first copy, or a larger one.
+    pub fn renewed(samples: &Samples, renew: Renew) -> Option<Self> {
+        let counts = Counts::of(&samples.stacks, &samples.sites);
+        let room = counts.doubled();
+        let nothing = Counts([0; KINDS]);
+        let words = renew(room.total(), &mut |words| {
+            let starts = room.starts();
+            words[0].store(MAGIC, Relaxed);
+            words[INTERVAL].store(samples.interval, Relaxed);
+            words[BESIDE].store(u64::from(samples.beside), Relaxed);
+            for (kind, start) in starts.into_iter().enumerate() {
+                words[SECTIONS + 2 * kind].store(start as u64, Relaxed);
+            }
+            write(words, starts, samples, nothing, counts, None);
+        })?;
+        Some(Published {
+            words,
+            room,
+            kept: counts,
+        })
+    }
+
+    /// Writes what is new, and a site that has changed; false if there is no room.
+    pub fn update(&mut self, samples: &Samples, changed: Option<u32>) -> bool {
+        let counts = Counts::of(&samples.stacks, &samples.sites);
+        if !counts.fit(self.room) {
+            return false;
+        }
+        let starts = self.room.starts();
+        write(&self.words, starts, samples, self.kept, counts, changed);
+        self.kept = counts;
+        true
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        self.words.addresses()
+    }
+}
+
+/// Writes the items from `from` on, and a site that was there before.
+fn write(
+    words: &[AtomicU64],
+    starts: [usize; KINDS],
+    samples: &Samples,
+    from: Counts,
+    counts: Counts,
+    changed: Option<u32>,
+) {
+    let (stacks, sites) = (&samples.stacks, &samples.sites);
+    let sequence = words[SEQUENCE].load(Relaxed);
+    words[SEQUENCE].store(sequence | 1, Relaxed);
+    fence(Release);
+    let put = |kind: usize, at: usize, values: &[u64]| {
+        for (word, value) in words[starts[kind] + at..].iter().zip(values) {
+            word.store(*value, Relaxed);
+        }
+    };
+    let [letters, texts, frames, nodes, new_sites] = from.0;
+    for word in letters / 8..counts.0[0].div_ceil(8) {
+        put(0, word, &[stacks.letters_of(word)]);
+    }
+    for text in texts..counts.0[1] {
+        put(1, text, &[stacks.text_of(text)]);
+    }
+    for frame in frames..counts.0[2] {
+        put(2, 2 * frame, &stacks.frame_of(frame));
+    }
+    for node in nodes..counts.0[3] {
+        put(3, node, &[stacks.node_of(node)]);
+    }
+    let changed = changed.map(|site| site as usize);
+    let changed = changed.filter(|&site| site < new_sites);
+    for site in changed.into_iter().chain(new_sites..counts.0[4]) {
+        put(4, sites::WORDS * site, &sites.words_of(site));
+    }
+    for (kind, count) in counts.0.into_iter().enumerate() {
+        words[SECTIONS + 2 * kind + 1].store(count as u64, Relaxed);
+    }
+    words[TAKEN].store(samples.taken, Relaxed);
+    words[DROPPED].store(samples.dropped, Relaxed);
+    words[PEAKS].store(u64::from(sites.peaks()), Relaxed);
+    words[SEQUENCE].store((sequence | 1) + 1, Release);
+}
+
+/// Whether the words were not being changed when they were read: the sequence number of a second look is the same.
+pub fn is_whole(words: &[u64], again: &[u64]) -> bool {
+    let sequence = |words: &[u64]| words.get(SEQUENCE).copied();
+    sequence(words).is_some_and(|number| number % 2 == 0) && sequence(words) == sequence(again)
+}
+
+/// The samples that the words hold, to be read and no more. None if they are not what a host of this version wrote.
+pub fn read(words: &[u64]) -> Option<Samples> {
+    if *words.first()? != MAGIC || words.len() < HEADER {
+        return None;
+    }
+    let number = |place: usize| usize::try_from(words[place]).ok();
+    let mut samples = Samples::new(words[INTERVAL].max(1), words[BESIDE] as u8);
+    (samples.taken, samples.dropped) = (words[TAKEN], words[DROPPED].min(words[TAKEN]));
+    samples.is_over = true;
+    let section = |kind: usize| -> Option<(usize, &[u64])> {
+        let count = number(SECTIONS + 2 * kind + 1)?;
+        let bound = Counts([words.len() * 8; KINDS]);
+        let mut counts = [0; KINDS];
+        counts[kind] = count;
+        let rest = words.get(number(SECTIONS + 2 * kind)?..)?;
+        let length = Counts(counts).fit(bound).then(|| Counts(counts).words())?[kind];
+        Some((count, rest.get(..length)?))
+    };
+    let (letters, words_of) = section(0)?;
+    let bytes = words_of.iter().flat_map(|word| word.to_ne_bytes());
+    let mut all = bytes.take(letters);
+    let stacks = &mut samples.stacks;
+    let is_read = all.all(|letter| stacks.push_letter(letter))
+        && section(1)?.1.iter().all(|&word| stacks.push_text(word))
+        && section(2)?
+            .1
+            .as_chunks()
+            .0
+            .iter()
+            .all(|&frame| stacks.push_frame(frame))
+        && section(3)?.1.iter().all(|&word| stacks.push_node(word));
+    let (sites, stacks) = (&mut samples.sites, &samples.stacks);
+    sites.set_peaks(words[PEAKS] as u32);
+    let is_read = is_read
+        && section(4)?
+            .1
+            .as_chunks()
+            .0
+            .iter()
+            .all(|&site| sites.push_words(site, stacks));
+    is_read.then_some(samples)
+}
