@@ -3,6 +3,7 @@
 //! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
 
 use super::dossier::{self, Dossier};
+use super::lines;
 use crate::caps::Refusal;
 use crate::descriptor::{Descriptor, format_into, notice};
 use crate::heap::classes;
@@ -52,6 +53,7 @@ fn write(dossier: &Dossier) {
             _ => None,
         };
         let _ = dossier::dossier(dossier, region.as_ref(), &mut out);
+        let _ = lines::lines_of_dossier(&mut out);
         out.flush();
     } else if number == MOST_WRITTEN {
         notice(format_args!(

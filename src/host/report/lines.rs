@@ -209,31 +209,48 @@ impl Padded {
 
 /// Writes the lines with the most bytes at the peak.
 pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
-    match Rendered::of(in_handler, write_lines) {
-        Some(text) => out.write_str(text.text()),
-        None => Ok(()),
+    let render = |samples: &Samples, out: &mut Rendered| {
+        write!(out, "lines at the peak (")?;
+        write_counts(samples, out)?;
+        writeln!(out, "):")?;
+        write_lines(samples, View::AtPeak, LINES, out)
+    };
+    write_rendered(Rendered::of(in_handler, render), out)
+}
+
+/// Writes the lines with the most live bytes, for a dossier; inside the allocator.
+pub fn lines_of_dossier(out: &mut impl Write) -> fmt::Result {
+    const LINES: usize = 5;
+    let render = |samples: &Samples, out: &mut Rendered| {
+        writeln!(out, "  lines with the most live bytes:")?;
+        write_lines(samples, View::Live, LINES, out)
+    };
+    write_rendered(Rendered::of(true, render), out)
+}
+
+fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {
+    text.map_or(Ok(()), |text| out.write_str(text.text()))
+}
+
+/// How the samples were taken, in words.
+fn write_counts(samples: &Samples, out: &mut impl Write) -> fmt::Result {
+    let (taken, dropped) = samples.counts();
+    match samples.interval() {
+        1 => write!(out, "every allocation")?,
+        interval => write!(out, "one sample in {}, {taken} samples", Bytes(interval))?,
+    }
+    match dropped {
+        0 => Ok(()),
+        dropped => write!(out, ", {dropped} lost"),
     }
 }
 
-fn write_lines(samples: &Samples, out: &mut impl Write) -> fmt::Result {
-    let Some(mut sums) = by_line(samples, View::AtPeak) else {
-        return writeln!(out, "lines at the peak: no memory to sort them");
+fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
+    let Some(mut sums) = by_line(samples, view) else {
+        return writeln!(out, "  no memory to sort them");
     };
-    let (taken, dropped) = samples.counts();
-    match samples.interval() {
-        1 => write!(out, "lines at the peak (every allocation")?,
-        interval => write!(
-            out,
-            "lines at the peak (one sample in {}, {taken} samples",
-            Bytes(interval)
-        )?,
-    }
-    if dropped > 0 {
-        write!(out, ", {dropped} lost")?;
-    }
-    writeln!(out, "):")?;
     sums.sort_unstable_by_key(|line| std::cmp::Reverse(line.sum.bytes()));
-    for line in sums.iter().take(LINES) {
+    for line in sums.iter().take(count) {
         let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
             break;
         };
