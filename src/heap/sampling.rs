@@ -23,7 +23,7 @@ pub use pyhost_sampler::published::Renew;
 pub use pyhost_sampler::{
     Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View,
 };
-use pyhost_sampler::{Chance, Weight};
+use pyhost_sampler::{Chance, Heights, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -334,20 +334,34 @@ pub(super) fn take(
         return false;
     };
     held.as_mut().is_some_and(|recorder| {
-        recorder
-            .samples
-            .add(block.addr(), account as u8, weight, &mut walk, height())
+        recorder.samples.add(
+            block.addr(),
+            account as u8,
+            weight,
+            &mut walk,
+            heights(account),
+        )
     })
 }
 
-/// The ledger's total, which is compared with the peak. None if the samples' own sum is exact.
-fn height() -> Option<i64> {
-    (INTERVAL.load(Relaxed) > 1).then(|| LEDGER.bound(Scope::Total))
+/// What the ledger has live, which is compared with the peaks. None if the samples' own sums are exact.
+fn heights(account: Account) -> Option<Heights> {
+    (INTERVAL.load(Relaxed) > 1).then(|| Heights {
+        total: LEDGER.bound(Scope::Total),
+        account: LEDGER.bound(Scope::Account(account)),
+    })
 }
 
 /// Makes this moment the highest.
-pub fn restart_peak() {
-    with(|samples| samples.restart_peak(height()));
+pub fn restart_peaks() {
+    with(|samples| {
+        samples.restart_peaks(|account| heights(*Account::ALL.get(usize::from(account))?));
+    });
+}
+
+/// What is live now is what the view of growth is compared with.
+pub fn mark() {
+    with(Samples::mark);
 }
 
 /// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are

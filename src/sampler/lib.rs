@@ -8,9 +8,9 @@
 //! A [`Samples`] is plain data: the caller holds a lock. It takes memory from the system alone, and its tables grow
 //! by doubling. Where the system has none, the sample is dropped and counted.
 //!
-//! [`Samples`] sums by *site*: one account and one call stack. A site has three sums: live now, live when the total was
-//! highest, and allocated so far. The second costs no copy of all sites at each new peak: a site that is about to change
-//! notes its live sum if a peak has come since it last did.
+//! [`Samples`] sums by *site*: one account and one call stack. A site has a sum of what is live, one of what was allocated
+//! so far, and one for each kind of moment: live when the total was highest, when its account was, and at the last mark.
+//! A moment costs no copy of all sites: a site that is about to change notes its live sum if one has come since it last did.
 
 mod chance;
 mod index;
@@ -22,7 +22,7 @@ mod sum;
 mod tests;
 
 pub use chance::{Chance, Weight};
-pub use sites::{Site, View};
+pub use sites::{Heights, Site, View};
 pub use stacks::{Call, FrameView};
 pub use sum::Sum;
 
@@ -35,7 +35,7 @@ use std::ops::Range;
 /// Stacks of each view that a report has at most, those with the most bytes.
 pub const REPORTED_STACKS: usize = 500;
 /// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
-pub const REPORTED_CALLS: usize = 40_000;
+pub const REPORTED_CALLS: usize = 25_000;
 
 /// Gives each call of a stack to a function, outermost first.
 pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
@@ -112,15 +112,15 @@ impl Samples {
     }
 
     /// Adds a sample: the block at `address`, which `account` allocated at the calls that `walk` gives, outermost first.
-    /// `height` is the total of live bytes with this block; None where the samples' own sum is exact. False if the sample
-    /// is dropped, for want of memory, or after the end.
+    /// `heights` are the live bytes with this block; None where the samples' own sums are exact. False if the sample is
+    /// dropped, for want of memory, or after the end.
     pub fn add(
         &mut self,
         address: usize,
         account: u8,
         weight: Weight,
         walk: &mut Walk<'_>,
-        height: Option<i64>,
+        heights: Option<Heights>,
     ) -> bool {
         if self.is_over {
             return false;
@@ -130,7 +130,7 @@ impl Samples {
         if site.is_none() {
             self.dropped += 1;
         }
-        self.sites.look_at_height(height);
+        self.sites.look_at_height(account, heights);
         self.publish(site);
         site.is_some()
     }
@@ -182,9 +182,16 @@ impl Samples {
         self.is_over = true;
     }
 
-    /// Makes this moment the highest. `height` is the total of live bytes; None where the samples' own sum is exact.
-    pub fn restart_peak(&mut self, height: Option<i64>) {
-        self.sites.restart_peak(height);
+    /// Makes this moment the highest, of the total and of each account. `heights` gives the live bytes for an account;
+    /// None where the samples' own sums are exact.
+    pub fn restart_peaks(&mut self, heights: impl Fn(u8) -> Option<Heights>) {
+        self.sites.restart_peaks(heights);
+        self.publish(None);
+    }
+
+    /// What is live now is what later growth is compared with.
+    pub fn mark(&mut self) {
+        self.sites.mark();
         self.publish(None);
     }
 
@@ -196,6 +203,14 @@ impl Samples {
     /// Samples so far, and how many of them could not be kept.
     pub fn counts(&self) -> (u64, u64) {
         (self.taken, self.dropped)
+    }
+
+    /// The views that there are: growth is one once there was a mark.
+    pub fn views(&self) -> impl Iterator<Item = View> + use<> {
+        let has_marks = self.sites.has_marks();
+        View::ALL
+            .into_iter()
+            .filter(move |view| *view != View::Grown || has_marks)
     }
 
     /// All sites.

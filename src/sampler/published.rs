@@ -25,10 +25,11 @@ const INTERVAL: usize = 2;
 const BESIDE: usize = 3;
 const TAKEN: usize = 4;
 const DROPPED: usize = 5;
-const PEAKS: usize = 6;
 /// For each section, where it starts and how many items it has.
 const SECTIONS: usize = 8;
-const HEADER: usize = 32;
+/// The numbers of the latest moments.
+const MOMENTS: usize = 24;
+const HEADER: usize = 64;
 
 /// Letters, texts, calls, nodes, sites.
 const KINDS: usize = 5;
@@ -43,7 +44,7 @@ struct Counts([usize; KINDS]);
 impl Counts {
     fn of(stacks: &Stacks, sites: &Sites) -> Self {
         let [letters, texts, frames, nodes] = stacks.counts();
-        Counts([letters, texts, frames, nodes, sites.count()])
+        Counts([letters, texts, frames, nodes, sites.length()])
     }
 
     /// Room for twice as many.
@@ -130,6 +131,12 @@ impl Published {
         true
     }
 
+    /// The copy.
+    #[cfg(test)]
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
     /// Its addresses.
     pub fn addresses(&self) -> std::ops::Range<usize> {
         self.words.addresses()
@@ -177,7 +184,9 @@ fn write(
     }
     words[TAKEN].store(samples.taken, Relaxed);
     words[DROPPED].store(samples.dropped, Relaxed);
-    words[PEAKS].store(u64::from(sites.peaks()), Relaxed);
+    for (word, number) in words[MOMENTS..HEADER].iter().zip(sites.moments()) {
+        word.store(number, Relaxed);
+    }
     words[SEQUENCE].store((sequence | 1) + 1, Release);
 }
 
@@ -219,7 +228,7 @@ pub fn read(words: &[u64]) -> Option<Samples> {
             .all(|&frame| stacks.push_frame(frame))
         && section(3)?.1.iter().all(|&word| stacks.push_node(word));
     let (sites, stacks) = (&mut samples.sites, &samples.stacks);
-    sites.set_peaks(words[PEAKS] as u32);
+    sites.set_moments(&words[MOMENTS..HEADER]);
     let is_read = is_read
         && section(4)?
             .1

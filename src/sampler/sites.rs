@@ -22,8 +22,53 @@ pub enum View {
     Live,
     /// Live when the total was highest.
     AtPeak,
+    /// Live when the site's account was highest.
+    AtAccountPeak,
     /// Allocated so far.
     Allocated,
+    /// Live now, less what was live at the last mark, or at the start.
+    Grown,
+}
+
+impl View {
+    /// All, in a report's order.
+    pub const ALL: [View; 5] = [
+        View::AtPeak,
+        View::AtAccountPeak,
+        View::Live,
+        View::Allocated,
+        View::Grown,
+    ];
+
+    /// Its name in a report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            View::AtPeak => "at_peak",
+            View::AtAccountPeak => "at_account_peak",
+            View::Live => "live",
+            View::Allocated => "allocated",
+            View::Grown => "grown",
+        }
+    }
+}
+
+/// A kind of moment that live sums are kept of.
+#[derive(Clone, Copy)]
+enum Moment {
+    Peak,
+    AccountPeak,
+    Mark,
+}
+
+const MOMENTS: [Moment; 3] = [Moment::Peak, Moment::AccountPeak, Moment::Mark];
+
+/// A live sum at a moment.
+#[derive(Clone, Copy)]
+struct Noted {
+    sum: Sum,
+    /// The number of the moment. If a later one has come, the live sum has not changed since and is the one at the
+    /// latest.
+    number: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -31,11 +76,10 @@ struct Sums {
     account: u8,
     stack: u32,
     live: Sum,
-    /// Live bytes at peak number `peak`. If a later peak has come, the live sum has not changed since and is the one
-    /// at the latest.
-    at_peak: Sum,
-    peak: u32,
     allocated: Sum,
+    /// What was allocated by the last mark.
+    marked: Sum,
+    noted: [Noted; MOMENTS.len()],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -45,17 +89,61 @@ struct Entry {
 }
 
 /// Words of a site; see [`Sites::words_of`].
-pub const WORDS: usize = 11;
+pub const WORDS: usize = 22;
+
+/// Accounts that there may be.
+pub const ACCOUNTS: usize = 16;
+
+/// Where an account's figures are.
+fn place(account: u8) -> usize {
+    usize::from(account) % ACCOUNTS
+}
+
+/// How high something was, and how many times it was higher than ever before.
+#[derive(Clone, Copy)]
+struct Highest {
+    bytes: i64,
+    times: u32,
+}
+
+impl Highest {
+    const NONE: Highest = Highest {
+        bytes: i64::MIN,
+        times: 0,
+    };
+
+    fn look(&mut self, bytes: i64) {
+        if bytes > self.bytes {
+            self.begin(bytes);
+        }
+    }
+
+    /// Makes this moment the highest.
+    fn begin(&mut self, bytes: i64) {
+        self.bytes = bytes;
+        self.times = self.times.wrapping_add(1);
+    }
+}
+
+/// Live bytes of all accounts, and of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heights {
+    /// Of all that are part of the total.
+    pub total: i64,
+    /// Of the account of the sample.
+    pub account: i64,
+}
 
 /// All sites.
 pub struct Sites {
     sums: Growing<Sums>,
     index: Index<Entry>,
-    /// How many peaks there were: each is a moment that is higher than all before it.
-    peaks: u32,
-    highest: i64,
-    /// Live bytes of all samples that are part of the total.
+    peak: Highest,
+    account_peaks: [Highest; ACCOUNTS],
+    marks: u32,
+    /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
+    account_live: [f64; ACCOUNTS],
 }
 
 impl Sites {
@@ -63,9 +151,11 @@ impl Sites {
         Sites {
             sums: Growing::new(),
             index: Index::new(),
-            peaks: 0,
-            highest: i64::MIN,
+            peak: Highest::NONE,
+            account_peaks: [Highest::NONE; ACCOUNTS],
+            marks: 0,
             live: 0.0,
+            account_live: [0.0; ACCOUNTS],
         }
     }
 
@@ -85,9 +175,12 @@ impl Sites {
             account,
             stack,
             live: Sum::NONE,
-            at_peak: Sum::NONE,
-            peak: self.peaks,
             allocated: Sum::NONE,
+            marked: Sum::NONE,
+            noted: MOMENTS.map(|moment| Noted {
+                sum: Sum::NONE,
+                number: self.number_of(moment, account),
+            }),
         };
         if !self.sums.push(site) {
             return None;
@@ -97,47 +190,88 @@ impl Sites {
         Some(number)
     }
 
+    /// The number of the latest moment of a kind.
+    fn number_of(&self, moment: Moment, account: u8) -> u32 {
+        match moment {
+            Moment::Peak => self.peak.times,
+            Moment::AccountPeak => self.account_peaks[place(account)].times,
+            Moment::Mark => self.marks,
+        }
+    }
+
     /// A site that is about to change.
     fn changing(&mut self, site: u32) -> &mut Sums {
+        let account = self.sums[site as usize].account;
+        let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[site as usize];
-        if site.peak != self.peaks {
-            site.at_peak = site.live;
-            site.peak = self.peaks;
+        if site.noted[Moment::Mark as usize].number != self.marks {
+            site.marked = site.allocated;
+        }
+        for (noted, number) in site.noted.iter_mut().zip(numbers) {
+            if noted.number != number {
+                *noted = Noted {
+                    sum: site.live,
+                    number,
+                };
+            }
         }
         site
     }
 
-    pub fn allocated(&mut self, site: u32, weight: Weight, is_in_total: bool) {
+    fn count(&mut self, account: u8, bytes: f64, is_in_total: bool) {
+        self.account_live[place(account)] += bytes;
         if is_in_total {
-            self.live += weight.bytes;
+            self.live += bytes;
         }
+    }
+
+    pub fn allocated(&mut self, site: u32, weight: Weight, is_in_total: bool) {
         let site = self.changing(site);
         site.live += weight;
         site.allocated += weight;
+        let account = site.account;
+        self.count(account, weight.bytes, is_in_total);
     }
 
     /// `beside` is the account that is not part of the total.
     pub fn freed(&mut self, site: u32, weight: Weight, beside: u8) {
         let site = self.changing(site);
         site.live -= weight;
-        if site.account != beside {
-            self.live -= weight.bytes;
+        let account = site.account;
+        self.count(account, -weight.bytes, account != beside);
+    }
+
+    /// Notes how high the live bytes are after an allocation to `account`; without it, those of the samples count.
+    pub fn look_at_height(&mut self, account: u8, heights: Option<Heights>) {
+        let Heights {
+            total,
+            account: own,
+        } = heights.unwrap_or_else(|| self.own_heights(account));
+        self.peak.look(total);
+        self.account_peaks[place(account)].look(own);
+    }
+
+    fn own_heights(&self, account: u8) -> Heights {
+        Heights {
+            total: self.live as i64,
+            account: self.account_live[place(account)] as i64,
         }
     }
 
-    /// Notes the total of live bytes after an allocation; without it, that of the samples counts.
-    pub fn look_at_height(&mut self, total: Option<i64>) {
-        let total = total.unwrap_or(self.live as i64);
-        if total > self.highest {
-            self.highest = total;
-            self.peaks = self.peaks.wrapping_add(1);
+    /// Makes this moment the highest, of the total and of each account. `height` gives how high an account is.
+    pub fn restart_peaks(&mut self, height: impl Fn(u8) -> Option<Heights>) {
+        for account in 0..ACCOUNTS as u8 {
+            let heights = height(account).unwrap_or_else(|| self.own_heights(account));
+            self.account_peaks[place(account)].begin(heights.account);
+            if account == 0 {
+                self.peak.begin(heights.total);
+            }
         }
     }
 
-    /// Makes this moment the highest.
-    pub fn restart_peak(&mut self, total: Option<i64>) {
-        self.highest = total.unwrap_or(self.live as i64);
-        self.peaks = self.peaks.wrapping_add(1);
+    /// What is live now is what later growth is compared with.
+    pub fn mark(&mut self) {
+        self.marks = self.marks.wrapping_add(1);
     }
 
     pub fn all(&self) -> impl Iterator<Item = Site> + '_ {
@@ -150,55 +284,99 @@ impl Sites {
 
     pub fn sum(&self, site: Site, view: View) -> Sum {
         let site = &self.sums[site.number as usize];
+        let at = |moment| {
+            let noted = &site.noted[moment as usize];
+            match noted.number == self.number_of(moment, site.account) {
+                true => noted.sum,
+                false => site.live,
+            }
+        };
         match view {
             View::Live => site.live,
-            View::AtPeak if site.peak == self.peaks => site.at_peak,
-            View::AtPeak => site.live,
+            View::AtPeak => at(Moment::Peak),
+            View::AtAccountPeak => at(Moment::AccountPeak),
             View::Allocated => site.allocated,
+            View::Grown => {
+                let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
+                let marked = if is_of_now {
+                    site.marked
+                } else {
+                    site.allocated
+                };
+                site.live
+                    .grown_since(at(Moment::Mark), site.allocated, marked)
+            }
         }
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.sums.len()
     }
 
-    /// How many peaks there were.
-    pub fn peaks(&self) -> u32 {
-        self.peaks
+    /// Whether there was a mark.
+    pub fn has_marks(&self) -> bool {
+        self.marks > 0
+    }
+
+    /// The numbers of the latest moments: the peak, the mark, each account's peak.
+    pub fn moments(&self) -> [u64; 2 + ACCOUNTS] {
+        let mut numbers = [0; 2 + ACCOUNTS];
+        numbers[0] = u64::from(self.peak.times);
+        numbers[1] = u64::from(self.marks);
+        for (number, peak) in numbers[2..].iter_mut().zip(self.account_peaks) {
+            *number = u64::from(peak.times);
+        }
+        numbers
+    }
+
+    /// Takes over what [`Self::moments`] gave.
+    pub fn set_moments(&mut self, numbers: &[u64]) {
+        let mut numbers = numbers.iter().map(|&number| number as u32);
+        let mut next = || numbers.next().unwrap_or_default();
+        (self.peak.times, self.marks) = (next(), next());
+        for peak in &mut self.account_peaks {
+            peak.times = next();
+        }
     }
 
     /// A site as words.
     pub fn words_of(&self, number: usize) -> [u64; WORDS] {
         let site = &self.sums[number];
-        let [a, b, c] = site.live.words();
-        let [d, e, f] = site.at_peak.words();
-        let [g, h, i] = site.allocated.words();
-        let name = pair(u32::from(site.account), site.stack);
-        [name, u64::from(site.peak), a, b, c, d, e, f, g, h, i]
+        let mut words = [0; WORDS];
+        words[0] = pair(u32::from(site.account), site.stack);
+        let sums = [site.live, site.allocated, site.marked];
+        let noted = site.noted.map(|noted| noted.sum);
+        let all = sums.into_iter().chain(noted).flat_map(|sum| sum.words());
+        let numbers = site.noted.map(|noted| u64::from(noted.number));
+        for (word, value) in words[1..].iter_mut().zip(all.chain(numbers)) {
+            *word = value;
+        }
+        words
     }
 
     /// Adds what [`Self::words_of`] gave; false if it cannot be.
     pub fn push_words(&mut self, words: [u64; WORDS], stacks: &Stacks) -> bool {
-        let [name, peak, a, b, c, d, e, f, g, h, i] = words;
-        let (account, stack) = parts(name);
+        let (account, stack) = parts(words[0]);
         let Ok(account) = u8::try_from(account) else {
             return false;
+        };
+        let sum = |index: usize| {
+            let place = 1 + 3 * index;
+            Sum::of_words([words[place], words[place + 1], words[place + 2]])
         };
         let site = Sums {
             account,
             stack,
-            live: Sum::of_words([a, b, c]),
-            at_peak: Sum::of_words([d, e, f]),
-            peak: peak as u32,
-            allocated: Sum::of_words([g, h, i]),
+            live: sum(0),
+            allocated: sum(1),
+            marked: sum(2),
+            noted: MOMENTS.map(|moment| Noted {
+                sum: sum(3 + moment as usize),
+                number: words[WORDS - MOMENTS.len() + moment as usize] as u32,
+            }),
         };
         stacks.knows(stack) && self.sums.push(site)
-    }
-
-    /// All there is is from before that many peaks.
-    pub fn set_peaks(&mut self, peaks: u32) {
-        self.peaks = peaks;
     }
 
     pub fn stack(&self, site: Site) -> u32 {

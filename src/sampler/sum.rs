@@ -38,6 +38,20 @@ impl Sum {
         }
     }
 
+    /// What it has grown by since it was `before`. `allocated` is the sum of all that was allocated by now, `marked` by then.
+    ///
+    /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
+    /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
+    pub(crate) fn grown_since(self, before: Sum, allocated: Sum, marked: Sum) -> Sum {
+        let came = allocated.variance - marked.variance;
+        let went = came - (self.variance - before.variance);
+        Sum {
+            bytes: self.bytes - before.bytes,
+            blocks: self.blocks - before.blocks,
+            variance: (came + went).min(self.variance + before.variance),
+        }
+    }
+
     /// As three words.
     pub(crate) fn words(&self) -> [u64; 3] {
         [self.bytes, self.blocks, self.variance].map(f64::to_bits)

@@ -1,6 +1,9 @@
 use super::*;
+use pyhost_os::mapping::Mapped;
 use pyhost_testing::Random;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
     Call {
@@ -26,9 +29,17 @@ struct Process {
     highest: i64,
     at_peak: [i64; SITES],
     allocated: [i64; SITES],
+    highest_accounts: [i64; 3],
+    at_account_peak: [i64; SITES],
+    grown: [i64; SITES],
 }
 
 const SITES: usize = 20;
+
+fn heights(total: i64) -> Heights {
+    let account = total;
+    Heights { total, account }
+}
 
 impl Process {
     fn new(interval: u64, seed: u64) -> Self {
@@ -43,6 +54,21 @@ impl Process {
             highest: i64::MIN,
             at_peak: [0; SITES],
             allocated: [0; SITES],
+            highest_accounts: [i64::MIN; 3],
+            at_account_peak: [0; SITES],
+            grown: [0; SITES],
+        }
+    }
+
+    /// The live bytes of an account: every third site is of the same one.
+    fn of_account(&self, account: usize) -> i64 {
+        self.bytes.iter().skip(account).step_by(3).sum()
+    }
+
+    fn heights(&self, account: usize) -> Heights {
+        Heights {
+            total: self.total,
+            account: self.of_account(account),
         }
     }
 
@@ -50,10 +76,18 @@ impl Process {
         self.live.insert(address, (site, size));
         self.bytes[site] += size as i64;
         self.allocated[site] += size as i64;
+        self.grown[site] += size as i64;
         self.total += size as i64;
         if self.total > self.highest {
             self.highest = self.total;
             self.at_peak = self.bytes;
+        }
+        let account = site % 3;
+        if self.of_account(account) > self.highest_accounts[account] {
+            self.highest_accounts[account] = self.of_account(account);
+            for site in (account..SITES).step_by(3) {
+                self.at_account_peak[site] = self.bytes[site];
+            }
         }
         self.left -= size as i64;
         if self.left < 0 {
@@ -62,14 +96,10 @@ impl Process {
             let function = format!("f{site}");
             let calls = [call("lib.py", &function, 7), call("main.py", "<module>", 3)];
             let weight = Weight::new(size, size, interval);
-            let account = (site % 3) as u8;
-            self.samples.add(
-                address,
-                account,
-                weight,
-                &mut inward(&calls),
-                Some(self.total),
-            );
+            let heights = Some(self.heights(account));
+            let walk = &mut inward(&calls);
+            self.samples
+                .add(address, account as u8, weight, walk, heights);
         }
     }
 
@@ -78,6 +108,7 @@ impl Process {
             return;
         };
         self.bytes[site] -= size as i64;
+        self.grown[site] -= size as i64;
         self.total -= size as i64;
         self.samples.remove(address);
     }
@@ -85,6 +116,10 @@ impl Process {
     /// 40,000 steps of a random life, in which sites differ by size and by age.
     fn live(&mut self, random: &mut Random) {
         for step in 0..40_000 {
+            if step == 25_000 {
+                self.samples.mark();
+                self.grown = [0; SITES];
+            }
             let site = random.below(SITES);
             let size = (site + 1) * (1 + random.below(200));
             self.allocate(step, site, size);
@@ -105,7 +140,9 @@ impl Process {
         match view {
             View::Live => &self.bytes,
             View::AtPeak => &self.at_peak,
+            View::AtAccountPeak => &self.at_account_peak,
             View::Allocated => &self.allocated,
+            View::Grown => &self.grown,
         }
     }
 
@@ -122,13 +159,11 @@ impl Process {
     }
 }
 
-const VIEWS: [View; 3] = [View::Live, View::AtPeak, View::Allocated];
-
 #[test]
 fn with_every_allocation_a_sample_all_views_are_exact() {
     let mut process = Process::new(1, 1);
     process.live(&mut Random(5));
-    for view in VIEWS {
+    for view in View::ALL {
         let sums = process.sampled(view);
         assert_eq!(
             sums.map(|sum| sum.bytes()),
@@ -143,11 +178,11 @@ fn with_every_allocation_a_sample_all_views_are_exact() {
 fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
     for interval in [500, 20_000, 300_000] {
         let (mut cases, mut within) = (0, 0);
-        let (mut sum, mut truth) = ([0; 3], [0; 3]);
+        let (mut sum, mut truth) = ([0; 5], [0; 5]);
         for seed in 1..=if cfg!(miri) { 1 } else { 60 } {
             let mut process = Process::new(interval, seed);
             process.live(&mut Random(seed));
-            for (place, view) in VIEWS.into_iter().enumerate() {
+            for (place, view) in View::ALL.into_iter().enumerate() {
                 for (estimate, truth_of_site) in
                     process.sampled(view).iter().zip(process.true_bytes(view))
                 {
@@ -164,13 +199,12 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
             "{interval}: {within} of {cases}"
         );
         if !cfg!(miri) {
-            for place in 0..3 {
-                let ratio = sum[place] as f64 / truth[place] as f64;
-                assert!(
-                    (ratio - 1.0).abs() < 0.05,
-                    "{interval} {:?}: {ratio}",
-                    VIEWS[place]
-                );
+            for place in 0..View::ALL.len() {
+                // Growth may be about 0: then what is live is the measure. A moment that is the highest of all samples'
+                // has half an interval too much in the mean, of each account.
+                let most = truth[place].max(truth[2]) / 20 + 60 * 3 * interval as i64;
+                let off = sum[place] - truth[place];
+                assert!(off.abs() < most, "{interval} {:?}: {off}", View::ALL[place]);
             }
         }
     }
@@ -212,7 +246,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
             0,
             Weight::new(bytes, bytes, 1),
             &mut inward(&at),
-            Some(total),
+            Some(heights(total)),
         );
     };
     add(&mut samples, 1, 100, 100);
@@ -227,7 +261,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
             .collect::<Vec<_>>()
     };
     assert_eq!(at_peak(&samples), [100, 50, 0]);
-    samples.restart_peak(Some(120));
+    samples.restart_peaks(|_| Some(heights(120)));
     assert_eq!(at_peak(&samples), [0, 50, 70]);
     samples.remove(2);
     assert_eq!(at_peak(&samples), [0, 50, 70]);
@@ -240,6 +274,77 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
             .sum::<i64>(),
         70
     );
+}
+
+/// Memory that nobody else reads.
+fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
+    let mapped = Mapped::shared(words)?;
+    fill(&mapped);
+    Some(mapped)
+}
+
+fn published_words(samples: &Samples) -> Vec<u64> {
+    let words = samples.published.as_ref().unwrap().words().iter();
+    words.map(|word| word.load(Relaxed)).collect()
+}
+
+#[test]
+fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
+    let mut process = Process::new(300, 1);
+    process.samples.publish_by(anonymous);
+    process.live(&mut Random(5));
+    // More of everything than there is room for at the start.
+    for line in 0..5000 {
+        let function = format!("function_{line}");
+        let calls = [call("deep.py", &function, line), call("a.py", "main", 1)];
+        let weight = Weight::new(8, 8, 300);
+        let address = 1_000_000 + line as usize;
+        let walk = &mut inward(&calls);
+        process.samples.add(address, 1, weight, walk, None);
+    }
+    let words = published_words(&process.samples);
+    assert!(published::is_whole(&words, &words));
+    let read = published::read(&words).unwrap();
+    let (own, copy) = (&process.samples, &read);
+    assert_eq!(own.counts(), copy.counts());
+    assert_eq!(own.sites().count(), copy.sites().count());
+    for (site, other) in own.sites().zip(copy.sites()) {
+        assert_eq!(site.account, other.account);
+        assert!(own.calls(site).eq(copy.calls(other)));
+        for view in View::ALL {
+            assert_eq!(own.sum(site, view), copy.sum(other, view));
+        }
+    }
+    // A forked child's copy is a new one.
+    process.samples.forget_published();
+    process.samples.count_dropped();
+    assert_eq!(published_words(&process.samples)[5], 1);
+}
+
+#[test]
+fn no_words_make_the_reader_panic_or_go_on_for_ever() {
+    let mut process = Process::new(2000, 1);
+    process.samples.publish_by(anonymous);
+    process.live(&mut Random(5));
+    let whole = published_words(&process.samples);
+    let mut random = Random(9);
+    for round in 0..if cfg!(miri) { 5 } else { 3000 } {
+        let mut words = whole.clone();
+        for _ in 0..1 + round % 40 {
+            let place = 1 + random.below(if round % 2 == 0 { 64 } else { whole.len() - 1 });
+            let near = words[place].wrapping_add(random.below(3) as u64);
+            words[place] = [0, 1, near, u64::MAX, random.number()][random.below(5)];
+        }
+        words.truncate(whole.len() - random.below(2) * random.below(whole.len()));
+        let Some(samples) = published::read(&words) else {
+            continue;
+        };
+        for site in samples.sites() {
+            let calls = samples.calls(site).count();
+            let sum = samples.sum(site, View::Grown);
+            assert!(calls < words.len() && sum.error_bytes(samples.interval()) >= 0);
+        }
+    }
 }
 
 #[test]

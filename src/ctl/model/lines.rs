@@ -7,7 +7,7 @@ use pyhost_ledger::Account;
 use pyhost_sampler::{REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
 use serde::{Deserialize, Serialize};
 
-/// The samples, in three views.
+/// The samples, in views. `grown` has rows only after a mark.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SampledLines {
@@ -19,8 +19,10 @@ pub struct SampledLines {
     pub sums: Ordered<Ordered<LineSum>>,
     /// The stacks with the most bytes of each view, most first.
     pub at_peak: Vec<StackRow>,
+    pub at_account_peak: Vec<StackRow>,
     pub live: Vec<StackRow>,
     pub allocated: Vec<StackRow>,
+    pub grown: Vec<StackRow>,
 }
 
 /// An account's sum in a view.
@@ -52,33 +54,22 @@ pub struct Call {
     pub function: String,
 }
 
-/// The views, by their names in a report.
-const VIEWS: [(&str, View); 3] = [
-    ("at_peak", View::AtPeak),
-    ("live", View::Live),
-    ("allocated", View::Allocated),
-];
-
 impl SampledLines {
     /// A process's samples, as its host would report them.
     pub fn of_samples(samples: &Samples) -> Self {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
-        let views = VIEWS.map(|(name, view)| (name, rows(samples, view), sums(samples, view)));
-        let [peak, live, allocated] = views;
-        let sums = [
-            (peak.0, peak.2),
-            (live.0, live.2),
-            (allocated.0, allocated.2),
-        ];
+        let named = |view: View| (view.name().to_owned(), sums(samples, view));
         SampledLines {
             interval_bytes: whole(samples.interval()),
             samples: whole(taken),
             dropped: whole(dropped),
-            sums: Ordered(sums.map(|(name, sums)| (name.to_owned(), sums)).into()),
-            at_peak: peak.1,
-            live: live.1,
-            allocated: allocated.1,
+            sums: Ordered(samples.views().map(named).collect()),
+            at_peak: rows(samples, View::AtPeak),
+            at_account_peak: rows(samples, View::AtAccountPeak),
+            live: rows(samples, View::Live),
+            allocated: rows(samples, View::Allocated),
+            grown: rows(samples, View::Grown),
         }
     }
 }

@@ -129,6 +129,7 @@ fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
 fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let marked = name.with_text(|text| {
         CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
+        heap::sampling::mark();
     });
     let text = "expected the name of a mark, a str";
     marked.ok_or_else(|| module.gil().raise(Kind::Type, text))?;

@@ -103,5 +103,5 @@ pub fn look(number: u64) -> (Snapshot, Peaks) {
 pub fn reset_peaks() {
     with_spans(|spans| spans.fold(&LEDGER.reset_peaks(heap::slot(), &heap::GILS)));
     crate::peak::restart();
-    heap::sampling::restart_peak();
+    heap::sampling::restart_peaks();
 }

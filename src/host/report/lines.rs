@@ -15,12 +15,6 @@ use std::fmt::{self, Write};
 /// Lines of the table.
 const LINES: usize = 10;
 
-const VIEWS: [(&str, View); 3] = [
-    ("at_peak", View::AtPeak),
-    ("live", View::Live),
-    ("allocated", View::Allocated),
-];
-
 /// Text in a mapping of its own. The samples are rendered into it under their lock, under which nobody may wait: not for
 /// memory of the heaps, not for a reader of the report, not for the GIL.
 struct Rendered(Growing<u8>);
@@ -82,14 +76,18 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
     sink.int("samples", taken as i64);
     sink.int("dropped", dropped as i64);
     sink.begin("sums");
-    for (name, view) in VIEWS {
-        sink.begin(name);
+    for view in samples.views() {
+        sink.begin(view.name());
         describe_sums(samples, view, sink);
         sink.end();
     }
     sink.end();
-    for (name, view) in VIEWS {
-        sink.begin_list(name);
+    for view in View::ALL {
+        sink.begin_list(view.name());
+        if samples.views().all(|one| one != view) {
+            sink.end();
+            continue;
+        }
         let mut calls = 0;
         for site in sorted(samples, view).iter().take(REPORTED_STACKS) {
             calls += samples.calls(*site).count();
