@@ -4,6 +4,7 @@ use crate::baseline::BaselineOptions;
 use crate::convert::ConvertOptions;
 use crate::diff::DiffOptions;
 use crate::html::HtmlOptions;
+use crate::leaks::LeaksOptions;
 use crate::lines::LinesOptions;
 use crate::report::ReportOptions;
 use crate::serve::ServeOptions;
@@ -61,6 +62,8 @@ pub enum Command {
     Baseline(BaselineOptions),
     /// Compare two reports or processes, or a process with its baseline, an account a row
     Diff(DiffOptions),
+    /// Watch a process and name the lines whose live bytes rise all the time
+    Leaks(LeaksOptions),
     /// Convert the lines of a report (pyhost --lines) for other programs: pprof, OTLP, speedscope, flame graphs
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus

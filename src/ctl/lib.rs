@@ -16,6 +16,7 @@ mod find;
 mod hostile;
 mod html;
 mod input;
+mod leaks;
 mod lines;
 mod model;
 mod output;
@@ -56,6 +57,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(options) => report::run(options, &cli.directory())?,
         Command::Lines(options) => lines::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,
+        Command::Leaks(options) => leaks::run(options, &cli.directory())?,
         Command::Convert(options) => convert::run(options, &cli.directory())?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }

@@ -24,9 +24,9 @@ impl Sum {
         self.bytes.round() as i64
     }
 
-    /// Estimated blocks.
+    /// Estimated blocks; not below 0, though more bytes may be in fewer blocks than before.
     pub fn blocks(&self) -> i64 {
-        self.blocks.round() as i64
+        self.blocks.round().max(0.0) as i64
     }
 
     /// Bytes by which the estimate may be wrong, either way, in 19 of 20 cases. `interval` bytes in one place that no
@@ -42,7 +42,7 @@ impl Sum {
     ///
     /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
     /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
-    pub(crate) fn grown_since(self, before: Sum, allocated: Sum, marked: Sum) -> Sum {
+    pub fn grown_since(self, before: Sum, allocated: Sum, marked: Sum) -> Sum {
         let came = allocated.variance - marked.variance;
         let went = came - (self.variance - before.variance);
         Sum {

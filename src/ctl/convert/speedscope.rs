@@ -49,7 +49,8 @@ struct Profile {
 /// A line of JSON. The chosen view is the first profile.
 pub fn text(stacks: &Stacks, first: View) -> String {
     let mut frames = Numbering::default();
-    let others = View::ALL.into_iter().filter(|view| *view != first);
+    let others = View::ALL.into_iter();
+    let others = others.filter(|view| *view != first && !stacks.of_view(*view).is_empty());
     let views = std::iter::once(first).chain(others);
     let profiles = views
         .map(|view| profile(stacks, view, &mut frames))
@@ -111,7 +112,13 @@ mod tests {
         assert_eq!(file["$schema"], SCHEMA);
         let frames = file["shared"]["frames"].as_array().unwrap();
         let profiles = file["profiles"].as_array().unwrap();
-        let views = [View::Live, View::AtPeak, View::Allocated];
+        let views = [
+            View::Live,
+            View::AtPeak,
+            View::AtAccountPeak,
+            View::Allocated,
+            View::Grown,
+        ];
         assert_eq!(profiles.len(), views.len());
         for (profile, view) in profiles.iter().zip(views) {
             assert_eq!(

@@ -113,8 +113,11 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
 fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
     let mut sums = Account::ALL.map(|_| (Sum::NONE, 0));
     for site in samples.sites() {
-        if let Some((sum, stacks)) = sums.get_mut(usize::from(site.account)) {
-            *sum += samples.sum(site, view);
+        let of_site = samples.sum(site, view);
+        if let Some((sum, stacks)) = sums.get_mut(usize::from(site.account))
+            && of_site.bytes() > 0
+        {
+            *sum += of_site;
             *stacks += 1;
         }
     }

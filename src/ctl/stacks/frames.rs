@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use pyhost_os::plain::plain;
+use pyhost_sampler as sampler;
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 
@@ -11,31 +12,46 @@ use std::fmt::{self, Display};
 pub enum View {
     /// Live at the peak
     AtPeak,
+    /// Live when the account of each was highest
+    AtAccountPeak,
     /// Live when the report was made
     Live,
     /// Allocated at any time
     Allocated,
+    /// What there was more of when the report was made than at the script's last pyhost.mark()
+    Grown,
 }
 
 impl View {
     /// All of them, in the order of the report.
-    pub const ALL: [View; 3] = [View::AtPeak, View::Live, View::Allocated];
+    pub const ALL: [View; 5] = [
+        View::AtPeak,
+        View::AtAccountPeak,
+        View::Live,
+        View::Allocated,
+        View::Grown,
+    ];
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            View::AtPeak => "at_peak",
-            View::Live => "live",
-            View::Allocated => "allocated",
-        }
+        let own = match self {
+            View::AtPeak => sampler::View::AtPeak,
+            View::AtAccountPeak => sampler::View::AtAccountPeak,
+            View::Live => sampler::View::Live,
+            View::Allocated => sampler::View::Allocated,
+            View::Grown => sampler::View::Grown,
+        };
+        own.name()
     }
 
     /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
             View::AtPeak => "bytes live at the peak",
+            View::AtAccountPeak => "bytes live at the peak of each account",
             View::Live => "bytes live at the report",
             View::Allocated => "bytes allocated",
+            View::Grown => "bytes more than at the last mark",
         }
     }
 }

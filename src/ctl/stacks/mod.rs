@@ -51,7 +51,7 @@ pub struct Site {
     pub stack: Vec<usize>,
     /// Whether the report lists the stack; else it is the rest of the account.
     pub is_listed: bool,
-    amounts: [Amount; 3],
+    amounts: [Amount; View::ALL.len()],
 }
 
 impl Site {
@@ -122,7 +122,7 @@ impl Stacks {
 struct Gathering {
     frames: Numbering<Frame>,
     keys: Numbering<(String, Vec<usize>)>,
-    amounts: Vec<[Amount; 3]>,
+    amounts: Vec<[Amount; View::ALL.len()]>,
 }
 
 impl Gathering {
@@ -165,7 +165,7 @@ impl Gathering {
         let stack = stack.into_iter().map(|frame| self.frames.number(frame));
         let site = self.keys.number((named(account), stack.collect()));
         if site == self.amounts.len() {
-            self.amounts.push([Amount::default(); 3]);
+            self.amounts.push([Amount::default(); View::ALL.len()]);
         }
         let place = &mut self.amounts[site][view as usize];
         // It is at most the total of the view, which fits.
@@ -193,8 +193,10 @@ impl Gathering {
 fn rows(lines: &SampledLines, view: View) -> &[StackRow] {
     match view {
         View::AtPeak => &lines.at_peak,
+        View::AtAccountPeak => &lines.at_account_peak,
         View::Live => &lines.live,
         View::Allocated => &lines.allocated,
+        View::Grown => &lines.grown,
     }
 }
 

@@ -38,12 +38,16 @@ pub fn sample_value() -> Value {
         "dropped": 1,
         "sums": {
             "at_peak": {"obj": sum(1001, 7), "raw": sum(400, 2)},
+            "at_account_peak": {"obj": sum(1000, 7), "raw": sum(600, 3)},
             "live": {"obj": sum(300, 3)},
+            "grown": {"obj": sum(200, 2)},
             // 30 bytes more than the rows of obj have.
             "allocated": {"obj": sum(1900, 20), "raw": sum(700, 5)},
         },
         "at_peak": [row("obj", 1000, 7, &load), row("raw", 400, 2, &[])],
+        "at_account_peak": [row("obj", 1000, 7, &load), row("raw", 600, 3, &[])],
         "live": [row("obj", 300, 3, &keep)],
+        "grown": [row("obj", 200, 2, &keep)],
         "allocated": [
             row("obj", 1500, 12, &load), row("raw", 700, 5, &[]), row("obj", 300, 3, &keep), row("obj", 70, 1, &odd),
         ],
@@ -68,6 +72,8 @@ pub fn empty() -> Stacks {
 pub fn total(view: View) -> i64 {
     match view {
         View::AtPeak => 1400,
+        View::AtAccountPeak => 1600,
+        View::Grown => 200,
         View::Live => 300,
         View::Allocated => 2600,
     }
@@ -77,6 +83,8 @@ pub fn total(view: View) -> i64 {
 pub fn blocks(view: View) -> i64 {
     match view {
         View::AtPeak => 9,
+        View::AtAccountPeak => 10,
+        View::Grown => 2,
         View::Live => 3,
         View::Allocated => 25,
     }

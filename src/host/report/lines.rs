@@ -104,9 +104,12 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
 fn describe_sums(samples: &Samples, view: View, sink: &mut impl Sink) {
     let mut sums = [(Sum::NONE, 0); ACCOUNTS];
     for site in samples.sites() {
-        let (sum, stacks) = &mut sums[usize::from(site.account)];
-        *sum += samples.sum(site, view);
-        *stacks += 1;
+        let of_site = samples.sum(site, view);
+        if of_site.bytes() > 0 {
+            let (sum, stacks) = &mut sums[usize::from(site.account)];
+            *sum += of_site;
+            *stacks += 1;
+        }
     }
     for (account, (sum, stacks)) in Account::ALL.iter().zip(sums) {
         if stacks > 0 {

@@ -1,0 +1,70 @@
+//! `pyhostctl leaks`: the lines whose live bytes rise and rise, in a process that runs.
+//!
+//! The process's samples are read at regular moments ([`watch`]); what the readings say of a line is [`verdict`]'s.
+
+mod text;
+mod verdict;
+mod watch;
+
+use crate::failure::{Failure, print};
+use crate::find::{self, Name};
+use clap::Args;
+use pyhost_os::duration;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+const LEAST: Duration = Duration::from_secs(2);
+const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a process is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = duration::parse(text, Some("s"), LEAST..=MOST);
+        let expected = "expected a time between 2s and 168h, such as 90s, 10m or 8h";
+        found.map(Span).ok_or(expected)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}s", self.0.as_secs())
+    }
+}
+
+/// The options of `leaks`.
+#[derive(Debug, Args)]
+pub struct LeaksOptions {
+    /// How long the process is watched
+    #[arg(long = "for", value_name = "TIME", default_value = "60s")]
+    pub span: Span,
+
+    /// As JSON, schema pyhost-leaks/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// A process id of a host with --live that takes samples; NAMESPACE:PID where processes of several pid namespaces
+    /// have it
+    #[arg(value_name = "PID")]
+    pub pid: Name,
+}
+
+/// Watches the process and says which lines rise.
+///
+/// # Errors
+/// It does not run or takes no samples, or standard output cannot be written.
+pub fn run(options: &LeaksOptions, directory: &Path) -> Result<(), Failure> {
+    let path = find::of_process(&options.pid, directory)?;
+    let watched = watch::watch(&path, &options.pid, options.span.0)?;
+    let found = verdict::rising(&watched);
+    print(&match options.json {
+        true => text::json(&watched, &found),
+        false => text::text(&watched, &found),
+    })
+}

@@ -1,0 +1,94 @@
+//! What was found, for people and as JSON.
+
+use super::verdict::Rising;
+use super::watch::{LOOKS, Watched};
+use crate::model::escaped;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::plain::plain;
+use pyhost_record::output::format::NO_CALLS;
+use serde_json::json;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A table of the lines that rise.
+pub fn text(watched: &Watched, found: &[Rising]) -> String {
+    let mut text = format!(
+        "process {}: {} looks in {:.0} s, one sample in {}\n",
+        plain(&watched.process),
+        watched.looks.len(),
+        watched.span.as_secs_f64(),
+        Bytes(watched.last.interval())
+    );
+    if watched.has_ended {
+        let _ = writeln!(text, "the process ended meanwhile");
+    }
+    if (watched.looks.len() as u32) < LOOKS / 2 {
+        text += "it was watched for too short a time to tell\n";
+        return text;
+    }
+    if found.is_empty() {
+        text += "no line rises all the time\n";
+        return text;
+    }
+    text += "lines whose live bytes rise all the time:\n";
+    let _ = writeln!(
+        text,
+        "{:>11}{:>12}{:>12}{:>12}  account  line",
+        "growth", "\u{b1} error", "an hour", "live"
+    );
+    for line in found {
+        let [growth, error, hourly, live] = [
+            line.growth,
+            line.error,
+            an_hour(line.growth, watched.span),
+            line.live,
+        ]
+        .map(|bytes| Bytes(bytes.max(0) as u64).to_string());
+        let _ = write!(
+            text,
+            "{growth:>11}{error:>12}{hourly:>12}{live:>12}  {:<9}",
+            line.account.name()
+        );
+        let _ = match line.line {
+            Some(call) => writeln!(
+                text,
+                "{}:{} in {}",
+                plain(call.file),
+                call.line,
+                plain(call.function)
+            ),
+            None => writeln!(text, "{}", NO_CALLS[0]),
+        };
+    }
+    text
+}
+
+fn an_hour(bytes: i64, span: Duration) -> i64 {
+    (bytes as f64 * 3600.0 / span.as_secs_f64().max(1e-3)) as i64
+}
+
+/// The same as a line of JSON.
+pub fn json(watched: &Watched, found: &[Rising]) -> String {
+    let rows = found.iter().map(|line| {
+        json!({
+            "file": line.line.map(|call| call.file),
+            "line": line.line.map(|call| call.line),
+            "function": line.line.map(|call| call.function),
+            "account": line.account.name(),
+            "growth_bytes": line.growth,
+            "error_bytes": line.error,
+            "bytes_an_hour": an_hour(line.growth, watched.span),
+            "live_bytes": line.live,
+        })
+    });
+    let value = json!({
+        "schema": "pyhost-leaks/1",
+        "process": watched.process,
+        "seconds": watched.span.as_secs_f64(),
+        "looks": watched.looks.len(),
+        "ended": watched.has_ended,
+        "interval_bytes": watched.last.interval(),
+        "rising": rows.collect::<Vec<_>>(),
+    });
+    escaped(&value.to_string())
+}

@@ -1,0 +1,301 @@
+//! Which lines leak, as far as can be told from outside: those whose live bytes rise all the time.
+//!
+//! The time is cut into parts, and of each part the lowest live bytes count: what a request takes and gives back is not
+//! in them. A line rises if
+//!
+//! 1. its growth from the first part to the last is well beyond the error of the samples;
+//! 2. later parts are higher than earlier ones, with few exceptions (the statistic of Mann and Kendall);
+//! 3. it has not come to rest: the last part is the highest, and the last third has its share of the growth, beyond
+//!    chance. So a cache that fills and is then full, or a program that loads its data, is none.
+//!
+//! A cache that was filling all the time looks like a leak; a longer time tells them apart.
+
+use super::watch::{Look, Watched};
+use pyhost_ledger::Account;
+use pyhost_record::origin::is_users;
+use pyhost_sampler::{FrameView, Site, Sum};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Parts of the time.
+const PARTS: usize = 8;
+/// Of the pairs of parts, how many more must rise than fall: of 28. Without a trend that many are there in one of 300 cases.
+const RISES: i32 = 22;
+/// The growth is at least so many times the error.
+const BEYOND: f64 = 1.5;
+/// Of the growth, the least share of the last third of the time: of one that goes on as it began it is a third.
+const LAST_SHARE: f64 = 0.15;
+
+/// A line whose live bytes rise.
+#[derive(Debug)]
+pub struct Rising<'a> {
+    /// The innermost call of the user's own code, or the innermost call; None if no Python code ran.
+    pub line: Option<FrameView<'a>>,
+    /// The account with the most of the growth.
+    pub account: Account,
+    /// Growth of the live bytes from the first part to the last.
+    pub growth: i64,
+    pub error: i64,
+    /// Live bytes at the last look.
+    pub live: i64,
+}
+
+/// The live bytes of a line at each look, and what it has grown by.
+struct Line<'a> {
+    call: Option<FrameView<'a>>,
+    live: Vec<i64>,
+    growth: Sum,
+    /// Of that, in the last third.
+    late: Sum,
+    /// The site that has grown most, with that growth.
+    most: (i64, Option<Account>),
+}
+
+/// The lines that rise, those that have grown most first.
+pub fn rising(watched: &Watched) -> Vec<Rising<'_>> {
+    let interval = watched.last.interval();
+    let mut found: Vec<Rising> = lines(watched)
+        .into_iter()
+        .filter_map(|line| {
+            let error = line.growth.error_bytes(interval);
+            // A line that was seen to grow is no line that no point fell on.
+            let late_error = line.late.error_bytes(interval) - 3 * interval as i64;
+            let growth = growth_of(&line.live, error, late_error)?;
+            Some(Rising {
+                line: line.call,
+                account: line.most.1?,
+                growth,
+                error,
+                live: *line.live.last()?,
+            })
+        })
+        .collect();
+    found.sort_by_key(|line| Reverse(line.growth));
+    found
+}
+
+/// Sums the sites of each line.
+fn lines(watched: &Watched) -> Vec<Line<'_>> {
+    let nothing = Look {
+        live: Sum::NONE,
+        allocated: Sum::NONE,
+    };
+    let mut lines: HashMap<Option<u32>, Line> = HashMap::new();
+    let looks = &watched.looks;
+    let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+        return Vec::new();
+    };
+    let late = &looks[looks.len() * 2 / 3];
+    for (number, site) in watched.last.sites().enumerate() {
+        let Some(account) = account_of(site) else {
+            continue;
+        };
+        let call = line_of(watched, site);
+        let line = lines.entry(call.map(|call| call.number)).or_insert(Line {
+            call,
+            live: vec![0; watched.looks.len()],
+            growth: Sum::NONE,
+            late: Sum::NONE,
+            most: (i64::MIN, None),
+        });
+        for (sum, look) in line.live.iter_mut().zip(&watched.looks) {
+            *sum += look.get(number).map_or(0, |look| look.live.bytes());
+        }
+        let now = last.get(number).unwrap_or(&nothing);
+        let since = |look: &Vec<Look>| {
+            let before = look.get(number).unwrap_or(&nothing);
+            let marked = before.allocated;
+            now.live.grown_since(before.live, now.allocated, marked)
+        };
+        let growth = since(first);
+        line.growth += growth;
+        line.late += since(late);
+        if growth.bytes() > line.most.0 {
+            line.most = (growth.bytes(), Some(account));
+        }
+    }
+    lines.into_values().collect()
+}
+
+/// The account of a site that is part of the total.
+fn account_of(site: Site) -> Option<Account> {
+    let account = Account::ALL.get(usize::from(site.account)).copied();
+    account.filter(|account| account.is_in_total())
+}
+
+fn line_of(watched: &Watched, site: Site) -> Option<FrameView<'_>> {
+    let mut calls = watched.last.calls(site);
+    let own = calls.find(|call| is_users(call.file));
+    own.or_else(|| watched.last.calls(site).next())
+}
+
+/// The growth of a line that rises; None of one that does not.
+fn growth_of(live: &[i64], error: i64, late_error: i64) -> Option<i64> {
+    if live.len() < PARTS {
+        return None;
+    }
+    let mut lowest = [0; PARTS];
+    for (part, low) in lowest.iter_mut().enumerate() {
+        let of_part = &live[part * live.len() / PARTS..(part + 1) * live.len() / PARTS];
+        *low = *of_part.iter().min()?;
+    }
+    let growth = lowest[PARTS - 1] - lowest[0];
+    let sign = |(early, late): (usize, usize)| (lowest[late] - lowest[early]).signum() as i32;
+    let pairs = (0..PARTS).flat_map(|early| (early + 1..PARTS).map(move |late| (early, late)));
+    let is_highest = lowest.iter().all(|low| *low <= lowest[PARTS - 1]);
+    let third = PARTS - 1 - PARTS.div_ceil(3);
+    let last_third = (lowest[PARTS - 1] - lowest[third]) as f64;
+    let rises = growth as f64 >= BEYOND * error as f64
+        && growth > 0
+        && is_highest
+        && pairs.map(sign).sum::<i32>() >= RISES
+        && last_third >= (LAST_SHARE * growth as f64).max(late_error as f64);
+    rises.then_some(growth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::watch::{LOOKS, look};
+    use super::*;
+    use pyhost_sampler::{Call, Chance, Samples, Weight};
+    use pyhost_testing::Random;
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    /// What a line of a service does with its blocks.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Habit {
+        /// Keeps one in so many.
+        Leaks(usize),
+        /// Keeps the latest so many.
+        Caches(usize),
+        /// Gives all back when it has so many.
+        Batches(usize),
+        /// Keeps each for a random time.
+        Holds(usize),
+    }
+
+    /// A service of several lines, of which each allocates blocks of about `size` bytes.
+    fn service(habits: &[(Habit, usize)], steps: usize, seed: u64) -> Watched {
+        const INTERVAL: u64 = 64 << 10;
+        let (mut chance, mut random) = (Chance::new(seed), Random(seed));
+        let mut samples = Samples::new(INTERVAL, 9);
+        let mut kept: Vec<VecDeque<usize>> = habits.iter().map(|_| VecDeque::new()).collect();
+        let mut left = chance.distance(INTERVAL);
+        let mut looks = Vec::new();
+        let mut address = 0;
+        for step in 0..steps {
+            if step % (steps / LOOKS as usize) == 0 && looks.len() < LOOKS as usize {
+                looks.push(look(&samples));
+            }
+            for (line, ((habit, size), kept)) in habits.iter().zip(&mut kept).enumerate() {
+                address += 1;
+                let size = size / 2 + random.below(*size);
+                left -= size as i64;
+                if left < 0 {
+                    left = chance.distance(INTERVAL);
+                    let call = Call {
+                        file: b"/app.py",
+                        function: b"f",
+                        line: line as u32 + 1,
+                    };
+                    let weight = Weight::new(size, size, INTERVAL);
+                    samples.add(address, 2, weight, &mut |take| take(&call), None);
+                }
+                kept.push_back(address);
+                let gone: Vec<usize> = match *habit {
+                    Habit::Leaks(one_in) if step % one_in == 0 => {
+                        kept.clear();
+                        vec![]
+                    }
+                    Habit::Leaks(_) => kept.drain(..).collect(),
+                    Habit::Caches(most) if kept.len() > most => {
+                        kept.pop_front().into_iter().collect()
+                    }
+                    Habit::Batches(most) if kept.len() > most => kept.drain(..).collect(),
+                    Habit::Holds(about) => {
+                        let count = random.below(2) + usize::from(kept.len() > about);
+                        let one = |_| kept.remove(random.below(kept.len().max(1)));
+                        (0..count).filter_map(one).collect()
+                    }
+                    _ => vec![],
+                };
+                gone.into_iter()
+                    .for_each(|address| drop(samples.remove(address)));
+            }
+        }
+        looks.push(look(&samples));
+        Watched {
+            process: String::new(),
+            last: samples,
+            looks,
+            span: Duration::from_secs(60),
+            has_ended: false,
+        }
+    }
+
+    const SERVICE: [(Habit, usize); 12] = [
+        (Habit::Leaks(3), 2000),
+        (Habit::Leaks(20), 9000),
+        (Habit::Leaks(50), 30_000),
+        (Habit::Caches(200), 20_000),
+        (Habit::Caches(3000), 2000),
+        (Habit::Caches(20), 400_000),
+        (Habit::Batches(900), 4000),
+        (Habit::Batches(50), 60_000),
+        (Habit::Holds(2000), 3000),
+        (Habit::Holds(100), 100_000),
+        (Habit::Holds(10), 1000),
+        (Habit::Caches(1), 500),
+    ];
+
+    #[test]
+    fn of_a_noisy_service_the_leaking_lines_are_named_and_no_other() {
+        let (mut missed, mut wrong) = (Vec::new(), Vec::new());
+        const RUNS: u64 = 60;
+        for seed in 1..=RUNS {
+            let watched = service(&SERVICE, 20_000, seed);
+            let found: Vec<u32> = rising(&watched)
+                .iter()
+                .map(|line| line.line.unwrap().line)
+                .collect();
+            missed.extend((1..=3).filter(|line| !found.contains(line)));
+            wrong.extend(
+                found
+                    .into_iter()
+                    .filter(|line| *line > 3)
+                    .map(|line| (seed, line)),
+            );
+        }
+        assert!(missed.len() as u64 <= RUNS * 3 / 20, "missed {missed:?}");
+        assert!(wrong.len() as u64 <= RUNS / 20, "wrong {wrong:?}");
+    }
+
+    #[test]
+    fn a_service_that_warms_up_leaks_nothing() {
+        let caches = [(Habit::Caches(5000), 3000), (Habit::Caches(9000), 1500)];
+        let wrong = (1..=60).filter(|&seed| !rising(&service(&caches, 20_000, seed)).is_empty());
+        assert!(wrong.count() <= 1);
+    }
+
+    #[test]
+    fn a_growth_is_one_that_goes_on_beyond_the_error() {
+        let line: Vec<i64> = (0..32).map(|look| 1000 * look).collect();
+        assert_eq!(growth_of(&line, 1000, 0), Some(28_000));
+        assert_eq!(growth_of(&line, 28_000, 0), None);
+        assert_eq!(growth_of(&line, 1000, 20_000), None);
+        let full: Vec<i64> = line.iter().map(|bytes| *bytes.min(&12_000)).collect();
+        assert_eq!(growth_of(&full, 100, 0), None);
+        let waves: Vec<i64> = (0..32).map(|look| 1000 * (look % 11)).collect();
+        assert_eq!(growth_of(&waves, 100, 0), None);
+        // What is taken and given back between the looks does not hide it.
+        let busy: Vec<i64> = line
+            .iter()
+            .zip(0..)
+            .map(|(bytes, look)| bytes + 90_000 * (look % 2))
+            .collect();
+        assert_eq!(growth_of(&busy, 1000, 0), Some(28_000));
+        assert_eq!(growth_of(&line[..7], 1, 0), None);
+        assert_eq!(growth_of(&[5; 32], 0, 0), None);
+    }
+}
