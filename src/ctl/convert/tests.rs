@@ -2,7 +2,9 @@
 
 use super::{Format, convert};
 use crate::model::Report;
-use crate::stacks::tests::{call, empty, row, sample, sample_value, stacks_of, with_lines};
+use crate::stacks::tests::{
+    call, empty, mutated, row, sample, sample_value, stacks_of, with_lines,
+};
 use crate::stacks::{Stacks, View};
 use clap::ValueEnum;
 use pyhost_record::output::format::{ENOUGH, is_ours};
@@ -121,49 +123,9 @@ fn names_that_look_like_parts_of_a_format_stay_names() {
 fn no_mutated_report_harms_the_converter() {
     let mut random = Random(77);
     let whole = sample_value().to_string();
-    let pieces = [
-        "{",
-        "}",
-        "[",
-        "]",
-        "\"",
-        ",",
-        "null",
-        "-1",
-        "0",
-        "1e999",
-        "9223372036854775807",
-        "18446744073709551615",
-        "\"\"",
-        "\\u0000",
-        "\\ud800",
-        "\u{9b}",
-        "\"stack\":[],",
-        "\"live\":[],",
-        "\"sums\":null,",
-        "\"account\":\"x 5\",",
-    ];
     let (mut converted, mut refused) = (0, 0);
     for _ in 0..4000 {
-        let mut text: Vec<char> = whole.chars().collect();
-        for _ in 0..1 + random.below(3) {
-            let at = random.below(text.len());
-            match random.below(8) {
-                0 => text.truncate(at),
-                1..3 => drop(text.drain(at..(at + random.below(20)).min(text.len()))),
-                3..6 => {
-                    // A digit or a letter is replaced: most of these are still reports.
-                    let digit = char::from(b'0' + random.below(10) as u8);
-                    let found = text[at..].iter().position(char::is_ascii_digit);
-                    found.into_iter().for_each(|place| text[at + place] = digit);
-                }
-                _ => drop(text.splice(at..at, random.of(&pieces).chars())),
-            }
-            if text.is_empty() {
-                break;
-            }
-        }
-        let text: String = text.into_iter().collect();
+        let text = mutated(&whole, &mut random);
         match Report::of_json(&text).and_then(|report| Stacks::of_report(&report)) {
             Ok(stacks) => {
                 converted += 1;

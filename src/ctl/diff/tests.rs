@@ -1,4 +1,6 @@
 use super::*;
+use crate::stacks::tests::{call, stacks_of, with_lines};
+use serde_json::{Value, json};
 
 fn row(name: &str, live_bytes: u64) -> AccountSummary {
     AccountSummary {
@@ -31,4 +33,146 @@ fn accounts_of_either_side_have_a_row() {
         -i64::MAX - 1
     );
     assert_eq!(json["accounts"]["new"]["live_bytes"]["a"], 0);
+}
+
+/// A report with rows of `live`: account, bytes, error, function; and the bytes of `obj`'s sum.
+fn lines(interval: i64, rows: &[(&str, i64, i64, &str)], sum: i64) -> Stacks {
+    let row = |(account, bytes, error, function): &(&str, i64, i64, &str)| {
+        json!({
+            "account": account, "bytes": bytes, "blocks": 1, "error_bytes": error,
+            "stack": [call(function, "/job.py", 1)],
+        })
+    };
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    let sum = json!({"bytes": sum, "blocks": 1, "error_bytes": 0, "stacks": 1});
+    stacks_of(&with_lines(&json!({
+        "interval_bytes": interval, "sums": {"live": {"obj": sum}}, "live": rows,
+    })))
+    .unwrap()
+}
+
+/// The changed lines of the JSON form: name, change, error.
+fn changes(a: &Stacks, b: &Stacks) -> Vec<(String, i64, i64)> {
+    let [_, json] = forms(
+        &Summary::default(),
+        &Summary::default(),
+        Some(&LineChanges::new(a, b)),
+    );
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let changes = json["lines"]["changes"].as_array().unwrap().iter();
+    let int = |value: &Value| value.as_i64().unwrap();
+    changes
+        .map(|change| {
+            assert_eq!(
+                int(&change["b"]) - int(&change["a"]),
+                int(&change["change"])
+            );
+            let name = change["function"].as_str().unwrap().to_owned();
+            (name, int(&change["change"]), int(&change["error_bytes"]))
+        })
+        .collect()
+}
+
+#[test]
+fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
+    // Beside three intervals: 30 and 40, so 50 together.
+    let a = [
+        ("obj", 1000, 330, "same"),
+        ("obj", 1000, 330, "just"),
+        ("obj", 900, 300, "gone"),
+        ("obj", 5, 300, "small"),
+    ];
+    let b = [
+        ("obj", 1350, 340, "same"),
+        ("raw", 1351, 340, "just"),
+        ("obj", 2000, 300, "new"),
+    ];
+    let (a, b) = (lines(100, &a, 0), lines(100, &b, 0));
+    let expected = [("new", 2000, 300), ("just", 351, 350), ("gone", -900, 300)];
+    let expected = expected.map(|(name, change, error)| (name.to_owned(), change, error));
+    assert_eq!(changes(&a, &b), expected);
+    let text = LineChanges::new(&a, &b).to_text();
+    assert!(
+        text.contains("+2.0 KiB       300 B  /job.py:1 in new\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("-900 B       300 B  /job.py:1 in gone\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("same") && text.contains("2 lines changed by no more"),
+        "{text}"
+    );
+    let back = changes(&b, &a)
+        .into_iter()
+        .map(|(name, change, _)| (name, change));
+    let expected = [("gone", 900), ("just", -351), ("new", -2000)];
+    assert_eq!(
+        back.collect::<Vec<_>>(),
+        expected.map(|(name, change)| (name.to_owned(), change))
+    );
+}
+
+#[test]
+fn the_wider_interval_counts_once() {
+    let (a, b) = (
+        lines(10, &[], 0),
+        lines(100, &[("obj", 1000, 300, "new")], 0),
+    );
+    assert_eq!(changes(&a, &b), [("new".to_owned(), 1000, 300)]);
+    let exact = lines(1, &[("obj", 1000, 0, "new")], 0);
+    assert_eq!(
+        changes(&lines(1, &[], 0), &exact),
+        [("new".to_owned(), 1000, 0)]
+    );
+    assert_eq!(changes(&exact, &exact), []);
+}
+
+#[test]
+fn a_stack_that_may_have_been_left_out_before_is_not_new() {
+    // A leaves out 5,000 bytes, in stacks of at most 700.
+    let a = lines(1, &[("obj", 800, 0, "kept"), ("obj", 700, 0, "last")], 6500);
+    let near = [
+        ("obj", 800, 0, "kept"),
+        ("obj", 700, 0, "last"),
+        ("obj", 700, 0, "listed"),
+    ];
+    assert_eq!(changes(&a, &lines(1, &near, 0)), []);
+    let far = [
+        ("obj", 801, 0, "kept"),
+        ("obj", 700, 0, "last"),
+        ("obj", 900, 0, "listed"),
+    ];
+    let expected = [("listed".to_owned(), 900, 700), ("kept".to_owned(), 1, 0)];
+    let far = lines(1, &far, 0);
+    assert_eq!(changes(&a, &far), expected);
+    let text = LineChanges::new(&a, &far).to_text();
+    assert!(
+        text.contains("leave out: 4.9 KiB in A, 0 B in B\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_text_has_the_lines_that_grew_and_shrank_most() {
+    let names: Vec<String> = (0..30).map(|number| format!("f{number}")).collect();
+    let rows: Vec<_> = names
+        .iter()
+        .zip(1..)
+        .map(|(name, bytes)| ("obj", bytes, 0, name.as_str()))
+        .collect();
+    let (all, none) = (lines(1, &rows, 0), lines(1, &[], 0));
+    for (a, b) in [(&none, &all), (&all, &none)] {
+        let text = LineChanges::new(a, b).to_text();
+        assert!(
+            text.contains("in f29\n") && text.contains("in f20\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("in f19\n") && text.contains(" 20 more lines"),
+            "{text}"
+        );
+        assert_eq!(changes(a, b).len(), 30);
+    }
 }

@@ -1,1 +1,216 @@
+use super::*;
+use crate::lines::{json, text};
+use crate::model::Report;
+use crate::stacks::tests::{call, mutated, sample_value, stacks_of, with_lines};
+use clap::ValueEnum;
+use pyhost_testing::Random;
+use serde_json::{Value, json};
 
+const PANDAS: &str = "/v/lib/python3.11/site-packages/pandas/io.py";
+const DECODER: &str = "/usr/lib/python3.11/json/decoder.py";
+
+fn row(account: &str, bytes: i64, error: i64, stack: &[Value]) -> Value {
+    json!({"account": account, "bytes": bytes, "blocks": 1, "error_bytes": error, "stack": stack})
+}
+
+/// A report of an interval of 100 bytes with the peak's rows, and 1,000 bytes of `obj` that it does not list.
+fn mixed() -> Stacks {
+    let module = call("<module>", "/job.py", 9);
+    let pandas = [
+        call("read", PANDAS, 7),
+        call("load", "/job.py", 3),
+        module.clone(),
+    ];
+    let decoder = [
+        call("decode", DECODER, 5),
+        call("load", "/job.py", 3),
+        module.clone(),
+    ];
+    let own = [call("keep", "/job.py", 4), module];
+    let library = [call("import", "<frozen importlib>", 1)];
+    let sum = |bytes: i64, error: i64| json!({"bytes": bytes, "blocks": 9, "error_bytes": error, "stacks": 9});
+    stacks_of(&with_lines(&json!({
+        "interval_bytes": 100, "samples": 20, "dropped": 1,
+        "sums": {"at_peak": {"obj": sum(8000, 430), "raw": sum(700, 300), "mapped": sum(90_000, 300)}},
+        "at_peak": [
+            row("mapped", 90_000, 300, &own), row("obj", 3000, 330, &pandas), row("obj", 2500, 340, &decoder),
+            row("obj", 1000, 420, &own), row("raw", 600, 300, &[]), row("obj", 500, 300, &library),
+            row("raw", 100, 300, &own),
+        ],
+    })))
+    .unwrap()
+}
+
+/// The names, bytes and errors of all rows.
+fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
+    let stacks = mixed();
+    let table = Table::new(&stacks, View::AtPeak, by, account);
+    let rows = table.rows.iter();
+    rows.map(|row| {
+        (
+            row.subject.to_string(),
+            row.sum.bytes,
+            stacks.error_bytes(row.sum),
+        )
+    })
+    .collect()
+}
+
+fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
+    let owned = |(name, bytes, error): &(&str, i64, i64)| (name.to_string(), *bytes, *error);
+    rows.iter().map(owned).collect()
+}
+
+#[test]
+fn a_row_has_the_bytes_of_its_stacks_and_their_variances() {
+    let outside = ("outside of Python code", 600, 300);
+    let frozen = ("<frozen importlib>:1 in import", 500, 300);
+    let lines = [
+        ("/job.py:3 in load", 5500, 350),
+        ("/job.py:4 in keep", 1100, 420),
+        outside,
+        frozen,
+    ];
+    assert_eq!(named(By::Line, None), expected(&lines));
+    // 30, 40 and 120 beside the three intervals.
+    let files = [
+        ("/job.py", 6600, 430),
+        outside,
+        ("<frozen importlib>", 500, 300),
+    ];
+    assert_eq!(named(By::File, None), expected(&files));
+    let packages = [
+        ("pandas", 3000, 330),
+        ("standard library", 3000, 340),
+        ("yours", 1100, 420),
+        outside,
+    ];
+    assert_eq!(named(By::Package, None), expected(&packages));
+    let functions = named(By::Function, None);
+    assert_eq!(functions[0], ("load (/job.py)".to_owned(), 5500, 350));
+    assert_eq!(named(By::Stack, None).len(), 5);
+}
+
+#[test]
+fn accounts_have_all_bytes_and_the_others_say_what_they_leave_out() {
+    let accounts = [("obj", 8000, 430), ("raw", 700, 300)];
+    assert_eq!(named(By::Account, None), expected(&accounts));
+    let stacks = mixed();
+    for (by, left_out) in [(By::Account, 0), (By::Line, 1000), (By::Stack, 1000)] {
+        let table = Table::new(&stacks, View::AtPeak, by, None);
+        assert_eq!((table.total, table.left_out), (8700, left_out));
+        let rows: i64 = table.rows.iter().map(|row| row.sum.bytes).sum();
+        assert_eq!(rows + left_out, 8700);
+    }
+    let text = text::text(&Table::new(&stacks, View::AtPeak, By::Line, None), 20);
+    let last = "one sample in 100 B, 20 samples, 1 dropped; the stacks that the report leaves out have 1000 B of 8.5 KiB\n";
+    assert!(text.ends_with(last), "{text}");
+}
+
+#[test]
+fn mapped_is_beside_the_total_and_counts_where_it_is_asked_for() {
+    assert_eq!(
+        named(By::Line, Some("mapped")),
+        expected(&[("/job.py:4 in keep", 90_000, 300)])
+    );
+    assert_eq!(named(By::Line, Some("numpy")), []);
+}
+
+#[test]
+fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
+    let stacks = mixed();
+    let table = Table::new(&stacks, View::AtPeak, By::Line, None);
+    let text = text::text(&table, 2);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[2].ends_with("  obj      /job.py:3 in load, by pandas"),
+        "{text}"
+    );
+    assert!(lines[3].ends_with("  obj      /job.py:4 in keep"), "{text}");
+    assert!(lines[4].ends_with(" 2 more"), "{text}");
+    assert!(lines[2].contains("63.2%"), "5500 of 8700: {text}");
+    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    assert_eq!(json["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(json["rows"][0]["package"], "pandas");
+    assert_eq!(json["rows"][0]["error_bytes"], 350);
+    assert_eq!(
+        json["more"],
+        json!({"rows": 3, "bytes": 2200, "error_bytes": 420, "blocks": 4})
+    );
+}
+
+#[test]
+fn a_report_of_every_allocation_has_no_errors() {
+    let stack = [call("f", "f.py", 1)];
+    let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 0, &stack)]}));
+    let stacks = stacks_of(&report).unwrap();
+    let text = text::text(&Table::new(&stacks, View::Live, By::Line, None), 20);
+    assert!(!text.contains('\u{b1}'), "{text}");
+    assert!(text.contains("every allocation was sampled"), "{text}");
+}
+
+#[test]
+fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
+    let deep: Vec<Value> = (0..1000).map(|line| call("f", "f.py", line)).collect();
+    let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 0, &deep)]}));
+    let stacks = stacks_of(&report).unwrap();
+    let table = Table::new(&stacks, View::Live, By::Stack, None);
+    let text = text::text(&table, 20);
+    assert!(
+        text.contains(" 980 more\n") && text.lines().count() < 30,
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    assert_eq!(json["rows"][0]["stack"].as_array().unwrap().len(), 1000);
+    assert_eq!(
+        json["rows"][0]["stack"][7],
+        json!({"file": "f.py", "line": 7, "function": "f"})
+    );
+}
+
+fn show_all(stacks: &Stacks) {
+    for by in By::value_variants() {
+        for view in View::ALL {
+            let table = Table::new(stacks, view, *by, None);
+            let text = text::text(&table, 3);
+            let steers = |letter: char| letter.is_control() && letter != '\n';
+            assert!(!text.contains(steers), "{text:?}");
+            let json: Value = serde_json::from_str(&json::text(&table, 3)).unwrap();
+            assert_eq!(json["by"], by.name());
+        }
+    }
+}
+
+#[test]
+fn errors_that_no_host_writes_are_refused_or_bounded() {
+    let of = |interval: i64, error: i64| {
+        let rows = [row("obj", i64::MAX, error, &[]), row("obj", 0, error, &[])];
+        stacks_of(&with_lines(
+            &json!({"interval_bytes": interval, "live": rows}),
+        ))
+    };
+    let error = of(1, -1).unwrap_err();
+    assert!(error.contains("below zero in lines.live"), "{error}");
+    for interval in [i64::MIN, 0, 1, i64::MAX] {
+        let stacks = of(interval, i64::MAX).unwrap();
+        let table = Table::new(&stacks, View::Live, By::Line, None);
+        assert!(stacks.error_bytes(table.rows[0].sum) > 0);
+        show_all(&stacks);
+    }
+}
+
+#[test]
+fn no_mutated_report_harms_the_table() {
+    let mut random = Random(78);
+    let whole = sample_value().to_string();
+    let mut shown = 0;
+    for _ in 0..2000 {
+        let text = mutated(&whole, &mut random);
+        let stacks = Report::of_json(&text).and_then(|report| Stacks::of_report(&report));
+        if let Ok(stacks) = stacks {
+            shown += 1;
+            show_all(&stacks);
+        }
+    }
+    assert!(shown > 250, "{shown}");
+}

@@ -2,6 +2,7 @@
 
 use super::{Stacks, View};
 use crate::model::Report;
+use pyhost_testing::Random;
 use serde_json::{Value, json};
 
 pub fn call(function: &str, file: &str, line: i64) -> Value {
@@ -88,6 +89,51 @@ pub fn blocks(view: View) -> i64 {
         View::Live => 3,
         View::Allocated => 25,
     }
+}
+
+/// A text with a few changes, which make it no report in half of the cases.
+pub fn mutated(whole: &str, random: &mut Random) -> String {
+    let pieces = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ",",
+        "null",
+        "-1",
+        "0",
+        "1e999",
+        "9223372036854775807",
+        "18446744073709551615",
+        "\"\"",
+        "\\u0000",
+        "\\ud800",
+        "\u{9b}",
+        "\"stack\":[],",
+        "\"live\":[],",
+        "\"sums\":null,",
+        "\"account\":\"x 5\",",
+    ];
+    let mut text: Vec<char> = whole.chars().collect();
+    for _ in 0..1 + random.below(3) {
+        let at = random.below(text.len());
+        match random.below(8) {
+            0 => text.truncate(at),
+            1..3 => drop(text.drain(at..(at + random.below(20)).min(text.len()))),
+            3..6 => {
+                // A digit or a letter is replaced: most of these are still reports.
+                let digit = char::from(b'0' + random.below(10) as u8);
+                let found = text[at..].iter().position(char::is_ascii_digit);
+                found.into_iter().for_each(|place| text[at + place] = digit);
+            }
+            _ => drop(text.splice(at..at, random.of(&pieces).chars())),
+        }
+        if text.is_empty() {
+            break;
+        }
+    }
+    text.into_iter().collect()
 }
 
 #[test]
