@@ -1,9 +1,11 @@
 //! `pyhostctl convert`: a report of `--lines` in every format has the bytes that the report has. The profile for pprof
-//! is read by its public field numbers alone.
+//! is read by its public field numbers alone, the one for OpenTelemetry by that project's own messages.
 
+use crate::environments::{named, pins};
 use crate::host::{Outcome, PYHOSTCTL, Run, folder};
+use crate::skipping::skipped;
 use flate2::read::GzDecoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -209,6 +211,119 @@ fn a_profile_for_pprof_has_the_bytes_and_blocks_of_two_views() {
     }
 }
 
+/// Reads profiles by the classes that OpenTelemetry's own Python package has, as a file and as a request to a collector;
+/// prints the types with their sums, the stacks in bytes, and the facts.
+const READ_OTLP: &str = "
+import json, sys
+from google.protobuf import unknown_fields
+from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import ExportProfilesServiceRequest
+from opentelemetry.proto.profiles.v1development.profiles_pb2 import ProfilesData
+content = open(sys.argv[1], 'rb').read()
+data, request = ProfilesData.FromString(content), ExportProfilesServiceRequest.FromString(content)
+assert data.resource_profiles == request.resource_profiles and data.dictionary == request.dictionary
+tables = data.dictionary
+for field in tables.DESCRIPTOR.fields:
+    first = getattr(tables, field.name)[0]
+    zero = type(first)()
+    assert first == zero or field.name == 'link_table' and not any(first.trace_id + first.span_id), field.name
+text = tables.string_table
+def has_unknown(message):
+    if len(unknown_fields.UnknownFieldSet(message)):
+        return True
+    parts = [value for field, value in message.ListFields() if field.type == field.TYPE_MESSAGE]
+    return any(has_unknown(part) for value in parts for part in (value if hasattr(value, '__len__') else [value]))
+assert not has_unknown(data)
+attributes = lambda indices: {text[row.key_strindex]: row.value.string_value
+                              for row in map(tables.attribute_table.__getitem__, indices)}
+def call(index):
+    location = tables.location_table[index]
+    [line] = location.lines
+    function = tables.function_table[line.function_index]
+    kind = attributes(location.attribute_indices).get('profile.frame.type')
+    return [text[function.name_strindex], text[function.filename_strindex], line.line, kind]
+[resource] = data.resource_profiles
+[scope] = resource.scope_profiles
+profiles = []
+for profile in scope.profiles:
+    assert all(len(sample.values) == 1 and not sample.timestamps_unix_nano for sample in profile.samples)
+    identities = [(sample.stack_index, *sample.attribute_indices) for sample in profile.samples]
+    assert len(set(identities)) == len(identities)
+    profiles.append({
+        'type': text[profile.sample_type.type_strindex], 'unit': text[profile.sample_type.unit_strindex],
+        'sum': sum(sample.values[0] for sample in profile.samples), 'period': profile.period,
+        'seconds': profile.duration_nano / 1e9, 'started': profile.time_unix_nano,
+        'samples': [{'value': sample.values[0], **attributes(sample.attribute_indices),
+                     'stack': list(map(call, tables.stack_table[sample.stack_index].location_indices))}
+                    for sample in profile.samples]})
+print(json.dumps({'scope': scope.scope.name, 'profiles': profiles,
+                  'resource': {row.key: row.value.string_value for row in resource.resource.attributes}}))
+";
+
+#[test]
+fn opentelemetrys_own_reader_finds_the_bytes_and_blocks_of_two_views() {
+    if !pins("otlp").exists() {
+        return skipped("OpenTelemetry's messages are not pinned for this Python");
+    }
+    let reader = named("otlp");
+    for (arguments, in_use, first) in [
+        (&[][..], "at_peak", "inuse_space"),
+        (&["--view", "live"][..], "live", "inuse_space"),
+        (&["--view", "allocated"][..], "at_peak", "alloc_space"),
+    ] {
+        let (path, report) = report(&["--lines=64K,seed=7"]);
+        let output = path.with_extension("otlp");
+        let run = convert(&path, &["--to", "otlp", "-o"]).arg(&output);
+        assert_eq!(run.args(arguments).ok().stdout, "");
+        let read = reader.stock().code(READ_OTLP).arg(&output).ok().stdout;
+        let read: Value = serde_json::from_str(&read).unwrap();
+        assert_eq!(read["scope"], "pyhostctl");
+        assert_eq!(read["resource"]["service.name"], "job.py");
+        let profiles = read["profiles"].as_array().unwrap();
+        assert_eq!(profiles.len(), 4);
+        assert_eq!(profiles[0]["type"], first);
+        let (alloc, used) = (sums(&report, "allocated"), sums(&report, in_use));
+        for profile in profiles {
+            let (expected, unit, error) = match profile["type"].as_str().unwrap() {
+                "inuse_space" => (used.0, "bytes", used.2),
+                "inuse_objects" => (used.1, "count", used.2),
+                "alloc_space" => (alloc.0, "bytes", alloc.2),
+                "alloc_objects" => (alloc.1, "count", alloc.2),
+                other => panic!("{other}"),
+            };
+            let sum = profile["sum"].as_i64().unwrap();
+            assert_near(sum, expected, error, &profile["type"].to_string());
+            assert_eq!(
+                (&profile["unit"], &profile["period"]),
+                (&unit.into(), &65536.into())
+            );
+            assert!(
+                profile["started"].as_i64() > Some(1_700_000_000_000_000_000),
+                "{profile}"
+            );
+            let seconds = profile["seconds"].as_f64().unwrap();
+            assert!(seconds > 0.0 && seconds < 120.0, "{seconds}");
+        }
+        let inuse = profiles
+            .iter()
+            .find(|profile| profile["type"] == "inuse_space");
+        let samples = inuse.unwrap()["samples"].as_array().unwrap();
+        let rows = report["lines"][in_use].as_array().unwrap();
+        for row in rows {
+            let calls = row["stack"].as_array().unwrap().iter();
+            let calls =
+                calls.map(|call| json!([call["function"], call["file"], call["line"], "cpython"]));
+            let mut stack: Vec<Value> = calls.collect();
+            if stack.is_empty() {
+                stack.push(json!(["outside of Python code", "", 0, null]));
+            }
+            let sample = json!({
+                "value": row["bytes"], "pyhost.account": row["account"], "stack": stack,
+            });
+            assert!(samples.contains(&sample), "{sample} of {samples:#?}");
+        }
+    }
+}
+
 #[test]
 fn standard_input_and_output_are_files_too() {
     let (path, _) = report(&["--lines=1"]);
@@ -226,7 +341,7 @@ fn standard_input_and_output_are_files_too() {
 #[test]
 fn a_result_takes_the_place_of_an_earlier_one_but_of_no_other_file() {
     let (path, _) = report(&["--lines=1"]);
-    for format in ["collapsed", "speedscope", "pprof", "svg"] {
+    for format in ["collapsed", "speedscope", "pprof", "otlp", "svg"] {
         let output = path.with_extension(format);
         let run = || convert(&path, &["--to", format, "-o"]).arg(&output);
         run().ok();
@@ -246,7 +361,7 @@ fn a_result_takes_the_place_of_an_earlier_one_but_of_no_other_file() {
 fn a_report_without_lines_and_one_that_is_cut_are_refused_in_a_line() {
     let (path, report) = report(&[]);
     assert!(report["lines"].is_null(), "{report}");
-    for format in ["collapsed", "speedscope", "pprof", "svg"] {
+    for format in ["collapsed", "speedscope", "pprof", "otlp", "svg"] {
         let output = path.with_extension("out");
         let run = convert(&path, &["--to", format, "-o"]).arg(&output);
         refused(
@@ -276,7 +391,7 @@ fn a_report_without_lines_and_one_that_is_cut_are_refused_in_a_line() {
 }
 
 #[test]
-fn a_profile_for_pprof_is_not_written_to_a_terminal() {
+fn a_profile_is_not_written_to_a_terminal() {
     let (path, _) = report(&["--lines=1"]);
     let code = "import os, pty, sys
 sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
@@ -287,13 +402,13 @@ sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
         "--to".as_ref(),
     ];
     let in_terminal = |format| Run::stock().code(code).args(arguments).arg(format).run();
-    let refused = in_terminal("pprof");
-    assert_eq!(refused.code(), 1, "{refused:#?}");
-    assert_eq!(refused.stdout.lines().count(), 1, "{refused:#?}");
-    assert!(
-        refused.stdout.contains("not written to a terminal"),
-        "{refused:#?}"
-    );
+    for format in ["pprof", "otlp"] {
+        let refused = in_terminal(format);
+        assert_eq!(refused.code(), 1, "{refused:#?}");
+        assert_eq!(refused.stdout.lines().count(), 1, "{refused:#?}");
+        let part = format!("a profile for {format} is not written to a terminal");
+        assert!(refused.stdout.contains(&part), "{refused:#?}");
+    }
     let shown = in_terminal("collapsed");
     assert!(
         shown.code() == 0 && shown.stdout.contains("keep ("),

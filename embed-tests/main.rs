@@ -27,6 +27,7 @@ mod guards;
 mod leaks;
 mod limits;
 mod lines;
+mod lines_ctl;
 mod live;
 mod mapped;
 mod metrics;

@@ -1,6 +1,6 @@
 //! The table as JSON, schema `pyhost-lines/1`.
 
-use super::rows::{Row, Subject, Table};
+use super::rows::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Frame};
 use pyhost_record::describe::Sink;
 use pyhost_record::json::Json;
@@ -52,21 +52,23 @@ fn describe(table: &Table, row: &Row, sink: &mut impl Sink) {
             sink.text("file", file);
             sink.text("function", function);
         }
-        Subject::Stack { .. } => {
-            sink.begin_list("stack");
-            for Frame { name, place: at } in table.stacks.calls_of(row.sites[0]) {
-                let (file, line) = at.as_ref().map_or(("", 0), |(file, line)| (file, *line));
-                sink.begin("");
-                place(file, line, name, sink);
-                sink.end();
-            }
-            sink.end();
-        }
+        _ if table.by == By::Stack => stack(table, row, sink),
         _ => {}
     }
     sink.text("account", row.account);
     figures(table, row.sum, sink);
     sink.fraction("share", row.sum.bytes as f64 / table.total.max(1) as f64);
+    sink.end();
+}
+
+fn stack(table: &Table, row: &Row, sink: &mut impl Sink) {
+    sink.begin_list("stack");
+    for Frame { name, place: at } in table.stacks.calls_of(row.sites[0]) {
+        let (file, line) = at.as_ref().map_or(("", 0), |(file, line)| (file, *line));
+        sink.begin("");
+        place(file, line, name, sink);
+        sink.end();
+    }
     sink.end();
 }
 
