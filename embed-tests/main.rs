@@ -28,6 +28,7 @@ mod leaks;
 mod limits;
 mod lines;
 mod lines_ctl;
+mod lines_live;
 mod live;
 mod mapped;
 mod metrics;

@@ -137,7 +137,7 @@ impl Ledger {
     }
 
     /// Where, in the bytes of a ledger, the upper bounds of all cells lie whose slots have an owner. Whoever stores
-    /// [`CLOSED`] there, in this process or another, has the owner's next booking take the slow path, and look for
+    /// [`super::slot::CLOSED`] there, in this process or another, has the owner's next booking take the slow path, and look for
     /// requests.
     pub fn cells_to_close(&self) -> impl Iterator<Item = usize> {
         let is_claimed = |index: &usize| self.slots[*index].claimed.load(Relaxed) == 1;

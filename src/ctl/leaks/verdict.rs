@@ -149,7 +149,7 @@ fn growth_of(live: &[i64], error: i64, late_error: i64) -> Option<i64> {
         && growth > 0
         && is_highest
         && pairs.map(sign).sum::<i32>() >= RISES
-        && last_third >= (LAST_SHARE * growth as f64).max(late_error as f64);
+        && last_third >= (LAST_SHARE * growth as f64).max(BEYOND * late_error as f64);
     rises.then_some(growth)
 }
 
@@ -220,8 +220,9 @@ mod tests {
                     }
                     _ => vec![],
                 };
-                gone.into_iter()
-                    .for_each(|address| drop(samples.remove(address)));
+                for address in gone {
+                    samples.remove(address);
+                }
             }
         }
         looks.push(look(&samples));
@@ -283,7 +284,7 @@ mod tests {
         let line: Vec<i64> = (0..32).map(|look| 1000 * look).collect();
         assert_eq!(growth_of(&line, 1000, 0), Some(28_000));
         assert_eq!(growth_of(&line, 28_000, 0), None);
-        assert_eq!(growth_of(&line, 1000, 20_000), None);
+        assert_eq!(growth_of(&line, 1000, 9_000), None);
         let full: Vec<i64> = line.iter().map(|bytes| *bytes.min(&12_000)).collect();
         assert_eq!(growth_of(&full, 100, 0), None);
         let waves: Vec<i64> = (0..32).map(|look| 1000 * (look % 11)).collect();

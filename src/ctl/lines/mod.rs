@@ -2,6 +2,7 @@
 
 mod json;
 mod rows;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -15,6 +16,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use pyhost_ledger::REPORTED;
 use std::path::Path;
+use switch::Interval;
 
 /// The options of `lines`.
 #[derive(Debug, Args)]
@@ -39,8 +41,16 @@ pub struct LinesOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// A report in JSON of `pyhost --lines`, `-` for stdin
-    #[arg(value_name = "REPORT")]
+    /// Have a process that runs sample one of every INTERVAL bytes, anew
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with = "stop")]
+    pub start: Option<Interval>,
+
+    /// Have a process that runs take no more samples
+    #[arg(long)]
+    pub stop: bool,
+
+    /// A report in JSON of `pyhost --lines`, `-` for stdin, or the process id of a host with --live that takes samples
+    #[arg(value_name = "REPORT|PID")]
     pub what: String,
 }
 
@@ -49,6 +59,9 @@ pub struct LinesOptions {
 /// # Errors
 /// The report cannot be read, is not valid or has no samples, or standard output cannot be written.
 pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
+    if options.start.is_some() || options.stop {
+        return switch::run(&options.what, options.start, directory);
+    }
     let input = input::read(&options.what, directory)?;
     let stacks = Stacks::of_report(&input.report);
     let stacks = stacks.map_err(|what| Failure(format!("{} {what}", input.name)))?;

@@ -61,7 +61,7 @@ without a heap of its own.";
 const MARK_DOC: &CStr = c"mark(name, /)
 --
 
-Name this moment: the timeline of --timeline and pyhostctl show it.
+Name this moment: the timeline of --timeline and pyhostctl show it, and lines()['grown'] begins here.
 
 The first 48 bytes of the name are kept, in UTF-8, and the latest 64 marks until the sampler has
 seen them. Costs well below a microsecond; may be called from any thread. Raises TypeError where
@@ -92,8 +92,8 @@ const LINES_DOC: &CStr = c"lines()
 
 Return which lines of Python allocated, as `lines` of a JSON report; None without --lines.
 
-d['at_peak'], d['live'] and d['allocated'] are lists of {'account', 'bytes', 'blocks', 'error_bytes', 'stack'}, most bytes
-first; a stack is a list of {'file', 'line', 'function'}, innermost call first. Bytes are integers. May be called from any
+d['at_peak'], d['at_account_peak'], d['live'], d['allocated'] and d['grown'] (since the last mark()) are lists of
+{'account', 'bytes', 'blocks', 'error_bytes', 'stack'}, most bytes first; a stack is a list of {'file', 'line', 'function'}, innermost call first. Bytes are integers. May be called from any
 thread.";
 
 fn lines(module: This<'_, Module>) -> Returned<'_> {

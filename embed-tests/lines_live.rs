@@ -1,0 +1,397 @@
+//! The samples of lines of processes that run or were killed: read from outside, begun and ended from outside.
+
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, until};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn int(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value}"))
+}
+
+fn ctl(directory: &Path, words: &[&str]) -> Run {
+    Run::program(PYHOSTCTL)
+        .arg("--dir")
+        .arg(directory)
+        .args(words)
+}
+
+/// The report of a process.
+fn shown(directory: &Path, pid: u32) -> Value {
+    let outcome = ctl(directory, &["show", "--json", &pid.to_string()]).ok();
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// The report of a process, at a moment when the script waits: what its ledger has live is what the samples have.
+fn shown_at_rest(directory: &Path, pid: u32) -> Value {
+    until("the samples of all accounts are the ledger's", || {
+        let report = shown(directory, pid);
+        let agrees = |account: &str| {
+            let booked = &report["accounts"][account];
+            let sampled = &report["lines"]["sums"]["live"][account];
+            sampled["bytes"] == booked["live_bytes"] && sampled["blocks"] == booked["live_blocks"]
+        };
+        ["raw", "mem", "obj"]
+            .into_iter()
+            .all(agrees)
+            .then_some(report)
+    })
+}
+
+/// Bytes of a view in calls of a function.
+fn bytes_in(report: &Value, view: &str, function: &str) -> i64 {
+    let rows = report["lines"][view].as_array().expect("a view").iter();
+    let has_call = |row: &&Value| {
+        let stack = row["stack"].as_array().unwrap();
+        stack.iter().any(|call| call["function"] == function)
+    };
+    rows.filter(has_call).map(|row| int(&row["bytes"])).sum()
+}
+
+/// How many files with samples there are.
+fn files_of_lines(directory: &Path) -> usize {
+    let found = fs::read_dir(directory).into_iter().flatten();
+    let names = found.map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.to_str().unwrap().contains(".lines"))
+        .count()
+}
+
+/// A host that runs a script, which it talks to by lines.
+struct Talking {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Talking {
+    fn new(directory: &Path, options: &[&str], code: &str) -> Self {
+        let mut child = Command::new(PYHOST)
+            .arg(format!("--live={}", directory.display()))
+            .args(options)
+            .args(["-c", code])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut talking = Talking { child, out };
+        talking.hears();
+        talking
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line of the script's.
+    fn hears(&mut self) {
+        let mut line = String::new();
+        assert!(self.out.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+
+    /// Has the script go on to its next line.
+    fn says(&mut self) {
+        let input = self.child.stdin.as_mut().unwrap();
+        input.write_all(b"\n").unwrap();
+        input.flush().unwrap();
+        self.hears();
+    }
+
+    fn killed(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Begins every script: `step` tells that it is there, and waits.
+const STEP: &str = "
+import sys
+def step():
+    print('here', flush=True)
+    sys.stdin.readline()
+";
+
+#[test]
+fn who_reads_from_outside_finds_the_ledgers_bytes_and_blocks() {
+    let directory = folder("lines-live");
+    let code = format!(
+        "{STEP}
+def held(): return [bytes(1000 + number) for number in range(3000)]
+def many():
+    # More stacks than there is room for at first.
+    for number in range(3000):
+        exec(compile(chr(10) * number + 'kept.append(bytes(100))', f'generated_{{number}}', 'exec'))
+kept = [held()]
+many()
+step()
+"
+    );
+    for hooks in ["0", "1"] {
+        let talking = {
+            let options = ["--lines=1", "--debug-hooks"];
+            Talking::new(&directory, &options[..1 + usize::from(hooks == "1")], &code)
+        };
+        let report = shown_at_rest(&directory, talking.pid());
+        let lines = &report["lines"];
+        assert_eq!(int(&lines["dropped"]), 0);
+        assert!((7_500_000..9_500_000).contains(&bytes_in(&report, "live", "held")));
+        assert!(int(&lines["sums"]["live"]["obj"]["stacks"]) > 3000);
+    }
+}
+
+#[test]
+fn the_samples_outlive_a_kill_and_go_with_an_exit() {
+    let directory = folder("lines-kill");
+    let code = format!(
+        "{STEP}\ndef held(): return [bytes(1000) for _ in range(30_000)]\nkept = held()\nstep()"
+    );
+    let talking = Talking::new(&directory, &["--lines=64K,seed=1"], &code);
+    let pid = talking.pid();
+    talking.killed();
+    let of_killed = |outcome: Outcome| {
+        let line = outcome.stdout.lines().nth(2).unwrap_or_default().to_owned();
+        assert!(
+            line.ends_with("in held") || line.ends_with("in <listcomp>"),
+            "{outcome:#?}"
+        );
+    };
+    let words = ["lines", "--view", "live", &pid.to_string()];
+    of_killed(ctl(&directory, &words).ok());
+    // The next host puts both files into the archive, and its own go with it.
+    let live = format!("--live={}", directory.display());
+    Run::host()
+        .args([&live, "--lines", "-c", "kept = bytes(10_000_000)"])
+        .ok();
+    assert_eq!(files_of_lines(&directory), 0);
+    assert_eq!(files_of_lines(&directory.join("killed")), 1);
+    of_killed(ctl(&directory, &words).ok());
+}
+
+#[test]
+fn a_forked_child_has_a_file_of_its_own_and_leaves_its_parents_alone() {
+    let directory = folder("lines-fork");
+    let code = format!(
+        "{STEP}
+import os
+def parents(): return [bytes(100_000) for _ in range(100)]
+def childs(): return [bytes(100_000) for _ in range(200)]
+kept = parents()
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    more = childs()
+    os.write(write, b'x')
+    os.read(read if False else 0, 1)
+    os._exit(0)
+os.read(read, 1)
+print(child, flush=True)
+step()
+"
+    );
+    let mut child = Command::new(PYHOST)
+        .arg(format!("--live={}", directory.display()))
+        .args(["--lines=1", "-c", &code])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let forked: u32 = line.trim().parse().unwrap();
+    let parent = shown_at_rest(&directory, child.id());
+    let forked = shown(&directory, forked);
+    assert_eq!(bytes_in(&parent, "live", "childs"), 0);
+    for report in [&parent, &forked] {
+        assert!(bytes_in(report, "live", "parents") > 10_000_000);
+    }
+    assert!(bytes_in(&forked, "live", "childs") > 20_000_000);
+    // The child copies the ledger while its parent goes on: a few blocks may be the parent's.
+    let sampled = int(&forked["lines"]["sums"]["live"]["obj"]["bytes"]);
+    let booked = int(&forked["accounts"]["obj"]["live_bytes"]);
+    assert!((booked - sampled).abs() < 2000, "{booked} {sampled}");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn samples_begin_and_end_at_anothers_request() {
+    for options in [
+        &["--native", "count"][..],
+        &["--debug-hooks"],
+        &["--allocator", "pymalloc"],
+        &["--allocator", "system"],
+    ] {
+        let directory = folder("lines-start");
+        let code = format!(
+            "{STEP}
+def before(): return [bytes(1000) for _ in range(2000)]
+def during(): return [bytes(1000) for _ in range(30_000)]
+def after(): return [bytes(1000) for _ in range(30_000)]
+def work():
+    for _ in range(100_000): kept.append(str(_)); kept.pop()
+kept = [before()]
+step()
+work(); kept.append(during())
+step()
+work(); kept.append(after())
+step()
+"
+        );
+        let mut talking = Talking::new(&directory, options, &code);
+        let pid = talking.pid().to_string();
+        let refused = ctl(&directory, &["lines", &pid]).run();
+        assert_eq!(refused.code(), 1);
+        assert!(refused.stderr.contains("no sampled lines"), "{refused:#?}");
+        // It waits for input: it answers with its next allocation.
+        let asked = ctl(&directory, &["lines", "--start=16K", &pid]).ok();
+        assert!(
+            asked.stdout.contains("has not answered") || asked.stdout.contains("one sample in")
+        );
+        talking.says();
+        let report = shown(&directory, talking.pid());
+        let during = bytes_in(&report, "live", "during");
+        assert!(
+            (28_000_000..42_000_000).contains(&during),
+            "{options:?}: {during}"
+        );
+        assert_eq!(bytes_in(&report, "live", "before"), 0);
+        ctl(&directory, &["lines", "--stop", &pid]).ok();
+        talking.says();
+        let report = shown(&directory, talking.pid());
+        assert_eq!(bytes_in(&report, "live", "after"), 0, "{options:?}");
+        assert_eq!(bytes_in(&report, "live", "during"), during);
+    }
+}
+
+#[test]
+fn a_request_that_no_process_can_meet_is_told_in_a_line() {
+    let directory = folder("lines-refused");
+    let refused = |words: &[&str]| {
+        let outcome = ctl(&directory, words).run();
+        (outcome.code(), outcome.stderr)
+    };
+    let (code, text) = refused(&["lines", "--start", "report.json"]);
+    assert!(
+        code == 1 && text.contains("'report.json' is no process"),
+        "{text}"
+    );
+    let (code, text) = refused(&["lines", "--start", "999999999"]);
+    assert!(
+        code == 1 && text.contains("no host with process id"),
+        "{text}"
+    );
+    let (code, text) = refused(&["lines", "--start=0", "1"]);
+    assert!(code == 2 && text.contains("a size from 1 to 1T"), "{text}");
+    let (code, text) = refused(&["leaks", "999999999"]);
+    assert!(
+        code == 1 && text.contains("no host with process id"),
+        "{text}"
+    );
+    let code = format!("{STEP}\nstep()");
+    let talking = Talking::new(&directory, &["--native", "off"], &code);
+    let pid = talking.pid().to_string();
+    let (code, text) = refused(&["leaks", &pid]);
+    assert!(code == 1 && text.contains("takes no samples"), "{text}");
+}
+
+#[test]
+fn growth_since_a_mark_and_each_accounts_peak_are_views_of_their_own() {
+    let code = "
+import pyhost, ctypes
+def first(): return bytes(20_000_000)
+def second(): return [bytes(1000) for _ in range(30_000)]
+def native():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]
+    libc.free(libc.malloc(10_000_000))
+kept = first()
+native()
+pyhost.mark('loaded')
+more = second()
+lines = pyhost.lines()
+def of(view, name): return sum(row['bytes'] for row in lines[view] if any(call['function'] == name for call in row['stack']))
+assert of('live', 'first') > 20_000_000 and of('grown', 'first') == 0
+assert 30_000_000 < of('grown', 'second') < 42_000_000, of('grown', 'second')
+assert of('at_peak', 'native') < 1_000_000 and of('at_account_peak', 'native') >= 10_000_000
+assert set(lines['sums']) == {'at_peak', 'at_account_peak', 'live', 'allocated', 'grown'}
+del more, lines
+lines = pyhost.lines()
+assert of('grown', 'second') == 0
+";
+    Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .ok();
+    let code = "import pyhost; print(pyhost.lines()['grown'], 'grown' in pyhost.lines()['sums'])";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .ok();
+    assert_eq!(outcome.stdout, "[] False\n");
+}
+
+#[test]
+fn a_refusals_dossier_names_the_lines() {
+    let code = "
+def held(): return [bytes(1000) for _ in range(40_000)]
+kept = held()
+try:
+    more = bytes(100_000_000)
+except MemoryError:
+    print('caught')
+";
+    let outcome = Run::host()
+        .args([
+            "--lines=64K,seed=1",
+            "--stats=off",
+            "--cap=100M",
+            "-c",
+            code,
+        ])
+        .ok();
+    let mut lines = outcome.stderr.lines();
+    let found = lines.any(|line| line == "  lines with the most live bytes:");
+    let first = lines.next().unwrap_or_default();
+    assert!(found && first.contains("<string>:2 in"), "{outcome:#?}");
+}
+
+#[test]
+fn of_a_noisy_service_the_three_leaking_lines_are_named_and_no_other() {
+    let directory = folder("lines-leaks");
+    let script = directory.join("service.py");
+    fs::write(&script, include_str!("scripts/leaking_service.py")).unwrap();
+    let hosts = directory.join("hosts");
+    let mut child = Command::new(PYHOST)
+        .arg(format!("--live={}", hosts.display()))
+        .arg("--lines=16K,seed=1")
+        .arg(&script)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    let pid = child.id().to_string();
+    let outcome = ctl(&hosts, &["leaks", "--json", "--for", "12s", &pid]).ok();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let found: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let mut functions: Vec<&str> = found["rising"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["function"].as_str().unwrap())
+        .collect();
+    functions.sort_unstable();
+    assert_eq!(functions, ["audit", "remember", "subscribe"], "{found:#}");
+    until("the files of the killed", || {
+        (files_of_lines(&hosts) == 1).then_some(())
+    });
+}

@@ -1,0 +1,66 @@
+//! `pyhostctl lines --start` and `--stop`: has a process that runs begin or end its samples.
+
+use crate::document::Document;
+use crate::failure::{Failure, print};
+use crate::find;
+use pyhost_os::bytes::{self, Bytes, Expected};
+use pyhost_record::lines::{Answer, ask};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long the host may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest interval, as of `pyhost --lines`.
+const MOST: u64 = 1 << 40;
+
+/// The mean distance of two samples, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval(u64);
+
+impl FromStr for Interval {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let interval = bytes::parse(text).filter(|bytes| (1..=MOST).contains(bytes));
+        let expected = Expected("expected a size from 1 to 1T such as 64K");
+        interval.map(Interval).ok_or(expected)
+    }
+}
+
+/// Has the samples of `what` begin with an interval, or end.
+///
+/// # Errors
+/// `what` is no process that runs, its file cannot be written, or its host cannot do it.
+pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), Failure> {
+    let name = what.parse::<find::Name>();
+    let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
+    let path = find::of_process(&name, directory)?;
+    if !matches!(Document::read(&path)?, Document::Record(_, true, _)) {
+        return Err(Failure(format!(
+            "process {name} runs no more; expected a host that runs"
+        )));
+    }
+    let answer = ask(&path, start.map_or(0, |interval| interval.0), PATIENCE);
+    let answer = answer
+        .map_err(|error| Failure(format!("'{}' cannot be written ({error})", path.display())))?;
+    let done = match start {
+        Some(Interval(1)) => "samples every allocation".to_owned(),
+        Some(Interval(interval)) => format!("takes one sample in {}", Bytes(interval)),
+        None => "takes no more samples; those until now can be read".to_owned(),
+    };
+    match answer {
+        Answer::Done => print(&format!("process {name} {done}\n")),
+        Answer::WithoutPython => print(&format!(
+            "process {name} {done}, of arrays and malloc alone: another hook lies over the host's in Python's \
+             domains, such as tracemalloc's\n"
+        )),
+        Answer::Silent => print(&format!(
+            "process {name} has not answered: it allocates nothing at the moment, and does so with its next allocation \
+             in Python code\n"
+        )),
+        Answer::Refused => Err(Failure(format!(
+            "process {name} cannot sample: its malloc is left to another allocator, or there is no memory"
+        ))),
+    }
+}
