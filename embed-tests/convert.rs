@@ -120,8 +120,11 @@ fn a_speedscope_file_has_a_profile_for_each_view() {
     let file: Value = serde_json::from_str(&text).unwrap();
     let frames = file["shared"]["frames"].as_array().unwrap();
     let profiles = file["profiles"].as_array().unwrap();
-    assert_eq!(profiles.len(), 3);
-    for (profile, view) in profiles.iter().zip(["live", "at_peak", "allocated"]) {
+    assert_eq!(profiles.len(), 4, "no mark, no growth");
+    for (profile, view) in profiles
+        .iter()
+        .zip(["live", "at_peak", "at_account_peak", "allocated"])
+    {
         assert!(profile["name"].as_str().unwrap().starts_with(view));
         let weights = profile["weights"].as_array().unwrap();
         let sum: i64 = weights.iter().map(|weight| weight.as_i64().unwrap()).sum();
