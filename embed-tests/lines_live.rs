@@ -395,3 +395,23 @@ fn of_a_noisy_service_the_three_leaking_lines_are_named_and_no_other() {
         (files_of_lines(&hosts) == 1).then_some(())
     });
 }
+
+#[test]
+fn without_room_for_the_samples_file_one_line_says_so_and_the_script_runs() {
+    let directory = folder("lines-room");
+    // The ledger fits, the samples do not.
+    let command = format!(
+        "ulimit -f 100; exec '{PYHOST}' --live='{}' --lines --stats=off -c 'print(1)'",
+        directory.display()
+    );
+    let outcome = Run::program("bash").args(["-c", &command]).ok();
+    assert_eq!(outcome.stdout, "1\n");
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let expected =
+        "pyhost: --lines: no file for the samples (File too large); nobody can read them while";
+    assert!(
+        lines.len() == 1 && lines[0].starts_with(expected),
+        "{outcome:#?}"
+    );
+    assert_eq!(files_of_lines(&directory), 0);
+}

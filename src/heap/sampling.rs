@@ -39,6 +39,8 @@ struct Recorder {
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
+/// The script has ended.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 static RECORDER: Owned<Option<Recorder>> = Owned::new(None);
 static WALK: OnceLock<Walk> = OnceLock::new();
@@ -48,8 +50,11 @@ static ANSWER: OnceLock<fn()> = OnceLock::new();
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
 /// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
-/// [`super::start`]; not in a signal handler. False where mimalloc gives no heap.
+/// [`super::start`]; not in a signal handler. False where mimalloc gives no heap, and once the script has ended.
 pub fn start(interval: u64, seed: u64) -> bool {
+    if IS_OVER.load(Relaxed) {
+        return false;
+    }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
     for account in [
@@ -89,10 +94,11 @@ pub fn start(interval: u64, seed: u64) -> bool {
     true
 }
 
-/// Has the samples kept in memory that other processes can read: those that there are, and those of later.
-pub fn publish_by(renew: Renew) {
+/// Has the samples kept in memory that other processes can read: those that there are, and those of later. False if there are
+/// samples and no such memory.
+pub fn publish_by(renew: Renew) -> bool {
     let _ = RENEW.set(renew);
-    with(|samples| samples.publish_by(renew));
+    with(|samples| samples.publish_by(renew)).unwrap_or(true)
 }
 
 /// Registers who answers when another process asks for samples; called inside the allocator, with the GIL.
@@ -127,6 +133,12 @@ pub fn set_walk(walk: Walk) {
 /// Whether samples are taken.
 pub fn is_on() -> bool {
     ON.load(Relaxed)
+}
+
+/// The script has ended: [`end`], for good.
+pub fn finish() {
+    IS_OVER.store(true, Relaxed);
+    end();
 }
 
 /// Keeps all samples as they are now, and takes no more.

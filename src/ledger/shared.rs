@@ -153,7 +153,12 @@ impl Ledger {
 
     /// Has every thread's next booking take the slow path.
     pub fn close_cells(&self) {
-        for slot in &self.slots {
+        // The pages of slots that nobody has claimed stay untouched.
+        for slot in self
+            .slots
+            .iter()
+            .filter(|slot| slot.claimed.load(Relaxed) == 1)
+        {
             slot.close_bounds();
         }
     }

@@ -86,10 +86,11 @@ impl Samples {
         }
     }
 
-    /// Has the samples kept, from now on, in memory that others can read as well.
-    pub fn publish_by(&mut self, renew: Renew) {
+    /// Has the samples kept, from now on, in memory that others can read as well. False without such memory.
+    pub fn publish_by(&mut self, renew: Renew) -> bool {
         self.renew = Some(renew);
         self.publish(None);
+        self.published.is_some()
     }
 
     /// In a forked child: the copy is the parent's. The next change makes one of its own.

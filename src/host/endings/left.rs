@@ -51,7 +51,7 @@ pub fn take(shows: bool) {
 
 #[inline(never)] // see `take`
 fn of_this_moment(shows: bool) -> Left {
-    sampling::end();
+    sampling::finish();
     let mut left = Left {
         time: peak::time(),
         ledger: LEDGER.snapshot(),

@@ -5,7 +5,7 @@
 //! the allocator: nothing here allocates.
 
 use super::{HAS_FILE, NAMES, own_path};
-use crate::descriptor::quietly;
+use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
 use crate::ledger::CARD;
@@ -16,14 +16,22 @@ use crate::template::PathBuffer;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::Mapped;
 use pyhost_record::directory::LINES_SUFFIX;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU64};
+
+/// Why the last file could not be made.
+static ERROR: AtomicI32 = AtomicI32::new(0);
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
     if HAS_FILE.load(Relaxed) {
-        sampling::publish_by(renew);
         sampling::set_answer(answer);
+        if !sampling::publish_by(renew) {
+            notice(format_args!(
+                "--lines: no file for the samples ({}); nobody can read them while the script runs",
+                Errno(ERROR.load(Relaxed))
+            ));
+        }
     }
 }
 
@@ -60,10 +68,10 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<Atomi
         file::rename(draft.as_c_str(), path.as_c_str())?;
         Ok(mapped)
     };
-    let made = quietly(made);
-    if made.is_err() {
+    let made = quietly(made).inspect_err(|Errno(error)| {
+        ERROR.store(*error, Relaxed);
         let _ = file::unlink(draft.as_c_str());
-    }
+    });
     made.ok()
 }
 
