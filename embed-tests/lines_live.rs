@@ -320,13 +320,14 @@ pyhost.mark('loaded')
 more = second()
 lines = pyhost.lines()
 def of(view, name): return sum(row['bytes'] for row in lines[view] if any(call['function'] == name for call in row['stack']))
-assert of('live', 'first') > 20_000_000 and of('grown', 'first') == 0
+assert of('live', 'first') > 20_000_000 and of('grown', 'first') < 10_000
 assert 30_000_000 < of('grown', 'second') < 42_000_000, of('grown', 'second')
 assert of('at_peak', 'native') < 1_000_000 and of('at_account_peak', 'native') >= 10_000_000
 assert set(lines['sums']) == {'at_peak', 'at_account_peak', 'live', 'allocated', 'grown'}
 del more, lines
 lines = pyhost.lines()
-assert of('grown', 'second') == 0
+# Up to 3.10 a function's frame stays with its code.
+assert of('grown', 'second') < 10_000
 ";
     Run::host()
         .args(["--lines=1", "--stats=off", "-c", code])
