@@ -356,7 +356,7 @@ pub(super) fn take(
     })
 }
 
-/// What the ledger has live, which is compared with the peaks. None if the samples' own sums are exact.
+/// The ledger's live bytes, which are compared with the peaks. None if the samples' own sums are exact.
 fn heights(account: Account) -> Option<Heights> {
     (INTERVAL.load(Relaxed) > 1).then(|| Heights {
         total: LEDGER.bound(Scope::Total),
@@ -371,7 +371,7 @@ pub fn restart_peaks() {
     });
 }
 
-/// What is live now is what the view of growth is compared with.
+/// The view of growth is compared with this moment.
 pub fn mark() {
     with(Samples::mark);
 }

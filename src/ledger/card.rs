@@ -142,7 +142,7 @@ impl LinesCell {
     }
 }
 
-/// What the host says to a request about the samples.
+/// The host's answer to a request about the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum LinesAnswer {
@@ -217,7 +217,7 @@ pub struct Card {
     pub resident: AtomicU64,
     /// The highest resident size that was read; 0 if none was.
     pub resident_peak: AtomicU64,
-    /// What others ask of the samples of lines, and what the host has answered.
+    /// Requests of others for samples of lines, and the host's answer.
     pub lines: LinesCell,
     spare: [AtomicU64; 144],
     cells: [MarkCell; MARKS],

@@ -63,7 +63,7 @@ fn words(mut input: impl Read) -> Option<Vec<u64>> {
     Some(words.map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The host does as it was asked.

@@ -190,7 +190,7 @@ impl Samples {
         self.publish(None);
     }
 
-    /// What is live now is what later growth is compared with.
+    /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.sites.mark();
         self.publish(None);

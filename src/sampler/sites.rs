@@ -77,7 +77,7 @@ struct Sums {
     stack: u32,
     live: Sum,
     allocated: Sum,
-    /// What was allocated by the last mark.
+    /// Bytes that were allocated by the last mark.
     marked: Sum,
     noted: [Noted; MOMENTS.len()],
 }
@@ -269,7 +269,7 @@ impl Sites {
         }
     }
 
-    /// What is live now is what later growth is compared with.
+    /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
     }

@@ -38,7 +38,7 @@ impl Sum {
         }
     }
 
-    /// What it has grown by since it was `before`. `allocated` is the sum of all that was allocated by now, `marked` by then.
+    /// The growth since it was `before`. `allocated` is the sum of all that was allocated by now, `marked` by then.
     ///
     /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
     /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
@@ -57,7 +57,7 @@ impl Sum {
         [self.bytes, self.blocks, self.variance].map(f64::to_bits)
     }
 
-    /// What [`Self::words`] gave.
+    /// The inverse of [`Self::words`].
     pub(crate) fn of_words(words: [u64; 3]) -> Sum {
         let [bytes, blocks, variance] = words.map(f64::from_bits);
         Sum {

@@ -1,4 +1,4 @@
-//! What was found, for people and as JSON.
+//! The result, for people and as JSON.
 
 use super::verdict::Rising;
 use super::watch::{LOOKS, Watched};

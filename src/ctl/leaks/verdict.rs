@@ -162,7 +162,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    /// What a line of a service does with its blocks.
+    /// How a line of a service treats its blocks.
     #[derive(Clone, Copy, PartialEq)]
     enum Habit {
         /// Keeps one in so many.
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(growth_of(&full, 100, 0), None);
         let waves: Vec<i64> = (0..32).map(|look| 1000 * (look % 11)).collect();
         assert_eq!(growth_of(&waves, 100, 0), None);
-        // What is taken and given back between the looks does not hide it.
+        // Blocks that come and go between the looks do not hide it.
         let busy: Vec<i64> = line
             .iter()
             .zip(0..)

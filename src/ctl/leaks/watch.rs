@@ -19,7 +19,7 @@ pub struct Look {
     pub allocated: Sum,
 }
 
-/// What was seen of a process.
+/// A process as it was watched.
 pub struct Watched {
     /// The process's id and command.
     pub process: String,

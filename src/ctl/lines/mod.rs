@@ -25,7 +25,7 @@ pub struct LinesOptions {
     #[arg(long, value_name = "VIEW", default_value = "at_peak")]
     pub view: View,
 
-    /// What a row is
+    /// Sum the bytes by
     #[arg(long, value_name = "WHAT", default_value = "line")]
     pub by: By,
 

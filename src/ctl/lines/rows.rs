@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::{self, Display};
 
-/// What a row is.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// The innermost line of your own code
@@ -41,7 +41,7 @@ impl By {
     }
 }
 
-/// What the bytes of a row have in common.
+/// The bytes of a row have this in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject<'a> {
     Line {

@@ -16,7 +16,7 @@ fn missed(interval: i64) -> f64 {
     }
 }
 
-/// What adds up: the square of 1.96 standard deviations.
+/// The part that adds up: the square of 1.96 standard deviations.
 pub fn square(error_bytes: i64, interval: i64) -> f64 {
     (error_bytes as f64 - missed(interval)).max(0.0).powi(2)
 }

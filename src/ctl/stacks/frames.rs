@@ -18,7 +18,7 @@ pub enum View {
     Live,
     /// Allocated at any time
     Allocated,
-    /// What there was more of when the report was made than at the script's last pyhost.mark()
+    /// Live when the report was made, beyond what was live at the script's last pyhost.mark()
     Grown,
 }
 
@@ -61,7 +61,7 @@ impl View {
 pub struct Amount {
     pub bytes: i64,
     pub blocks: i64,
-    /// What adds up of the error: see [`super::error`].
+    /// The part of the error that adds up: see [`super::error`].
     pub square: f64,
 }
 
