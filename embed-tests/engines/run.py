@@ -92,6 +92,17 @@ class Server:
         self.process.wait()
 
 
+def runs(session):
+    """Returns whether a process of the session runs. One that has ended and that nobody waits for does not."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name, which may have spaces and brackets: state, parent, group, session.
+            state, _, _, its_session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(its_session) == session and state not in "ZX":
+                return True
+    return False
+
+
 def run(options, engine, folder):
     """Runs a job; its outcome, its last lines, its reports, and the peaks that /metrics had."""
     cap, packages = ENGINES[engine]
@@ -116,6 +127,11 @@ def run(options, engine, folder):
                 end = time.monotonic() + PATIENCE
                 while job.poll() is None and time.monotonic() < end:
                     server.look()
+                    time.sleep(0.05)
+                # What the job started and does not wait for, such as multiprocessing's resource tracker, ends after it,
+                # and is not killed while it writes its report.
+                end = min(end, time.monotonic() + 30)
+                while runs(job.pid) and time.monotonic() < end:
                     time.sleep(0.05)
             finally:
                 with contextlib.suppress(ProcessLookupError):
