@@ -42,6 +42,7 @@ pub mod heights;
 pub mod histogram;
 pub mod mark;
 mod moving;
+mod names;
 pub mod own;
 pub mod pages;
 pub mod placement;

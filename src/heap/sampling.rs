@@ -15,15 +15,17 @@
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_sampled};
+use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, own};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use pyhost_os::cell::{HeldByThread, Owned};
+use pyhost_os::moment;
 pub use pyhost_sampler::published::Renew;
+use pyhost_sampler::{Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View,
+    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, Thread, View,
 };
-use pyhost_sampler::{Chance, Heights, Weight};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -36,6 +38,7 @@ type Walk = fn(&mut dyn FnMut(&Call<'_>));
 struct Recorder {
     samples: Samples,
     chance: Chance,
+    names: Names,
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -78,12 +81,15 @@ pub fn start(interval: u64, seed: u64) -> bool {
         return false;
     };
     let mut samples = Samples::new(interval, Account::Mapped as u8);
+    samples.begin_at(moment::monotonic_coarse());
     if let Some(renew) = RENEW.get() {
         samples.publish_by(*renew);
     }
+    let names = Names::new(held.as_ref().map(|former| &former.names));
     *held = Some(Recorder {
         samples,
         chance: Chance::new(seed),
+        names,
     });
     drop(held);
     INTERVAL.store(interval, Relaxed);
@@ -144,7 +150,8 @@ pub fn finish() {
 /// Keeps all samples as they are now, and takes no more.
 pub fn end() {
     ON.store(false, Relaxed);
-    with(|samples| samples.end());
+    let moment = moment::monotonic_coarse();
+    with(|samples| samples.end(moment));
 }
 
 /// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
@@ -156,6 +163,7 @@ pub(super) fn forked() {
         && let Some(recorder) = held.as_mut()
     {
         recorder.samples.forget_published();
+        recorder.names.forked();
     }
 }
 
@@ -346,13 +354,17 @@ pub(super) fn take(
         return false;
     };
     held.as_mut().is_some_and(|recorder| {
-        recorder.samples.add(
-            block.addr(),
-            account as u8,
+        let Recorder { samples, names, .. } = recorder;
+        let moment = moment::monotonic_coarse();
+        let thread = names.number(&state().named, samples, samples.time().tick(moment));
+        let allocation = Allocation {
+            address: block.addr(),
+            account: account as u8,
+            thread,
+            moment,
             weight,
-            &mut walk,
-            heights(account),
-        )
+        };
+        samples.add(allocation, &mut walk, heights(account))
     })
 }
 

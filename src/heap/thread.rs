@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
+use super::names::Named;
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -27,6 +28,8 @@ pub struct ThreadState {
     pub ending: Cell<bool>,
     /// The thread counts the bytes that it allocates.
     is_sampling: Cell<bool>,
+    /// Its name, for samples.
+    pub named: Cell<Named>,
 }
 
 const EMPTY: *mut Theap = (&raw const ffi::_mi_theap_empty).cast_mut();
@@ -42,6 +45,7 @@ thread_local! {
             left: Cell::new(0),
             ending: Cell::new(false),
             is_sampling: Cell::new(false),
+            named: Cell::new(Named::NOT),
         }
     };
 }
@@ -67,14 +71,14 @@ mod initial_exec {
     use crate::ledger::{ACCOUNTS, UNCLAIMED};
 
     // The fields of `ThreadState`, in its order.
-    const _: () = assert!(size_of::<ThreadState>() == (2 * ACCOUNTS + 4) * 8);
+    const _: () = assert!(size_of::<ThreadState>() == (2 * ACCOUNTS + 5) * 8);
     const _: () = assert!(std::mem::offset_of!(ThreadState, own) == (ACCOUNTS + 2) * 8);
     std::arch::global_asm!(
         ".pushsection .tdata.pyhost_thread_state, \"awT\", @progbits",
         ".hidden PYHOST_THREAD_STATE",
         ".globl PYHOST_THREAD_STATE",
         ".type PYHOST_THREAD_STATE, @tls_object",
-        ".size PYHOST_THREAD_STATE, (2 * {accounts} + 4) * 8",
+        ".size PYHOST_THREAD_STATE, (2 * {accounts} + 5) * 8",
         ".p2align 3",
         "PYHOST_THREAD_STATE:",
         ".rept {accounts}",
@@ -85,6 +89,7 @@ mod initial_exec {
         ".rept {accounts}",
         ".quad {empty}",
         ".endr",
+        ".quad 0",
         ".quad 0",
         ".quad 0",
         ".popsection",

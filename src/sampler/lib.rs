@@ -1,4 +1,4 @@
-//! Which lines allocated: a Poisson sample of the allocated bytes, by call stack and account.
+//! Which lines allocated: a Poisson sample of the allocated bytes, by call stack, account and thread.
 //!
 //! A point falls on each allocated byte with the same small probability, so that the distance between two points
 //! is exponential with a mean of *interval* bytes ([`Chance::distance`]). An allocation of S bytes with at least one point
@@ -8,10 +8,11 @@
 //! A [`Samples`] is plain data: the caller holds a lock. It takes memory from the system alone, and its tables grow
 //! by doubling. Where the system has none, the sample is dropped and counted.
 //!
-//! [`Samples`] sums by *site*: one account and one call stack. A site has a sum of what is live, one of what was allocated
-//! so far, and one for each kind of moment: live when the total was highest, when its account was, and at the last mark.
+//! [`Samples`] sums by *site*: one account, one call stack and one thread. A site has a sum of what is live and of when it
+//! came, one of what was allocated so far, and one for each kind of moment: live when the total was highest, when its account was, and at the last mark.
 //! A moment costs no copy of all sites: a site that is about to change notes its live sum if one has come since it last did.
 
+mod ages;
 mod chance;
 mod index;
 pub mod published;
@@ -20,17 +21,21 @@ mod stacks;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod threads;
 
+pub use ages::Time;
 pub use chance::{Chance, Weight};
 pub use sites::{Heights, Site, View};
 pub use stacks::{Call, FrameView};
 pub use sum::Sum;
+pub use threads::{NAMES as THREAD_NAMES, Thread};
 
 use index::Index;
 use published::{Published, Renew};
-use sites::Sites;
+use sites::{Key, Sites};
 use stacks::Stacks;
 use std::ops::Range;
+use threads::Threads;
 
 /// Stacks of each view that a report has at most, those with the most bytes.
 pub const REPORTED_STACKS: usize = 500;
@@ -46,7 +51,24 @@ struct Live {
     /// Its address, as [`hidden`] writes it; 0 where the entry is free.
     address: u64,
     site: u32,
+    /// The tick at which it came.
+    birth: u32,
     weight: Weight,
+}
+
+/// A block that is a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation {
+    /// The block's address.
+    pub address: usize,
+    /// The account's number.
+    pub account: u8,
+    /// The thread's number, as [`Samples::thread`] gave it.
+    pub thread: u8,
+    /// When it came, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub moment: u64,
+    /// The bytes and blocks that it stands for.
+    pub weight: Weight,
 }
 
 /// An address as it is stored: the leak check searches memory for pointers.
@@ -59,7 +81,9 @@ pub struct Samples {
     interval: u64,
     /// The account that is not part of the total.
     beside: u8,
+    time: Time,
     stacks: Stacks,
+    threads: Threads,
     sites: Sites,
     live: Index<Live>,
     taken: u64,
@@ -75,7 +99,9 @@ impl Samples {
         Samples {
             interval,
             beside,
+            time: Time { start: 0, now: 0 },
             stacks: Stacks::new(),
+            threads: Threads::new(),
             sites: Sites::new(),
             live: Index::new(),
             taken: 0,
@@ -112,14 +138,30 @@ impl Samples {
         }
     }
 
-    /// Adds a sample: the block at `address`, which `account` allocated at the calls that `walk` gives, outermost first.
-    /// `heights` are the live bytes with this block; None where the samples' own sums are exact. False if the sample is
-    /// dropped, for want of memory, or after the end.
+    /// The samples begin at `moment`, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn begin_at(&mut self, moment: u64) {
+        self.time = Time {
+            start: moment,
+            now: moment,
+        };
+    }
+
+    /// The time of the samples.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// The number of a thread.
+    pub fn thread(&mut self, thread: Thread<'_>) -> u8 {
+        self.threads.intern(thread, &mut self.stacks)
+    }
+
+    /// Adds a sample, which was allocated at the calls that `walk` gives, outermost first. `heights` are the live bytes with
+    /// this block; None where the samples' own sums are exact. False if the sample is dropped, for want of memory, or after
+    /// the end.
     pub fn add(
         &mut self,
-        address: usize,
-        account: u8,
-        weight: Weight,
+        allocation: Allocation,
         walk: &mut Walk<'_>,
         heights: Option<Heights>,
     ) -> bool {
@@ -127,32 +169,41 @@ impl Samples {
             return false;
         }
         self.taken += 1;
-        let site = self.try_add(address, account, weight, walk);
+        self.look_at_clock(allocation.moment);
+        let site = self.try_add(allocation, walk);
         if site.is_none() {
             self.dropped += 1;
         }
-        self.sites.look_at_height(account, heights);
+        self.sites.look_at_height(allocation.account, heights);
         self.publish(site);
         site.is_some()
     }
 
-    fn try_add(
-        &mut self,
-        address: usize,
-        account: u8,
-        weight: Weight,
-        walk: &mut Walk<'_>,
-    ) -> Option<u32> {
+    fn try_add(&mut self, allocation: Allocation, walk: &mut Walk<'_>) -> Option<u32> {
+        let Allocation {
+            address,
+            account,
+            thread,
+            moment,
+            weight,
+        } = allocation;
         let stack = self.stacks.intern(walk)?;
-        let site = self.sites.of(account, stack)?;
+        let site = self.sites.of(Key {
+            account,
+            thread,
+            stack,
+        })?;
         self.remove(address); // one whose end was not seen
+        let birth = self.time.tick(moment);
         let live = Live {
             address: hidden(address),
             site,
+            birth,
             weight,
         };
         self.live.insert(live, |entry| entry.address)?;
-        self.sites.allocated(site, weight, account != self.beside);
+        let is_in_total = account != self.beside;
+        self.sites.allocated(site, weight, birth, is_in_total);
         Some(site)
     }
 
@@ -162,9 +213,14 @@ impl Samples {
             return false;
         }
         match self.live.remove(hidden(address), |entry| entry.address) {
-            Some(live) => {
-                self.sites.freed(live.site, live.weight, self.beside);
-                self.publish(Some(live.site));
+            Some(Live {
+                site,
+                birth,
+                weight,
+                ..
+            }) => {
+                self.sites.freed(site, weight, birth, self.beside);
+                self.publish(Some(site));
                 true
             }
             None => false,
@@ -178,9 +234,18 @@ impl Samples {
         self.publish(None);
     }
 
-    /// Keeps all as it is now: what comes later is not counted.
-    pub fn end(&mut self) {
+    /// Keeps all as it is at `moment`: what comes later is not counted.
+    pub fn end(&mut self, moment: u64) {
+        self.look_at_clock(moment);
         self.is_over = true;
+        self.publish(None);
+    }
+
+    /// Ages are those at `moment`, if nothing later was seen and the samples go on.
+    pub fn look_at_clock(&mut self, moment: u64) {
+        if !self.is_over {
+            self.time.now = self.time.now.max(moment);
+        }
     }
 
     /// Makes this moment the highest, of the total and of each account. `heights` gives the live bytes for an account;
@@ -228,6 +293,17 @@ impl Samples {
         }
     }
 
+    /// The mean age of the live bytes of a site in seconds, at the last look at the clock. None if it has none.
+    pub fn age_seconds(&self, site: Site) -> Option<f64> {
+        self.sites.births(site).age_seconds(self.time)
+    }
+
+    /// The thread of a site.
+    pub fn thread_of(&self, site: Site) -> Thread<'_> {
+        let number = self.sites.key(site).thread;
+        self.threads.view(number, &self.stacks)
+    }
+
     /// How many different calls there are: [`FrameView::number`] is below that.
     pub fn frames(&self) -> usize {
         self.stacks.frames()
@@ -235,7 +311,7 @@ impl Samples {
 
     /// The calls of a site, innermost first; none where no Python code ran.
     pub fn calls(&self, site: Site) -> impl Iterator<Item = FrameView<'_>> {
-        self.stacks.calls(self.sites.stack(site))
+        self.stacks.calls(self.sites.key(site).stack)
     }
 
     /// The mappings of all tables; some are empty.
@@ -243,6 +319,7 @@ impl Samples {
         let stacks = self.stacks.addresses().into_iter();
         let all = stacks.chain(self.sites.addresses());
         let published = self.published.as_ref().map(Published::addresses);
-        all.chain([self.live.addresses()]).chain(published)
+        all.chain([self.live.addresses(), self.threads.addresses()])
+            .chain(published)
     }
 }

@@ -5,9 +5,8 @@
 //! table. While the writer changes it its sequence number is odd. A reader takes a copy between two equal even numbers
 //! where it can; after a kill the number may stay odd. So the reader trusts nothing: each number is checked.
 
-use crate::Samples;
-use crate::sites::{self, Sites};
-use crate::stacks::Stacks;
+use crate::sites;
+use crate::{Samples, Time};
 use pyhost_os::mapping::Mapped;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicU64, fence};
 pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>>;
 
 /// First word; its last letter is the version.
-const MAGIC: u64 = u64::from_le_bytes(*b"pyhline1");
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhline2");
 
 // The words of the header.
 const SEQUENCE: usize = 1;
@@ -25,26 +24,38 @@ const INTERVAL: usize = 2;
 const BESIDE: usize = 3;
 const TAKEN: usize = 4;
 const DROPPED: usize = 5;
+/// 1 once the samples have ended.
+const IS_OVER: usize = 6;
 /// For each section, where it starts and how many items it has.
 const SECTIONS: usize = 8;
 /// The numbers of the latest moments.
 const MOMENTS: usize = 24;
+/// When the samples began, and the latest moment, in nanoseconds of `CLOCK_MONOTONIC`.
+const TIME: usize = 48;
 const HEADER: usize = 64;
 
-/// Letters, texts, calls, nodes, sites.
-const KINDS: usize = 5;
+/// Letters, texts, calls, nodes, sites, names of threads.
+const KINDS: usize = 6;
 
 /// Room for items at the start.
-const FIRST: Counts = Counts([32 << 10, 1 << 10, 2 << 10, 4 << 10, 1 << 10]);
+const FIRST: Counts = Counts([32 << 10, 1 << 10, 2 << 10, 4 << 10, 1 << 10, 128]);
 
 /// How many items of each section there are, or fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts([usize; KINDS]);
 
 impl Counts {
-    fn of(stacks: &Stacks, sites: &Sites) -> Self {
-        let [letters, texts, frames, nodes] = stacks.counts();
-        Counts([letters, texts, frames, nodes, sites.length()])
+    fn of(samples: &Samples) -> Self {
+        let [letters, texts, frames, nodes] = samples.stacks.counts();
+        let sites = samples.sites.length();
+        Counts([
+            letters,
+            texts,
+            frames,
+            nodes,
+            sites,
+            samples.threads.count(),
+        ])
     }
 
     /// Room for twice as many.
@@ -58,13 +69,14 @@ impl Counts {
 
     /// Words of each section.
     fn words(self) -> [usize; KINDS] {
-        let [letters, texts, frames, nodes, sites] = self.0;
+        let [letters, texts, frames, nodes, sites, threads] = self.0;
         [
             letters.div_ceil(8),
             texts,
             2 * frames,
             nodes,
             sites::WORDS * sites,
+            threads,
         ]
     }
 
@@ -99,7 +111,7 @@ pub struct Published {
 impl Published {
     /// Makes the first copy, or a larger one.
     pub fn renewed(samples: &Samples, renew: Renew) -> Option<Self> {
-        let counts = Counts::of(&samples.stacks, &samples.sites);
+        let counts = Counts::of(samples);
         let room = counts.doubled();
         let nothing = Counts([0; KINDS]);
         let words = renew(room.total(), &mut |words| {
@@ -121,7 +133,7 @@ impl Published {
 
     /// Writes what is new, and a site that has changed; false if there is no room.
     pub fn update(&mut self, samples: &Samples, changed: Option<u32>) -> bool {
-        let counts = Counts::of(&samples.stacks, &samples.sites);
+        let counts = Counts::of(samples);
         if !counts.fit(self.room) {
             return false;
         }
@@ -161,7 +173,7 @@ fn write(
             word.store(*value, Relaxed);
         }
     };
-    let [letters, texts, frames, nodes, new_sites] = from.0;
+    let [letters, texts, frames, nodes, new_sites, threads] = from.0;
     for word in letters / 8..counts.0[0].div_ceil(8) {
         put(0, word, &[stacks.letters_of(word)]);
     }
@@ -179,12 +191,18 @@ fn write(
     for site in changed.into_iter().chain(new_sites..counts.0[4]) {
         put(4, sites::WORDS * site, &sites.words_of(site));
     }
+    for thread in threads..counts.0[5] {
+        put(5, thread, &[samples.threads.word_of(thread)]);
+    }
     for (kind, count) in counts.0.into_iter().enumerate() {
         words[SECTIONS + 2 * kind + 1].store(count as u64, Relaxed);
     }
     words[TAKEN].store(samples.taken, Relaxed);
     words[DROPPED].store(samples.dropped, Relaxed);
-    for (word, number) in words[MOMENTS..HEADER].iter().zip(sites.moments()) {
+    words[IS_OVER].store(u64::from(samples.is_over), Relaxed);
+    words[TIME].store(samples.time.start, Relaxed);
+    words[TIME + 1].store(samples.time.now, Relaxed);
+    for (word, number) in words[MOMENTS..TIME].iter().zip(sites.moments()) {
         word.store(number, Relaxed);
     }
     words[SEQUENCE].store((sequence | 1) + 1, Release);
@@ -204,7 +222,11 @@ pub fn read(words: &[u64]) -> Option<Samples> {
     let number = |place: usize| usize::try_from(words[place]).ok();
     let mut samples = Samples::new(words[INTERVAL].max(1), words[BESIDE] as u8);
     (samples.taken, samples.dropped) = (words[TAKEN], words[DROPPED].min(words[TAKEN]));
-    samples.is_over = true;
+    samples.is_over = words[IS_OVER] != 0;
+    samples.time = Time {
+        start: words[TIME],
+        now: words[TIME + 1],
+    };
     let section = |kind: usize| -> Option<(usize, &[u64])> {
         let count = number(SECTIONS + 2 * kind + 1)?;
         let bound = Counts([words.len() * 8; KINDS]);
@@ -227,14 +249,18 @@ pub fn read(words: &[u64]) -> Option<Samples> {
             .iter()
             .all(|&frame| stacks.push_frame(frame))
         && section(3)?.1.iter().all(|&word| stacks.push_node(word));
-    let (sites, stacks) = (&mut samples.sites, &samples.stacks);
-    sites.set_moments(&words[MOMENTS..HEADER]);
+    let (sites, threads, stacks) = (&mut samples.sites, &mut samples.threads, &samples.stacks);
+    sites.set_moments(&words[MOMENTS..TIME]);
     let is_read = is_read
         && section(4)?
             .1
             .as_chunks()
             .0
             .iter()
-            .all(|&site| sites.push_words(site, stacks));
+            .all(|&site| sites.push_words(site, stacks))
+        && section(5)?
+            .1
+            .iter()
+            .all(|&name| threads.push_word(name, stacks));
     is_read.then_some(samples)
 }

@@ -1,5 +1,6 @@
-//! Sites: an account and a call stack, with their sums.
+//! Sites: an account, a call stack and a thread, with their sums.
 
+use crate::ages::Births;
 use crate::chance::Weight;
 use crate::index::{Index, hash};
 use crate::stacks::{Stacks, pair, parts};
@@ -7,12 +8,47 @@ use crate::sum::Sum;
 use pyhost_os::growing::Growing;
 use std::ops::Range;
 
-/// An account and a call stack.
+/// An account, a call stack and a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     number: u32,
     /// The account's number.
     pub account: u8,
+}
+
+/// The parts that make a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub account: u8,
+    /// The thread's number.
+    pub thread: u8,
+    /// The stack's number.
+    pub stack: u32,
+}
+
+impl Key {
+    /// As a word.
+    fn word(self) -> u64 {
+        let Key {
+            account,
+            thread,
+            stack,
+        } = self;
+        pair(u32::from(account) | u32::from(thread) << 8, stack)
+    }
+
+    /// The inverse of [`Self::word`].
+    fn of_word(word: u64) -> Option<Self> {
+        let (numbers, stack) = parts(word);
+        let [account, thread, 0, 0] = numbers.to_le_bytes() else {
+            return None;
+        };
+        Some(Key {
+            account,
+            thread,
+            stack,
+        })
+    }
 }
 
 /// Which allocations of a site are summed.
@@ -73,9 +109,9 @@ struct Noted {
 
 #[derive(Clone, Copy)]
 struct Sums {
-    account: u8,
-    stack: u32,
+    key: Key,
     live: Sum,
+    births: Births,
     allocated: Sum,
     /// Bytes that were allocated by the last mark.
     marked: Sum,
@@ -89,7 +125,9 @@ struct Entry {
 }
 
 /// Words of a site; see [`Sites::words_of`].
-pub const WORDS: usize = 22;
+pub const WORDS: usize = 25;
+/// Where the numbers of a site's moments are, behind its key and its sums.
+const NUMBERS: usize = 1 + 3 * (3 + MOMENTS.len());
 
 /// Accounts that there may be.
 pub const ACCOUNTS: usize = 16;
@@ -160,26 +198,23 @@ impl Sites {
     }
 
     /// The number of a site. None if there is no memory for it.
-    pub fn of(&mut self, account: u8, stack: u32) -> Option<u32> {
-        let hash = hash(u64::from(account) << 32 | u64::from(stack)) | 1;
+    pub fn of(&mut self, key: Key) -> Option<u32> {
+        let hash = hash(key.word()) | 1;
         let sums = &self.sums;
-        let is_it = |entry: &Entry| {
-            let site = &sums[entry.number as usize];
-            site.account == account && site.stack == stack
-        };
+        let is_it = |entry: &Entry| sums[entry.number as usize].key == key;
         if let Some(entry) = self.index.find(hash, |entry| entry.hash, is_it) {
             return Some(entry.number);
         }
         let number = u32::try_from(self.sums.len()).ok()?;
         let site = Sums {
-            account,
-            stack,
+            key,
             live: Sum::NONE,
+            births: Births::default(),
             allocated: Sum::NONE,
             marked: Sum::NONE,
             noted: MOMENTS.map(|moment| Noted {
                 sum: Sum::NONE,
-                number: self.number_of(moment, account),
+                number: self.number_of(moment, key.account),
             }),
         };
         if !self.sums.push(site) {
@@ -201,7 +236,7 @@ impl Sites {
 
     /// A site that is about to change.
     fn changing(&mut self, site: u32) -> &mut Sums {
-        let account = self.sums[site as usize].account;
+        let account = self.sums[site as usize].key.account;
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[site as usize];
         if site.noted[Moment::Mark as usize].number != self.marks {
@@ -225,19 +260,21 @@ impl Sites {
         }
     }
 
-    pub fn allocated(&mut self, site: u32, weight: Weight, is_in_total: bool) {
+    pub fn allocated(&mut self, site: u32, weight: Weight, birth: u32, is_in_total: bool) {
         let site = self.changing(site);
         site.live += weight;
         site.allocated += weight;
-        let account = site.account;
+        site.births.add(weight.bytes, birth);
+        let account = site.key.account;
         self.count(account, weight.bytes, is_in_total);
     }
 
     /// `beside` is the account that is not part of the total.
-    pub fn freed(&mut self, site: u32, weight: Weight, beside: u8) {
+    pub fn freed(&mut self, site: u32, weight: Weight, birth: u32, beside: u8) {
         let site = self.changing(site);
         site.live -= weight;
-        let account = site.account;
+        site.births.remove(weight.bytes, birth);
+        let account = site.key.account;
         self.count(account, -weight.bytes, account != beside);
     }
 
@@ -278,7 +315,7 @@ impl Sites {
         let all = self.sums.iter().zip(0..);
         all.map(|(sums, number)| Site {
             number,
-            account: sums.account,
+            account: sums.key.account,
         })
     }
 
@@ -286,7 +323,7 @@ impl Sites {
         let site = &self.sums[site.number as usize];
         let at = |moment| {
             let noted = &site.noted[moment as usize];
-            match noted.number == self.number_of(moment, site.account) {
+            match noted.number == self.number_of(moment, site.key.account) {
                 true => noted.sum,
                 false => site.live,
             }
@@ -344,12 +381,13 @@ impl Sites {
     pub fn words_of(&self, number: usize) -> [u64; WORDS] {
         let site = &self.sums[number];
         let mut words = [0; WORDS];
-        words[0] = pair(u32::from(site.account), site.stack);
+        words[0] = site.key.word();
         let sums = [site.live, site.allocated, site.marked];
         let noted = site.noted.map(|noted| noted.sum);
         let all = sums.into_iter().chain(noted).flat_map(|sum| sum.words());
         let numbers = site.noted.map(|noted| u64::from(noted.number));
-        for (word, value) in words[1..].iter_mut().zip(all.chain(numbers)) {
+        let rest = numbers.into_iter().chain(site.births.words());
+        for (word, value) in words[1..].iter_mut().zip(all.chain(rest)) {
             *word = value;
         }
         words
@@ -357,30 +395,34 @@ impl Sites {
 
     /// Adds what [`Self::words_of`] gave; false if it cannot be.
     pub fn push_words(&mut self, words: [u64; WORDS], stacks: &Stacks) -> bool {
-        let (account, stack) = parts(words[0]);
-        let Ok(account) = u8::try_from(account) else {
+        let Some(key) = Key::of_word(words[0]) else {
             return false;
         };
+        let [.., bytes, low, high] = words;
         let sum = |index: usize| {
             let place = 1 + 3 * index;
             Sum::of_words([words[place], words[place + 1], words[place + 2]])
         };
         let site = Sums {
-            account,
-            stack,
+            key,
             live: sum(0),
+            births: Births::of_words([bytes, low, high]),
             allocated: sum(1),
             marked: sum(2),
             noted: MOMENTS.map(|moment| Noted {
                 sum: sum(3 + moment as usize),
-                number: words[WORDS - MOMENTS.len() + moment as usize] as u32,
+                number: words[NUMBERS + moment as usize] as u32,
             }),
         };
-        stacks.knows(stack) && self.sums.push(site)
+        stacks.knows(key.stack) && self.sums.push(site)
     }
 
-    pub fn stack(&self, site: Site) -> u32 {
-        self.sums[site.number as usize].stack
+    pub fn key(&self, site: Site) -> Key {
+        self.sums[site.number as usize].key
+    }
+
+    pub fn births(&self, site: Site) -> Births {
+        self.sums[site.number as usize].births
     }
 
     /// The mappings of all tables.

@@ -166,7 +166,8 @@ impl Stacks {
         })
     }
 
-    fn text(&mut self, text: &[u8]) -> Option<u32> {
+    /// The number of a text. None if there is no memory for it.
+    pub fn text(&mut self, text: &[u8]) -> Option<u32> {
         let hash = hash_of_text(text);
         let is_it = |entry: &Entry| self.bytes(entry.number) == text;
         let known = self.of_texts.find(hash, |entry| entry.hash, is_it);
@@ -179,18 +180,23 @@ impl Stacks {
         })
     }
 
-    fn bytes(&self, text: u32) -> &[u8] {
+    /// The letters of a text.
+    pub fn bytes(&self, text: u32) -> &[u8] {
         let (start, length) = self.texts[text as usize];
         &self.letters[start as usize..][..length as usize]
     }
 
+    /// A text.
+    pub fn text_at(&self, text: u32) -> &str {
+        str::from_utf8(self.bytes(text)).unwrap_or("?")
+    }
+
     fn view(&self, number: u32) -> FrameView<'_> {
         let frame = self.frames[number as usize];
-        let text = |text| str::from_utf8(self.bytes(text)).unwrap_or("?");
         FrameView {
             number,
-            file: text(frame.file),
-            function: text(frame.function),
+            file: self.text_at(frame.file),
+            function: self.text_at(frame.function),
             line: frame.line,
         }
     }

@@ -13,6 +13,17 @@ fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
     }
 }
 
+/// A block of the first thread, at the start.
+fn block(address: usize, account: u8, weight: Weight) -> Allocation {
+    Allocation {
+        address,
+        account,
+        thread: u8::MAX,
+        moment: 0,
+        weight,
+    }
+}
+
 /// Gives calls, which are innermost first, from the outermost on.
 fn inward<'a>(calls: &'a [Call<'a>]) -> impl FnMut(&mut dyn FnMut(&Call<'_>)) + 'a {
     move |take| calls.iter().rev().for_each(take)
@@ -99,7 +110,7 @@ impl Process {
             let heights = Some(self.heights(account));
             let walk = &mut inward(&calls);
             self.samples
-                .add(address, account as u8, weight, walk, heights);
+                .add(block(address, account as u8, weight), walk, heights);
         }
     }
 
@@ -218,8 +229,9 @@ fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
         .collect();
     let weight = Weight::new(10, 10, 1);
     for address in 0..100 {
-        samples.add(address, 0, weight, &mut inward(&deep[address % 2..]), None);
-        samples.add(1000 + address, 1, weight, &mut inward(&[]), None);
+        let sample = block(address, 0, weight);
+        samples.add(sample, &mut inward(&deep[address % 2..]), None);
+        samples.add(block(1000 + address, 1, weight), &mut inward(&[]), None);
     }
     let sites: Vec<Site> = samples.sites().collect();
     assert_eq!(sites.len(), 3);
@@ -242,9 +254,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
         samples.add(
-            address,
-            0,
-            Weight::new(bytes, bytes, 1),
+            block(address, 0, Weight::new(bytes, bytes, 1)),
             &mut inward(&at),
             Some(heights(total)),
         );
@@ -265,7 +275,7 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     assert_eq!(at_peak(&samples), [0, 50, 70]);
     samples.remove(2);
     assert_eq!(at_peak(&samples), [0, 50, 70]);
-    samples.end();
+    samples.end(0);
     samples.remove(3);
     assert_eq!(
         samples
@@ -293,6 +303,7 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     let mut process = Process::new(300, 1);
     process.samples.publish_by(anonymous);
     process.live(&mut Random(5));
+    process.samples.thread(Thread::Named("worker"));
     // More of everything than there is room for at the start.
     for line in 0..5000 {
         let function = format!("function_{line}");
@@ -300,7 +311,12 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
         let weight = Weight::new(8, 8, 300);
         let address = 1_000_000 + line as usize;
         let walk = &mut inward(&calls);
-        process.samples.add(address, 1, weight, walk, None);
+        let allocation = Allocation {
+            thread: [u8::MAX, 0][line as usize % 2],
+            moment: u64::from(line) * 1_000_000_000,
+            ..block(address, 1, weight)
+        };
+        process.samples.add(allocation, walk, None);
     }
     let words = published_words(&process.samples);
     assert!(published::is_whole(&words, &words));
@@ -311,6 +327,8 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     for (site, other) in own.sites().zip(copy.sites()) {
         assert_eq!(site.account, other.account);
         assert!(own.calls(site).eq(copy.calls(other)));
+        assert_eq!(own.thread_of(site), copy.thread_of(other));
+        assert_eq!(own.age_seconds(site), copy.age_seconds(other));
         for view in View::ALL {
             assert_eq!(own.sum(site, view), copy.sum(other, view));
         }
@@ -343,6 +361,8 @@ fn no_words_make_the_reader_panic_or_go_on_for_ever() {
             let calls = samples.calls(site).count();
             let sum = samples.sum(site, View::Grown);
             assert!(calls < words.len() && sum.error_bytes(samples.interval()) >= 0);
+            assert!(samples.age_seconds(site).is_none_or(|age| age >= 0.0));
+            samples.thread_of(site);
         }
     }
 }
@@ -352,9 +372,7 @@ fn an_address_that_comes_again_replaces_the_block_whose_end_was_not_seen() {
     let mut samples = Samples::new(1, 9);
     for line in 1..=2 {
         samples.add(
-            64,
-            0,
-            Weight::new(8, 8, 1),
+            block(64, 0, Weight::new(8, 8, 1)),
             &mut inward(&[call("a.py", "f", line)]),
             None,
         );
@@ -379,4 +397,95 @@ fn distances_have_the_mean_that_is_asked_for() {
         );
     }
     assert_eq!(chance.distance(1), 0);
+}
+
+#[test]
+fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
+    let mut samples = Samples::new(1, 9);
+    let calls = [call("a.py", "f", 1)];
+    let mut add = |thread: Thread<'_>| {
+        let thread = samples.thread(thread);
+        for address in 0..2 {
+            let address = 1000 * (1 + usize::from(thread)) + address;
+            let allocation = Allocation {
+                thread,
+                ..block(address, 0, Weight::new(10, 10, 1))
+            };
+            samples.add(allocation, &mut inward(&calls), None);
+        }
+    };
+    for number in 0..1000 {
+        add(Thread::Named(&format!("worker {number}")));
+        add(Thread::Named("worker 0"));
+    }
+    [Thread::Main, Thread::Unnamed].into_iter().for_each(add);
+    let threads: Vec<Thread<'_>> = samples
+        .sites()
+        .map(|site| samples.thread_of(site))
+        .collect();
+    assert_eq!(threads.len(), THREAD_NAMES + 3);
+    for (number, thread) in threads.iter().take(THREAD_NAMES).enumerate() {
+        assert_eq!(*thread, Thread::Named(&format!("worker {number}")));
+    }
+    let last = &threads[THREAD_NAMES..];
+    assert_eq!(last, [Thread::Others, Thread::Main, Thread::Unnamed]);
+    // The names are all that is kept of a thread.
+    assert_eq!(samples.stacks.counts()[1], 2 + THREAD_NAMES);
+    assert_eq!(samples.frames(), 1);
+}
+
+#[test]
+fn the_age_is_the_mean_of_the_live_bytes() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut samples = Samples::new(1, 9);
+    samples.begin_at(5 * SECOND);
+    let mut add = |address, bytes, moment| {
+        let allocation = Allocation {
+            moment,
+            ..block(address, 0, Weight::new(bytes, bytes, 1))
+        };
+        samples.add(allocation, &mut inward(&[]), None);
+    };
+    add(1, 300, 5 * SECOND);
+    add(2, 100, 9 * SECOND);
+    add(3, 1_000_000, 6 * SECOND);
+    samples.remove(3);
+    let site = samples.sites().next().unwrap();
+    let age = |samples: &Samples| samples.age_seconds(site);
+    assert_eq!(age(&samples), Some(3.0));
+    samples.look_at_clock(15 * SECOND);
+    samples.look_at_clock(12 * SECOND);
+    assert_eq!(age(&samples), Some(9.0));
+    samples.remove(1);
+    samples.end(16 * SECOND);
+    samples.look_at_clock(99 * SECOND);
+    assert_eq!(age(&samples), Some(7.0));
+}
+
+#[test]
+fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
+    const HOUR: u64 = 3600 * 1_000_000_000;
+    let mut samples = Samples::new(1000, 9);
+    let mut random = Random(3);
+    let mut add = |samples: &mut Samples, address, moment| {
+        let size = 1 + random.below(1 << 30);
+        let allocation = Allocation {
+            moment,
+            ..block(address, 0, Weight::new(size, size.min(5000), 1000))
+        };
+        samples.add(allocation, &mut inward(&[]), None);
+    };
+    // Births end after 497 days, which is no moment that wraps.
+    add(&mut samples, 1, 1000 * HOUR);
+    for hour in 1000..if cfg!(miri) { 1100 } else { 20_000 } {
+        add(&mut samples, 2 + hour as usize % 50, hour * HOUR);
+    }
+    (2..60).for_each(|address| _ = samples.remove(address));
+    let site = samples.sites().next().unwrap();
+    let age = samples.age_seconds(site).unwrap();
+    let now = (samples.time().now as f64 / 1e9).min(f64::from(u32::MAX) / 100.0);
+    let expected = now - 1000.0 * 3600.0;
+    assert!((age - expected).abs() < 0.02, "{age} {expected}");
+    samples.remove(1);
+    assert_eq!(samples.age_seconds(site), None);
 }

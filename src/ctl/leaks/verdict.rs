@@ -157,7 +157,7 @@ fn growth_of(live: &[i64], error: i64, late_error: i64) -> Option<i64> {
 mod tests {
     use super::super::watch::{LOOKS, look};
     use super::*;
-    use pyhost_sampler::{Call, Chance, Samples, Weight};
+    use pyhost_sampler::{Allocation, Call, Chance, Samples, Weight};
     use pyhost_testing::Random;
     use std::collections::VecDeque;
     use std::time::Duration;
@@ -200,7 +200,14 @@ mod tests {
                         line: line as u32 + 1,
                     };
                     let weight = Weight::new(size, size, INTERVAL);
-                    samples.add(address, 2, weight, &mut |take| take(&call), None);
+                    let allocation = Allocation {
+                        address,
+                        account: 2,
+                        thread: 0,
+                        moment: step as u64,
+                        weight,
+                    };
+                    samples.add(allocation, &mut |take| take(&call), None);
                 }
                 kept.push_back(address);
                 let gone: Vec<usize> = match *habit {

@@ -107,6 +107,19 @@ pub fn id() -> libc::pid_t {
     calls::getpid()
 }
 
+/// Whether the calling thread is the process's first: in a forked child, the one that lives on.
+pub fn is_first_thread() -> bool {
+    calls::gettid() == calls::getpid()
+}
+
+/// The calling thread's name, as the kernel has it: up to 15 bytes, and a zero.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: the kernel writes 16 bytes at most (PR_GET_NAME of prctl(2)).
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
 /// The file of this program. Where it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
 /// loader's: then the file that this function is mapped from.
 pub fn executable() -> Option<PathBuf> {

@@ -1,0 +1,93 @@
+//! The threads that allocated, by name. A server makes a thread for each request, so the table of names has a bound.
+
+use crate::stacks::Stacks;
+use pyhost_os::growing::Growing;
+use std::ops::Range;
+
+/// Names that are kept; threads with further ones are one.
+pub const NAMES: usize = 250;
+
+/// Whose the allocations of a site are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread<'a> {
+    /// The process's first thread; in a forked child the one that lives on.
+    Main,
+    /// Threads without a name of their own.
+    Unnamed,
+    /// Threads of that name.
+    Named(&'a str),
+    /// Threads whose names have no place in the table.
+    Others,
+}
+
+// The numbers of the threads without an entry.
+const MAIN: u8 = u8::MAX;
+const UNNAMED: u8 = u8::MAX - 1;
+const OTHERS: u8 = u8::MAX - 2;
+const _: () = assert!(NAMES <= OTHERS as usize);
+
+/// The names.
+pub struct Threads {
+    /// For each the number of its text.
+    names: Growing<u32>,
+}
+
+impl Threads {
+    pub const fn new() -> Self {
+        Threads {
+            names: Growing::new(),
+        }
+    }
+
+    /// The number of a thread, whose name is entered if there is room.
+    pub fn intern(&mut self, thread: Thread<'_>, stacks: &mut Stacks) -> u8 {
+        let name = match thread {
+            Thread::Main => return MAIN,
+            Thread::Unnamed => return UNNAMED,
+            Thread::Others => return OTHERS,
+            Thread::Named(name) => name,
+        };
+        let is_it = |text: &u32| stacks.bytes(*text) == name.as_bytes();
+        if let Some(number) = self.names.iter().position(is_it) {
+            return number as u8;
+        }
+        let number = self.names.len();
+        let is_kept = number < NAMES
+            && stacks
+                .text(name.as_bytes())
+                .is_some_and(|text| self.names.push(text));
+        if is_kept { number as u8 } else { OTHERS }
+    }
+
+    /// The thread of a number.
+    pub fn view<'a>(&self, number: u8, stacks: &'a Stacks) -> Thread<'a> {
+        match (number, self.names.get(usize::from(number))) {
+            (MAIN, _) => Thread::Main,
+            (UNNAMED, _) => Thread::Unnamed,
+            (_, Some(text)) => Thread::Named(stacks.text_at(*text)),
+            (_, None) => Thread::Others,
+        }
+    }
+
+    /// How many names there are.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// A name as a word.
+    pub fn word_of(&self, number: usize) -> u64 {
+        u64::from(self.names[number])
+    }
+
+    /// Adds what [`Self::word_of`] gave; false if it cannot be.
+    pub fn push_word(&mut self, word: u64, stacks: &Stacks) -> bool {
+        let text = u32::try_from(word).ok();
+        let text = text.filter(|text| (*text as usize) < stacks.counts()[1]);
+        self.names.len() < NAMES && text.is_some_and(|text| self.names.push(text))
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.names.addresses()
+    }
+}
