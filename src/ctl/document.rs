@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::model::{Report, SampledLines};
 use crate::process::identity_of;
 use crate::summary::Summary;
+use pyhost_os::moment;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::samples_of;
 use pyhost_record::{self as record, Record, SIZE};
@@ -38,7 +39,12 @@ impl Document {
         if record::begins(&bytes) {
             let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
             let alive = is_alive(path, &record);
-            let samples = samples_of(path).map(|samples| SampledLines::of_samples(&samples));
+            let samples = samples_of(path).map(|mut samples| {
+                if alive {
+                    samples.look_at_clock(moment::monotonic());
+                }
+                SampledLines::of_samples(&samples)
+            });
             return Ok(Document::Record(
                 Box::new(record),
                 alive,

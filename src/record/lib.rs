@@ -1,6 +1,6 @@
 //! The files that hosts write for other programs, and their readers: a [`Record`] and its file, the
 //! directory of such files, the parts of a report that need only the ledger, metrics, checks of output
-//! paths, and whose code a file of Python is.
+//! paths, whose code a file of Python is, and what a thread does.
 //!
 //! The host and `pyhostctl` share it. It depends on neither Python nor mimalloc nor options.
 
@@ -13,5 +13,6 @@ pub mod metrics;
 pub mod origin;
 pub mod output;
 pub mod table;
+pub mod threads;
 
 pub use file::{Cap, Record, SIZE, Unreadable, begins, blank, start_in_file};

@@ -25,7 +25,7 @@ const TRIES: u32 = 20;
 
 /// The samples of the process whose ledger is in the file `path`. None without any, and if the file is not one that this
 /// version of a host wrote. A copy of a file that is written all the time, or was when the process was killed, may have rows
-/// of two moments.
+/// of two moments. Ages are those at the last sample.
 pub fn samples_of(path: &Path) -> Option<Samples> {
     let path = lines_beside(path);
     let mut words = words_of(&path)?;

@@ -4,6 +4,7 @@
 
 use super::Ordered;
 use pyhost_ledger::Account;
+use pyhost_record::threads::thread_name;
 use pyhost_sampler::{REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
 use serde::{Deserialize, Serialize};
 
@@ -34,13 +35,19 @@ pub struct LineSum {
     pub stacks: i64,
 }
 
-/// The memory of an account that one stack allocated.
+/// The memory of an account that one stack allocated in one thread.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StackRow {
     pub account: String,
     pub bytes: i64,
     pub blocks: i64,
     pub error_bytes: i64,
+    /// The mean age of what is live; in the views `live` and `grown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// The thread that allocated it; None in a report of an older host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
     /// The innermost call first; empty if no Python code ran.
     pub stack: Vec<Call>,
 }
@@ -85,6 +92,7 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
     let mut sites: Vec<(Site, Sum)> = samples.sites().map(with_sum).collect();
     sites.retain(|(_, sum)| sum.bytes() > 0);
     sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
+    let has_age = matches!(view, View::Live | View::Grown);
     let mut calls = 0;
     let listed = sites
         .into_iter()
@@ -104,6 +112,8 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
             bytes: sum.bytes(),
             blocks: sum.blocks(),
             error_bytes: sum.error_bytes(samples.interval()),
+            age_seconds: has_age.then(|| samples.age_seconds(site)).flatten(),
+            thread: Some(thread_name(samples, site).to_string()),
             stack: calls.collect(),
         })
     });

@@ -9,8 +9,11 @@ use crate::heap::sampling::{
 };
 use crate::ledger::{ACCOUNTS, Account};
 use pyhost_os::growing::Growing;
+use pyhost_os::moment;
 use pyhost_record::origin::{is_users, package};
+use pyhost_record::threads::thread_name;
 use std::fmt::{self, Write};
+use std::str::Utf8Error;
 
 /// Lines of the table.
 const LINES: usize = 10;
@@ -26,7 +29,10 @@ impl Rendered {
         render: impl FnOnce(&Samples, &mut Self) -> fmt::Result,
     ) -> Option<Self> {
         let mut text = Rendered(Growing::new());
-        let work = |samples: &mut Samples| render(samples, &mut text);
+        let work = |samples: &mut Samples| {
+            samples.look_at_clock(moment::monotonic_coarse());
+            render(samples, &mut text)
+        };
         let rendered = match in_handler {
             true => sampling::with_in_handler(work),
             false => sampling::with(work),
@@ -131,6 +137,18 @@ fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink
     sink.begin("");
     sink.text("account", account_of(site).name());
     describe_sum(samples, samples.sum(site, view), sink);
+    if let View::Live | View::Grown = view {
+        match samples.age_seconds(site) {
+            Some(age) => sink.fraction("age_seconds", age),
+            None => sink.null("age_seconds"),
+        }
+    }
+    let mut room = [0; 1024];
+    let thread = format_into(&mut room, format_args!("{}", thread_name(samples, site)));
+    sink.text(
+        "thread",
+        str::from_utf8(thread).unwrap_or_else(|cut| valid(thread, cut)),
+    );
     sink.begin_list("stack");
     for call in samples.calls(site) {
         sink.begin("");
@@ -141,6 +159,11 @@ fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink
     }
     sink.end();
     sink.end();
+}
+
+/// The start of a text that was cut within a letter.
+fn valid(text: &[u8], cut: Utf8Error) -> &str {
+    str::from_utf8(&text[..cut.valid_up_to()]).unwrap_or_default()
 }
 
 fn account_of(site: Site) -> Account {

@@ -1,0 +1,117 @@
+//! The name of a sample's thread for people: its own, or the role that its calls show.
+//!
+//! Before CPython 3.14 `threading` does not pass the names of threads to the kernel.
+
+use crate::origin::is_users;
+use pyhost_sampler::{Samples, Site, Thread};
+use std::fmt::{self, Display};
+
+/// Modules of the standard library that start a thread and run its function.
+const MACHINERY: &[&str] = &[
+    "/threading.py",
+    "/concurrent/futures/thread.py",
+    "/socketserver.py",
+    "/multiprocessing/pool.py",
+];
+
+/// A thread's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadName<'a> {
+    /// Its own, or a fixed one.
+    Known(&'a str),
+    /// The outermost call that is no machinery.
+    Role {
+        /// Its function.
+        function: &'a str,
+        /// Its file.
+        file: &'a str,
+    },
+}
+
+/// The name of a site's thread.
+pub fn thread_name(samples: &Samples, site: Site) -> ThreadName<'_> {
+    match samples.thread_of(site) {
+        Thread::Main => ThreadName::Known("main"),
+        Thread::Named(name) => ThreadName::Known(name),
+        Thread::Others => ThreadName::Known("other threads"),
+        Thread::Unnamed => role(samples, site),
+    }
+}
+
+fn role(samples: &Samples, site: Site) -> ThreadName<'_> {
+    let calls = samples.calls(site).map(|call| (call.function, call.file));
+    let mut role = ThreadName::Known("thread without Python code");
+    // The innermost call comes first.
+    for (function, file) in calls {
+        if !is_machinery(file) {
+            role = ThreadName::Role { function, file };
+        } else if matches!(role, ThreadName::Known(_)) {
+            role = ThreadName::Known("thread that starts, waits or ends");
+        }
+    }
+    role
+}
+
+fn is_machinery(file: &str) -> bool {
+    !is_users(file) && MACHINERY.iter().any(|module| file.ends_with(module))
+}
+
+impl Display for ThreadName<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadName::Known(name) => out.write_str(name),
+            ThreadName::Role { function, file } => write!(out, "thread of {function} ({file})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_sampler::{Allocation, Call, Weight};
+
+    const LIBRARY: &str = "/usr/lib/python3.11";
+
+    /// The name of a thread with these calls, innermost first.
+    fn named(thread: Thread<'_>, calls: &[(&str, &str)]) -> String {
+        let mut samples = Samples::new(1, 9);
+        let thread = samples.thread(thread);
+        let allocation = Allocation {
+            address: 1,
+            account: 0,
+            thread,
+            moment: 0,
+            weight: Weight::new(1, 1, 1),
+        };
+        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+            for (function, file) in calls.iter().rev() {
+                take(&Call {
+                    file: file.as_bytes(),
+                    function: function.as_bytes(),
+                    line: 1,
+                });
+            }
+        };
+        samples.add(allocation, &mut walk, None);
+        let site = samples.sites().next().unwrap();
+        thread_name(&samples, site).to_string()
+    }
+
+    #[test]
+    fn a_thread_without_a_name_has_that_of_the_outermost_call_that_is_no_machinery() {
+        let threading = format!("{LIBRARY}/threading.py");
+        let pool = format!("{LIBRARY}/concurrent/futures/thread.py");
+        let bootstrap = [("run", threading.as_str()), ("_bootstrap", &threading)];
+        let worker = [&[("_worker", pool.as_str())], &bootstrap[..]].concat();
+        let job = [&[("load", "/app.py"), ("work", "/app.py")], &worker[..]].concat();
+        let unnamed = |calls: &[(&str, &str)]| named(Thread::Unnamed, calls);
+        assert_eq!(unnamed(&job), "thread of work (/app.py)");
+        assert_eq!(unnamed(&worker), "thread that starts, waits or ends");
+        assert_eq!(unnamed(&[]), "thread without Python code");
+        // The user's own file of that name is no machinery.
+        let own = [&[("serve", "/home/me/threading.py")], &bootstrap[..]].concat();
+        assert_eq!(unnamed(&own), "thread of serve (/home/me/threading.py)");
+        assert_eq!(named(Thread::Named("reader"), &job), "reader");
+        assert_eq!(named(Thread::Main, &job), "main");
+    }
+}
