@@ -72,19 +72,30 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Sends the bytes of a request; None where there is no answer.
+/// Sends the bytes of a request; None where there is no answer, or its body is no text.
 pub fn ask(address: SocketAddr, request: &str) -> Option<Answer> {
+    let (answer, body) = ask_for_bytes(address, request)?;
+    Some(Answer {
+        body: String::from_utf8(body).ok()?,
+        ..answer
+    })
+}
+
+/// Sends the bytes of a request; the answer, and its body apart. None where there is no answer.
+pub fn ask_for_bytes(address: SocketAddr, request: &str) -> Option<(Answer, Vec<u8>)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream.write_all(request.as_bytes()).ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let (headers, body) = text.split_once("\r\n\r\n")?;
-    Some(Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let headers = String::from_utf8(bytes[..end].to_vec()).ok()?;
+    let answer = Answer {
         status: headers.split(' ').nth(1)?.parse().ok()?,
-        headers: headers.to_owned(),
-        body: body.to_owned(),
-    })
+        headers,
+        body: String::new(),
+    };
+    Some((answer, bytes.split_off(end + 4)))
 }
 
 /// Asks for a path, with further header lines.
@@ -96,14 +107,22 @@ pub fn get(address: SocketAddr, path: &str, headers: &str) -> Option<Answer> {
 pub fn debian(program: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        let unpack = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/debian-programs");
-        let packages = ["prometheus", "prometheus-node-exporter"];
-        let output = Command::new(unpack).args(packages).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "tools/debian-programs: {errors}");
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+        let found = unpacked(&["prometheus", "prometheus-node-exporter"]);
+        found.unwrap_or_else(|errors| panic!("tools/debian-programs: {errors}"))
     });
     folder.join("usr/bin").join(program)
+}
+
+/// The folder that Debian packages are unpacked in; or why they are not.
+pub fn unpacked(packages: &[&str]) -> Result<PathBuf, String> {
+    let unpack = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/debian-programs");
+    let output = Command::new(unpack).args(packages).output().unwrap();
+    match output.status.success() {
+        true => Ok(PathBuf::from(
+            String::from_utf8(output.stdout).unwrap().trim(),
+        )),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 /// Gives text to a program's standard input; what it says, where its status is 0.

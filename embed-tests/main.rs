@@ -4,6 +4,7 @@
 mod daemon;
 mod environments;
 mod host;
+mod protobuf;
 mod skipping;
 
 mod arrays;
@@ -24,6 +25,7 @@ mod fleet;
 mod forks;
 mod frames;
 mod guards;
+mod heap_profiles;
 mod leaks;
 mod limits;
 mod lines;

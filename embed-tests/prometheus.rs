@@ -19,13 +19,13 @@ fn documented(name: &str) -> String {
 }
 
 /// Prometheus, with the documented configuration and rules.
-struct Prometheus {
+pub struct Prometheus {
     _daemon: Daemon,
     address: SocketAddr,
 }
 
 impl Prometheus {
-    fn start(scraped: SocketAddr) -> Self {
+    pub fn start(scraped: SocketAddr) -> Self {
         let folder = folder("prometheus");
         let config = documented("scrape config");
         let config = config.replace("127.0.0.1:14450", &scraped.to_string());
@@ -67,7 +67,7 @@ impl Prometheus {
         })
     }
 
-    fn ask(&self, path: &str) -> Option<Value> {
+    pub fn ask(&self, path: &str) -> Option<Value> {
         let answer = get(self.address, path, "")?;
         let value: Value = serde_json::from_str(&answer.body).ok()?;
         assert_eq!(value["status"], "success", "{path}: {value}");
@@ -75,7 +75,7 @@ impl Prometheus {
     }
 
     /// The result of a query: labels and value of each element.
-    fn query(&self, query: &str) -> Vec<(Value, f64)> {
+    pub fn query(&self, query: &str) -> Vec<(Value, f64)> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let data = self.ask(&format!("/api/v1/query?query={escaped}"));
         let data = data.expect("an answer");

@@ -66,7 +66,7 @@ pub enum Command {
     Leaks(LeaksOptions),
     /// Convert the lines of a report (pyhost --lines) for other programs: pprof, OTLP, speedscope, flame graphs
     Convert(ConvertOptions),
-    /// Serve the metrics of all hosts that run, for Prometheus
+    /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
     Serve(ServeOptions),
     /// Run a program once for each of its requests for memory, which fails, and find crashes and hangs
     Sweep(SweepOptions),

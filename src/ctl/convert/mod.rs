@@ -5,7 +5,7 @@
 
 mod collapsed;
 mod otlp;
-mod pprof;
+pub mod pprof;
 mod speedscope;
 mod svg;
 #[cfg(test)]
@@ -91,7 +91,7 @@ pub fn convert(stacks: &Stacks, format: Format, view: View) -> Result<Vec<u8>, S
     match format {
         Format::Collapsed => Ok(collapsed::text(stacks, view).into_bytes()),
         Format::Speedscope => Ok(speedscope::text(stacks, view).into_bytes()),
-        Format::Pprof => pprof::bytes(stacks, view),
+        Format::Pprof => pprof::bytes(stacks, &pprof::Choice::of_view(view)),
         Format::Otlp => Ok(otlp::bytes(stacks, view)),
         Format::Svg => svg::picture(stacks, view),
     }

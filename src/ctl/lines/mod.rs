@@ -8,6 +8,7 @@ mod tests;
 mod text;
 
 pub use rows::{By, Row, Subject, Table};
+pub use text::text;
 
 use crate::failure::{Failure, print};
 use crate::input;
@@ -74,6 +75,6 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     let top = options.top as usize;
     print(&match options.json {
         true => json::text(&table, top),
-        false => text::text(&table, top),
+        false => text(&table, top),
     })
 }

@@ -5,7 +5,8 @@
 //! [`MOST`] connections are open, a new one replaces the oldest. Each connection serves one request,
 //! so nothing is left over between two.
 
-use super::request::{Request, Response};
+use super::request::Request;
+use super::response::Response;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Weak};
@@ -24,7 +25,31 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MOST: usize = 64;
 
 /// Makes the response to a request.
-type Answer<'a> = &'a (dyn Fn(&Request) -> Response + Sync);
+type Answer<'a> = &'a (dyn Fn(&Request, &Client<'_>) -> Response + Sync);
+
+/// The client of a request, while its response is made.
+pub struct Client<'a>(&'a TcpStream);
+
+impl Client<'_> {
+    /// Waits. Returns false, and at once, if the client closes the connection, or it gives way to a new one.
+    pub fn waits(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        while let Ok(left) = left_until(deadline) {
+            if self.0.set_read_timeout(Some(left)).is_err() {
+                return false;
+            }
+            match (&mut &*self.0).read(&mut [0; 4096]) {
+                Ok(0) => return false,
+                Ok(_) => {} // the body that it has sent
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    _ => return false,
+                },
+            }
+        }
+        true
+    }
+}
 
 /// A connection that has a thread.
 struct Connection<'scope> {
@@ -100,7 +125,10 @@ fn serve_one(mut stream: &TcpStream, answer: Answer<'_>) -> io::Result<()> {
         match Request::parse(&received) {
             Ok(None) if count == 0 => return Ok(()),
             Ok(None) => {}
-            Ok(Some(request)) => break answer(&request).into_bytes(request.is_head()),
+            Ok(Some(request)) => {
+                let response = answer(&request, &Client(stream));
+                break response.into_bytes(request.is_head());
+            }
             Err(refusal) => break refusal.into_bytes(false),
         }
     };

@@ -1,23 +1,29 @@
-//! `pyhostctl serve`: the metrics of all running hosts, over HTTP, for Prometheus.
+//! `pyhostctl serve`: over HTTP, the metrics of all running hosts, for Prometheus, and the heap profiles of those that
+//! sample lines, for readers of Go's.
 //!
 //! Each connection has a thread ([`connections`]), which parses the request ([`request`]), and reads the
-//! hosts' files again for each scrape ([`hosts`]). Nothing is kept from one scrape to the next: a
+//! hosts' files again for each scrape ([`hosts`], [`profiles`]). Nothing is kept from one scrape to the next: a
 //! process that has ended is missing from the next one.
 
 mod address;
 mod connections;
 mod hosts;
 mod names;
+mod profiles;
+mod query;
 mod request;
+mod response;
 
 use address::Address;
 
 use crate::failure::{Failure, print};
 use crate::find;
 use clap::Args;
+use connections::Client;
 use names::Names;
 use pyhost_record::metrics::Form;
-use request::{Request, Response};
+use request::Request;
+use response::Response;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
 use std::io;
@@ -50,14 +56,16 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("the socket has no address ({error})")))?;
     if !own.ip().is_loopback() {
         eprintln!(
-            "pyhostctl: {own} is not a loopback address: everyone who can connect to it sees the names and the \
-             memory of this user's scripts"
+            "pyhostctl: {own} is not a loopback address: everyone who can connect to it sees the names, the \
+             memory and the sampled lines of this user's scripts"
         );
     }
     let names = Names::new(options.listen.host(), own.ip(), &options.allow_host);
     end_on_signals().map_err(|error| Failure(format!("signals cannot be handled ({error})")))?;
     print(&format!("serving http://{own}/metrics\n"))?;
-    connections::serve(&listener, &|request| answer(request, directory, &names))
+    connections::serve(&listener, &|request, client| {
+        answer(request, client, directory, &names)
+    })
 }
 
 /// Lets SIGTERM and SIGINT end the process at once, with status 0: no state has to be saved.
@@ -73,13 +81,16 @@ const PAGE: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>pyhostctl</title>
 <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">
 </head><body><h1>pyhostctl serve</h1>
-<p>The memory of the hosts that run here: <a href=\"/metrics\">metrics</a>.</p>
+<p>The memory of the hosts that run here: <a href=\"/metrics\">metrics</a>, <a href=\"/debug/pprof/\">heap profiles</a>.</p>
 </body></html>
 ";
 
-fn answer(request: &Request, directory: &Path, names: &Names) -> Response {
+fn answer(request: &Request, client: &Client<'_>, directory: &Path, names: &Names) -> Response {
     if !names.admit(request.host.as_deref()) {
         return Response::misdirected();
+    }
+    if let Some(place) = profiles::Place::of_path(&request.path) {
+        return profiles::answer(&place, request, client, directory);
     }
     match request.path.as_str() {
         "/" | "/metrics" if !request.reads() => Response::not_allowed(),

@@ -1,5 +1,7 @@
-//! Requests of HTTP/1.0 and 1.1, as far as a scrape needs them, and the bytes of responses.
+//! Requests of HTTP/1.0 and 1.1, as far as a scrape needs them.
 
+use super::query::Query;
+use super::response::Response;
 use httparse::{EMPTY_HEADER, Error, Status};
 
 /// The bytes of a request line and its headers that are read at most.
@@ -13,6 +15,8 @@ pub struct Request {
     method: String,
     /// The path, without what follows a question mark.
     pub path: String,
+    /// What follows it.
+    pub query: Query,
     /// The `Host` header: of several that differ, one that no server has.
     pub host: Option<String>,
     /// Whether OpenMetrics is at least as welcome as Prometheus's text format.
@@ -48,15 +52,14 @@ impl Request {
             true => first,
             false => Some(String::new()),
         };
-        let path = parsed.path.unwrap_or_default();
+        let target = parsed.path.unwrap_or_default();
+        let path = path_of(target);
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Ok(Some(Request {
             method: parsed.method.unwrap_or_default().to_owned(),
-            path: path_of(path)
-                .split('?')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            host: absolute_host(path).or(host),
+            path: path.to_owned(),
+            query: Query::of(query),
+            host: absolute_host(target).or(host),
             prefers_openmetrics: prefers_openmetrics(accept),
         }))
     }
@@ -105,98 +108,12 @@ fn prefers_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     open > 0.0 && open >= plain
 }
 
-/// The response. The connection ends after it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Response {
-    status: &'static str,
-    content_type: &'static str,
-    /// A further header line, or nothing.
-    header: &'static str,
-    body: String,
-}
-
-/// The type of a response for people.
-const PLAIN: &str = "text/plain; charset=utf-8";
-
-impl Response {
-    fn told(status: &'static str, header: &'static str) -> Self {
-        Response {
-            status,
-            content_type: PLAIN,
-            header,
-            body: format!("{status}\n"),
-        }
-    }
-
-    /// A successful response.
-    pub fn ok(content_type: &'static str, body: String) -> Self {
-        Response {
-            status: "200 OK",
-            content_type,
-            header: "",
-            body,
-        }
-    }
-
-    /// There is nothing at that path.
-    pub fn not_found() -> Self {
-        Response::told("404 Not Found", "")
-    }
-
-    /// Nothing can be written here.
-    pub fn not_allowed() -> Self {
-        Response::told("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
-    }
-
-    /// The server is not known by the name that was asked for.
-    pub fn misdirected() -> Self {
-        Response {
-            body: "421 Misdirected Request: this server does not answer to that name; expected localhost, \
-                   or a name of pyhostctl serve --allow-host\n"
-                .to_owned(),
-            ..Response::told("421 Misdirected Request", "")
-        }
-    }
-
-    /// No request.
-    fn bad_request() -> Self {
-        Response::told("400 Bad Request", "")
-    }
-
-    /// A request line or headers that are too long or too many.
-    fn too_large() -> Self {
-        Response::told("431 Request Header Fields Too Large", "")
-    }
-
-    /// The hosts cannot be looked at; `text` says why.
-    pub fn failed(text: &str) -> Self {
-        Response {
-            body: format!("{text}\n"),
-            ..Response::told("500 Internal Server Error", "")
-        }
-    }
-
-    /// The bytes to send; the body's length alone where the request is one of `HEAD`.
-    pub fn into_bytes(self, is_head: bool) -> Vec<u8> {
-        let length = self.body.len();
-        let mut text = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{}\
-             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-            self.status, self.content_type, self.header
-        );
-        if !is_head {
-            text += &self.body;
-        }
-        text.into_bytes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn status(bytes: &[u8]) -> &'static str {
-        Request::parse(bytes).unwrap_err().status
+        Request::parse(bytes).unwrap_err().status()
     }
 
     #[test]

@@ -34,14 +34,18 @@ impl View {
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
-        let own = match self {
+        self.of_samples().name()
+    }
+
+    /// The view of a host's samples.
+    pub(super) fn of_samples(self) -> sampler::View {
+        match self {
             View::AtPeak => sampler::View::AtPeak,
             View::AtAccountPeak => sampler::View::AtAccountPeak,
             View::Live => sampler::View::Live,
             View::Allocated => sampler::View::Allocated,
             View::Grown => sampler::View::Grown,
-        };
-        own.name()
+        }
     }
 
     /// The name for people.

@@ -5,6 +5,7 @@
 
 mod error;
 mod frames;
+mod process;
 #[cfg(test)]
 pub mod tests;
 

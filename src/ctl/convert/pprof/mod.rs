@@ -18,25 +18,45 @@ use std::io::Write;
 /// The id of the one mapping. It says that all locations have names, so that readers look for no symbols.
 const MAPPING: u64 = 1;
 
-/// The profile, compressed. `inuse` has the chosen view; if that is all that was allocated, the peak, and readers show
-/// `alloc` first.
+/// What a profile shows.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The view of `inuse`.
+    pub in_use: View,
+    /// Whether readers show `alloc` first.
+    pub alloc_first: bool,
+    /// A comment beside the usual ones.
+    pub remark: Option<String>,
+}
+
+impl Choice {
+    /// `inuse` has the view; if that is all that was allocated, the peak, and readers show `alloc` first.
+    pub fn of_view(view: View) -> Self {
+        Choice {
+            in_use: in_use_of(view),
+            alloc_first: view == View::Allocated,
+            remark: None,
+        }
+    }
+}
+
+/// The profile, compressed.
 ///
 /// # Errors
 /// It cannot be compressed, which memory does not refuse.
-pub fn bytes(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
+pub fn bytes(stacks: &Stacks, choice: &Choice) -> Result<Vec<u8>, String> {
     // By its comment a later conversion knows that it may take the file's place.
     let builder = GzBuilder::new().comment(MADE_BY);
     let mut encoder = builder.write(Vec::new(), Compression::default());
-    let encoded = profile(stacks, view).encode_to_vec();
+    let encoded = profile(stacks, choice).encode_to_vec();
     let written = encoder.write_all(&encoded).and_then(|()| encoder.finish());
     written.map_err(|error| format!("cannot be compressed ({error})"))
 }
 
-fn profile(stacks: &Stacks, view: View) -> Profile {
-    let in_use = in_use_of(view);
-    let default = match view {
-        View::Allocated => "alloc_space",
-        _ => "inuse_space",
+fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
+    let default = match choice.alloc_first {
+        true => "alloc_space",
+        false => "inuse_space",
     };
     let mut texts = Texts::new();
     let mut value_type = |name, unit| ValueType {
@@ -53,10 +73,10 @@ fn profile(stacks: &Stacks, view: View) -> Profile {
     let samples = stacks
         .sites
         .iter()
-        .map(|site| sample(site, in_use, &mut texts));
+        .map(|site| sample(site, choice.in_use, &mut texts));
     let sample = samples.collect();
     let (location, function) = locations(&stacks.frames, &mut texts);
-    let comments = comments(stacks, in_use);
+    let comments = comments(stacks, choice);
     Profile {
         sample_type,
         sample,
@@ -83,15 +103,17 @@ fn profile(stacks: &Stacks, view: View) -> Profile {
 }
 
 /// The remarks that `pprof -comments` prints.
-fn comments(stacks: &Stacks, in_use: View) -> [String; 2] {
-    [
+fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
+    let mut comments = vec![
         format!(
             "pyhost --lines, {}; inuse: {}",
             stacks.command,
-            in_use.title()
+            choice.in_use.title()
         ),
         format!("{} samples, {} lost", stacks.samples, stacks.dropped),
-    ]
+    ];
+    comments.extend(choice.remark.clone());
+    comments
 }
 
 fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {

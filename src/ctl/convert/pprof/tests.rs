@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::Read;
 
 fn decoded(view: View) -> Profile {
-    let bytes = bytes(&sample(), view).unwrap();
+    let bytes = bytes(&sample(), &Choice::of_view(view)).unwrap();
     let mut plain = Vec::new();
     GzDecoder::new(bytes.as_slice())
         .read_to_end(&mut plain)

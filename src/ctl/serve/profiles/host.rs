@@ -1,0 +1,181 @@
+//! The host that a request means.
+
+use crate::failure::Failure;
+use crate::find::{self, FoundHost, Name};
+use crate::serve::response::Response;
+use crate::stacks::Stacks;
+use pyhost_os::moment::{Utc, now};
+use pyhost_record::directory::{Entry, lines_beside, pid_namespace};
+use pyhost_record::lines::samples_of;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A host that runs and has samples.
+pub struct Sampled {
+    host: FoundHost,
+    path: PathBuf,
+    /// The process as a client may name it.
+    pub name: Name,
+}
+
+impl Sampled {
+    /// The host of that name that runs; without a name, the only one that has samples.
+    ///
+    /// # Errors
+    /// There is none, or there are several: the response that says so.
+    pub fn find(name: Option<&Name>, directory: &Path) -> Result<Self, Response> {
+        let mut hosts = all(directory)?;
+        match name {
+            Some(name) => {
+                hosts.retain(|host| name.fits(&host.host.identity));
+                let entries = hosts.iter().map(Sampled::entry).collect();
+                let chosen = name.choose(entries, directory);
+                let chosen = chosen.map_err(|Failure(text)| refuse("400 Bad Request", &text))?;
+                let found = chosen.and_then(|entry| {
+                    hosts
+                        .into_iter()
+                        .find(|host| host.host.identity == entry.identity)
+                });
+                found.ok_or_else(|| {
+                    let text = format!(
+                        "no host with process id {name} runs in '{}'; expected one that was started with --live \
+                         (/debug/pprof/ lists them)",
+                        directory.display()
+                    );
+                    refuse("404 Not Found", &text)
+                })
+            }
+            None => {
+                let count = hosts.len();
+                hosts.retain(Sampled::has_samples);
+                match (hosts.len(), hosts.pop()) {
+                    (1, Some(host)) => Ok(host),
+                    (0, _) => Err(refuse(
+                        "404 Not Found",
+                        &match count {
+                            0 => format!(
+                                "no host runs in '{}'; expected one that was started with --live --lines",
+                                directory.display()
+                            ),
+                            _ => format!(
+                                "none of the {count} hosts in '{}' takes samples; start one with --lines, or \
+                                 `pyhostctl lines --start PID` (/debug/pprof/ lists them)",
+                                directory.display()
+                            ),
+                        },
+                    )),
+                    (several, _) => Err(refuse(
+                        "400 Bad Request",
+                        &format!(
+                            "{several} hosts take samples; expected ?pid=PID, or the path /hosts/PID/debug/pprof/heap \
+                             (/debug/pprof/ lists them)"
+                        ),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The same process, later.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn again(&self, directory: &Path) -> Result<Self, Response> {
+        let mut hosts = all(directory)?.into_iter();
+        let found = hosts.find(|host| host.host.identity == self.host.identity);
+        found.ok_or_else(|| {
+            let text = format!("process {} has ended meanwhile", self.name);
+            refuse("404 Not Found", &text)
+        })
+    }
+
+    /// The stacks of its samples, as a profile of this moment.
+    ///
+    /// # Errors
+    /// It takes no samples, or its file is damaged.
+    pub fn stacks(&self) -> Result<Stacks, Response> {
+        let samples = samples_of(&self.path);
+        let samples = samples.ok_or_else(|| refuse("404 Not Found", &self.without_samples()))?;
+        let command = self.host.record.card().script.get();
+        let stacks = Stacks::of_samples(&command, &samples);
+        let stacks = stacks.map_err(|what| {
+            let file = lines_beside(&self.path);
+            Response::failed(&format!("'{}' {what}", file.display()))
+        })?;
+        Ok(Stacks {
+            started: Some(Utc(now())),
+            ..stacks
+        })
+    }
+
+    /// Why it has no profile, and what to do.
+    pub fn without_samples(&self) -> String {
+        let Sampled { name, .. } = self;
+        format!(
+            "process {name} takes no samples; start it with --lines, or `pyhostctl lines --start {name}`"
+        )
+    }
+
+    /// The script's name.
+    pub fn command(&self) -> String {
+        crate::stacks::named(&self.host.record.card().script.get())
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How often another process has had its samples begin or end.
+    pub fn requests(&self) -> u64 {
+        self.host.record.card().lines.answered.load(Relaxed)
+    }
+
+    fn has_samples(&self) -> bool {
+        lines_beside(&self.path).is_file()
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
+            path: self.path.clone(),
+            identity: self.host.identity.clone(),
+        }
+    }
+}
+
+/// All hosts that run.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
+    let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
+    let own = pid_namespace();
+    let count = |pid| {
+        let hosts = found.hosts.iter();
+        hosts.filter(|host| host.identity.pid == pid).count()
+    };
+    // As the label `pid` of the metrics; an id that several have is written in full.
+    let names: Vec<Name> = found
+        .hosts
+        .iter()
+        .map(|host| {
+            let short = host.identity.pid.to_string().parse();
+            match (host.identity.pid_namespace == own, count(host.identity.pid)) {
+                (true, 1) => short.unwrap_or_else(|_| Name::of(&host.identity)),
+                _ => Name::of(&host.identity),
+            }
+        })
+        .collect();
+    let hosts = found.hosts.into_iter().zip(names);
+    Ok(hosts
+        .map(|(host, name)| Sampled {
+            path: directory.join(host.identity.file_name()),
+            host,
+            name,
+        })
+        .collect())
+}
+
+fn refuse(status: &'static str, text: &str) -> Response {
+    Response::no_profile(status, text)
+}

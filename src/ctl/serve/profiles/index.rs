@@ -1,0 +1,48 @@
+//! The page at `/debug/pprof/`: the hosts, and the profiles that they have.
+
+use super::host::{Sampled, all};
+use crate::serve::response::Response;
+use pyhost_os::bytes::Bytes;
+use pyhost_record::lines::samples_of;
+use std::fmt::Write;
+use std::path::Path;
+
+/// How to ask for a profile.
+const HELP: &str = "
+heap          bytes live now first, and those allocated so far
+allocs        the same, those allocated so far first
+?seconds=N    the change in N seconds, 1 to 300
+?debug=1      as a table, for people
+/debug/pprof/heap is the only host's that takes samples; ?pid=PID names one of several
+";
+
+/// The page.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn text(directory: &Path) -> Result<String, Response> {
+    let hosts = all(directory)?;
+    let mut text = format!(
+        "heap profiles of the {} hosts that run here, of the samples of --lines\n\n",
+        hosts.len()
+    );
+    for host in &hosts {
+        text += &line(host);
+    }
+    Ok(text + HELP)
+}
+
+fn line(host: &Sampled) -> String {
+    let (name, command) = (host.name, host.command());
+    let _one = super::MAKING.lock();
+    let Some(samples) = samples_of(host.path()) else {
+        return format!("{command}: {}\n", host.without_samples());
+    };
+    let (taken, _) = samples.counts();
+    let mut line = format!("/hosts/{name}/debug/pprof/heap  {command}, ");
+    let _ = match samples.interval() {
+        ..=1 => writeln!(line, "every allocation, {taken} samples"),
+        interval => writeln!(line, "one sample in {}, {taken} samples", Bytes(interval)),
+    };
+    line
+}

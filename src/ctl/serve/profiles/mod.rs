@@ -1,0 +1,187 @@
+//! The heap profiles of hosts, at the paths that readers of Go's profiles know: `/debug/pprof/heap`, `/debug/pprof/allocs`,
+//! and below `/hosts/PID` for a host of several.
+//!
+//! A profile is made of the samples in the host's file at this moment: all of them, not the part that a report lists. The
+//! content is that of `pyhostctl convert --to pprof`, with the time of the scrape.
+
+mod host;
+mod index;
+mod wish;
+
+use super::connections::Client;
+use super::query::decoded;
+use super::request::Request;
+use super::response::{PLAIN, Response};
+use crate::convert::pprof;
+use crate::find::Name;
+use crate::lines::{By, Table, text};
+use crate::stacks::Stacks;
+use host::Sampled;
+use pyhost_os::moment::monotonic;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+use wish::{Kind, Wish};
+
+/// Held while samples are read and a profile is made, so that many clients need the memory of one.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The rows of a table, those with the most bytes.
+const ROWS: usize = 1000;
+
+/// A place below `/debug/pprof/`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The name of the host, from `/hosts/NAME`.
+    host: Option<String>,
+    /// The profile; empty for the index.
+    profile: String,
+}
+
+impl Place {
+    /// Reads a path; None if it is another one.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let (host, rest) = match path.strip_prefix("/hosts/") {
+            Some(rest) => {
+                let slash = rest.find('/')?;
+                (Some(decoded(&rest[..slash])), &rest[slash..])
+            }
+            None => (None, path),
+        };
+        let profile = match rest.strip_prefix("/debug/pprof")? {
+            "" => "",
+            rest => rest.strip_prefix('/')?,
+        };
+        Some(Place {
+            host,
+            profile: profile.to_owned(),
+        })
+    }
+}
+
+/// Answers a request for a place.
+pub fn answer(place: &Place, request: &Request, client: &Client<'_>, directory: &Path) -> Response {
+    if !request.reads() {
+        return Response::not_allowed();
+    }
+    let done = match (place.profile.as_str(), Kind::of_name(&place.profile)) {
+        ("", _) => index::text(directory).map(|text| Response::ok(PLAIN, text)),
+        (_, Some(kind)) => profile(place, kind, request, client, directory),
+        (other, None) => Err(Response::no_profile(
+            "404 Not Found",
+            &format!(
+                "no profile '{other}'; expected heap or allocs: pyhostctl serves the memory of Python's lines alone"
+            ),
+        )),
+    };
+    done.unwrap_or_else(|refusal| refusal)
+}
+
+/// The profile that was asked for; or the response that says why there is none.
+fn profile(
+    place: &Place,
+    kind: Kind,
+    request: &Request,
+    client: &Client<'_>,
+    directory: &Path,
+) -> Result<Response, Response> {
+    let wish = Wish::of_query(kind, &request.query)?;
+    let name = place.host.as_deref().or(request.query.value("pid"));
+    let name = name.map(named).transpose()?;
+    let host = Sampled::find(name.as_ref(), directory)?;
+    match wish.seconds {
+        // The headers of a change are those of any profile.
+        Some(seconds) if !request.is_head() => change(&host, &wish, seconds, client, directory),
+        _ => {
+            let _one = MAKING.lock();
+            let stacks = host.stacks()?;
+            if wish.is_text {
+                let table = Table::new(&stacks, kind.view(), By::Stack, None);
+                return Ok(Response::ok(PLAIN, text(&table, ROWS)));
+            }
+            compressed(&stacks, &wish, kind.name())
+        }
+    }
+}
+
+fn named(text: &str) -> Result<Name, Response> {
+    text.parse().map_err(|expected| {
+        let text = format!("'{text}' is no process; {expected}");
+        Response::no_profile("400 Bad Request", &text)
+    })
+}
+
+/// The difference of two profiles.
+fn change(
+    host: &Sampled,
+    wish: &Wish,
+    seconds: u32,
+    client: &Client<'_>,
+    directory: &Path,
+) -> Result<Response, Response> {
+    let (before, start) = {
+        let _one = MAKING.lock();
+        (host.stacks()?, monotonic())
+    };
+    if !client.waits(Duration::from_secs(seconds.into())) {
+        return Err(Response::bad_request()); // to nobody
+    }
+    let _one = MAKING.lock();
+    let again = host.again(directory)?;
+    let after = again.stacks()?;
+    if again.requests() != host.requests()
+        || after.samples < before.samples
+        || after.interval != before.interval
+    {
+        return Err(Response::no_profile(
+            "409 Conflict",
+            &format!(
+                "process {} began or ended its samples meanwhile; expected them to go on",
+                host.name
+            ),
+        ));
+    }
+    let mut stacks = after.since(&before);
+    stacks.seconds = Some((monotonic() - start) as f64 / 1e9);
+    compressed(&stacks, wish, &format!("{}-delta", wish.kind.name()))
+}
+
+fn compressed(stacks: &Stacks, wish: &Wish, name: &str) -> Result<Response, Response> {
+    let choice = pprof::Choice {
+        in_use: wish.kind.in_use(),
+        alloc_first: wish.kind == Kind::Allocs,
+        remark: wish.remark(),
+    };
+    let bytes = pprof::bytes(stacks, &choice);
+    let bytes = bytes.map_err(|what| Response::failed(&format!("the profile {what}")))?;
+    Ok(Response::file(name, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_of_the_one_host_or_of_one_that_is_named() {
+        let place = |host: Option<&str>, profile: &str| {
+            Some(Place {
+                host: host.map(str::to_owned),
+                profile: profile.to_owned(),
+            })
+        };
+        for (path, expected) in [
+            ("/debug/pprof", place(None, "")),
+            ("/debug/pprof/", place(None, "")),
+            ("/debug/pprof/heap", place(None, "heap")),
+            ("/debug/pprof/a/b", place(None, "a/b")),
+            ("/hosts/12/debug/pprof/heap", place(Some("12"), "heap")),
+            ("/hosts/5%3A1/debug/pprof/heap", place(Some("5:1"), "heap")),
+            ("/hosts/debug/pprof/heap", None),
+            ("/hosts/12/metrics", None),
+            ("/debug/pprofs", None),
+            ("/metrics", None),
+        ] {
+            assert_eq!(Place::of_path(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The values of a request for a profile, with the names and the meaning that Go's `net/http/pprof` gives them.
+
+use crate::serve::query::Query;
+use crate::serve::response::Response;
+use crate::stacks::View;
+
+/// The longest time of a change, in seconds.
+const LONGEST: u32 = 300;
+
+/// A profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Live bytes first.
+    Heap,
+    /// The same, all allocated bytes first.
+    Allocs,
+}
+
+impl Kind {
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Kind::Heap, Kind::Allocs]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Heap => "heap",
+            Kind::Allocs => "allocs",
+        }
+    }
+
+    /// The view that readers show first.
+    pub fn view(self) -> View {
+        match self {
+            Kind::Heap => View::Live,
+            Kind::Allocs => View::Allocated,
+        }
+    }
+
+    /// The view of the bytes in use.
+    pub fn in_use(self) -> View {
+        View::Live
+    }
+}
+
+/// A request for a profile.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub kind: Kind,
+    /// Whether the client asks for a collection first.
+    gc: bool,
+    /// Whether a table is wanted, for people.
+    pub is_text: bool,
+    /// The change in so many seconds is wanted.
+    pub seconds: Option<u32>,
+}
+
+impl Wish {
+    /// Reads the values.
+    ///
+    /// # Errors
+    /// One of them is not valid: the response that says so.
+    pub fn of_query(kind: Kind, query: &Query) -> Result<Self, Response> {
+        let refuse = |text: &str| Response::no_profile("400 Bad Request", text);
+        let number = |name: &str, expected: &str| match query.value(name) {
+            None => Ok(None),
+            Some(value) => match value.parse::<u32>() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(refuse(&format!(
+                    "{name}: bad value '{value}'; expected {expected}"
+                ))),
+            },
+        };
+        let gc = number("gc", "0 or 1")?;
+        let debug = number("debug", "0 or 1")?;
+        let times = format!("a number of seconds from 1 to {LONGEST}");
+        let seconds = number("seconds", &times)?;
+        let is_text = debug.is_some_and(|debug| debug > 0);
+        if let Some(other) = seconds.filter(|seconds| !(1..=LONGEST).contains(seconds)) {
+            return Err(refuse(&format!(
+                "seconds: bad value '{other}'; expected {times}"
+            )));
+        }
+        if is_text && seconds.is_some() {
+            return Err(refuse(
+                "debug and seconds exclude each other; expected one of them",
+            ));
+        }
+        Ok(Wish {
+            kind,
+            gc: gc.is_some_and(|gc| gc > 0),
+            is_text,
+            seconds,
+        })
+    }
+
+    /// The comment that a profile has, beside the usual ones.
+    pub fn remark(&self) -> Option<String> {
+        let change = self
+            .seconds
+            .map(|seconds| format!("the change in {seconds} s"));
+        let gc = self
+            .gc
+            .then(|| "gc=1: nothing was collected, the process is not asked".to_owned());
+        match (change, gc) {
+            (Some(change), Some(gc)) => Some(format!("{change}; {gc}")),
+            (change, gc) => change.or(gc),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(text: &str) -> Result<Wish, Response> {
+        Wish::of_query(Kind::Heap, &Query::of(text))
+    }
+
+    #[test]
+    fn values_are_those_that_go_has() {
+        let plain = wish("other=1&pid=7&debug=0&gc=0").unwrap();
+        assert_eq!(
+            (plain.seconds, plain.is_text, plain.gc),
+            (None, false, false)
+        );
+        assert_eq!(plain.remark(), None);
+        assert!(wish("debug=2").unwrap().is_text);
+        let change = wish("seconds=300&gc=1").unwrap();
+        assert_eq!((change.seconds, change.gc), (Some(300), true));
+        assert!(
+            change
+                .remark()
+                .unwrap()
+                .starts_with("the change in 300 s; gc")
+        );
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_those_that_are_valid() {
+        for bad in [
+            "seconds=0",
+            "seconds=301",
+            "seconds=-1",
+            "seconds=x",
+            "seconds=99999999999",
+            "debug=yes",
+            "gc=yes",
+            "debug=1&seconds=1",
+        ] {
+            let bytes = wish(bad).unwrap_err().into_bytes(false);
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.starts_with("HTTP/1.1 400 "), "{bad}: {text}");
+            assert!(text.contains("expected "), "{bad}: {text}");
+        }
+    }
+}

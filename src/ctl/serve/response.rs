@@ -1,0 +1,104 @@
+//! The bytes of responses.
+
+/// The response. The connection ends after it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Response {
+    status: &'static str,
+    content_type: &'static str,
+    /// Further header lines, or nothing.
+    headers: String,
+    body: Vec<u8>,
+}
+
+/// The type of a response for people.
+pub const PLAIN: &str = "text/plain; charset=utf-8";
+
+impl Response {
+    /// A status with its reason.
+    fn told(status: &'static str, headers: &str, text: &str) -> Self {
+        Response {
+            status,
+            content_type: PLAIN,
+            headers: headers.to_owned(),
+            body: format!("{text}\n").into_bytes(),
+        }
+    }
+
+    /// A successful response.
+    pub fn ok(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Response {
+            status: "200 OK",
+            content_type,
+            headers: String::new(),
+            body: body.into(),
+        }
+    }
+
+    /// A file to be kept under that name.
+    pub fn file(name: &str, body: Vec<u8>) -> Self {
+        Response {
+            headers: format!("Content-Disposition: attachment; filename=\"{name}\"\r\n"),
+            ..Response::ok("application/octet-stream", body)
+        }
+    }
+
+    /// There is nothing at that path.
+    pub fn not_found() -> Self {
+        Response::told("404 Not Found", "", "404 Not Found")
+    }
+
+    /// Nothing can be written here.
+    pub fn not_allowed() -> Self {
+        let status = "405 Method Not Allowed";
+        Response::told(status, "Allow: GET, HEAD\r\n", status)
+    }
+
+    /// The server is not known by the name that was asked for.
+    pub fn misdirected() -> Self {
+        let text = "421 Misdirected Request: this server does not answer to that name; expected localhost, \
+                    or a name of pyhostctl serve --allow-host";
+        Response::told("421 Misdirected Request", "", text)
+    }
+
+    /// No request.
+    pub fn bad_request() -> Self {
+        Response::told("400 Bad Request", "", "400 Bad Request")
+    }
+
+    /// A request line or headers that are too long or too many.
+    pub fn too_large() -> Self {
+        let status = "431 Request Header Fields Too Large";
+        Response::told(status, "", status)
+    }
+
+    /// The hosts cannot be looked at; `text` says why.
+    pub fn failed(text: &str) -> Self {
+        Response::told("500 Internal Server Error", "", text)
+    }
+
+    /// There is no profile; `text` says why, and `go tool pprof` shows it, by the header of Go's own servers.
+    pub fn no_profile(status: &'static str, text: &str) -> Self {
+        Response::told(status, "X-Go-Pprof: 1\r\n", text)
+    }
+
+    /// Its first line, without the version.
+    #[cfg(test)]
+    pub fn status(&self) -> &'static str {
+        self.status
+    }
+
+    /// The bytes to send; the body's length alone where the request is one of `HEAD`.
+    pub fn into_bytes(self, is_head: bool) -> Vec<u8> {
+        let length = self.body.len();
+        let head = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{}\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            self.status, self.content_type, self.headers
+        );
+        let mut bytes = head.into_bytes();
+        if !is_head {
+            bytes.extend(self.body);
+        }
+        bytes
+    }
+}
