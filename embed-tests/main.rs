@@ -41,6 +41,7 @@ mod ownership;
 mod page;
 mod page_sizes;
 mod peak;
+mod probes;
 mod profiles;
 mod prometheus;
 mod pytest_plugin;

@@ -185,7 +185,7 @@ pub fn book_resized<const A: usize>(block: *mut u8, bytes: usize) {
 #[inline]
 pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
     if sampling::is_on() {
-        sampling::unbooked(block);
+        sampling::unbooked(Account::ALL[A], block);
     }
     if !state().slot.get().release::<A>(bytes) {
         release_slow(Account::ALL[A], block, bytes);

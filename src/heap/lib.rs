@@ -47,6 +47,7 @@ pub mod own;
 pub mod pages;
 pub mod placement;
 pub mod pool;
+mod probes;
 pub mod profile;
 pub mod region;
 pub mod register;

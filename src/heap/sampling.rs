@@ -17,7 +17,7 @@ use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_sampled};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
-use super::{COUNT_NATIVE, NATIVE, bound, own};
+use super::{COUNT_NATIVE, NATIVE, bound, own, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use pyhost_os::cell::{HeldByThread, Owned};
 use pyhost_os::moment;
@@ -353,7 +353,7 @@ pub(super) fn take(
     let Some(mut held) = hold(inside) else {
         return false;
     };
-    held.as_mut().is_some_and(|recorder| {
+    let is_kept = held.as_mut().is_some_and(|recorder| {
         let Recorder { samples, names, .. } = recorder;
         let moment = moment::monotonic_coarse();
         let thread = names.number(&state().named, samples, samples.time().tick(moment));
@@ -365,7 +365,18 @@ pub(super) fn take(
             weight,
         };
         samples.add(allocation, &mut walk, heights(account))
-    })
+    });
+    drop(held);
+    // One that is not kept has no end either.
+    if is_kept && has_probes(account) {
+        probes::allocated(block, size, weight.bytes);
+    }
+    is_kept
+}
+
+/// Whether tracers are to see the samples of an account: theirs are blocks, and no maps.
+fn has_probes(account: Account) -> bool {
+    account != Account::Mapped
 }
 
 /// The ledger's live bytes, which are compared with the peaks. None if the samples' own sums are exact.
@@ -421,22 +432,33 @@ pub(super) fn booked_inside(account: Account, block: *mut u8, bytes: usize, insi
 
 /// Notes that a block is freed that [`booked`] may have counted.
 #[cold]
-pub fn unbooked(block: *mut u8) {
+pub fn unbooked(account: Account, block: *mut u8) {
     if elsewhere(block).load(Relaxed) != 0 {
-        unbooked_inside(block, &gate::enter(state().slot(), thread_id()));
+        unbooked_inside(account, block, &gate::enter(state().slot(), thread_id()));
     }
 }
 
 /// [`unbooked`] for a caller inside the gate.
 #[cold]
-pub(super) fn unbooked_inside(block: *mut u8, inside: &Inside<'_>) {
-    if elsewhere(block).load(Relaxed) != 0
-        && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
-        && recorder.samples.remove(block.addr())
-    {
+pub(super) fn unbooked_inside(account: Account, block: *mut u8, inside: &Inside<'_>) {
+    if elsewhere(block).load(Relaxed) != 0 && remove(account, block, inside) {
         elsewhere(block).fetch_sub(1, Relaxed);
     }
+}
+
+/// Takes out a block of `account` that is about to be freed; false if it is no sample.
+fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
+    let Some(mut held) = hold(inside) else {
+        return false;
+    };
+    let is_sample = held
+        .as_mut()
+        .is_some_and(|recorder| recorder.samples.remove(block.addr()));
+    drop(held);
+    if is_sample && has_probes(account) {
+        probes::freed(block);
+    }
+    is_sample
 }
 
 /// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
@@ -447,11 +469,8 @@ pub(super) fn released(
     heap: *mut ffi::Heap,
     inside: &Inside<'_>,
 ) {
-    if is_sampled(heap, account)
-        && let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
-    {
-        recorder.samples.remove(block.addr());
+    if is_sampled(heap, account) {
+        remove(account, block, inside);
     }
 }
 

@@ -221,7 +221,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     }
     check_around(slot.end, record);
     if sampling::is_on() {
-        sampling::unbooked_inside(pointer, &inside);
+        sampling::unbooked_inside(account, pointer, &inside);
     }
     release_block(account, pointer, record.mapped.load(Relaxed), caller);
     put_away(range, record, slot.end);

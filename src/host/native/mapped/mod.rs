@@ -218,7 +218,7 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     let mut status = None;
     // Before another thread can be given the addresses.
     if sampling::is_on() {
-        sampling::unbooked(start.cast());
+        sampling::unbooked(Account::Mapped, start.cast());
     }
     // Not before the table knows may another thread be given the addresses.
     change_by(false, |table| {
@@ -277,7 +277,7 @@ unsafe extern "C" fn pyhost_mremap(
     }
     let is_sampled = sampling::is_on() && known.is_some_and(|range| range.writable);
     if is_sampled {
-        sampling::unbooked(start.cast());
+        sampling::unbooked(Account::Mapped, start.cast());
     }
     let mut mapped = None;
     change_by(false, |table| {
