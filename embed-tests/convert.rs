@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Keeps a mebibyte and frees eight, each in a function of its own.
 const SCRIPT: &str = "
@@ -140,6 +141,73 @@ fn a_speedscope_file_has_a_profile_for_each_view() {
     let is_keep = |frame: &&Value| frame["name"].as_str().unwrap().ends_with("keep");
     let keep = frames.iter().find(is_keep).expect("the function");
     assert!(keep["file"].as_str().unwrap().ends_with("job.py"), "{keep}");
+}
+
+/// The version of speedscope that reads the files.
+const SPEEDSCOPE: &str = "speedscope@1.25.0";
+
+#[test]
+fn speedscope_itself_reads_files_of_three_formats() {
+    if Command::new("npm").arg("--version").output().is_err() {
+        return skipped("there is no npm");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let unpack = Run::program(root.join("tools/npm-package")).arg(SPEEDSCOPE);
+    let unpacked = unpack.run();
+    if unpacked.code() != 0 {
+        let errors = unpacked.stderr.trim();
+        return skipped(format!("{SPEEDSCOPE} of npm cannot be had: {errors}"));
+    }
+    let (path, report) = report(&["--lines=1"]);
+    let files = ["speedscope", "collapsed", "pprof"].map(|format| {
+        let output = path.with_extension(format);
+        convert(&path, &["--to", format, "-o"]).arg(&output).ok();
+        output
+    });
+    let read = Run::program("python3")
+        .arg(root.join("embed-tests/page/speedscope.py"))
+        .arg(unpacked.stdout.trim())
+        .args(&files)
+        .ok();
+    // The files as speedscope itself writes them, of what it has read.
+    let groups: Vec<Value> = serde_json::from_str(&read.stdout).unwrap();
+    assert_eq!(groups[0]["name"], "job.py");
+    let expected: [&[&str]; 3] = [
+        &["at_peak", "at_account_peak", "live", "allocated"],
+        &["at_peak"],
+        &["at_peak"],
+    ];
+    for (group, views) in groups.iter().zip(expected) {
+        let frames = group["shared"]["frames"].as_array().unwrap();
+        let profiles = group["profiles"].as_array().unwrap();
+        assert_eq!(profiles.len(), views.len());
+        for (profile, view) in profiles.iter().zip(views) {
+            let (bytes, _, error) = sums(&report, view);
+            let found = profile["endValue"].as_i64().unwrap();
+            assert_near(found, bytes, error, &profile["name"].to_string());
+            if views.len() > 1 {
+                assert_eq!(profile["unit"], "bytes");
+                assert!(profile["name"].as_str().unwrap().starts_with(view));
+            }
+            let kept = bytes_in_calls(profile, frames, "keep");
+            assert!((1 << 20..2 << 20).contains(&kept), "{view}: {kept}");
+        }
+    }
+}
+
+/// The bytes in calls of a function, by events that begin and end calls.
+fn bytes_in_calls(profile: &Value, frames: &[Value], function: &str) -> i64 {
+    let of_function = |event: &&Value| {
+        let frame = &frames[event["frame"].as_u64().unwrap() as usize];
+        let name = frame["name"].as_str().unwrap();
+        name.split(' ').next() == Some(function)
+    };
+    let events = profile["events"].as_array().unwrap().iter();
+    let signed = events.filter(of_function).map(|event| {
+        let at = event["at"].as_i64().unwrap();
+        if event["type"] == "O" { -at } else { at }
+    });
+    signed.sum()
 }
 
 #[test]

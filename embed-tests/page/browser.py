@@ -32,9 +32,9 @@ TIMEOUT = 60
 
 
 class Browser:
-    """A browser with one page. A context manager: at its end the browser and its profile are gone."""
+    """A browser with one page, started with more `arguments`. A context manager: at its end the browser and its profile are gone."""
 
-    def __init__(self):
+    def __init__(self, *arguments):
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
             raise SystemExit("no chromium in PATH; expected Debian's package of that name")
@@ -54,7 +54,7 @@ class Browser:
 
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [program, f"--user-data-dir={self.profile.name}", *ARGUMENTS],
+            [program, f"--user-data-dir={self.profile.name}", *arguments, *ARGUMENTS],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self.log,
