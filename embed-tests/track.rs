@@ -143,3 +143,118 @@ print(pyhost.snapshot().diff(pyhost.snapshot()).total.account)";
     let outcome = Run::host().folder(&place).arg("package.zip").ok();
     assert_eq!(outcome.last_line(), "total");
 }
+
+#[test]
+fn a_block_has_its_lines_and_no_block_disturbs_another_or_a_mark() {
+    for options in [&[][..], &["--debug-hooks"], &["--allocator", "pymalloc"]] {
+        let outcome = Run::host()
+            .args(["--lines=1", "--stats=off"])
+            .args(options)
+            .arg(script("track_lines.py"))
+            .arg("exact")
+            .run();
+        assert_eq!(
+            (outcome.code(), outcome.last_line()),
+            (0, "done"),
+            "{options:?} {outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_lines_of_a_block_lie_within_their_errors_in_most_cases() {
+    let (mut within, mut cases) = (0, 0);
+    for seed in 1..=5 {
+        let outcome = Run::host()
+            .args([&format!("--lines=32K,seed={seed}"), "--stats=off"])
+            .arg(script("track_lines.py"))
+            .arg("sampled")
+            .ok();
+        let words = outcome.stdout.split_whitespace();
+        let mut numbers = words.filter_map(|word| word.parse::<i32>().ok());
+        within += numbers.next().unwrap();
+        cases += numbers.next().unwrap();
+    }
+    assert!(cases == 120 && within >= 108, "{within} of {cases}");
+}
+
+#[test]
+fn a_block_has_no_lines_without_samples_of_all_of_it() {
+    let code = "import pyhost
+with pyhost.track() as t:
+    kept = [bytes(1000) for _ in range(3000)]
+assert t.lines is None and 'lines' not in str(t), t
+assert '<code>pyhost --lines</code>' in t._repr_html_()
+try: pyhost.track().lines
+except RuntimeError as error: print(error)";
+    let outcome = Run::host().code(code).ok();
+    assert_eq!(
+        outcome.last_line(),
+        "track: nothing was measured yet; expected a block that was entered"
+    );
+}
+
+#[test]
+fn lines_show_themselves_as_a_table_and_as_escaped_html() {
+    let code = "import json, pyhost
+with pyhost.track() as t:
+    kept = eval(compile('[bytes(1000) for _ in range(3000)]', '<b>&.py', 'eval'))
+lines = pyhost.lines()
+assert isinstance(lines, dict) and json.loads(json.dumps(lines)) == lines
+assert type(lines) is type(t.lines) is pyhost.Lines
+first = t.lines.top(1)[0]
+assert first['bytes'] > 3_000_000 and first['account'] == 'obj' and first['package'] is None, first
+assert str(lines).startswith('lines at the peak (every allocation):'), str(lines)
+for shown in (t, lines):
+    bundle = shown._repr_mimebundle_(include=None, exclude=None)
+    html = bundle['text/html']
+    assert bundle['text/plain'] == str(shown) and '<module>' not in html, html
+    assert '&lt;b&gt;&amp;.py' in html, html
+    assert html.count('<table>') == html.count('</table>') > 0
+    from html.parser import HTMLParser
+    open_tags = []
+    class Check(HTMLParser):
+        def handle_starttag(self, tag, attributes): open_tags.append(tag)
+        def handle_endtag(self, tag): assert open_tags.pop() == tag
+    Check().feed(html)
+    assert not open_tags
+print('shown')";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off"])
+        .code(code)
+        .ok();
+    assert_eq!(outcome.last_line(), "shown");
+}
+
+#[test]
+fn lines_of_packages_are_given_to_the_line_that_called_them() {
+    let place = folder("packages");
+    let package = place.join("site-packages/some_package");
+    std::fs::create_dir_all(&package).unwrap();
+    std::fs::write(
+        package.join("__init__.py"),
+        "def make():\n    return [bytes(1000) for _ in range(3000)]\n",
+    )
+    .unwrap();
+    let code = "import pyhost, some_package
+with pyhost.track() as t:
+    kept = some_package.make()
+first = t.lines.top(1)[0]
+print(first['file'], first['line'], first['package'])
+print(str(t))";
+    let outcome = Run::host()
+        .env("PYTHONPATH", place.join("site-packages"))
+        .args(["--lines=1", "--stats=off"])
+        .code(code)
+        .ok();
+    assert!(
+        outcome.stdout.starts_with("<string> 3 some_package\n"),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome
+            .stdout
+            .contains(" obj     <string>:3 in <module>, by some_package"),
+        "{outcome:#?}"
+    );
+}

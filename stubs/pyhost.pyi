@@ -81,8 +81,45 @@ def __dir__() -> list[str]: ...
 def memory_stats() -> dict[str, Any]:
     """The figures of this moment, as in a JSON report (docs/report.md)."""
 
-def lines() -> dict[str, Any] | None:
-    """Which lines of Python allocated, as in a JSON report; None without --lines (docs/lines.md)."""
+class _Call(TypedDict):
+    file: str
+    line: int
+    function: str
+
+class _Row(TypedDict):
+    account: _Account
+    bytes: int
+    blocks: int
+    error_bytes: int
+    stack: list[_Call]
+
+class _Line(TypedDict):
+    account: _Account
+    bytes: int
+    blocks: int
+    error_bytes: int
+    # None outside of Python code.
+    file: str | None
+    line: int | None
+    function: str | None
+    # The package that the line called.
+    package: str | None
+
+class Lines(dict[str, Any]):
+    """Which lines allocated: plain values, as in a JSON report. print() and notebooks show it as a table.
+
+    The views are lists of _Row, most bytes first. Those of lines() are at_peak, at_account_peak, live, allocated and
+    grown; those of a track are at_peak, grown and allocated.
+    """
+
+    def top(self, count: int = 10, view: str = "at_peak") -> list[_Line]:
+        """The lines of your own code with the most bytes in a view."""
+
+    def _repr_html_(self) -> str: ...
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
+
+def lines() -> Lines | None:
+    """Which lines of Python allocated; None without --lines (docs/lines.md)."""
 
 def memory_summary() -> str:
     """The figures of this moment as a table for people."""
@@ -265,6 +302,12 @@ class track:
     def account(self) -> _Scope: ...
     @property
     def accounts(self) -> dict[_Account, TrackedAccount]: ...
+    @property
+    def lines(self) -> Lines | None:
+        """Which lines grew in the block; None without --lines."""
+
+    def _repr_html_(self) -> str: ...
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
 
 # --- caps
 

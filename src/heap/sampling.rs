@@ -24,7 +24,7 @@ use pyhost_os::moment;
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, Thread, View,
+    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum, Thread, View,
 };
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -397,6 +397,29 @@ pub fn restart_peaks() {
 /// The view of growth is compared with this moment.
 pub fn mark() {
     with(Samples::mark);
+}
+
+/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own.
+pub fn begin_span(number: u64, scope: Scope) {
+    if !is_on() {
+        return;
+    }
+    let account = match scope {
+        Scope::Total => None,
+        Scope::Account(account) => Some(account),
+    };
+    let heights = heights(account.unwrap_or(Account::Raw));
+    with(|samples| samples.begin_span(number, account.map(|account| account as u8), heights));
+}
+
+/// Keeps what has grown in the block up to now. The lines are there until [`forget_span`].
+pub fn end_span(number: u64) {
+    with(|samples| samples.end_span(number));
+}
+
+/// Gives the memory for a block back.
+pub fn forget_span(number: u64) {
+    with(|samples| samples.forget_span(number));
 }
 
 /// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are

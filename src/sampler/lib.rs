@@ -14,9 +14,13 @@
 
 mod ages;
 mod chance;
+mod highest;
 mod index;
 pub mod published;
 mod sites;
+#[cfg(test)]
+mod span_tests;
+mod spans;
 mod stacks;
 mod sum;
 #[cfg(test)]
@@ -26,6 +30,7 @@ mod threads;
 pub use ages::Time;
 pub use chance::{Chance, Weight};
 pub use sites::{Heights, Site, View};
+pub use spans::SpanView;
 pub use stacks::{Call, FrameView};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
@@ -261,6 +266,38 @@ impl Samples {
         self.publish(None);
     }
 
+    /// Begins to note which sites grow in a block of code: a span with a number of its own. Its highest moment is that of
+    /// the total, or of `account`. `heights` are the live bytes; None if the samples' own sums are exact.
+    pub fn begin_span(&mut self, number: u64, account: Option<u8>, heights: Option<Heights>) {
+        if !self.is_over {
+            self.sites.begin_span(number, account, heights);
+        }
+    }
+
+    /// Keeps the sums of a span as they are now, if samples were taken up to now.
+    pub fn end_span(&mut self, number: u64) {
+        match self.is_over {
+            true => self.sites.forget_span(number),
+            false => self.sites.end_span(number),
+        }
+    }
+
+    /// Gives the memory of a span back.
+    pub fn forget_span(&mut self, number: u64) {
+        self.sites.forget_span(number);
+    }
+
+    /// The sites of a view of a span, with their sums, in no order. None if the samples did not begin before the span, or
+    /// there was no memory for it.
+    pub fn span_sums(
+        &self,
+        number: u64,
+        view: SpanView,
+    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
+        let sums = self.sites.span_sums(number, view)?;
+        Some(sums.map(|(site, sum)| (site, self.raised(sum))))
+    }
+
     /// The mean distance between two points, in bytes.
     pub fn interval(&self) -> u64 {
         self.interval
@@ -286,7 +323,10 @@ impl Samples {
 
     /// The sum of a view of a site. A moment's sums are raised by the share of samples that was dropped.
     pub fn sum(&self, site: Site, view: View) -> Sum {
-        let sum = self.sites.sum(site, view);
+        self.raised(self.sites.sum(site, view))
+    }
+
+    fn raised(&self, sum: Sum) -> Sum {
         match self.dropped {
             0 => sum,
             dropped => sum.scaled(self.taken as f64 / (self.taken - dropped).max(1) as f64),

@@ -2,7 +2,9 @@
 
 use crate::ages::Births;
 use crate::chance::Weight;
+use crate::highest::Highest;
 use crate::index::{Index, hash};
+use crate::spans::{AtMoment, SpanView, Spans};
 use crate::stacks::{Stacks, pair, parts};
 use crate::sum::Sum;
 use pyhost_os::growing::Growing;
@@ -137,32 +139,6 @@ fn place(account: u8) -> usize {
     usize::from(account) % ACCOUNTS
 }
 
-/// How high something was, and how many times it was higher than ever before.
-#[derive(Clone, Copy)]
-struct Highest {
-    bytes: i64,
-    times: u32,
-}
-
-impl Highest {
-    const NONE: Highest = Highest {
-        bytes: i64::MIN,
-        times: 0,
-    };
-
-    fn look(&mut self, bytes: i64) {
-        if bytes > self.bytes {
-            self.begin(bytes);
-        }
-    }
-
-    /// Makes this moment the highest.
-    fn begin(&mut self, bytes: i64) {
-        self.bytes = bytes;
-        self.times = self.times.wrapping_add(1);
-    }
-}
-
 /// Live bytes of all accounts, and of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heights {
@@ -182,6 +158,7 @@ pub struct Sites {
     /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
     account_live: [f64; ACCOUNTS],
+    spans: Spans,
 }
 
 impl Sites {
@@ -194,6 +171,7 @@ impl Sites {
             marks: 0,
             live: 0.0,
             account_live: [0.0; ACCOUNTS],
+            spans: Spans::new(),
         }
     }
 
@@ -237,6 +215,7 @@ impl Sites {
     /// A site that is about to change.
     fn changing(&mut self, site: u32) -> &mut Sums {
         let account = self.sums[site as usize].key.account;
+        self.spans.changing(site, account, self.moment_of(site));
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[site as usize];
         if site.noted[Moment::Mark as usize].number != self.marks {
@@ -286,6 +265,7 @@ impl Sites {
         } = heights.unwrap_or_else(|| self.own_heights(account));
         self.peak.look(total);
         self.account_peaks[place(account)].look(own);
+        self.spans.look_at_height(account, total, own);
     }
 
     fn own_heights(&self, account: u8) -> Heights {
@@ -309,6 +289,43 @@ impl Sites {
     /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
+    }
+
+    fn moment_of(&self, site: u32) -> AtMoment {
+        let sums = &self.sums[site as usize];
+        AtMoment {
+            live: sums.live,
+            allocated: sums.allocated,
+        }
+    }
+
+    /// Begins a span of the total, or of an account.
+    pub fn begin_span(&mut self, number: u64, account: Option<u8>, heights: Option<Heights>) {
+        let heights = heights.unwrap_or_else(|| self.own_heights(account.unwrap_or_default()));
+        let height = match account {
+            Some(_) => heights.account,
+            None => heights.total,
+        };
+        self.spans.begin(number, account, height);
+    }
+
+    pub fn end_span(&mut self, number: u64) {
+        let mut spans = std::mem::replace(&mut self.spans, Spans::new());
+        spans.end(number, |site| self.moment_of(site));
+        self.spans = spans;
+    }
+
+    pub fn forget_span(&mut self, number: u64) {
+        self.spans.forget(number);
+    }
+
+    pub fn span_sums(
+        &self,
+        number: u64,
+        view: SpanView,
+    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
+        let sums = self.spans.sums(number, view, |site| self.moment_of(site))?;
+        Some(sums.map(|(number, account, sum)| (Site { number, account }, sum)))
     }
 
     pub fn all(&self) -> impl Iterator<Item = Site> + '_ {
@@ -426,7 +443,8 @@ impl Sites {
     }
 
     /// The mappings of all tables.
-    pub fn addresses(&self) -> [Range<usize>; 2] {
-        [self.sums.addresses(), self.index.addresses()]
+    pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
+        let own = [self.sums.addresses(), self.index.addresses()];
+        own.into_iter().chain(self.spans.addresses())
     }
 }

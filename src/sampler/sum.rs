@@ -52,6 +52,15 @@ impl Sum {
         }
     }
 
+    /// What was added since the sum was `before`.
+    pub fn since(self, before: Sum) -> Sum {
+        Sum {
+            bytes: self.bytes - before.bytes,
+            blocks: self.blocks - before.blocks,
+            variance: self.variance - before.variance,
+        }
+    }
+
     /// As three words.
     pub(crate) fn words(&self) -> [u64; 3] {
         [self.bytes, self.blocks, self.variance].map(f64::to_bits)

@@ -27,7 +27,7 @@ struct Part {
     names: &'static [&'static CStr],
 }
 
-static PARTS: [Part; 2] = [
+static PARTS: [Part; 4] = [
     Part {
         file: c"<pyhost>/snapshots.py",
         source: concat!(include_str!("library/snapshots.py"), "\0"),
@@ -47,7 +47,25 @@ static PARTS: [Part; 2] = [
         file: c"<pyhost>/tracking.py",
         source: concat!(include_str!("library/tracking.py"), "\0"),
         module: NAME,
-        names: &[c"TrackedAccount", c"_accounts", c"_show", c"_wrap"],
+        names: &[
+            c"TrackedAccount",
+            c"_accounts",
+            c"_head",
+            c"_show",
+            c"_wrap",
+        ],
+    },
+    Part {
+        file: c"<pyhost>/lines.py",
+        source: concat!(include_str!("library/lines.py"), "\0"),
+        module: NAME,
+        names: &[c"Lines", c"_where"],
+    },
+    Part {
+        file: c"<pyhost>/display.py",
+        source: concat!(include_str!("library/display.py"), "\0"),
+        module: NAME,
+        names: &[c"_html_of_track", c"_html_of_lines", c"_bundle"],
     },
 ];
 

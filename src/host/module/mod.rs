@@ -10,6 +10,7 @@ mod dictionary;
 mod faults;
 mod library;
 mod limit;
+mod lines;
 mod sizes;
 mod track;
 mod track_spans;
@@ -86,25 +87,6 @@ const SUMMARY_DOC: &CStr = c"memory_summary()
 --
 
 Return the figures of this moment as a table for people.";
-
-const LINES_DOC: &CStr = c"lines()
---
-
-Return which lines of Python allocated, as `lines` of a JSON report; None without --lines.
-
-d['at_peak'], d['at_account_peak'], d['live'], d['allocated'] and d['grown'] (since the last mark()) are lists of
-{'account', 'bytes', 'blocks', 'error_bytes', 'stack'}, most bytes first; a stack is a list of {'file', 'line', 'function'}, innermost call first. Bytes are integers. May be called from any
-thread.";
-
-fn lines(module: This<'_, Module>) -> Returned<'_> {
-    let gil = module.gil();
-    // As text first: no Python object is made while the samples are held.
-    let Some(text) = report::with_lines(|text| gil.text(text)) else {
-        return Ok(gil.none());
-    };
-    let loads = gil.import(c"json")?.attribute(c"loads")?;
-    loads.call(&[&*text?])
-}
 
 fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
@@ -222,7 +204,7 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
 }
 
 /// The module's own functions; those of its parts follow.
-const FUNCTIONS: [Method<Module>; 7] = [
+const FUNCTIONS: [Method<Module>; 6] = [
     Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     Method::plain(
         c"reset_peak_memory_stats",
@@ -230,20 +212,21 @@ const FUNCTIONS: [Method<Module>; 7] = [
         RESET_DOC,
     ),
     Method::plain(c"memory_summary", memory_summary, SUMMARY_DOC),
-    Method::plain(c"lines", lines, LINES_DOC),
     Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     Method::one(c"mark", mark, MARK_DOC),
     Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-const PARTS: [&[Method<Module>]; 4] = [
+const PARTS: [&[Method<Module>]; 5] = [
     &FUNCTIONS,
     &caps::METHODS,
     &library::METHODS,
+    &lines::METHODS,
     &sizes::METHODS,
 ];
 
-const METHOD_COUNT: usize = PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len();
+const METHOD_COUNT: usize =
+    PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len() + PARTS[4].len();
 
 const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
     let mut all = [FUNCTIONS[0]; METHOD_COUNT];

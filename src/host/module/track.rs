@@ -7,6 +7,7 @@
 
 use super::arguments::scope;
 use super::library;
+use super::lines;
 use super::track_spans as spans;
 use crate::bytes::Bytes;
 use crate::heap;
@@ -15,6 +16,7 @@ use crate::python::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
 use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::report;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::time::Instant;
@@ -34,7 +36,9 @@ are those that the blocks really take; peaks of 'mem' and 'obj' are exact under 
 low, and high by at most 64 KiB a thread. Blocks nest and overlap, in all threads, and leave the peaks
 of the process as they are. One object may be used for one block after another.
 
-What other threads allocate meanwhile is counted too; threads and other_allocations tell of it.
+What other threads allocate meanwhile is counted too; threads and other_allocations report it.
+
+lines has what grew by line, with --lines.
 
 As a decorator, @pyhost.track or @pyhost.track(account='obj'), it measures each call, and the
 function's last_track is that of the latest call to end. Coroutine functions and generators are
@@ -73,6 +77,8 @@ struct Begun {
 /// The figures of a block that has ended, or runs.
 #[derive(Clone, Copy)]
 struct Measured {
+    /// Of its span.
+    number: u64,
     begin: Snapshot,
     end: Snapshot,
     peaks: Peaks,
@@ -123,6 +129,7 @@ impl Begun {
     /// With the figures of its last moment, or of this one.
     fn measured(&self, (end, peaks): (Snapshot, Peaks)) -> Measured {
         Measured {
+            number: self.number,
             begin: self.begin,
             end,
             peaks,
@@ -145,7 +152,15 @@ impl Track {
     fn close(&self) {
         if let State::Open(begun) = self.state.get() {
             let measured = begun.measured(spans::end(begun.number));
+            heap::sampling::end_span(begun.number);
             self.state.set(State::Closed(measured));
+        }
+    }
+
+    /// Gives the lines of a block that has ended back.
+    fn forget(&self) {
+        if let State::Closed(measured) = self.state.get() {
+            heap::sampling::forget_span(measured.number);
         }
     }
 }
@@ -153,6 +168,7 @@ impl Track {
 impl Drop for Track {
     fn drop(&mut self) {
         self.close();
+        self.forget();
     }
 }
 
@@ -194,10 +210,16 @@ fn enter(track: This<'_, Track>) -> Returned<'_> {
         let text = "track: its block is running already; expected one track for each block";
         return Err(track.gil().raise(Kind::Runtime, text));
     }
+    track.forget();
     let own = heap::slot();
     let marks = LEDGER.marks();
     let started = Instant::now();
-    let (number, begin) = spans::begin().ok_or_else(|| track.gil().no_memory())?;
+    let number = spans::number();
+    // Room first: it is of no line of the block.
+    let has_room = spans::make_room();
+    heap::sampling::begin_span(number, track.scope);
+    let begin = has_room.then(|| spans::begin(number)).flatten();
+    let begin = begin.ok_or_else(|| track.gil().no_memory())?;
     track.state.set(State::Open(Begun {
         number,
         begin,
@@ -251,6 +273,21 @@ fn row<'a>(gil: Gil<'a>, account: Account, measured: &Measured) -> Returned<'a> 
     ])
 }
 
+fn lines_of(track: This<'_, Track>) -> Returned<'_> {
+    let (gil, number) = (track.gil(), measured(track)?.number);
+    lines::object(gil, |take| {
+        report::with_lines_of_span(number, track.scope, take)
+    })
+}
+
+fn html(track: This<'_, Track>) -> Returned<'_> {
+    library::attribute(track.gil(), c"_html_of_track")?.call(&[track.object()])
+}
+
+fn bundle<'a>(track: This<'a, Track>, _: Arguments<'a>) -> Returned<'a> {
+    library::attribute(track.gil(), c"_bundle")?.call(&[track.object()])
+}
+
 fn repr(track: This<'_, Track>) -> Returned<'_> {
     let scope = track.scope.name();
     let Some(measured) = track.measured() else {
@@ -278,7 +315,7 @@ fn show(track: This<'_, Track>) -> Returned<'_> {
     }
 }
 
-static METHODS: Table<Method<Track>, 2> = Table::new([
+static METHODS: Table<Method<Track>, 4> = Table::new([
     Method::plain(
         c"__enter__",
         enter,
@@ -290,9 +327,19 @@ static METHODS: Table<Method<Track>, 2> = Table::new([
         exit,
         c"__exit__($self, /, *exception)\n--\n\nEnd to measure.",
     ),
+    Method::plain(
+        c"_repr_html_",
+        html,
+        c"_repr_html_($self, /)\n--\n\nThe figures as HTML, for notebooks.",
+    ),
+    Method::named(
+        c"_repr_mimebundle_",
+        bundle,
+        c"_repr_mimebundle_($self, /, include=None, exclude=None)\n--\n\nText and HTML, for notebooks.",
+    ),
 ]);
 
-static ATTRIBUTES: Table<Attribute<Track>, 10> = Table::new([
+static ATTRIBUTES: Table<Attribute<Track>, 11> = Table::new([
     Attribute::<Track>::new(
         c"peak_bytes",
         |track| figure(track, |figures| figures.peak as i64),
@@ -343,6 +390,11 @@ static ATTRIBUTES: Table<Attribute<Track>, 10> = Table::new([
         c"accounts",
         accounts,
         c"The figures of each account, by its name.",
+    ),
+    Attribute::<Track>::new(
+        c"lines",
+        lines_of,
+        c"Which lines grew, as a pyhost.Lines; None without --lines.",
     ),
 ]);
 

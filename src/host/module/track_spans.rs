@@ -9,6 +9,8 @@
 
 use crate::heap::{self, gate};
 use crate::ledger::{LEDGER, Peaks, Snapshot};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Span {
@@ -17,15 +19,10 @@ struct Span {
 }
 
 struct Spans {
-    /// Of the span that begins next.
-    next: u64,
     open: Vec<Span>,
 }
 
-static SPANS: Mutex<Spans> = Mutex::new(Spans {
-    next: 0,
-    open: Vec::new(),
-});
+static SPANS: Mutex<Spans> = Mutex::new(Spans { open: Vec::new() });
 
 /// Runs `work` on the spans. It must not allocate.
 fn with_spans<T>(work: impl FnOnce(&mut Spans) -> T) -> T {
@@ -50,30 +47,52 @@ impl Spans {
     }
 }
 
-/// Begins a span: its number and the figures of its first moment. None where there is no memory.
-pub fn begin() -> Option<(u64, Snapshot)> {
+/// A number for a span.
+pub fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// Makes room for one more span. False where there is no memory.
+pub fn make_room() -> bool {
     let mut larger: Vec<Span> = Vec::new();
     loop {
+        let missing = with_spans(|spans| {
+            if spans.open.len() < spans.open.capacity() {
+                return None;
+            }
+            if larger.capacity() <= spans.open.len() {
+                return Some(spans.open.len() * 2 + 8);
+            }
+            larger.append(&mut spans.open);
+            std::mem::swap(&mut larger, &mut spans.open);
+            None
+        });
+        match missing {
+            None => return true,
+            Some(room) if larger.try_reserve_exact(room).is_ok() => {}
+            Some(_) => return false,
+        }
+    }
+}
+
+/// Begins a span: the figures of its first moment. None where there is no memory.
+pub fn begin(number: u64) -> Option<Snapshot> {
+    loop {
         let begun = with_spans(|spans| {
+            // Another thread may have taken the room.
             if spans.open.len() == spans.open.capacity() {
-                if larger.capacity() <= spans.open.len() {
-                    return Err(spans.open.len() * 2 + 8);
-                }
-                larger.append(&mut spans.open);
-                std::mem::swap(&mut larger, &mut spans.open);
+                return None;
             }
             spans.end_segment();
-            let number = spans.next;
-            spans.next += 1;
             spans.open.push(Span {
                 number,
                 peaks: Peaks::NONE,
             });
-            Ok((number, LEDGER.snapshot()))
+            Some(LEDGER.snapshot())
         });
-        match begun {
-            Ok(begun) => return Some(begun),
-            Err(room) => larger.try_reserve_exact(room).ok()?,
+        if begun.is_some() || !make_room() {
+            return begun;
         }
     }
 }

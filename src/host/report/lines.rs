@@ -5,9 +5,9 @@ use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{
-    self, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View,
+    self, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum, View,
 };
-use crate::ledger::{ACCOUNTS, Account};
+use crate::ledger::{ACCOUNTS, Account, Scope};
 use pyhost_os::growing::Growing;
 use pyhost_os::moment;
 use pyhost_record::origin::{is_users, package};
@@ -52,6 +52,42 @@ impl Write for Rendered {
         let kept = text.bytes().all(|byte| self.0.push(byte));
         if kept { Ok(()) } else { Err(fmt::Error) }
     }
+}
+
+/// Gives the object of the views of a tracked block to `take`, in JSON; None without samples of the whole block.
+pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T) -> Option<T> {
+    let text = Rendered::of(false, |samples, text| {
+        let mut json = Json::new(text);
+        json.text("account", scope.name());
+        let described = describe_span(samples, number, &mut json);
+        json.finish();
+        described.ok_or(fmt::Error)
+    });
+    text.map(|text| take(text.text()))
+}
+
+fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option<()> {
+    sink.int("interval_bytes", samples.interval() as i64);
+    for view in SpanView::ALL {
+        let mut rows = Growing::new();
+        for row in samples.span_sums(number, view)? {
+            if !rows.push(row) {
+                return None;
+            }
+        }
+        rows.sort_unstable_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
+        sink.begin_list(view.name());
+        let mut calls = 0;
+        for (site, sum) in rows.iter().take(REPORTED_STACKS) {
+            calls += samples.calls(*site).count();
+            if calls > REPORTED_CALLS {
+                break;
+            }
+            describe_row(samples, *site, *sum, false, sink);
+        }
+        sink.end();
+    }
+    Some(())
 }
 
 fn as_json(in_handler: bool) -> Option<Rendered> {
@@ -134,10 +170,15 @@ fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
 }
 
 fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink) {
+    let has_age = matches!(view, View::Live | View::Grown);
+    describe_row(samples, site, samples.sum(site, view), has_age, sink);
+}
+
+fn describe_row(samples: &Samples, site: Site, sum: Sum, has_age: bool, sink: &mut impl Sink) {
     sink.begin("");
     sink.text("account", account_of(site).name());
-    describe_sum(samples, samples.sum(site, view), sink);
-    if let View::Live | View::Grown = view {
+    describe_sum(samples, sum, sink);
+    if has_age {
         match samples.age_seconds(site) {
             Some(age) => sink.fraction("age_seconds", age),
             None => sink.null("age_seconds"),

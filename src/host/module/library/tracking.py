@@ -8,6 +8,8 @@ import functools
 
 from pyhost import _text, track
 
+# Lines of each view in a track's text.
+_LINES = 5
 # Of inspect, which is large.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
@@ -33,8 +35,16 @@ def _accounts(figures):
     return {name: TrackedAccount(*numbers) for name, *numbers in figures}
 
 
+def _head(tracked):
+    """The figures of a track's own account."""
+    from pyhost import _signed
+
+    return (f"{tracked.account}: peak {_text(tracked.peak_bytes)}, {_text(tracked.peak_growth_bytes)} above the begin; "
+            f"growth {_signed(tracked.growth_bytes)}; {tracked.seconds:.3f} s")
+
+
 def _show(tracked):
-    """The text of a track: a line of what it means as a whole, then a row an account that moved."""
+    """The text of a track: its figures as a whole, then a row an account that moved, and the lines."""
     from pyhost import _signed, _table
 
     rows = [("account", "peak", "above begin", "growth", "blocks", "allocations")]
@@ -42,13 +52,16 @@ def _show(tracked):
         if account.allocations or account.growth_bytes or account.growth_blocks:
             rows.append((name, _text(account.peak_bytes), _text(account.peak_growth_bytes),
                          _signed(account.growth_bytes), f"{account.growth_blocks:+d}", str(account.allocations)))
-    lines = [f"{tracked.account}: peak {_text(tracked.peak_bytes)}, {_text(tracked.peak_growth_bytes)} above the begin; "
-             f"growth {_signed(tracked.growth_bytes)}; {tracked.seconds:.3f} s"]
+    lines = [_head(tracked)]
     if len(rows) > 1:
         lines.append(_table(rows))
     if tracked.threads:
         others = "1 other thread" if tracked.threads == 1 else f"{tracked.threads} other threads"
         lines.append(f"counted too: {tracked.other_allocations} allocations of {others}")
+    by_line = tracked.lines
+    if by_line is not None:
+        lines += by_line._table("at_peak", _LINES)
+        lines += by_line._table("grown", _LINES)
     return "\n".join(lines)
 
 

@@ -1,0 +1,60 @@
+"""The rich display of pyhost.track and pyhost.Lines in a notebook.
+
+Run in every interpreter that asks for it, and not before. The styles are in the cells: some front ends take style sheets out.
+"""
+
+from html import escape
+
+from pyhost import _head, _signed, _text, _where
+
+_LEFT = "text-align:left"
+_RIGHT = "text-align:right"
+_MOST = 10
+
+
+def _bundle(shown):
+    """What IPython asks an object for."""
+    return {"text/plain": str(shown), "text/html": shown._repr_html_()}
+
+
+def _table(caption, head, rows, left):
+    """A table; the columns in `left` are texts, the others numbers."""
+    def cells(tag, row):
+        style = [_LEFT if place in left else _RIGHT for place in range(len(row))]
+        return "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for style, cell in zip(style, row))
+
+    lines = ["<table>", f'<caption style="{_LEFT}">{escape(caption)}</caption>',
+             f"<thead><tr>{cells('th', head)}</tr></thead>", "<tbody>"]
+    lines += [f"<tr>{cells('td', row)}</tr>" for row in rows]
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _html_of_lines(lines, views=("at_peak", "live")):
+    found = []
+    for view in views:
+        rows = lines.top(_MOST, view)
+        if rows:
+            texts = [(_text(row["bytes"]), f"\u00b1 {_text(row['error_bytes'])}", row["account"], _where(row))
+                     for row in rows]
+            found.append(_table(lines._title(view), ("bytes", "error", "account", "line"), texts, (2, 3)))
+    return "\n".join(found) or f"<p>{escape(str(lines))}</p>"
+
+
+def _html_of_track(tracked):
+    try:
+        head = _head(tracked)
+        accounts = tracked.accounts
+    except RuntimeError:  # nothing was measured yet
+        return f"<pre>{escape(repr(tracked))}</pre>"
+    rows = [(name, _text(account.peak_bytes), _text(account.peak_growth_bytes), _signed(account.growth_bytes),
+             f"{account.growth_blocks:+d}", str(account.allocations))
+            for name, account in accounts.items()
+            if account.allocations or account.growth_bytes or account.growth_blocks]
+    columns = ("account", "peak", "above begin", "growth", "blocks", "allocations")
+    found = [_table(head, columns, rows, (0,))]
+    lines = tracked.lines
+    if lines is None:
+        found.append("<p>Which lines: run under <code>pyhost --lines</code>.</p>")
+    else:
+        found.append(_html_of_lines(lines, ("at_peak", "grown")))
+    return "\n".join(found)

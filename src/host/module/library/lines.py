@@ -1,0 +1,113 @@
+"""pyhost.Lines: which lines allocated, as pyhost.lines() and the `lines` of a track return it.
+
+Run in every interpreter that asks for it, and not before.
+"""
+
+from pyhost import _origin, _text
+
+_TITLES = {
+    "at_peak": "lines at the peak",
+    "at_account_peak": "lines at their account's peak",
+    "live": "live lines",
+    "allocated": "lines by all that they allocated",
+    "grown": "lines that grew since the mark",
+}
+_TITLES_OF_BLOCK = {
+    "at_peak": "lines that grew up to the block's peak",
+    "grown": "lines that grew in the block",
+    "allocated": "lines by all that they allocated in the block",
+}
+
+
+class Lines(dict):
+    """Which lines allocated: a dictionary of plain values, as in a JSON report, that shows itself as a table."""
+
+    __slots__ = ()
+
+    def top(self, count=10, view="at_peak"):
+        """Return the lines with the most bytes in a view, as dictionaries.
+
+        Each has account (the one with the most bytes), bytes, blocks, error_bytes, file, line, function and package. The
+        line is the innermost one of the user's own code; package is the one that it called. file is None outside of
+        Python code.
+        """
+        least = 3 * self["interval_bytes"] if self["interval_bytes"] > 1 else 0
+        is_beside = self.get("account") == "mapped"  # no part of the total
+        groups, origins = {}, {}
+        for row in self[view]:
+            if row["account"] == "mapped" and not is_beside:
+                continue
+            call, package = _place(row["stack"], origins)
+            key = (call["file"], call["line"], call["function"])
+            groups.setdefault(key, []).append((row, package))
+        found = []
+        for (file, line, function), rows in groups.items():
+            accounts = {}
+            for row, _ in rows:
+                accounts[row["account"]] = accounts.get(row["account"], 0) + row["bytes"]
+            # Each stack was sampled for itself: the variances add. The least error counts once.
+            spread = sum((row["error_bytes"] - least) ** 2 for row, _ in rows) ** 0.5
+            found.append({
+                "account": max(accounts, key=accounts.get),
+                "bytes": sum(accounts.values()),
+                "blocks": sum(row["blocks"] for row, _ in rows),
+                "error_bytes": round(least + spread),
+                "file": file,
+                "line": line,
+                "function": function,
+                "package": max(rows, key=lambda of: of[0]["bytes"])[1],
+            })
+        found.sort(key=lambda line: (-line["bytes"], str(line["file"]), line["line"] or 0))
+        return found[:count]
+
+    def __str__(self):
+        return "\n".join(self._table("at_peak", 10)) or f"no line has bytes at the peak ({self._how()})"
+
+    def _repr_html_(self):
+        from pyhost import _html_of_lines
+
+        return _html_of_lines(self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        from pyhost import _bundle
+
+        return _bundle(self)
+
+    def _how(self):
+        interval = self["interval_bytes"]
+        return "every allocation" if interval == 1 else f"one sample in {_text(interval)}"
+
+    def _title(self, view):
+        # Only the lines of a block name their account.
+        titles = _TITLES_OF_BLOCK if "account" in self else _TITLES
+        return f"{titles[view]} ({self._how()})"
+
+    def _table(self, view, count):
+        """The lines of a view as lines of text, below a title; nothing if it has none."""
+        rows = self.top(count, view)
+        if rows:
+            yield self._title(view) + ":"
+        for row in rows:
+            error = f" \u00b1 {_text(row['error_bytes']):<10}" if self["interval_bytes"] > 1 else ""
+            yield f"  {_text(row['bytes']):>10}{error}  {row['account']:<6}  {_where(row)}"
+
+
+def _place(stack, origins):
+    """The innermost call of the user's own code, or else the innermost one, and the package that it called."""
+    if not stack:
+        return {"file": None, "line": None, "function": None}, None
+    for call in stack:
+        file = call["file"]
+        if file not in origins:
+            origins[file] = _origin(file)
+        if origins[file][0]:
+            return call, None if call is stack[0] else origins[stack[0]["file"]][1]
+    return stack[0], None
+
+
+def _where(row):
+    """A line of top() as people read it."""
+    if row["file"] is None:
+        return "outside of Python code"
+    by = f", by {row['package']}" if row["package"] else ""
+    return f"{row['file']}:{row['line']} in {row['function']}{by}"

@@ -1,0 +1,216 @@
+//! Spans: the lines of a block of code, whose begin, highest moment and end are its own.
+//!
+//! A span notes a site when it first changes in the span, with its sums at the begin; a site that does not change has
+//! not grown. Spans nest and overlap in any way: none of them changes another, or a mark.
+
+use crate::highest::Highest;
+use crate::index::Index;
+use crate::sum::Sum;
+use pyhost_os::growing::Growing;
+
+/// The sums of a site at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AtMoment {
+    pub live: Sum,
+    pub allocated: Sum,
+}
+
+impl AtMoment {
+    fn grown_since(self, begin: AtMoment) -> Sum {
+        self.live
+            .grown_since(begin.live, self.allocated, begin.allocated)
+    }
+}
+
+/// Which bytes of a span's sites are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanView {
+    /// Live at the span's highest moment, less what was live at its begin.
+    AtPeak,
+    /// Live at its end, or now, less what was live at its begin.
+    Grown,
+    /// Allocated in it, freed or not.
+    Allocated,
+}
+
+impl SpanView {
+    /// All, in the order in which they are reported.
+    pub const ALL: [SpanView; 3] = [SpanView::AtPeak, SpanView::Grown, SpanView::Allocated];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SpanView::AtPeak => "at_peak",
+            SpanView::Grown => "grown",
+            SpanView::Allocated => "allocated",
+        }
+    }
+}
+
+/// A site that has changed in a span.
+#[derive(Clone, Copy)]
+struct Changed {
+    site: u32,
+    account: u8,
+    begin: AtMoment,
+    /// At the highest moment of this number. If a later one has come, the site has not changed since.
+    noted: AtMoment,
+    number: u32,
+    /// At the end of a span that has ended.
+    end: AtMoment,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// The site's number and one.
+    key: u64,
+    place: u32,
+}
+
+/// A block of code.
+pub struct Span {
+    number: u64,
+    /// The account whose highest moment is looked for; that of all in the total without one.
+    account: Option<u8>,
+    peak: Highest,
+    changed: Growing<Changed>,
+    index: Index<Entry>,
+    has_ended: bool,
+    /// A site could not be noted, for want of memory.
+    is_broken: bool,
+}
+
+impl Span {
+    fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
+        let key = u64::from(site) + 1;
+        let found = self.index.find(key, |entry| entry.key, |_| true);
+        let number = self.peak.times;
+        if let Some(entry) = found {
+            let changed = &mut self.changed[entry.place as usize];
+            if changed.number != number {
+                (changed.noted, changed.number) = (now, number);
+            }
+            return;
+        }
+        let place = self.changed.len() as u32;
+        let changed = Changed {
+            site,
+            account,
+            begin: now,
+            noted: now,
+            number,
+            end: now,
+        };
+        let is_noted = self.changed.push(changed)
+            && self
+                .index
+                .insert(Entry { key, place }, |entry| entry.key)
+                .is_some();
+        self.is_broken |= !is_noted;
+    }
+}
+
+/// All spans that run, and those whose figures are still wanted.
+pub struct Spans(Vec<Span>);
+
+impl Spans {
+    pub const fn new() -> Self {
+        Spans(Vec::new())
+    }
+
+    /// Begins a span. Without memory there is none of this number.
+    pub fn begin(&mut self, number: u64, account: Option<u8>, height: i64) {
+        let mut peak = Highest::NONE;
+        peak.look(height);
+        if self.0.try_reserve(1).is_ok() {
+            self.0.push(Span {
+                number,
+                account,
+                peak,
+                changed: Growing::new(),
+                index: Index::new(),
+                has_ended: false,
+                is_broken: false,
+            });
+        }
+    }
+
+    /// Ends a span; `now` gives the sums of a site.
+    pub fn end(&mut self, number: u64, now: impl Fn(u32) -> AtMoment) {
+        let wanted = self.0.iter_mut().find(|span| span.number == number);
+        if let Some(span) = wanted {
+            span.has_ended = true;
+            for changed in span.changed.iter_mut() {
+                changed.end = now(changed.site);
+                if changed.number != span.peak.times {
+                    (changed.noted, changed.number) = (changed.end, span.peak.times);
+                }
+            }
+        }
+    }
+
+    /// Gives the memory of a span back.
+    pub fn forget(&mut self, number: u64) {
+        self.0.retain(|span| span.number != number);
+    }
+
+    fn open(&mut self) -> impl Iterator<Item = &mut Span> {
+        self.0.iter_mut().filter(|span| !span.has_ended)
+    }
+
+    /// Notes that a site is about to change from `now`.
+    #[inline]
+    pub fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
+        self.open()
+            .for_each(|span| span.changing(site, account, now));
+    }
+
+    /// Notes how high the total and an account are.
+    #[inline]
+    pub fn look_at_height(&mut self, account: u8, total: i64, own: i64) {
+        for span in self.open() {
+            match span.account {
+                None => span.peak.look(total),
+                Some(wanted) if wanted == account => span.peak.look(own),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The sites of a span whose sum of a view is above 0: number, account and sum. `now` gives the sums of a site. None for a span
+    /// that did not begin, or that has not all its sites.
+    pub fn sums(
+        &self,
+        number: u64,
+        view: SpanView,
+        now: impl Fn(u32) -> AtMoment,
+    ) -> Option<impl Iterator<Item = (u32, u8, Sum)>> {
+        let mut all = self.0.iter();
+        let span = all.find(|span| span.number == number && !span.is_broken)?;
+        Some(span.changed.iter().filter_map(move |changed| {
+            let end = match span.has_ended {
+                true => changed.end,
+                false => now(changed.site),
+            };
+            let at_peak = match changed.number == span.peak.times {
+                true => changed.noted,
+                false => end,
+            };
+            let sum = match view {
+                SpanView::AtPeak => at_peak.grown_since(changed.begin),
+                SpanView::Grown => end.grown_since(changed.begin),
+                SpanView::Allocated => end.allocated.since(changed.begin.allocated),
+            };
+            let is_of_scope = span
+                .account
+                .is_none_or(|account| account == changed.account);
+            (is_of_scope && sum.bytes() > 0).then_some((changed.site, changed.account, sum))
+        }))
+    }
+
+    /// The mappings of all tables.
+    pub fn addresses(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let spans = self.0.iter();
+        spans.flat_map(|span| [span.changed.addresses(), span.index.addresses()])
+    }
+}
