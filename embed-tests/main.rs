@@ -20,6 +20,7 @@ mod documents;
 mod domains;
 mod endings;
 mod exactness;
+mod expected;
 mod faults;
 mod fleet;
 mod forks;

@@ -3,7 +3,7 @@ really take. For type checkers: MYPYPATH=stubs, or this file in the folder that 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol, TypedDict, final, overload
 
 from typing_extensions import ParamSpec, Self, TypeAlias, TypeVar
@@ -308,6 +308,53 @@ class track:
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
+
+# --- objects that should be freed
+
+class Kept:
+    """An object that lives though it should be freed, and the chain of references that keeps it."""
+
+    def __init__(self, **values: object) -> None: ...
+    name: str | None
+    # The object's type.
+    type: str
+    # Where expect_freed() was called, and how long ago.
+    file: str
+    line: int
+    seconds: float
+    # The chain as one text, such as "app.cache['user-7'].owner".
+    path: str
+    # Its steps, each with the type of the object that it leads to.
+    chain: list[tuple[str, str]]
+    # Direct references to the object beside that of the chain.
+    other_references: int
+    # Whether the search found a root.
+    is_whole: bool
+
+class Expected:
+    """A watched object, as expect_freed() returns it. As a context manager it reports on stderr at the end."""
+
+    def __init__(self, watched: object, name: str | None, after: float, frame: FrameType) -> None: ...
+    name: str | None
+    type: str
+    file: str
+    line: int
+    @property
+    def is_freed(self) -> bool: ...
+    def check(self) -> Kept | None:
+        """Collect garbage. None if the object is freed, else what keeps it."""
+
+    def dismiss(self) -> None:
+        """Watch the object no longer."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+def expect_freed(watched: object, name: str | None = None, *, after: float = 5.0) -> Expected:
+    """Watch an object that should be freed soon; it is not kept alive. TypeError if it can have no weak reference."""
+
+def check_expected() -> list[Kept]:
+    """Collect garbage. What keeps each watched object that lives; an empty list if all are freed."""
 
 # --- caps
 

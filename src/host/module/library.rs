@@ -27,7 +27,7 @@ struct Part {
     names: &'static [&'static CStr],
 }
 
-static PARTS: [Part; 4] = [
+static PARTS: [Part; 5] = [
     Part {
         file: c"<pyhost>/snapshots.py",
         source: concat!(include_str!("library/snapshots.py"), "\0"),
@@ -66,6 +66,12 @@ static PARTS: [Part; 4] = [
         source: concat!(include_str!("library/display.py"), "\0"),
         module: NAME,
         names: &[c"_html_of_track", c"_html_of_lines", c"_bundle"],
+    },
+    Part {
+        file: c"<pyhost>/expected.py",
+        source: concat!(include_str!("library/expected.py"), "\0"),
+        module: NAME,
+        names: &[c"expect_freed", c"check_expected", c"Expected", c"Kept"],
     },
 ];
 

@@ -80,6 +80,10 @@ def __getattr__(name):
         from ._tracking import TrackedAccount
 
         return TrackedAccount
+    if name in ("expect_freed", "check_expected", "Expected", "Kept"):
+        from . import _expected
+
+        return getattr(_expected, name)
     raise AttributeError(f"module 'pyhost' has no attribute '{name}'")
 
 
