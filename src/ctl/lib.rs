@@ -3,7 +3,7 @@
 //! It links no libpython. Each command has a module. Several commands use [`find`] (the files of hosts),
 //! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`input`] (the report of a file, a process or
 //! standard input), [`model`] (a report), [`summary`] (its figures as a table shows them), [`stacks`] (its
-//! sampled lines, checked) and [`output`] (writes files).
+//! sampled lines, checked), [`symbols`] (the names of native calls) and [`output`] (writes files).
 
 mod baseline;
 mod cli;
@@ -28,6 +28,7 @@ mod show;
 mod stacks;
 mod summary;
 mod sweep;
+mod symbols;
 mod top;
 
 use clap::Parser;

@@ -24,7 +24,8 @@ use pyhost_os::moment;
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum, Thread, View,
+    Call, FrameView, NativeCall, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
+    SpanView, Sum, Thread, View,
 };
 use std::ptr::null_mut;
 use std::sync::OnceLock;

@@ -22,7 +22,7 @@ use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::objects::Gil;
-use crate::python::{self, place, surface, threads};
+use crate::python::{self, native_calls, place, surface, threads};
 use crate::report::{self, Ending, Facts};
 use crate::timeline;
 use std::ffi::OsString;
@@ -125,6 +125,14 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     }
     if let Err(reason) = lines::start(options.lines, native) {
         notice(format_args!("--lines: {reason}; nothing is sampled"));
+    }
+    if options.lines_native
+        && native != Mode::Off
+        && let Err(reason) = native_calls::start(std::ptr::from_ref(options).addr())
+    {
+        notice(format_args!(
+            "--lines-native: {reason}; the stacks have calls of Python only"
+        ));
     }
     heap::set_several_gils(python::several_gils);
     heap::set_largest(process::largest_grant());

@@ -31,7 +31,7 @@ pub use ages::Time;
 pub use chance::{Chance, Weight};
 pub use sites::{Heights, Site, View};
 pub use spans::SpanView;
-pub use stacks::{Call, FrameView};
+pub use stacks::{Call, FrameView, NativeCall, NativeView};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 
@@ -344,12 +344,18 @@ impl Samples {
         self.threads.view(number, &self.stacks)
     }
 
+    /// All different calls.
+    pub fn all_frames(&self) -> impl Iterator<Item = FrameView<'_>> {
+        self.stacks.all_frames()
+    }
+
     /// How many different calls there are: [`FrameView::number`] is below that.
     pub fn frames(&self) -> usize {
         self.stacks.frames()
     }
 
-    /// The calls of a site, innermost first; none where no Python code ran.
+    /// The calls of a site, innermost first: native ones, then those of Python; none where no Python code ran and no
+    /// native call was read.
     pub fn calls(&self, site: Site) -> impl Iterator<Item = FrameView<'_>> {
         self.stacks.calls(self.sites.key(site).stack)
     }

@@ -67,6 +67,7 @@ impl Process {
                 file: b"main.py",
                 function: function.as_bytes(),
                 line: 1,
+                native: None,
             });
         };
         let (account, weight) = (account_of(site), Weight::new(size, size, 1));

@@ -9,14 +9,26 @@ use pyhost_os::growing::Growing;
 use std::ops::Range;
 
 /// A call as it is read off a thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// The code's file, in UTF-8.
+    /// The code's file, in UTF-8; of a native call what [`NativeCall`] says.
     pub file: &'a [u8],
-    /// The function's name, in UTF-8.
+    /// The function's name, in UTF-8; empty for a native call.
     pub function: &'a [u8],
     /// The line, from 1 on; 0 if it is not known.
     pub line: u32,
+    /// Set for a call of a library's code.
+    pub native: Option<NativeCall<'a>>,
+}
+
+/// A call of a library's code. The file of the [`Call`] is the library's path, a zero byte, and its build id in
+/// hexadecimal: a path alone may have named two libraries.
+#[derive(Clone, Copy)]
+pub struct NativeCall<'a> {
+    /// The address of the call's instruction in the library's file.
+    pub offset: u64,
+    /// Finds the function's name; empty if it is not known. Asked once for each place.
+    pub name: &'a dyn Fn() -> &'a [u8],
 }
 
 /// A call of a kept stack.
@@ -30,6 +42,17 @@ pub struct FrameView<'a> {
     pub function: &'a str,
     /// The line; 0 if it is not known.
     pub line: u32,
+    /// Set for a call of a library's code: its file is the library's, its function may be empty.
+    pub native: Option<NativeView<'a>>,
+}
+
+/// The place of a native call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeView<'a> {
+    /// The address of the call's instruction in the library's file.
+    pub offset: u64,
+    /// The library's build id in hexadecimal; empty if it has none.
+    pub build_id: &'a str,
 }
 
 /// An entry of an index: the number of an item, by the hash of its content.
@@ -43,8 +66,12 @@ struct Entry {
 struct Frame {
     file: u32,
     function: u32,
-    line: u32,
+    /// The line, or [`NATIVE`] and the offset in the library.
+    place: u64,
 }
+
+/// The bit of a native call's place.
+const NATIVE: u64 = 1 << 63;
 
 /// A call and its callers.
 #[derive(Clone, Copy)]
@@ -146,24 +173,37 @@ impl Stacks {
 
     fn frame(&mut self, call: &Call<'_>) -> Option<u32> {
         let file = self.text(call.file)?;
-        let function = self.text(call.function)?;
-        let line = call.line;
-        let hash = mixed(&[u64::from(file), u64::from(function), u64::from(line)]);
+        // The function of a native call follows from its place.
+        let (known_function, place) = match call.native {
+            Some(native) => (None, native.offset | NATIVE),
+            None => (Some(self.text(call.function)?), u64::from(call.line)),
+        };
+        let hash = mixed(&[
+            u64::from(file),
+            u64::from(known_function.unwrap_or(0)),
+            place,
+        ]);
         let frames = &self.frames;
         let is_it = |entry: &Entry| {
             let frame = frames[entry.number as usize];
-            (frame.file, frame.function, frame.line) == (file, function, line)
+            (frame.file, frame.place) == (file, place)
+                && known_function.is_none_or(|function| frame.function == function)
         };
         let known = self.of_frames.find(hash, |entry| entry.hash, is_it);
-        known.map(|entry| entry.number).or_else(|| {
-            let number = self.frames.len();
-            let pushed = self.frames.push(Frame {
-                file,
-                function,
-                line,
-            });
-            enter(&mut self.of_frames, hash, number, pushed)
-        })
+        if let Some(entry) = known {
+            return Some(entry.number);
+        }
+        let function = match (known_function, call.native) {
+            (Some(function), _) => function,
+            (None, native) => self.text(native.map_or(&[], |native| (native.name)()))?,
+        };
+        let number = self.frames.len();
+        let pushed = self.frames.push(Frame {
+            file,
+            function,
+            place,
+        });
+        enter(&mut self.of_frames, hash, number, pushed)
     }
 
     /// The number of a text. None if there is no memory for it.
@@ -193,11 +233,18 @@ impl Stacks {
 
     fn view(&self, number: u32) -> FrameView<'_> {
         let frame = self.frames[number as usize];
+        let file = self.text_at(frame.file);
+        let is_native = frame.place & NATIVE != 0;
+        let library = is_native.then(|| file.split_once('\0').unwrap_or((file, "")));
         FrameView {
             number,
-            file: self.text_at(frame.file),
+            file: library.map_or(file, |(path, _)| path),
             function: self.text_at(frame.function),
-            line: frame.line,
+            line: library.map_or(frame.place as u32, |_| 0),
+            native: library.map(|(_, build_id)| NativeView {
+                offset: frame.place & !NATIVE,
+                build_id,
+            }),
         }
     }
 
@@ -207,6 +254,11 @@ impl Stacks {
         let caller = move |&node: &u32| known(self.nodes[node as usize].caller);
         std::iter::successors(known(stack), caller)
             .map(|node| self.view(self.nodes[node as usize].frame))
+    }
+
+    /// All different calls.
+    pub fn all_frames(&self) -> impl Iterator<Item = FrameView<'_>> {
+        (0..self.frames.len() as u32).map(|number| self.view(number))
     }
 
     pub fn frames(&self) -> usize {
@@ -241,7 +293,7 @@ impl Stacks {
     /// A call as two words.
     pub fn frame_of(&self, number: usize) -> [u64; 2] {
         let frame = self.frames[number];
-        [pair(frame.file, frame.function), u64::from(frame.line)]
+        [pair(frame.file, frame.function), frame.place]
     }
 
     /// A node as a word.
@@ -263,13 +315,13 @@ impl Stacks {
     }
 
     /// Adds what [`Self::frame_of`] gave; false if it cannot be.
-    pub fn push_frame(&mut self, [texts, line]: [u64; 2]) -> bool {
+    pub fn push_frame(&mut self, [texts, place]: [u64; 2]) -> bool {
         let (file, function) = parts(texts);
         let known = |text| (text as usize) < self.texts.len();
         let frame = Frame {
             file,
             function,
-            line: line as u32,
+            place,
         };
         known(file) && known(function) && self.frames.push(frame)
     }

@@ -10,6 +10,7 @@ fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
         file: file.as_bytes(),
         function: function.as_bytes(),
         line,
+        native: None,
     }
 }
 
@@ -25,7 +26,7 @@ fn block(address: usize, account: u8, weight: Weight) -> Allocation {
 }
 
 /// Gives calls, which are innermost first, from the outermost on.
-fn inward<'a>(calls: &'a [Call<'a>]) -> impl FnMut(&mut dyn FnMut(&Call<'_>)) + 'a {
+fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(&Call<'_>)) {
     move |take| calls.iter().rev().for_each(take)
 }
 
@@ -488,4 +489,57 @@ fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
     assert!((age - expected).abs() < 0.02, "{age} {expected}");
     samples.remove(1);
     assert_eq!(samples.age_seconds(site), None);
+}
+
+#[test]
+fn a_native_call_is_known_by_its_library_and_offset_and_named_once() {
+    let names = std::cell::Cell::new(0);
+    let name = || {
+        names.set(names.get() + 1);
+        b"grow".as_slice()
+    };
+    let in_library = |file: &'static [u8], offset| Call {
+        file,
+        function: b"",
+        line: 0,
+        native: Some(NativeCall {
+            offset,
+            name: &name,
+        }),
+    };
+    let mut samples = Samples::new(1, 9);
+    samples.publish_by(anonymous);
+    for (address, file, offset) in [
+        (1, b"/a.so\x000aff".as_slice(), 64),
+        (2, b"/a.so\x000aff", 64),
+        (3, b"/a.so\x000aff", 68),
+        (4, b"/a.so\x000bff", 64),
+        (5, b"/b.so\0", (1 << 40) + 3),
+    ] {
+        let calls = [in_library(file, offset), call("a.py", "f", 64)];
+        let weight = Weight::new(8, 8, 1);
+        samples.add(block(address, 0, weight), &mut inward(&calls), None);
+    }
+    assert_eq!(names.get(), 4, "once for each place");
+    let read = published::read(&published_words(&samples)).unwrap();
+    let innermost = |samples: &Samples| {
+        let sites = samples.sites().map(|site| {
+            let calls: Vec<_> = samples.calls(site).collect();
+            assert_eq!((calls[1].file, calls[1].line), ("a.py", 64));
+            assert_eq!((calls[0].function, calls[0].line), ("grow", 0));
+            let native = calls[0].native.unwrap();
+            let file = calls[0].file.to_owned();
+            (file, native.build_id.to_owned(), native.offset)
+        });
+        sites.collect::<Vec<_>>()
+    };
+    let expected = [
+        ("/a.so", "0aff", 64),
+        ("/a.so", "0aff", 68),
+        ("/a.so", "0bff", 64),
+        ("/b.so", "", (1 << 40) + 3),
+    ];
+    let expected = expected.map(|(file, id, offset)| (file.to_owned(), id.to_owned(), offset));
+    assert_eq!(innermost(&samples), expected);
+    assert_eq!(innermost(&read), expected);
 }

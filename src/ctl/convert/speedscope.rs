@@ -91,7 +91,7 @@ fn profile(stacks: &Stacks, view: View, frames: &mut Numbering<Frame>) -> Profil
 }
 
 fn shared(frame: Frame) -> SharedFrame {
-    let Frame { name, place } = frame;
+    let Frame { name, place, .. } = frame;
     let (file, line) = place.unzip();
     SharedFrame {
         name,

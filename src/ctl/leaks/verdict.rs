@@ -124,9 +124,15 @@ fn account_of(site: Site) -> Option<Account> {
 }
 
 fn line_of(watched: &Watched, site: Site) -> Option<FrameView<'_>> {
-    let mut calls = watched.last.calls(site);
-    let own = calls.find(|call| is_users(call.file));
-    own.or_else(|| watched.last.calls(site).next())
+    let python = || {
+        watched
+            .last
+            .calls(site)
+            .filter(|call| call.native.is_none())
+    };
+    let own = python().find(|call| is_users(call.file));
+    own.or_else(|| python().next())
+        .or_else(|| watched.last.calls(site).next())
 }
 
 /// The growth of a line that rises; None of one that does not.
@@ -198,6 +204,7 @@ mod tests {
                         file: b"/app.py",
                         function: b"f",
                         line: line as u32 + 1,
+                        native: None,
                     };
                     let weight = Weight::new(size, size, INTERVAL);
                     let allocation = Allocation {

@@ -63,10 +63,18 @@ fn describe(table: &Table, row: &Row, sink: &mut impl Sink) {
 
 fn stack(table: &Table, row: &Row, sink: &mut impl Sink) {
     sink.begin_list("stack");
-    for Frame { name, place: at } in table.stacks.calls_of(row.sites[0]) {
+    for Frame {
+        name,
+        place: at,
+        library,
+    } in table.stacks.calls_of(row.sites[0])
+    {
         let (file, line) = at.as_ref().map_or(("", 0), |(file, line)| (file, *line));
         sink.begin("");
         place(file, line, name, sink);
+        if let Some(library) = library {
+            sink.text("library", library);
+        }
         sink.end();
     }
     sink.end();

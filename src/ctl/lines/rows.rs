@@ -21,6 +21,8 @@ pub enum By {
     File,
     /// Whose code the innermost call is of
     Package,
+    /// The library of the innermost native call, of reports with --lines-native
+    Library,
     /// An account
     Account,
     /// A whole stack
@@ -35,6 +37,7 @@ impl By {
             By::Function => "function",
             By::File => "file",
             By::Package => "package",
+            By::Library => "library",
             By::Account => "account",
             By::Stack => "stack",
         }
@@ -57,6 +60,9 @@ pub enum Subject<'a> {
     Yours,
     Package(&'a str),
     StandardLibrary,
+    Library(&'a str),
+    /// No library asked for the memory.
+    Interpreter,
     Account(&'a str),
     Stack {
         /// The numbers of its frames.
@@ -85,6 +91,12 @@ impl<'a> Subject<'a> {
         if by == By::Account {
             return Subject::Account(&site.account);
         }
+        if by == By::Library {
+            return match stacks.calls_of(site).next().map(|call| &call.library) {
+                Some(Some(library)) => Subject::Library(library),
+                _ => Subject::Interpreter,
+            };
+        }
         let Some(call) = users_call(stacks, site) else {
             return Subject::Outside;
         };
@@ -102,9 +114,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whose code the innermost call is of.
+    /// Whose code the innermost call is of: a library counts if a package brought it.
     fn of_innermost(stacks: &'a Stacks, site: &'a Site) -> Self {
-        let innermost = stacks.calls_of(site).next();
+        let mut calls = stacks.calls_of(site);
+        let counts = |call: &&Frame| {
+            call.library
+                .as_deref()
+                .is_none_or(|it| package(it).is_some())
+        };
+        let innermost = calls.find(counts);
+        if let Some(library) = innermost.and_then(|call| call.library.as_deref()) {
+            return package(library).map_or(Subject::Outside, Subject::Package);
+        }
         match innermost.and_then(|call| call.place.as_ref()) {
             None => Subject::Outside,
             Some((file, _)) if is_users(file) => Subject::Yours,
@@ -127,9 +148,11 @@ impl Display for Subject<'_> {
                 function,
             } => write!(out, "{file}:{line} in {function}"),
             Subject::Function { file, function } => write!(out, "{function} ({file})"),
-            Subject::File(name) | Subject::Package(name) | Subject::Account(name) => {
-                out.write_str(name)
-            }
+            Subject::File(name)
+            | Subject::Package(name)
+            | Subject::Library(name)
+            | Subject::Account(name) => out.write_str(name),
+            Subject::Interpreter => out.write_str("the interpreter"),
             Subject::Yours => out.write_str("yours"),
             Subject::StandardLibrary => out.write_str("standard library"),
             Subject::Stack { call, .. } => Subject::of_call(call).fmt(out),
@@ -138,11 +161,16 @@ impl Display for Subject<'_> {
     }
 }
 
-/// The innermost call of the user's own code, or the innermost call.
+/// The innermost call of the user's own code, or the innermost of Python, or the innermost.
 fn users_call<'a>(stacks: &'a Stacks, site: &'a Site) -> Option<&'a Frame> {
     let is_own = |call: &&Frame| call.place.as_ref().is_some_and(|(file, _)| is_users(file));
-    let own = stacks.calls_of(site).find(is_own);
-    own.or_else(|| stacks.calls_of(site).next())
+    let python = || {
+        let calls = stacks.calls_of(site);
+        calls.filter(|call| call.library.is_none())
+    };
+    let own = python().find(is_own);
+    own.or_else(|| python().next())
+        .or_else(|| stacks.calls_of(site).next())
 }
 
 /// The bytes of one subject.
@@ -225,7 +253,9 @@ impl<'a> Table<'a> {
 
     /// The package that a row's bytes are by, where it is named by a line that called it.
     pub fn package_of(&self, row: &Row<'a>) -> Option<&'a str> {
-        let (file, _) = self.stacks.calls_of(row.sites[0]).next()?.place.as_ref()?;
+        let innermost = self.stacks.calls_of(row.sites[0]).next()?;
+        let (place, library) = (innermost.place.as_ref()?, innermost.library.as_ref());
+        let file = library.unwrap_or(&place.0);
         let is_callers = match row.subject {
             Subject::Line { file, .. } => is_users(file),
             _ => false,

@@ -16,6 +16,8 @@ pub struct SampledLines {
     pub interval_bytes: i64,
     pub samples: i64,
     pub dropped: i64,
+    /// The libraries of native calls.
+    pub libraries: Vec<Library>,
     /// For each view, the sums of its accounts over all stacks.
     pub sums: Ordered<Ordered<LineSum>>,
     /// The stacks with the most bytes of each view, most first.
@@ -24,6 +26,14 @@ pub struct SampledLines {
     pub live: Vec<StackRow>,
     pub allocated: Vec<StackRow>,
     pub grown: Vec<StackRow>,
+}
+
+/// A library that native calls are in.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    pub file: String,
+    /// In hexadecimal; None if it has none.
+    pub build_id: Option<String>,
 }
 
 /// An account's sum in a view.
@@ -59,6 +69,9 @@ pub struct Call {
     /// The line; 0 if it is not known.
     pub line: i64,
     pub function: String,
+    /// Set for a native call: the address of its instruction in the library, which is the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<i64>,
 }
 
 impl SampledLines {
@@ -71,6 +84,7 @@ impl SampledLines {
             interval_bytes: whole(samples.interval()),
             samples: whole(taken),
             dropped: whole(dropped),
+            libraries: libraries(samples),
             sums: Ordered(samples.views().map(named).collect()),
             at_peak: rows(samples, View::AtPeak),
             at_account_peak: rows(samples, View::AtAccountPeak),
@@ -105,7 +119,11 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
         let calls = samples.calls(site).map(|call| Call {
             file: call.file.to_owned(),
             line: call.line.into(),
-            function: call.function.to_owned(),
+            function: match call.native {
+                Some(native) if call.function.is_empty() => format!("+{:#x}", native.offset),
+                _ => call.function.to_owned(),
+            },
+            offset: call.native.map(|native| native.offset as i64),
         });
         Some(StackRow {
             account: account_of(site.account)?.name().to_owned(),
@@ -118,6 +136,22 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
         })
     });
     rows.collect()
+}
+
+fn libraries(samples: &Samples) -> Vec<Library> {
+    let mut known = Vec::new();
+    for call in samples.all_frames() {
+        let Some(native) = call.native else { continue };
+        let build_id = (!native.build_id.is_empty()).then(|| native.build_id.to_owned());
+        let library = Library {
+            file: call.file.to_owned(),
+            build_id,
+        };
+        if !known.contains(&library) {
+            known.push(library);
+        }
+    }
+    known
 }
 
 fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {

@@ -1,5 +1,6 @@
 //! The parts of a stack: its frames, each kept once, and its sums in the views.
 
+use crate::symbols::Place;
 use clap::ValueEnum;
 use pyhost_os::plain::plain;
 use pyhost_sampler as sampler;
@@ -87,14 +88,29 @@ pub struct Frame {
     pub name: String,
     /// The call's file and line; None if the frame is no call.
     pub place: Option<(String, u32)>,
+    /// The library of a native call.
+    pub library: Option<String>,
 }
 
 impl Frame {
+    /// A call of a library's code: its place is that in the source, or the library without a line.
+    pub fn native(place: &Place, library: &str) -> Self {
+        let (file, line) = match &place.source {
+            Some((file, line)) => (file.as_str(), i64::from(*line)),
+            None => (library, 0),
+        };
+        Frame {
+            library: Some(named(library)),
+            ..Frame::call(&place.function, file, line)
+        }
+    }
+
     /// A call of Python. A line that is not known is 0.
     pub fn call(function: &str, file: &str, line: i64) -> Self {
         Frame {
             name: named(function),
             place: Some((named(file), u32::try_from(line).unwrap_or(0))),
+            library: None,
         }
     }
 
@@ -103,6 +119,7 @@ impl Frame {
         Frame {
             name: text.to_owned(),
             place: None,
+            library: None,
         }
     }
 }

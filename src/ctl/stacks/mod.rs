@@ -14,6 +14,7 @@ pub use frames::{Amount, Frame, Numbering, View, named};
 
 use crate::model::{Ordered, Report, SampledLines, StackRow};
 use crate::summary::Summary;
+use crate::symbols::Symbols;
 use pyhost_os::moment::Utc;
 use pyhost_record::output::format::NO_CALLS;
 use std::collections::HashMap;
@@ -71,19 +72,20 @@ impl Stacks {
         let lines = report.lines.as_ref().ok_or_else(|| {
             "has no sampled lines; expected a report of `pyhost --lines`".to_owned()
         })?;
-        let mut gathering = Gathering::default();
+        let process = &report.process;
+        let started = process.started.as_deref().and_then(Utc::of_text);
+        let mut gathering = Gathering::new(Symbols::new(lines, started));
         for view in View::ALL {
             gathering.add_view(lines, view)?;
         }
         let (frames, sites) = gathering.finish();
-        let process = &report.process;
         let command = match &process.command {
             Some(command) => named(command),
             None => named(&Summary::of_report(report).command),
         };
         Ok(Stacks {
             command,
-            started: process.started.as_deref().and_then(Utc::of_text),
+            started,
             seconds: process.wall_seconds,
             interval: lines.interval_bytes.max(0),
             samples: lines.samples,
@@ -106,7 +108,7 @@ impl Stacks {
         site.stack.iter().rev().map(|number| &self.frames[*number])
     }
 
-    /// The calls of a site, the innermost first; none if no Python code ran, or the report does not list the stack.
+    /// The calls of a site, the innermost first; none if no call was read, or the report does not list the stack.
     pub fn calls_of(&self, site: &Site) -> impl Iterator<Item = &Frame> {
         let frames = site.stack.iter().map(|number| &self.frames[*number]);
         frames.filter(|frame| frame.place.is_some())
@@ -119,14 +121,23 @@ impl Stacks {
 }
 
 /// Sites by account and stack, while they are gathered.
-#[derive(Default)]
 struct Gathering {
+    symbols: Symbols,
     frames: Numbering<Frame>,
     keys: Numbering<(String, Vec<usize>)>,
     amounts: Vec<[Amount; View::ALL.len()]>,
 }
 
 impl Gathering {
+    fn new(symbols: Symbols) -> Self {
+        Gathering {
+            symbols,
+            frames: Numbering::default(),
+            keys: Numbering::default(),
+            amounts: Vec::new(),
+        }
+    }
+
     fn add_view(&mut self, lines: &SampledLines, view: View) -> Result<(), String> {
         let name = view.name();
         let rows = rows(lines, view);
@@ -138,7 +149,8 @@ impl Gathering {
                 ));
             }
             let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, name)?;
-            total = self.add(&row.account, frames_of_row(row), amount, view, total)?;
+            let frames = self.frames_of_row(row);
+            total = self.add(&row.account, frames, amount, view, total)?;
         }
         let sums = lines.sums.0.iter().find(|(key, _)| key == name);
         let listed = listed(rows, lines.interval_bytes);
@@ -150,6 +162,25 @@ impl Gathering {
             }
         }
         Ok(())
+    }
+
+    /// The frames of a row, the innermost first.
+    fn frames_of_row(&mut self, row: &StackRow) -> Vec<Frame> {
+        if row.stack.is_empty() {
+            return vec![Frame::label(OUTSIDE)];
+        }
+        let mut frames = Vec::new();
+        for call in &row.stack {
+            match call.offset {
+                Some(offset) => {
+                    let places = self.symbols.of_call(call, offset as u64);
+                    let natives = places.iter().map(|place| Frame::native(place, &call.file));
+                    frames.extend(natives);
+                }
+                None => frames.push(Frame::call(&call.function, &call.file, call.line)),
+            }
+        }
+        frames
     }
 
     /// Adds an amount to a site; returns the total of the view with it.
@@ -199,17 +230,6 @@ fn rows(lines: &SampledLines, view: View) -> &[StackRow] {
         View::Allocated => &lines.allocated,
         View::Grown => &lines.grown,
     }
-}
-
-/// The frames of a row, the innermost first.
-fn frames_of_row(row: &StackRow) -> Vec<Frame> {
-    if row.stack.is_empty() {
-        return vec![Frame::label(OUTSIDE)];
-    }
-    let calls = row.stack.iter();
-    calls
-        .map(|call| Frame::call(&call.function, &call.file, call.line))
-        .collect()
 }
 
 /// The amount of these bytes, blocks and bytes of error.

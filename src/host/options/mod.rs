@@ -61,6 +61,8 @@ pub struct Options {
     pub faults: faults::FaultSettings,
     /// `--lines`.
     pub lines: LineSettings,
+    /// `--lines-native`.
+    pub lines_native: bool,
     /// `--guard`.
     pub guard: guards::GuardSettings,
     /// `--leak-check`.
@@ -179,6 +181,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             .or(variables.leak_exit_status)
             .unwrap_or(DEFAULT_STATUS),
         lines: cli.lines.or(variables.lines).unwrap_or_default(),
+        lines_native: (cli.lines_native)
+            .or(variables.lines_native)
+            .unwrap_or_default(),
         guard: (cli.guard.or(variables.guard)).unwrap_or(guards::GuardSettings::Off),
         closing_line: stderr_is_terminal && !as_python && !off && stats.is_none() && !inherited,
         stats,

@@ -231,6 +231,10 @@ time. Without --stats the table is printed
   on        one sample every 128 KiB in the mean [default]
   INTERVAL  one every so many bytes, such as 64K; 1 is every allocation
   off       none";
+    lines_native: Flag, "--lines-native", "PYHOST_LINES_NATIVE", Form::Alone, "\
+Have the stacks of --lines begin with the native calls between the
+allocation and the interpreter. pyhostctl finds the names of functions
+that are not exported, and lines (x86-64, glibc 2.35 and newer)";
     timeline: Path, "--timeline", "PYHOST_TIMELINE", Form::Equals("FILE"), "\
 Write every account and the resident size over time to this file, as
 lines of JSON; --timeline-interval says how often. %p is the process id";

@@ -10,6 +10,7 @@ mod gil;
 pub mod imports;
 pub mod interpreter;
 pub mod interpreters;
+pub mod native_calls;
 pub mod objects;
 pub mod place;
 mod pools;

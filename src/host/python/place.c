@@ -486,6 +486,44 @@ void pyhost_calls(void *context, take_call take)
         give_calls(frame, context, take);
 }
 
+/* An address in the C stack of the innermost call of the interpreter's loop; 0 where the thread runs no Python code or the
+   structures do not say it. Up to 3.12 the loop has a record of its own there, then a frame that stands for the call. */
+uintptr_t pyhost_loop_frame(void)
+{
+    if (innermost() == NULL)
+        return 0;
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+#if PY_VERSION_HEX < 0x030A0000
+    (void)thread;
+#elif PY_VERSION_HEX < 0x030D0000
+    if (thread->cframe != &thread->root_cframe)
+        return (uintptr_t)thread->cframe;
+#elif PY_VERSION_HEX < UNREAD
+    int depth = 0;
+    for (frame_t *frame = thread->current_frame; frame != NULL && depth++ < DEPTH; frame = frame->previous) {
+#if PY_VERSION_HEX >= 0x030E0000
+        if (frame->owner == FRAME_OWNED_BY_INTERPRETER)
+#else
+        if (frame->owner == FRAME_OWNED_BY_CSTACK)
+#endif
+            return (uintptr_t)frame;
+    }
+#endif
+    return 0;
+}
+
+/* Where the interpreter's code is: the function of its loop, and one that every interpreter has. */
+uintptr_t pyhost_loop_function(void)
+{
+#if PY_VERSION_HEX < UNREAD
+    return (uintptr_t)&_PyEval_EvalFrameDefault;
+#else
+    return 0;
+#endif
+}
+
+uintptr_t pyhost_interpreter_function(void) { return (uintptr_t)&PyObject_Malloc; }
+
 /* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and
    `name`, and the line. 0 where there is none. */
 int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t *name_length,

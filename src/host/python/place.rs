@@ -22,6 +22,9 @@ unsafe extern "C" {
     safe fn pyhost_is_fragile() -> c_int;
     safe fn pyhost_is_finalizing() -> c_int;
     safe fn pyhost_is_frame(bytes: usize) -> c_int;
+    safe fn pyhost_loop_frame() -> usize;
+    safe fn pyhost_loop_function() -> usize;
+    safe fn pyhost_interpreter_function() -> usize;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
     fn pyhost_calls(context: *mut c_void, take: TakeCall);
@@ -122,11 +125,28 @@ pub fn calls(mut take: Taker<'_>) {
                 file: std::slice::from_raw_parts(file.cast(), file_length),
                 function: std::slice::from_raw_parts(name.cast(), name_length),
                 line: line.max(0) as u32,
+                native: None,
             });
         }
     }
     // SAFETY: the taker lasts for the call.
     unsafe { pyhost_calls((&raw mut take).cast(), give) };
+}
+
+/// An address in the C stack of the interpreter's innermost loop, in which the calling thread's innermost Python code
+/// runs. None without Python code, or if this Python does not say it (3.9).
+pub fn loop_frame() -> Option<usize> {
+    Some(pyhost_loop_frame()).filter(|&address| address != 0)
+}
+
+/// Where the function of the interpreter's loop begins; 0 if it is not known.
+pub fn loop_function() -> usize {
+    pyhost_loop_function()
+}
+
+/// An address in the interpreter's code.
+pub fn interpreter_function() -> usize {
+    pyhost_interpreter_function()
 }
 
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as

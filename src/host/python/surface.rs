@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::functions::add_pending_call;
+use super::native_calls;
 use super::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use super::place;
 use crate::caps::{self, Refusal, Role, Told};
@@ -31,7 +32,7 @@ static RELIEFS: OnceLock<Kept> = OnceLock::new();
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
     source_line::set_finder(place::line);
-    sampling::set_walk(place::calls);
+    sampling::set_walk(native_calls::walk());
     watch_errors(gil);
     calls::pthread_atfork(None, None, Some(forked_in_child));
     caps::arm(caps::Python {

@@ -5,7 +5,8 @@ use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{
-    self, FrameView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum, View,
+    self, FrameView, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum,
+    View,
 };
 use crate::ledger::{ACCOUNTS, Account, Scope};
 use pyhost_os::growing::Growing;
@@ -117,6 +118,7 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
     sink.int("interval_bytes", samples.interval() as i64);
     sink.int("samples", taken as i64);
     sink.int("dropped", dropped as i64);
+    describe_libraries(samples, sink);
     sink.begin("sums");
     for view in samples.views() {
         sink.begin(view.name());
@@ -195,7 +197,13 @@ fn describe_row(samples: &Samples, site: Site, sum: Sum, has_age: bool, sink: &m
         sink.begin("");
         sink.text("file", call.file);
         sink.int("line", i64::from(call.line));
-        sink.text("function", call.function);
+        match call.native {
+            Some(native) => {
+                sink.text("function", FunctionName::of(&call, native).text());
+                sink.int("offset", native.offset as i64);
+            }
+            None => sink.text("function", call.function),
+        }
         sink.end();
     }
     sink.end();
@@ -205,6 +213,53 @@ fn describe_row(samples: &Samples, site: Site, sum: Sum, has_age: bool, sink: &m
 /// The start of a text that was cut within a letter.
 fn valid(text: &[u8], cut: Utf8Error) -> &str {
     str::from_utf8(&text[..cut.valid_up_to()]).unwrap_or_default()
+}
+
+/// The libraries of all native calls, each with its build id: a path may have named several.
+fn describe_libraries(samples: &Samples, sink: &mut impl Sink) {
+    let mut known: Growing<(&str, &str)> = Growing::new();
+    sink.begin_list("libraries");
+    for call in samples.all_frames() {
+        let Some(native) = call.native else { continue };
+        let library = (call.file, native.build_id);
+        if known.contains(&library) || !known.push(library) {
+            continue;
+        }
+        sink.begin("");
+        sink.text("file", call.file);
+        match native.build_id {
+            "" => sink.null("build_id"),
+            build_id => sink.text("build_id", build_id),
+        }
+        sink.end();
+    }
+    sink.end();
+}
+
+/// The name of a native call's function, or its offset.
+struct FunctionName<'a> {
+    name: &'a str,
+    room: [u8; 24],
+    length: usize,
+}
+
+impl<'a> FunctionName<'a> {
+    fn of(call: &FrameView<'a>, native: NativeView<'_>) -> Self {
+        let mut room = [0; 24];
+        let length = format_into(&mut room, format_args!("+{:#x}", native.offset)).len();
+        FunctionName {
+            name: call.function,
+            room,
+            length,
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self.name {
+            "" => str::from_utf8(&self.room[..self.length]).unwrap_or("?"),
+            name => name,
+        }
+    }
 }
 
 fn account_of(site: Site) -> Account {
@@ -326,37 +381,49 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
             write!(out, " \u{b1} {:<10}", error.text())?;
         }
         write!(out, "  {:<6}  ", line.account().name())?;
-        let innermost = samples.calls(site).next();
-        let Some(innermost) = innermost else {
-            writeln!(out, "outside of Python code")?;
-            continue;
-        };
-        let users = users_call(samples, site).unwrap_or(innermost);
-        write!(out, "{}:{} in {}", users.file, users.line, users.function)?;
-        if users.number != innermost.number
-            && let Some(package) = package(innermost.file)
-        {
-            write!(out, ", by {package}")?;
-        }
-        writeln!(out)?;
+        write_line(samples, site, out)?;
     }
     Ok(())
 }
 
-/// The innermost call of the user's own code.
-fn users_call(samples: &Samples, site: Site) -> Option<FrameView<'_>> {
-    samples.calls(site).find(|call| is_users(call.file))
+/// Writes the line that a site is given to, and whose code it was that allocated.
+fn write_line(samples: &Samples, site: Site, out: &mut impl Write) -> fmt::Result {
+    let Some(call) = line_of(samples, site) else {
+        return writeln!(out, "outside of Python code");
+    };
+    match call.native {
+        Some(native) => {
+            let name = FunctionName::of(&call, native);
+            write!(out, "{} in {}", call.file, name.text())?;
+        }
+        None => write!(out, "{}:{} in {}", call.file, call.line, call.function)?,
+    }
+    let innermost = samples.calls(site).next();
+    if let Some(innermost) = innermost
+        && innermost.number != call.number
+        && let Some(package) = package(innermost.file)
+    {
+        write!(out, ", by {package}")?;
+    }
+    writeln!(out)
 }
 
-/// The sum of each line: of the innermost call of the user's own code, or of the innermost call. None where the system
-/// has no memory for the table.
+/// The call that a site is given to: the innermost of the user's own code, else the innermost of Python, else the
+/// innermost.
+fn line_of(samples: &Samples, site: Site) -> Option<FrameView<'_>> {
+    let python = || samples.calls(site).filter(|call| call.native.is_none());
+    let users = python().find(|call| is_users(call.file));
+    users
+        .or_else(|| python().next())
+        .or_else(|| samples.calls(site).next())
+}
+
+/// The sum of each line, see [`line_of`]. None where the system has no memory for the table.
 fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
     let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
     let in_total = |site: &Site| account_of(*site).is_in_total();
     for site in samples.sites().filter(in_total) {
-        let innermost = samples.calls(site).next();
-        let line = users_call(samples, site).or(innermost);
-        let place = line.map_or(0, |call| call.number as usize + 1);
+        let place = line_of(samples, site).map_or(0, |call| call.number as usize + 1);
         sums[place].add(site, samples.sum(site, view));
     }
     Some(sums)

@@ -1,0 +1,142 @@
+//! The names of native calls, from the files of the libraries: functions from their symbol tables, and source lines where
+//! there is debug information, in the library itself or where Debian and GNU keep it apart.
+//!
+//! A file that was replaced since would give wrong names. So it must have the build id that the host read in memory; a library
+//! without one must not have changed since the process started. A report may be forged: a path may name anything, so
+//! only regular files are opened.
+
+use crate::model::{Call, SampledLines};
+use addr2line::Loader;
+use object::Object;
+use object::read::ReadCache;
+use pyhost_os::moment::Utc;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+/// A call of a function, by its source if that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub function: String,
+    pub source: Option<(String, u32)>,
+}
+
+/// Finds names; each library is opened once.
+pub struct Symbols {
+    /// The build id of each library; None if a path had several libraries.
+    build_ids: HashMap<String, Option<String>>,
+    started: Option<Utc>,
+    loaders: HashMap<String, Option<Loader>>,
+    known: HashMap<(String, u64), Vec<Place>>,
+}
+
+impl Symbols {
+    /// For the samples of a process that started at a moment.
+    pub fn new(lines: &SampledLines, started: Option<Utc>) -> Self {
+        let mut build_ids = HashMap::new();
+        for library in &lines.libraries {
+            let id = library.build_id.clone().unwrap_or_default();
+            let known = build_ids
+                .entry(library.file.clone())
+                .or_insert(Some(id.clone()));
+            if known.as_ref() != Some(&id) {
+                *known = None;
+            }
+        }
+        Symbols {
+            build_ids,
+            started,
+            loaders: HashMap::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The functions at a native call, the innermost first: several if some are inlined. At least one: the host's name of
+    /// it if the file says nothing.
+    pub fn of_call(&mut self, call: &Call, offset: u64) -> Vec<Place> {
+        let key = (call.file.clone(), offset);
+        if let Some(places) = self.known.get(&key) {
+            return places.clone();
+        }
+        let found = self.loader(&call.file).map(|loader| places(loader, offset));
+        let mut places = found.unwrap_or_default();
+        if places.is_empty() {
+            places.push(Place {
+                function: demangled(&call.function),
+                source: None,
+            });
+        }
+        self.known.insert(key, places.clone());
+        places
+    }
+
+    fn loader(&mut self, path: &str) -> Option<&Loader> {
+        if !self.loaders.contains_key(path) {
+            let build_id = self.build_ids.get(path).cloned().flatten();
+            let is_same = build_id.is_some_and(|id| is_same(path, &id, self.started));
+            let loader = is_same.then(|| Loader::new(path).ok()).flatten();
+            self.loaders.insert(path.to_owned(), loader);
+        }
+        self.loaders.get(path)?.as_ref()
+    }
+}
+
+/// Whether the file is still the library that was loaded.
+fn is_same(path: &str, build_id: &str, started: Option<Utc>) -> bool {
+    let is_absolute = path.starts_with('/');
+    let Some(file) = is_absolute.then(|| open(path)).flatten() else {
+        return false;
+    };
+    if build_id.is_empty() {
+        let changed = file.metadata().ok().map(|found| found.ctime());
+        let changed = changed.and_then(|seconds| u64::try_from(seconds).ok());
+        let before = |Utc(moment): Utc| changed.is_some_and(|it| it < moment / 1_000_000_000);
+        return started.is_some_and(before);
+    }
+    let cache = ReadCache::new(file);
+    let Ok(object) = object::File::parse(&cache) else {
+        return false;
+    };
+    let digits = |id: &[u8]| -> String { id.iter().map(|byte| format!("{byte:02x}")).collect() };
+    matches!(object.build_id(), Ok(Some(id)) if digits(id) == build_id)
+}
+
+fn open(path: &str) -> Option<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    file.ok()
+        .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
+}
+
+fn places(loader: &Loader, offset: u64) -> Vec<Place> {
+    let symbol = || loader.find_symbol(offset).map(demangled);
+    let mut places = Vec::new();
+    if let Ok(mut frames) = loader.find_frames(offset) {
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame
+                .function
+                .as_ref()
+                .and_then(|name| name.raw_name().ok());
+            let Some(function) = name.map(|name| demangled(&name)).or_else(symbol) else {
+                continue;
+            };
+            let location = frame.location;
+            let source = location.and_then(|at| Some((at.file?.to_owned(), at.line.unwrap_or(0))));
+            places.push(Place { function, source });
+        }
+    }
+    if places.is_empty()
+        && let Some(function) = symbol()
+    {
+        places.push(Place {
+            function,
+            source: None,
+        });
+    }
+    places
+}
+
+/// A name as it is in the source, of Rust or C++.
+fn demangled(name: &str) -> String {
+    addr2line::demangle_auto(name.into(), None).into_owned()
+}

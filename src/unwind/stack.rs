@@ -1,0 +1,90 @@
+//! Words of the calling thread's stack. A page is asked for before its first word is read.
+//!
+//! `rt_sigprocmask` with a way of changing the mask that does not exist changes nothing: the kernel reads the mask first, and
+//! answers EFAULT if it cannot, else EINVAL. Unlike `process_vm_readv` every sandbox allows it; `mincore` does not know
+//! whether a page may be read.
+
+#![allow(unsafe_code)]
+
+use pyhost_os::errno::KeptErrno;
+use std::ops::Range;
+
+const PAGE: usize = 4096;
+
+/// Memory of which some pages are known to be readable.
+pub struct Stack {
+    known: Range<usize>,
+}
+
+impl Stack {
+    pub fn new() -> Self {
+        Stack { known: 0..0 }
+    }
+
+    /// The word at an address. None if it is not aligned, or in no readable page.
+    pub fn word(&mut self, address: u64) -> Option<u64> {
+        let address = usize::try_from(address).ok().filter(|it| it % 8 == 0)?;
+        if !self.known.contains(&address) {
+            let page = address & !(PAGE - 1);
+            if !is_readable(page) {
+                return None;
+            }
+            match page == self.known.end {
+                true => self.known.end += PAGE,
+                false => self.known = page..page + PAGE,
+            }
+        }
+        // SAFETY: aligned, in a page that may be read. Of a stack the page stays, since the thread's own calls are in it.
+        Some(unsafe { (address as *const u64).read_volatile() })
+    }
+}
+
+fn is_readable(page: usize) -> bool {
+    const NO_WAY: usize = !0;
+    let _errno = KeptErrno::new();
+    // SAFETY: the kernel checks the address and changes nothing, as there is no such way.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            NO_WAY,
+            page,
+            std::ptr::null_mut::<u8>(),
+            8usize,
+        )
+    };
+    answer == -1 && pyhost_os::errno::errno() == libc::EINVAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_only_where_its_page_may_be_read() {
+        let room = [1u64, 2];
+        let at = |word: &u64| std::ptr::from_ref(word).addr() as u64;
+        let mut stack = Stack::new();
+        assert_eq!(stack.word(at(&room[1])), Some(2));
+        assert_eq!(stack.word(at(&room[1]) + 4), None, "not aligned");
+        assert_eq!(stack.word(8), None);
+        assert_eq!(stack.word(u64::MAX - 7), None);
+        // SAFETY: a new map, which stays.
+        let map = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(
+                std::ptr::null_mut(),
+                3 * PAGE,
+                libc::PROT_READ,
+                flags,
+                -1,
+                0,
+            )
+        };
+        // SAFETY: the middle page of the map.
+        unsafe { libc::mprotect(map.byte_add(PAGE), PAGE, libc::PROT_NONE) };
+        let start = map.addr() as u64;
+        assert_eq!(stack.word(start + 4088), Some(0));
+        assert_eq!(stack.word(start + 4096), None, "a guard page");
+        assert_eq!(stack.word(start + 8192), Some(0));
+    }
+}

@@ -1,0 +1,190 @@
+//! From a call to its caller, by the unwind tables.
+
+use crate::expression;
+use crate::object::{Object, object_of};
+use crate::registers::{RIP, RSP, Registers};
+use crate::stack::Stack;
+use crate::{Call, MOST};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
+    UnwindSection, UnwindTableRow,
+};
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+type Row = UnwindTableRow<usize, Fixed>;
+
+/// Room for the rules of the 17 registers that code saves, and for states that a table remembers.
+struct Fixed;
+
+impl UnwindContextStorage<usize> for Fixed {
+    type Rules = [(Register, RegisterRule<usize>); 24];
+    type Stack = [UnwindTableRow<usize, Self>; 6];
+}
+
+/// What walks need room for: some 5 KiB, which a small stack may not have.
+pub struct Walker(UnwindContext<usize, Fixed>);
+
+impl std::fmt::Debug for Walker {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Walker")
+    }
+}
+
+impl Default for Walker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Walker {
+    /// Room for walks.
+    pub fn new() -> Self {
+        Walker(UnwindContext::new_in())
+    }
+
+    /// Visits the calls of the calling thread, innermost first, until `visit` returns false, the unwind tables lead
+    /// no further, or [`MOST`] were visited. The innermost is of this function.
+    #[inline(never)]
+    pub fn walk(&mut self, mut visit: impl FnMut(&Call) -> bool) {
+        let mut registers = Registers::of_caller();
+        let mut stack = Stack::new();
+        // The instruction behind a call may be of another function: the one before it counts. A signal handler's
+        // return goes to the very instruction that was interrupted.
+        let mut is_exact = true;
+        for _ in 0..MOST {
+            let Some(place) = registers.get(RIP).filter(|&place| place != 0) else {
+                return;
+            };
+            let address = place as usize - usize::from(!is_exact);
+            let Some(object) = object_of(address) else {
+                return;
+            };
+            let caller = caller(&mut self.0, &object, address, &registers, &mut stack);
+            let call = Call {
+                address,
+                function: caller.as_ref().map_or(0, |it| it.function),
+                stack_end: caller.as_ref().map_or(0, |it| it.stack_end as usize),
+                object,
+            };
+            if !visit(&call) {
+                return;
+            }
+            let Some(caller) = caller else { return };
+            let sp = registers.get(RSP).unwrap_or(0);
+            if caller.stack_end <= sp && !caller.is_from_signal {
+                return;
+            }
+            let Some(next) = caller.registers else { return };
+            is_exact = caller.is_from_signal;
+            registers = next;
+        }
+    }
+}
+
+/// A function of a walk and its caller.
+struct Caller {
+    function: usize,
+    stack_end: u64,
+    is_from_signal: bool,
+    /// None at the end of the stack.
+    registers: Option<Registers>,
+}
+
+/// Finds the entry of the function, and from it the caller's registers. None without an entry.
+fn caller(
+    context: &mut UnwindContext<usize, Fixed>,
+    object: &Object,
+    address: usize,
+    registers: &Registers,
+    stack: &mut Stack,
+) -> Option<Caller> {
+    let header_at = object.frame_header()?;
+    let slice = |bytes| EndianSlice::new(bytes, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header_at as u64);
+    let header = object.bytes_from(header_at)?;
+    let header = EhFrameHdr::new(header, LittleEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let Pointer::Direct(frames_at) = header.eh_frame_ptr() else {
+        return None;
+    };
+    let bases = bases.set_eh_frame(frames_at);
+    let frames = object.bytes_from(usize::try_from(frames_at).ok()?)?;
+    let frames = EhFrame::from(slice(frames));
+    let table = header.table()?;
+    let entry: FrameDescriptionEntry<Bytes<'_>> = table
+        .fde_for_address(&frames, &bases, address as u64, EhFrame::cie_from_offset)
+        .ok()?;
+    let row = entry.unwind_info_for_address(&frames, &bases, context, address as u64);
+    let row = row.ok()?;
+    let read = Reading {
+        frames: &frames,
+        registers,
+    };
+    let stack_end = read.stack_end(row, stack)?;
+    Some(Caller {
+        function: entry.initial_address() as usize,
+        stack_end,
+        is_from_signal: entry.is_signal_trampoline(),
+        registers: read.callers(row, stack_end, stack),
+    })
+}
+
+/// The rules of a row, read for a call.
+struct Reading<'a> {
+    frames: &'a EhFrame<Bytes<'a>>,
+    registers: &'a Registers,
+}
+
+impl Reading<'_> {
+    /// The stack pointer before the call, which the rules of the registers count from.
+    fn stack_end(&self, row: &Row, stack: &mut Stack) -> Option<u64> {
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                let base = self.registers.get(usize::from(register.0))?;
+                Some(base.wrapping_add_signed(*offset))
+            }
+            CfaRule::Expression(expression) => self.value(expression, None, stack),
+        }
+    }
+
+    fn value(
+        &self,
+        expression: &UnwindExpression<usize>,
+        first: Option<u64>,
+        stack: &mut Stack,
+    ) -> Option<u64> {
+        let expression = expression.get(self.frames).ok()?;
+        expression::value(expression, first, self.registers, stack)
+    }
+
+    /// The caller's registers. None at the end of the stack: the outermost functions have no return address.
+    fn callers(&self, row: &Row, stack_end: u64, stack: &mut Stack) -> Option<Registers> {
+        let mut callers = *self.registers;
+        callers.set(RSP, stack_end);
+        callers.forget(RIP);
+        for (register, rule) in row.registers() {
+            let number = usize::from(register.0);
+            let value = match rule {
+                RegisterRule::SameValue => self.registers.get(number),
+                RegisterRule::Offset(offset) => stack.word(stack_end.wrapping_add_signed(*offset)),
+                RegisterRule::ValOffset(offset) => Some(stack_end.wrapping_add_signed(*offset)),
+                RegisterRule::Register(other) => self.registers.get(usize::from(other.0)),
+                RegisterRule::Expression(expression) => self
+                    .value(expression, Some(stack_end), stack)
+                    .and_then(|place| stack.word(place)),
+                RegisterRule::ValExpression(expression) => {
+                    self.value(expression, Some(stack_end), stack)
+                }
+                RegisterRule::Constant(value) => Some(*value),
+                _ => None,
+            };
+            match value {
+                Some(value) => callers.set(number, value),
+                None => callers.forget(number),
+            }
+        }
+        callers.get(RIP).is_some().then_some(callers)
+    }
+}
