@@ -1,6 +1,8 @@
 //! The stacks of a process that runs: of all its samples, while a report has the largest only; and their change.
 
-use super::{Amount, Frame, LEFT_OUT, Numbering, OUTSIDE, Site, Stacks, View, error, named};
+use super::{
+    Amount, DEEPEST, Frame, LEFT_OUT, Numbering, OUTSIDE, Site, Stacks, View, error, named,
+};
 use pyhost_ledger::Account;
 use pyhost_sampler::{self as sampler, Samples};
 use std::cmp::Reverse;
@@ -8,8 +10,6 @@ use std::collections::HashMap;
 
 /// The most calls of all stacks together. The stacks with the fewest bytes beyond that are one site for each account.
 const MOST_CALLS: usize = 1_000_000;
-/// The deepest stack that a host records, and its first call.
-const DEEPEST: usize = 1001;
 
 impl Stacks {
     /// The stacks of a process's samples.
@@ -132,5 +132,101 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
             ),
         },
         _ => Amount::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_sampler::{Call, Weight};
+
+    const OBJ: u8 = Account::Obj as u8;
+
+    /// Adds a block of exactly these bytes at a stack that is as deep, whose innermost line is `line`.
+    fn add(samples: &mut Samples, address: usize, bytes: usize, line: u32, deep: usize) {
+        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+            for caller in (0..deep as u32).rev() {
+                take(&Call {
+                    file: b"/job.py",
+                    function: b"work",
+                    line: line + caller * 10_000,
+                });
+            }
+        };
+        assert!(samples.add(address, OBJ, Weight::new(bytes, bytes, 1), &mut walk, None));
+    }
+
+    fn total(stacks: &Stacks, view: View) -> (i64, i64) {
+        let amounts = stacks.sites.iter().map(|site| site.amount(view));
+        amounts.fold((0, 0), |(bytes, blocks), amount| {
+            (bytes + amount.bytes, blocks + amount.blocks)
+        })
+    }
+
+    #[test]
+    fn all_samples_are_there_and_the_smallest_stacks_are_one_beyond_the_bound() {
+        let mut samples = Samples::new(1, 99);
+        let count = 1200;
+        for number in 0..count {
+            add(
+                &mut samples,
+                16 + 16 * number,
+                10_000 - number,
+                number as u32 + 1,
+                1000,
+            );
+        }
+        samples.remove(16);
+        let stacks = Stacks::of_samples("job.py", &samples).unwrap();
+        let sum: i64 = (0..count as i64).map(|number| 10_000 - number).sum();
+        assert_eq!(total(&stacks, View::Allocated), (sum, 1200));
+        assert_eq!(total(&stacks, View::Live), (sum - 10_000, 1199));
+        let (listed, rest): (Vec<&Site>, Vec<&Site>) =
+            stacks.sites.iter().partition(|site| site.is_listed);
+        assert_eq!((listed.len(), rest.len()), (MOST_CALLS / 1000, 1));
+        let calls: usize = listed.iter().map(|site| site.stack.len()).sum();
+        assert_eq!(calls, MOST_CALLS);
+        // The stack that has no live bytes any more comes last.
+        assert_eq!(rest[0].amount(View::Allocated).blocks, 200);
+        let least = listed
+            .iter()
+            .map(|site| site.amount(View::Live).bytes)
+            .min();
+        assert_eq!(least, Some(9000));
+    }
+
+    #[test]
+    fn the_change_has_what_came_and_went() {
+        let mut samples = Samples::new(1, 99);
+        add(&mut samples, 16, 100, 1, 3);
+        add(&mut samples, 32, 200, 2, 3);
+        add(&mut samples, 48, 300, 3, 3);
+        let before = Stacks::of_samples("job.py", &samples).unwrap();
+        samples.remove(16);
+        add(&mut samples, 64, 50, 2, 3);
+        add(&mut samples, 80, 70, 4, 1);
+        add(&mut samples, 96, 0, 0, 0);
+        let change = Stacks::of_samples("job.py", &samples).unwrap();
+        let change = change.since(&before);
+        let mut found: Vec<(String, i64, i64, i64)> = change
+            .sites
+            .iter()
+            .map(|site| {
+                let (live, all) = (site.amount(View::Live), site.amount(View::Allocated));
+                let call = change.frames[site.stack[0]].to_string();
+                (call, live.bytes, live.blocks, all.bytes)
+            })
+            .collect();
+        found.sort();
+        let line = |line: u32| format!("work (/job.py:{line})");
+        assert_eq!(
+            found,
+            [
+                (line(1), -100, -1, 0),
+                (line(2), 50, 1, 50),
+                (line(4), 70, 1, 70)
+            ]
+        );
+        assert_eq!(change.samples, 3);
     }
 }
