@@ -39,6 +39,8 @@ class Interpreter:
     version: str
     sha256: str
     tests: str
+    # Of the environment of its runs, beside the caller's.
+    variables: tuple = ()
 
     @property
     def minor(self):

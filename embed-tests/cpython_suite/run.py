@@ -62,7 +62,7 @@ class Runner:
         start_folder.mkdir()
         (folder / "tmp").mkdir()
         shutil.copy(RECORDER, start_folder)
-        env = {**clean_environment(), MARK: mark, "TMPDIR": str(folder / "tmp")}
+        env = {**clean_environment(), **dict(interpreter.variables), MARK: mark, "TMPDIR": str(folder / "tmp")}
         if not interpreter.has_module(module):
             env["PYTHONPATH"] = str(folder / "path")
             overlay_tests(folder / "path" / "test", interpreter.tests, self.extra_tests)

@@ -32,13 +32,13 @@ ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 sys.path.append(str(HERE.parent / "environments"))
 
+import extension  # noqa: E402
 import judge  # noqa: E402
 import make  # noqa: E402
 
 MODULES = ("of_objects", "of_code", "of_threads", "of_c", "of_arrays", "of_libraries")
 ALLOCATORS = ("mimalloc", "pymalloc")
 INTERVAL = 16 << 10
-BUILD = "import sysconfig; print(sysconfig.get_path('include')); print('%d.%d' % __import__('sys').version_info[:2])"
 
 
 class Failed(Exception):
@@ -67,10 +67,8 @@ class Program:
         packages = make.site_packages(make.environment(options.python, "lines"))
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("PYTHON", "PYHOST"))}
-        include, self.version = subprocess.run([options.python, "-I", "-c", BUILD], check=True, text=True,
-                                               stdout=subprocess.PIPE).stdout.split()
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", f"-I{include}", HERE.parent / "c" / "line_sites.c", "-o",
-                        folder / "line_sites.so"], check=True)
+        self.version = make.minor_of(options.python)
+        extension.build(options.python, folder)
         # The order of sets and dicts is the same in all runs, and nothing is compiled or written.
         self.environment.update(PYTHONPATH=f"{folder}:{packages}", PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
 

@@ -80,8 +80,8 @@ class Verdicts(unittest.TestCase):
 
     def test_few_runs_fail_only_if_chance_does_not_explain_it(self):
         tally = judge.Tally(runs=20, within=16)
-        self.assertTrue(judge.may_reach_share(tally))
-        self.assertFalse(judge.may_reach_share(judge.Tally(runs=20, within=13)))
+        self.assertTrue(judge.may_reach_share(None, tally))
+        self.assertFalse(judge.may_reach_share(None, judge.Tally(runs=20, within=13)))
 
     def test_a_mean_that_is_not_the_truth_is_seen_though_each_estimate_is_within_its_error(self):
         draw = random.Random(1)
@@ -91,8 +91,8 @@ class Verdicts(unittest.TestCase):
             just.add(100_000, 100_000 + noise, 60_000)
             unjust.add(100_000, 112_000 + noise, 60_000)
         self.assertEqual((just.within, unjust.within), (200, 200))
-        self.assertTrue(judge.is_just(just))
-        self.assertFalse(judge.is_just(unjust))
+        self.assertTrue(judge.is_just(("live", "first", "obj"), just))
+        self.assertFalse(judge.is_just(("live", "first", "obj"), unjust))
 
     def test_the_worst_site_and_the_share_of_all_are_of_sites_with_an_interval(self):
         shares = self.judged([10_000] * 9 + [20_000], 10_000).shares(INTERVAL)
