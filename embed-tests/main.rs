@@ -32,6 +32,7 @@ mod limits;
 mod lines;
 mod lines_ctl;
 mod lines_live;
+mod lines_native;
 mod live;
 mod mapped;
 mod metrics;
