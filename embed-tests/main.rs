@@ -41,6 +41,7 @@ mod numpy;
 mod outputs;
 mod ownership;
 mod page;
+mod page_lines;
 mod page_sizes;
 mod peak;
 mod probes;

@@ -161,6 +161,12 @@ class Browser:
         """Moves the mouse."""
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def click(self, x, y):
+        """Moves the mouse to a place and clicks there."""
+        self.move(x, y)
+        for kind in ["mousePressed", "mouseReleased"]:
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def size(self, width, height, phone=False):
         """Sets the window's size in CSS pixels, as a desk's or a phone's."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)

@@ -81,6 +81,8 @@ CONTRAST = """(() => {
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
   const behind = (node) => {
+    const frame = node.closest("g.frame");
+    if (frame) return parse(getComputedStyle(frame.querySelector("rect")).fill);
     for (; node; node = node.parentElement) {
       const color = parse(getComputedStyle(node).backgroundColor);
       if (color.length < 4 || color[3] === 1) return color;
@@ -213,9 +215,15 @@ def moved(browser):
     return found
 
 
+def number(text):
+    """Reads a fraction as JavaScript does: 0.0 is 0."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
 def main():
     page, report, shots = map(pathlib.Path, sys.argv[1:])
-    found = {"report": json.loads(report.read_text(encoding="utf-8"))}
+    found = {"report": json.loads(report.read_text(encoding="utf-8"), parse_float=number)}
     with Browser() as browser:
         for theme in ["light", "dark"]:
             browser.size(1200, 1000)

@@ -1,17 +1,20 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row; and the lines that changed.
 
 mod lines;
+mod listing;
 #[cfg(test)]
 mod tests;
+
+pub use lines::{Change, LineChanges};
+pub use listing::{Listing, error_of_change, interval_of};
 
 use crate::baseline;
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::path_of;
-use crate::stacks::Stacks;
+use crate::stacks::{Stacks, View};
 use crate::summary::{AccountSummary, Summary};
 use clap::Args;
-use lines::LineChanges;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
 use pyhost_record::describe::Sink;
@@ -53,7 +56,7 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
     let (of_a, of_b) = (Document::read(&a)?, Document::read(&b)?);
     let stacks = (stacks(&of_a, &a)?, stacks(&of_b, &b)?);
     let lines = match &stacks {
-        (Some(a), Some(b)) => Some(LineChanges::new(a, b)),
+        (Some(a), Some(b)) => Some(LineChanges::new(a, b, View::Live)),
         _ => None,
     };
     let (a, b) = (of_a.summary(), of_b.summary());

@@ -56,7 +56,7 @@ fn changes(a: &Stacks, b: &Stacks) -> Vec<(String, i64, i64)> {
     let [_, json] = forms(
         &Summary::default(),
         &Summary::default(),
-        Some(&LineChanges::new(a, b)),
+        Some(&LineChanges::new(a, b, View::Live)),
     );
     let json: Value = serde_json::from_str(&json).unwrap();
     let changes = json["lines"]["changes"].as_array().unwrap().iter();
@@ -91,7 +91,7 @@ fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
     let expected = [("new", 2000, 300), ("just", 351, 350), ("gone", -900, 300)];
     let expected = expected.map(|(name, change, error)| (name.to_owned(), change, error));
     assert_eq!(changes(&a, &b), expected);
-    let text = LineChanges::new(&a, &b).to_text();
+    let text = LineChanges::new(&a, &b, View::Live).to_text();
     assert!(
         text.contains("+2.0 KiB       300 B  /job.py:1 in new\n"),
         "{text}"
@@ -147,7 +147,7 @@ fn a_stack_that_may_have_been_left_out_before_is_not_new() {
     let expected = [("listed".to_owned(), 900, 700), ("kept".to_owned(), 1, 0)];
     let far = lines(1, &far, 0);
     assert_eq!(changes(&a, &far), expected);
-    let text = LineChanges::new(&a, &far).to_text();
+    let text = LineChanges::new(&a, &far, View::Live).to_text();
     assert!(
         text.contains("leave out: 4.9 KiB in A, 0 B in B\n"),
         "{text}"
@@ -164,7 +164,7 @@ fn the_text_has_the_lines_that_grew_and_shrank_most() {
         .collect();
     let (all, none) = (lines(1, &rows, 0), lines(1, &[], 0));
     for (a, b) in [(&none, &all), (&all, &none)] {
-        let text = LineChanges::new(a, b).to_text();
+        let text = LineChanges::new(a, b, View::Live).to_text();
         assert!(
             text.contains("in f29\n") && text.contains("in f20\n"),
             "{text}"

@@ -68,6 +68,21 @@ fn colours_contrast_in_both_themes() {
         ] {
             check(tone, "surface", 3.0);
         }
+        for tint in [
+            "mine",
+            "package",
+            "standard",
+            "outside",
+            "found",
+            "grew",
+            "most-grew",
+            "shrank",
+            "most-shrank",
+        ] {
+            check("label", tint, 4.5);
+            check(tint, "surface", 3.0);
+        }
+        check("good", "surface", 4.5);
     }
 }
 

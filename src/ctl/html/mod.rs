@@ -12,6 +12,7 @@ mod checks;
 mod classes;
 mod figures;
 mod heaps;
+mod lines;
 mod over_time;
 mod page;
 mod peak;
@@ -27,6 +28,7 @@ use crate::document::text_of_file;
 use crate::failure::{Failure, print};
 use crate::{input, output};
 use clap::Args;
+use lines::Baseline;
 use std::path::{Path, PathBuf};
 use timeline::Timeline;
 
@@ -36,6 +38,10 @@ pub struct HtmlOptions {
     /// The timeline of the same run, as --timeline wrote it
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
+
+    /// Compare the sampled lines with those of an earlier report: in JSON, `-` for stdin, a process id, or a file of --live
+    #[arg(long, value_name = "OTHER")]
+    pub baseline: Option<String>,
 
     /// Where the page goes, `-` for stdout [default: beside a report in a file, with .html; else
     /// stdout]
@@ -61,7 +67,17 @@ pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
         Some(path) => Some(timeline_of(path)?),
         None => None,
     };
-    let page = page::page(&input.report, &input.text, timeline.as_ref()).map_err(Failure)?;
+    let baseline = match &options.baseline {
+        Some(other) => Some(baseline_of(other, directory)?),
+        None => None,
+    };
+    let page = page::page(
+        &input.report,
+        &input.text,
+        timeline.as_ref(),
+        baseline.as_ref(),
+    );
+    let page = page.map_err(|what| Failure(format!("{} {what}", input.name)))?;
     let beside = input.file.map(|path| path.with_extension("html"));
     match (&options.output, beside) {
         (Some(path), _) if path.as_os_str() == "-" => print(&page),
@@ -78,4 +94,10 @@ fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
     let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
     let text = text_of_file(path).map_err(refuse)?;
     Timeline::of_text(&text).map_err(|error| refuse(error.to_string()))
+}
+
+fn baseline_of(what: &str, directory: &Path) -> Result<Baseline, Failure> {
+    let input = input::read(what, directory)?;
+    let baseline = Baseline::new(&input.report);
+    baseline.map_err(|what| Failure(format!("{} {what}", input.name)))
 }

@@ -3,14 +3,16 @@
 //! The policy in the head lets no address be asked and no script or style act but the page's own, by
 //! their digests: markup that came with a report and was not escaped would do nothing.
 
+use super::lines::{self, Baseline};
 use super::timeline::Timeline;
 use super::{accounts, balance, checks, classes, heaps, over_time, peak, refusal, summary, text};
 use crate::model::Report;
+use crate::stacks::View;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = concat!(include_str!("style.css"), include_str!("lines/style.css"));
 const SCRIPT: &str = include_str!("script.js");
 /// Three columns, for the tab of a browser.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cg \
@@ -24,11 +26,20 @@ struct Section {
     body: Markup,
 }
 
-/// Makes the page of a report, whose text is `json`.
+/// Makes the page of a report, whose text is `json`; its sampled lines are compared with those of the baseline.
 ///
 /// # Errors
-/// Why the page cannot be made, as the end of a line.
-pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<String, String> {
+/// Why the page cannot be made, as the end of a line that begins with the report's name.
+pub fn page(
+    report: &Report,
+    json: &str,
+    timeline: Option<&Timeline>,
+    baseline: Option<&Baseline>,
+) -> Result<String, String> {
+    let (lines, stacks) = match lines::section(report, baseline)? {
+        Some(section) => (Some(section.body), section.data),
+        None => (None, None),
+    };
     let mut sections = Vec::new();
     let mut add = |id, title, body| sections.push(Section { id, title, body });
     let over_time = match timeline {
@@ -56,6 +67,7 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
     let guards = report.guards.as_ref().map(checks::guards);
     let faults = report.faults.as_ref().map(checks::faults);
     for (id, title, body) in [
+        ("lines", "Lines", lines),
         (
             "refusal",
             "Caps and refusals",
@@ -80,10 +92,16 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
             add(id, title, body);
         }
     }
+    let mut scripts = vec![SCRIPT];
+    scripts.extend(stacks.as_ref().map(|_| lines::SCRIPT));
+    let digests: Vec<String> = scripts
+        .iter()
+        .map(|text| format!("'sha256-{}'", digest(text)))
+        .collect();
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(STYLE),
-        digest(SCRIPT)
+        digests.join(" ")
     );
     let page = html! {
         (DOCTYPE)
@@ -115,20 +133,32 @@ pub fn page(report: &Report, json: &str, timeline: Option<&Timeline>) -> Result<
                 }
                 footer { p { "Made by pyhostctl " (env!("CARGO_PKG_VERSION")) ". This page asks nothing of any network." } }
                 script #report type="application/json" { (PreEscaped(in_script(json))) }
-                script { (PreEscaped(SCRIPT)) }
+                @if let Some(stacks) = &stacks { script #stacks-data type="application/json" { (PreEscaped(in_script(stacks))) } }
+                @for text in scripts { script { (PreEscaped(text)) } }
             }
         }
     };
     Ok(page.into_string())
 }
 
-/// The report's text in a box.
+/// The report's text in a box, without the stacks of its lines: they may have a hundred thousand calls.
 fn raw(json: &str) -> Result<Markup, String> {
-    let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let mut value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let lines = value.get_mut("lines").and_then(Value::as_object_mut);
+    let has_stacks = lines.is_some_and(|lines| {
+        let gone = View::ALL.map(|view| lines.remove(view.name()).is_some());
+        gone.contains(&true)
+    });
     let pretty = serde_json::to_string_pretty(&value).map_err(|error| error.to_string())?;
     Ok(html! {
         details {
             summary { "As JSON" }
+            @if has_stacks {
+                p.note {
+                    "The stacks of " code { "lines" } " are left out here. The page has them: scripts find the whole report by "
+                    code { "id=\"report\"" } "."
+                }
+            }
             div.scroll role="region" aria-label="The report as JSON" tabindex="0" { pre { code { (visible(&pretty, &[])) } } }
         }
     })
@@ -215,9 +245,9 @@ mod tests {
         poison(&mut value, evil);
         let json = value.to_string();
         let report: Report = serde_json::from_str(&json).unwrap();
-        let page = page(&report, &json, None).unwrap();
-        assert_eq!(page.matches("<script").count(), 2);
-        assert_eq!(page.matches("</script>").count(), 2);
+        let page = page(&report, &json, None, None).unwrap();
+        assert_eq!(page.matches("<script").count(), 4);
+        assert_eq!(page.matches("</script>").count(), 4);
         assert!(!page.contains("<img"));
         assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     }
@@ -250,7 +280,7 @@ mod tests {
                 "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
             );
             let timeline = Timeline::of_text(&text).unwrap();
-            let page = page(&report, &json, Some(&timeline)).unwrap();
+            let page = page(&report, &json, Some(&timeline), None).unwrap();
             assert!(page.contains(&format!("value=\"{number}\"")));
             assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
         }
@@ -260,7 +290,7 @@ mod tests {
     fn a_report_of_nothing_still_makes_a_page() {
         let json = r#"{"schema":"pyhost-report/1"}"#;
         let report: Report = serde_json::from_str(json).unwrap();
-        let page = page(&report, json, None).unwrap();
+        let page = page(&report, json, None, None).unwrap();
         assert!(page.contains("Memory of a process") && page.contains("--timeline FILE"));
     }
 }

@@ -7,7 +7,7 @@ mod switch;
 mod tests;
 mod text;
 
-pub use rows::{By, Row, Subject, Table};
+pub use rows::{By, Row, Subject, Table, is_in_total};
 pub use text::text;
 
 use crate::failure::{Failure, print};

@@ -271,7 +271,7 @@ impl<'a> Table<'a> {
 }
 
 /// Whether an account is part of the total. One of another version is.
-fn is_in_total(account: &str) -> bool {
+pub fn is_in_total(account: &str) -> bool {
     let known = Account::ALL.iter().find(|known| known.name() == account);
     known.is_none_or(|account| account.is_in_total())
 }

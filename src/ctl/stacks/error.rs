@@ -9,7 +9,7 @@
 //! ```
 
 /// The bytes that a sample may have missed, whatever it found. None if every allocation is a sample.
-fn missed(interval: i64) -> f64 {
+pub fn missed(interval: i64) -> f64 {
     match interval {
         ..=1 => 0.0,
         _ => 3.0 * interval as f64,

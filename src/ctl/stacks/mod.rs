@@ -9,7 +9,7 @@ mod process;
 #[cfg(test)]
 pub mod tests;
 
-pub use error::error_bytes;
+pub use error::{error_bytes, missed};
 pub use frames::{Amount, Frame, Numbering, View, named};
 
 use crate::model::{Ordered, Report, SampledLines, StackRow};

@@ -1,0 +1,164 @@
+//! The section of sampled lines: the lines with the most bytes as tables for all, and the stacks as an icicle that the
+//! page's script draws from [`tree`].
+
+mod change;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use super::figures::{count, swatch};
+use super::text;
+use crate::model::Report;
+use crate::stacks::{Stacks, View};
+use crate::summary::Summary;
+use maud::{Markup, html};
+use tree::Tree;
+
+/// The script of the icicle.
+pub const SCRIPT: &str = include_str!("script.js");
+
+/// The report that the page compares its own with.
+pub struct Baseline {
+    pub summary: Summary,
+    pub stacks: Stacks,
+}
+
+impl Baseline {
+    /// Reads a report's samples.
+    ///
+    /// # Errors
+    /// It has no valid samples: the end of a line that begins with its name.
+    pub fn new(report: &Report) -> Result<Self, String> {
+        Ok(Baseline {
+            stacks: Stacks::of_report(report)?,
+            summary: Summary::of_report(report),
+        })
+    }
+}
+
+/// The section, and the JSON that its script draws; no JSON if there is nothing to be drawn.
+pub struct Section {
+    pub body: Markup,
+    pub data: Option<String>,
+}
+
+/// The section of a report; None if its host took no samples.
+///
+/// # Errors
+/// There is a baseline, and the report has no valid samples: the end of a line.
+pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Section>, String> {
+    let stacks = match Stacks::of_report(report) {
+        Ok(stacks) => stacks,
+        Err(what) if baseline.is_some() => return Err(what),
+        Err(_) if report.lines.is_none() => return Ok(None),
+        Err(what) => {
+            let body = html! { p.warning { "The samples cannot be shown: the report " (text::clean(&what)) "." } };
+            return Ok(Some(Section { body, data: None }));
+        }
+    };
+    let tree = Tree::new(&stacks, baseline);
+    if tree.is_empty() {
+        let body = html! { p { "No sample has bytes." } (facts(&stacks)) };
+        return Ok(Some(Section { body, data: None }));
+    }
+    let views = in_order(tree.views(), baseline.is_some());
+    let body = html! {
+        (facts(&stacks))
+        @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views)) }
+        (tables::section(&stacks, &views))
+        (icicle(&views, baseline.is_some()))
+    };
+    Ok(Some(Section {
+        body,
+        data: Some(tree.into_json()),
+    }))
+}
+
+/// The view that is shown first comes first: the peak, or for a comparison the one that `pyhostctl diff` compares.
+fn in_order(mut views: Vec<View>, is_comparison: bool) -> Vec<View> {
+    if is_comparison {
+        views.sort_by_key(|view| *view != View::Live);
+    }
+    views
+}
+
+fn facts(stacks: &Stacks) -> Markup {
+    html! {
+        p.note {
+            @match stacks.interval {
+                ..=1 => { "Every allocation was sampled, so these are no estimates. " }
+                interval => {
+                    "One sample in " (text::bytes(interval)) " of what was allocated. The true number of bytes is within \
+                    the error, either way, in 19 of 20 cases. "
+                }
+            }
+            (count(stacks.samples)) " samples, " (count(stacks.dropped)) " dropped."
+        }
+    }
+}
+
+/// The place that the script draws in: hidden without it.
+fn icicle(views: &[View], is_comparison: bool) -> Markup {
+    html! {
+        div #stacks hidden {
+            h3 #stacks-title { "Stacks" }
+            p.note {
+                "The outermost call is at the top; a frame is as wide as the bytes that were allocated in it and in what it \
+                called. A click on a frame, or Enter, zooms in. Arrow keys go from frame to frame, Escape goes back."
+            }
+            div.controls {
+                label { span { "Bytes" } select #stacks-view {
+                    @for view in views { option value=(*view as usize) { (text_of(*view)) } }
+                } }
+                label { span { "Account" } select #stacks-account { option value="0" { "all of the total" } } }
+                @if is_comparison {
+                    label { span { "Widths" } select #stacks-widths {
+                        option value="bytes" { "this report" }
+                        option value="before" { "the baseline" }
+                    } }
+                }
+                label.search { span { "Search" } input #stacks-search type="search" placeholder="function, file or line" autocomplete="off" spellcheck="false"; }
+                div.buttons {
+                    button #stacks-back type="button" disabled { "Back" }
+                    button #stacks-whole type="button" disabled { "Whole" }
+                }
+            }
+            output #stacks-found for="stacks-search" aria-live="polite" {}
+            div #stacks-at.readout { p {} p {} }
+            div #stacks-box.scroll role="region" aria-label="Stacks" tabindex="0" {
+                svg.icicle #icicle role="tree" aria-labelledby="stacks-title" {}
+            }
+            p #stacks-note.note {}
+            ul.legend.tints {
+                @for (class, name) in legend(is_comparison) { li { (swatch(&format!("tint {class}"))) span { (name) } } }
+            }
+        }
+    }
+}
+
+fn legend(is_comparison: bool) -> &'static [(&'static str, &'static str)] {
+    match is_comparison {
+        false => &[
+            ("mine", "your code"),
+            ("package", "installed packages"),
+            ("standard", "standard library"),
+            ("outside", "no Python code"),
+            ("found", "found by the search"),
+        ],
+        true => &[
+            ("most-grew", "new, or more than twice as much"),
+            ("grew", "grew"),
+            ("same", "changed by no more than the error"),
+            ("shrank", "shrank"),
+            ("most-shrank", "shrank to less than half"),
+            ("found", "found by the search"),
+        ],
+    }
+}
+
+/// A view for people.
+fn text_of(view: View) -> &'static str {
+    let title = view.title();
+    title.strip_prefix("bytes ").unwrap_or(title)
+}

@@ -1,0 +1,344 @@
+// Draws the stacks of the sampled lines as an icicle: the outermost call at the top, the widths by bytes. The JSON beside it
+// has the sums of each frame, made by src/ctl/html/lines/tree.rs. Names of the report become text, never markup.
+"use strict";
+(() => {
+  const source = document.getElementById("stacks-data");
+  const place = (name) => document.getElementById("stacks-" + name);
+  const svg = document.getElementById("icicle");
+  if (!source || !svg) return;
+  const data = JSON.parse(source.textContent);
+  const [view, account, search] = [place("view"), place("account"), place("search")];
+  // Only a comparison has it.
+  const widths = place("widths");
+
+  const ROW = 24;
+  const FONT = 12;
+  // About the width of a letter.
+  const LETTER = FONT * 0.58;
+  // A frame narrower than this is not drawn.
+  const NARROWEST = 1;
+  // Frames above the one that is zoomed to, and rows below it, that are drawn.
+  const ABOVE = 8;
+  const BELOW = 120;
+  const FIELDS = data.is_comparison ? 7 : 5;
+
+  const rowsOf = (flat) => {
+    const rows = [];
+    for (let at = 0; at < flat.length; at += FIELDS) {
+      const [view, scope, bytes, blocks, deviation, before, changeError] = flat.slice(at, at + FIELDS);
+      rows.push({ view, scope, bytes, blocks, deviation, before: before ?? 0, changeError: changeError ?? 0 });
+    }
+    return rows;
+  };
+  const nodes = [];
+  const lastOf = [];
+  for (const [above, frames, flat] of data.entries) {
+    const rows = rowsOf(flat);
+    let parent = above < 0 ? null : lastOf[above];
+    for (const frame of above < 0 ? [-1] : frames) {
+      const node = { frame, parent, rows, children: [], level: parent ? parent.level + 1 : 0, sum: null, isFound: false };
+      if (parent) parent.children.push(node);
+      nodes.push(node);
+      parent = node;
+    }
+    lastOf.push(parent);
+  }
+  const root = nodes[0];
+  data.accounts.forEach(([name, isInTotal], index) => {
+    const option = document.createElement("option");
+    option.value = index + 1;
+    option.textContent = isInTotal ? name : name + " (not in the total)";
+    account.append(option);
+  });
+
+  const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+  const bytesText = (bytes) => {
+    if (bytes < 0) return "\u2212" + bytesText(-bytes);
+    if (bytes < 1024) return bytes + "\u00a0B";
+    let unit = 0;
+    let scale = 1024;
+    while (Math.round((bytes * 10) / scale) >= 10240 && unit + 1 < UNITS.length) [scale, unit] = [scale * 1024, unit + 1];
+    return (Math.round((bytes * 10) / scale) / 10).toFixed(1) + "\u00a0" + UNITS[unit];
+  };
+  const shareText = (part, whole) => (whole > 0 ? ((part * 100) / whole).toFixed(1) : "0.0") + "\u00a0%";
+  const signed = (bytes) => (bytes > 0 ? "+" : "") + bytesText(bytes);
+  // The variances of disjoint sums add; the rest of the error counts once.
+  const errorOf = (sums) => Math.round(data.missed_bytes + Math.sqrt(sums.reduce((sum, { deviation }) => sum + deviation ** 2, 0)));
+
+  const fileOf = (node) => (node.frame < 0 ? null : data.files[data.frames[node.frame][1]]) ?? null;
+  const nameOf = (node) => (node.frame < 0 ? account.selectedOptions[0].textContent : data.frames[node.frame][0]);
+  const placeOf = (node) => {
+    const file = fileOf(node);
+    const line = file && data.frames[node.frame][2];
+    return file ? file[0] + (line ? ":" + line : "") : "";
+  };
+  const hasChanged = ({ bytes, before, changeError }) => Math.abs(bytes - before) > changeError;
+  // The change is in the text too: not everybody sees it by the colour.
+  const labelOf = (node) => {
+    const path = placeOf(node);
+    const name = path ? nameOf(node) + " " + path.slice(path.lastIndexOf("/") + 1) : nameOf(node);
+    return data.is_comparison && hasChanged(node.sum) ? name + " " + signed(node.sum.bytes - node.sum.before) : name;
+  };
+
+  const key = () => (widths ? widths.value : "bytes");
+  const width = (node) => (node.sum ? node.sum[key()] : 0);
+
+  // Sums of the view and the account that are chosen.
+  const choose = () => {
+    const [wanted, scope] = [Number(view.value), Number(account.value)];
+    // Nodes of one entry share their rows.
+    const found = new Map();
+    for (const node of nodes) {
+      if (!found.has(node.rows)) {
+        const rows = node.rows.filter((row) => row.view === wanted);
+        const only = () => rows.find((row) => data.accounts[row.scope - 1]?.[1]);
+        found.set(node.rows, rows.find((row) => row.scope === scope) ?? (scope === 0 ? only() : null) ?? null);
+      }
+      node.sum = found.get(node.rows);
+    }
+    for (const node of nodes) node.children.sort((one, other) => width(other) - width(one));
+  };
+
+  const classOf = (node) => {
+    if (node.isFound) return "found";
+    if (!data.is_comparison) return node.level === 0 ? "whole" : (fileOf(node)?.[1] ?? "outside");
+    if (!hasChanged(node.sum)) return "same";
+    const { bytes, before } = node.sum;
+    if (bytes > before) return bytes > 2 * before ? "most-grew" : "grew";
+    return bytes < before / 2 ? "most-shrank" : "shrank";
+  };
+
+  const figures = (node) => {
+    const { bytes, blocks, before, changeError } = node.sum;
+    const error = data.missed_bytes || node.sum.deviation ? " \u00b1 " + bytesText(errorOf([node.sum])) : "";
+    let text = bytesText(bytes) + error + " (" + bytes.toLocaleString("en") + " bytes) in " + blocks.toLocaleString("en");
+    text += (blocks === 1 ? " block, " : " blocks, ") + shareText(node.sum[key()], width(root)) + " of all";
+    if (zoomed !== root && isBelow(node, zoomed)) text += ", " + shareText(node.sum[key()], width(zoomed)) + " of the frame zoomed to";
+    if (data.is_comparison) text += "; before " + bytesText(before) + ", change " + signed(bytes - before) + " \u00b1 " + bytesText(changeError);
+    return text;
+  };
+  const isBelow = (node, above) => {
+    while (node && node.level > above.level) node = node.parent;
+    return node === above;
+  };
+
+  const describe = (node) => {
+    const [first, second] = place("at").children;
+    const package_ = fileOf(node)?.[2];
+    first.textContent = [nameOf(node), placeOf(node), package_ && "(" + package_ + ")"].filter(Boolean).join("  ");
+    second.textContent = figures(node);
+  };
+
+  let zoomed = root;
+  // The frames that were zoomed to before.
+  const history = [];
+  // The frame that the Tab key reaches.
+  let current = root;
+  const drawn = new Map();
+  const frameOf = new WeakMap();
+  let rows = [];
+
+  const element = (name, attributes) => {
+    const made = document.createElementNS(svg.namespaceURI, name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    return made;
+  };
+
+  const add = (node, row, x, wide) => {
+    const label = labelOf(node);
+    const group = element("g", {
+      class: "frame " + classOf(node) + (row < rows.base ? " above" : ""),
+      role: "treeitem",
+      tabindex: "-1",
+      "aria-level": node.level + 1,
+      "aria-label": (nameOf(node) + " " + placeOf(node)).trim() + ", " + figures(node),
+    });
+    // The gap between frames has room for the line around the one that has the focus.
+    group.append(element("rect", { x, y: row * ROW, width: Math.max(wide - 1, wide / 2), height: ROW - 1 }));
+    const letters = Math.floor((wide - 8) / LETTER);
+    if (letters >= 3) {
+      const text = element("text", { x: x + 4, y: row * ROW + ROW / 2, dy: "0.35em", "font-size": FONT });
+      const whole = [...label];
+      text.textContent = whole.length <= letters ? label : whole.slice(0, letters - 1).join("") + "\u2026";
+      group.append(text);
+    }
+    svg.append(group);
+    drawn.set(node, group);
+    frameOf.set(group, node);
+    (rows[row] ??= []).push(node);
+  };
+
+  const draw = () => {
+    svg.replaceChildren();
+    drawn.clear();
+    rows = [];
+    const whole = Math.max(place("box").clientWidth, 200);
+    const notes = [];
+    if (width(zoomed) > 0) {
+      const above = [];
+      for (let node = zoomed.parent; node; node = node.parent) above.unshift(node);
+      const hidden = Math.max(above.length - 1 - ABOVE, 0);
+      if (hidden) notes.push(hidden + " calls above the frame are not drawn.");
+      above.splice(1, hidden);
+      rows.base = above.length;
+      above.forEach((node, row) => add(node, row, 0, whole));
+      const open = [[zoomed, 0, whole]];
+      let [narrow, deep] = [0, 0];
+      while (open.length) {
+        const [node, x, wide] = open.pop();
+        const row = node.level - zoomed.level + rows.base;
+        add(node, row, x, wide);
+        const below = [];
+        let from = x;
+        for (const child of node.children) {
+          const part = (wide * width(child)) / width(node);
+          if (part >= NARROWEST) below.push([child, from, part]);
+          else if (width(child) > 0) narrow += 1;
+          from += part;
+        }
+        if (below.length && row - rows.base >= BELOW) deep += below.length;
+        else open.push(...below.reverse());
+      }
+      if (narrow) notes.push(narrow.toLocaleString("en") + " frames are too narrow to be drawn here: zoom in, or search.");
+      if (deep) notes.push("The stacks go on below the last row: zoom in.");
+    } else {
+      notes.push("No bytes in this view and account.");
+    }
+    const high = Math.max(rows.length * ROW, 1);
+    svg.setAttribute("viewBox", "0 0 " + whole + " " + high);
+    svg.setAttribute("width", whole);
+    svg.setAttribute("height", high);
+    place("note").textContent = notes.join(" ");
+    place("back").disabled = history.length === 0;
+    place("whole").disabled = zoomed === root;
+    if (!drawn.has(current)) current = zoomed;
+    drawn.get(current)?.setAttribute("tabindex", "0");
+    if (current.sum) describe(current);
+    else for (const line of place("at").children) line.textContent = "";
+  };
+
+  const focus = (node) => {
+    drawn.get(current)?.setAttribute("tabindex", "-1");
+    current = node;
+    const group = drawn.get(node);
+    group.setAttribute("tabindex", "0");
+    group.focus({ preventScroll: true });
+    group.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+  };
+  const redraw = () => {
+    const hadFocus = svg.contains(document.activeElement);
+    draw();
+    if (hadFocus && drawn.has(current)) focus(current);
+  };
+  const zoom = (node) => {
+    if (node === zoomed) return;
+    history.push(zoomed);
+    zoomed = current = node;
+    place("box").scrollTop = 0;
+    redraw();
+  };
+  const back = () => {
+    if (!history.length) return;
+    current = zoomed;
+    zoomed = history.pop();
+    redraw();
+  };
+  const reset = () => {
+    history.length = 0;
+    current = zoomed = root;
+  };
+
+  const find = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const matches = data.frames.map(
+      ([name, file, line]) => wanted !== "" && (name + " " + (file === null ? "" : data.files[file][0] + ":" + line)).toLowerCase().includes(wanted),
+    );
+    // The outermost of those that match: below them the bytes would count twice.
+    const outermost = [];
+    let count = 0;
+    for (const node of nodes) {
+      node.isFound = node.frame >= 0 && matches[node.frame];
+      node.isInFound = Boolean(node.parent && (node.parent.isFound || node.parent.isInFound));
+      if (!node.isFound || width(node) === 0) continue;
+      count += 1;
+      if (!node.isInFound) outermost.push(node.sum);
+    }
+    const sum = outermost.reduce((sum, row) => sum + row[key()], 0);
+    const error = data.missed_bytes && key() === "bytes" ? " \u00b1 " + bytesText(errorOf(outermost)) : "";
+    place("found").textContent =
+      wanted === ""
+        ? ""
+        : count === 0
+          ? "No frame matches."
+          : (count === 1 ? "1 frame matches: " : count.toLocaleString("en") + " frames match: ") +
+            bytesText(sum) + error + ", " + shareText(sum, width(root)) + " of all";
+  };
+
+  // The frame of an event.
+  const at = (event) => {
+    const group = event.target.closest?.("g.frame");
+    return group ? frameOf.get(group) : undefined;
+  };
+  svg.addEventListener("click", (event) => {
+    const node = at(event);
+    if (node) zoom(node);
+  });
+  svg.addEventListener("pointerover", (event) => {
+    const node = at(event);
+    if (node) describe(node);
+  });
+  svg.addEventListener("pointerleave", () => current.sum && describe(current));
+  svg.addEventListener("focusin", (event) => {
+    const node = at(event);
+    if (!node) return;
+    if (node !== current) focus(node);
+    describe(node);
+  });
+  const beside = (step) => {
+    const row = rows.find((row) => row?.includes(current)) ?? [];
+    return row[row.indexOf(current) + step];
+  };
+  const keys = {
+    ArrowUp: () => current.parent && drawn.has(current.parent) && current.parent,
+    ArrowDown: () => current.children.find((child) => drawn.has(child)),
+    ArrowLeft: () => beside(-1),
+    ArrowRight: () => beside(1),
+    Home: () => root,
+  };
+  svg.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key === "Enter" || event.key === " ") zoom(current);
+    else if (event.key === "Escape") back();
+    else if (keys[event.key]) {
+      const node = keys[event.key]();
+      if (node) focus(node);
+    } else return;
+    event.preventDefault();
+  });
+  const update = () => {
+    choose();
+    // A frame without bytes cannot be zoomed to.
+    if (width(zoomed) === 0) reset();
+    find();
+    redraw();
+  };
+  for (const choice of [view, account, widths]) choice?.addEventListener("change", update);
+  search.addEventListener("input", () => {
+    find();
+    redraw();
+  });
+  place("back").addEventListener("click", back);
+  place("whole").addEventListener("click", () => {
+    reset();
+    redraw();
+  });
+
+  document.getElementById("stacks").hidden = false;
+  update();
+  let before = place("box").clientWidth;
+  new ResizeObserver(() => {
+    if (place("box").clientWidth === before) return;
+    before = place("box").clientWidth;
+    draw();
+  }).observe(place("box"));
+})();

@@ -1,0 +1,110 @@
+//! The lines with the most bytes, a table a view.
+
+use super::super::chart::account_class;
+use super::super::figures::{bytes, count, scroll, swatch};
+use super::super::text;
+use super::text_of;
+use crate::lines::{By, Row, Subject, Table};
+use crate::stacks::{Stacks, View};
+use maud::{Markup, html};
+
+/// Lines that a table has.
+const LINES: usize = 10;
+
+/// The table of the first view, and the others folded.
+pub fn section(stacks: &Stacks, views: &[View]) -> Markup {
+    in_views("Lines with the most bytes", views, |view| {
+        let table = Table::new(stacks, view, By::Line, None);
+        table_of(&table)
+    })
+}
+
+/// A part of the section with the same content for each view: the first view's in sight, the others' folded.
+pub fn in_views(title: &str, views: &[View], content: impl Fn(View) -> Markup) -> Markup {
+    let Some((first, others)) = views.split_first() else {
+        return html! {};
+    };
+    html! {
+        h3 { (title) ": " (text_of(*first)) }
+        (content(*first))
+        @if !others.is_empty() {
+            details {
+                summary { (title) ": other views" }
+                @for view in others { h4 { (text_of(*view)) } (content(*view)) }
+            }
+        }
+    }
+}
+
+fn table_of(table: &Table) -> Markup {
+    let stacks = table.stacks;
+    let (shown, others) = table.rows.split_at(table.rows.len().min(LINES));
+    let has_errors = stacks.interval > 1;
+    let row = |row: &Row, name: Markup| {
+        html! {
+            td.number { (bytes(row.sum.bytes)) }
+            @if has_errors { td.number { (bytes(stacks.error_bytes(row.sum))) } }
+            td.number.spare { (text::share(row.sum.bytes, table.total)) }
+            td.number.spare { (count(row.sum.blocks)) }
+            td.spare { (swatch(account_class(row.account))) (text::clean(row.account)) }
+            td.words { (name) }
+        }
+    };
+    let rest = Table::sum_of(others);
+    let markup = html! {
+        table data-view=(table.view.name()) {
+            thead { tr {
+                th scope="col" .number { "bytes" }
+                @if has_errors { th scope="col" .number { "\u{b1} error" } }
+                th scope="col" .number .spare { "share" }
+                th scope="col" .number .spare { "blocks" }
+                th.spare scope="col" { "account" }
+                th scope="col" { "line" }
+            } }
+            tbody { @for line in shown { tr { (row(line, line_of(table, line))) } } }
+            @if !others.is_empty() {
+                tfoot { tr {
+                    td.number { (bytes(rest.bytes)) }
+                    @if has_errors { td.number { (bytes(stacks.error_bytes(rest))) } }
+                    td.number.spare { (text::share(rest.bytes, table.total)) }
+                    td.number.spare { (count(rest.blocks)) }
+                    td.spare {}
+                    td { (lines(others.len())) " more" }
+                } }
+            }
+        }
+    };
+    html! {
+        @match table.rows.is_empty() {
+            true => p { "No line that the report lists has bytes." }
+            false => (scroll(&format!("Table of lines, {}", text_of(table.view)), &markup))
+        }
+        @if table.left_out > 0 {
+            p.note { "The stacks that the report leaves out have " (bytes(table.left_out)) " of " (bytes(table.total)) "." }
+        }
+    }
+}
+
+/// The line, and the package that it called.
+fn line_of(table: &Table, row: &Row) -> Markup {
+    html! {
+        (subject(&row.subject))
+        @if let Some(package) = table.package_of(row) { ", by " (text::clean(package)) }
+    }
+}
+
+/// A line as code.
+pub fn subject(subject: &Subject) -> Markup {
+    match subject {
+        Subject::Line { .. } => html! { code { (text::clean(&subject.to_string())) } },
+        _ => html! { (text::clean(&subject.to_string())) },
+    }
+}
+
+/// A number of lines.
+pub fn lines(count: usize) -> String {
+    match count {
+        1 => "1 line".to_owned(),
+        count => format!("{} lines", text::count(count as i64)),
+    }
+}

@@ -1,0 +1,352 @@
+//! The calls of one report or of two as a tree, the outermost at the root, with the sums of each: the JSON that the page's
+//! script draws.
+//!
+//! Calls that follow each other with the same sums are one entry, so a stack of a thousand calls is not a thousand entries.
+//! A sum has the part of its error that adds up; `missed_bytes` is the other one (see [`crate::stacks`]).
+
+use super::super::text::clean;
+use super::Baseline;
+use crate::diff::{Listing, error_of_change, interval_of};
+use crate::lines::is_in_total;
+use crate::stacks::{Amount, Frame, Numbering, Site, Stacks, View, missed};
+use pyhost_record::origin::{is_users, package};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// The numbers of the two reports.
+const SHOWN: usize = 0;
+const BEFORE: usize = 1;
+
+/// The memory of one account below a call, in one view.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sum {
+    /// In the report, and in the baseline.
+    amounts: [Amount; 2],
+    /// Stacks of the other report that this one does not list.
+    unlisted: [usize; 2],
+}
+
+impl Sum {
+    fn plus(self, other: Sum) -> Sum {
+        // The sum of a whole view was checked.
+        let add = |side: usize| {
+            let sum = self.amounts[side].plus(other.amounts[side]);
+            sum.unwrap_or(self.amounts[side])
+        };
+        let unlisted = |side: usize| self.unlisted[side] + other.unlisted[side];
+        Sum {
+            amounts: [add(SHOWN), add(BEFORE)],
+            unlisted: [unlisted(SHOWN), unlisted(BEFORE)],
+        }
+    }
+}
+
+/// A view's and an account's number.
+type Place = (usize, usize);
+
+/// A call, and what its callers called before it.
+#[derive(Debug, Default)]
+struct Node {
+    frame: usize,
+    children: Vec<usize>,
+    sums: BTreeMap<Place, Sum>,
+}
+
+impl Node {
+    fn add(&mut self, place: Place, sum: Sum) {
+        let known = self.sums.entry(place).or_default();
+        *known = known.plus(sum);
+    }
+}
+
+/// The tree of the calls.
+pub struct Tree<'a> {
+    nodes: Vec<Node>,
+    places: HashMap<(usize, usize), usize>,
+    frames: Numbering<&'a Frame>,
+    accounts: Numbering<&'a str>,
+    stacks: &'a Stacks,
+    baseline: Option<Compared<'a>>,
+}
+
+/// The other report of a comparison, and what each of both lists, by view.
+struct Compared<'a> {
+    stacks: &'a Stacks,
+    listings: [Vec<Listing<'a>>; 2],
+}
+
+impl<'a> Tree<'a> {
+    /// The tree of a report, and of its baseline if it has one.
+    pub fn new(stacks: &'a Stacks, baseline: Option<&'a Baseline>) -> Self {
+        let listings = |stacks| {
+            let views = View::ALL.into_iter();
+            views.map(|view| Listing::new(stacks, view)).collect()
+        };
+        let mut tree = Tree {
+            nodes: vec![Node::default()],
+            places: HashMap::new(),
+            frames: Numbering::default(),
+            accounts: Numbering::default(),
+            stacks,
+            baseline: baseline.map(|Baseline { stacks: before, .. }| Compared {
+                stacks: before,
+                listings: [listings(stacks), listings(before)],
+            }),
+        };
+        for site in &stacks.sites {
+            tree.add(SHOWN, stacks, site);
+        }
+        if let Some(Baseline { stacks, .. }) = baseline {
+            for site in &stacks.sites {
+                tree.add(BEFORE, stacks, site);
+            }
+        }
+        tree
+    }
+
+    fn add(&mut self, side: usize, stacks: &'a Stacks, site: &'a Site) {
+        let account = self.accounts.number(&site.account);
+        let mut sums = Vec::new();
+        for (index, view) in View::ALL.into_iter().enumerate() {
+            let mut sum = Sum::default();
+            sum.amounts[side] = site.amount(view);
+            if sum.amounts[side].bytes == 0 {
+                continue;
+            }
+            if let Some(Compared { listings, .. }) = &self.baseline {
+                let other = 1 - side;
+                let is_unlisted = site.is_listed && !listings[other][index].has(stacks, site);
+                sum.unlisted[other] = usize::from(is_unlisted);
+            }
+            sums.push(((index, account), sum));
+        }
+        if sums.is_empty() {
+            return;
+        }
+        let mut at = 0;
+        for frame in stacks.frames_of(site).map(Some).chain([None]) {
+            for (place, sum) in &sums {
+                self.nodes[at].add(*place, *sum);
+            }
+            if let Some(frame) = frame {
+                at = self.child(at, frame);
+            }
+        }
+    }
+
+    fn child(&mut self, parent: usize, frame: &'a Frame) -> usize {
+        let frame = self.frames.number(frame);
+        let new = self.nodes.len();
+        let node = *self.places.entry((parent, frame)).or_insert(new);
+        if node == new {
+            self.nodes[parent].children.push(new);
+            self.nodes.push(Node {
+                frame,
+                ..Node::default()
+            });
+        }
+        node
+    }
+
+    /// Whether no view has bytes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes[0].sums.is_empty()
+    }
+
+    /// The views that have bytes, in the order of reports.
+    pub fn views(&self) -> Vec<View> {
+        let sums = &self.nodes[0].sums;
+        let has_bytes = |view: &View| sums.keys().any(|(index, _)| *index == *view as usize);
+        View::ALL.into_iter().filter(has_bytes).collect()
+    }
+
+    /// The tree as the script reads it.
+    pub fn into_json(self) -> String {
+        let Tree {
+            nodes,
+            frames,
+            accounts,
+            stacks,
+            baseline,
+            ..
+        } = self;
+        let accounts = accounts.into_values();
+        let interval = match &baseline {
+            Some(other) => interval_of(stacks, other.stacks),
+            None => stacks.interval,
+        };
+        let rows = Rows {
+            left_out: left_out(&accounts, stacks, baseline.as_ref()),
+            accounts: &accounts,
+            baseline: baseline.as_ref(),
+            interval,
+        };
+        let mut files = Numbering::default();
+        let frames = frames.into_values().into_iter();
+        let frames = frames.map(|frame| match &frame.place {
+            Some((file, line)) => (clean(&frame.name), Some(files.number(file)), *line),
+            None => (clean(&frame.name), None, 0),
+        });
+        let written = Written {
+            frames: frames.collect(),
+            files: files
+                .into_values()
+                .into_iter()
+                .map(|path| file(path))
+                .collect(),
+            missed_bytes: missed(stacks.interval) as i64,
+            is_comparison: baseline.is_some(),
+            accounts: accounts
+                .iter()
+                .map(|name| (clean(name), is_in_total(name)))
+                .collect(),
+            entries: entries(&nodes, &rows),
+        };
+        // It has no map whose key is not text, and no other error is possible.
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+}
+
+/// The bytes of stacks that a report does not list, by view, scope and report.
+type LeftOut = Vec<Vec<[i64; 2]>>;
+
+fn left_out(accounts: &[&str], stacks: &Stacks, baseline: Option<&Compared>) -> LeftOut {
+    let numbered = accounts.iter().enumerate();
+    let scopes: HashMap<&str, usize> = numbered.map(|(index, name)| (*name, index + 1)).collect();
+    let sides = [Some(stacks), baseline.map(|other| other.stacks)];
+    let of_view = |view: View| {
+        let mut sums = vec![[0_i64; 2]; accounts.len() + 1];
+        for (side, stacks) in sides.into_iter().enumerate() {
+            let sites = stacks.map_or(&[][..], |stacks| &stacks.sites);
+            for site in sites.iter().filter(|site| !site.is_listed) {
+                let bytes = site.amount(view).bytes;
+                if let Some(scope) = scopes.get(site.account.as_str()) {
+                    sums[*scope][side] += bytes;
+                }
+                if is_in_total(&site.account) {
+                    sums[0][side] += bytes;
+                }
+            }
+        }
+        sums
+    };
+    View::ALL.into_iter().map(of_view).collect()
+}
+
+/// Makes the rows of a node.
+struct Rows<'a> {
+    accounts: &'a [&'a str],
+    left_out: LeftOut,
+    baseline: Option<&'a Compared<'a>>,
+    interval: i64,
+}
+
+impl Rows<'_> {
+    /// A row for each view and scope: scope 0 is all accounts of the total, the others an account each. If one account of
+    /// the total has all, and its row is the same, scope 0 has none.
+    fn of(&self, node: &Node) -> Vec<i64> {
+        let mut rows = Vec::new();
+        let sums: Vec<(Place, Sum)> = node
+            .sums
+            .iter()
+            .map(|(place, sum)| (*place, *sum))
+            .collect();
+        for of_view in sums.chunk_by(|a, b| a.0.0 == b.0.0) {
+            let view = of_view[0].0.0;
+            for ((_, account), sum) in of_view {
+                self.write(&mut rows, (view, account + 1), *sum);
+            }
+            let counts = |account: usize| is_in_total(self.accounts[account]);
+            let in_total = of_view.iter().filter(|((_, account), _)| counts(*account));
+            let in_total: Vec<&(Place, Sum)> = in_total.collect();
+            let all = in_total.iter().map(|(_, sum)| *sum).reduce(Sum::plus);
+            let mut row = Vec::new();
+            if let Some(all) = all {
+                self.write(&mut row, (view, 0), all);
+            }
+            if let [((_, account), sum)] = in_total[..] {
+                let mut one = Vec::new();
+                self.write(&mut one, (view, account + 1), *sum);
+                if one[2..] == row[2..] {
+                    continue;
+                }
+            }
+            rows.extend(row);
+        }
+        rows
+    }
+
+    fn write(&self, rows: &mut Vec<i64>, (view, scope): Place, sum: Sum) {
+        let Amount {
+            bytes,
+            blocks,
+            square,
+        } = sum.amounts[SHOWN];
+        let whole = [view as i64, scope as i64, bytes, blocks];
+        rows.extend(whole);
+        rows.push(square.sqrt().round() as i64);
+        if let Some(other) = self.baseline {
+            let may_lack = |side: usize| {
+                let listing = &other.listings[side][view];
+                listing.may_lack(sum.unlisted[side], self.left_out[view][scope][side])
+            };
+            let sums = [sum.amounts[BEFORE], sum.amounts[SHOWN]];
+            let may_lack = [may_lack(BEFORE), may_lack(SHOWN)];
+            rows.push(sums[0].bytes);
+            rows.push(error_of_change(sums, may_lack, self.interval));
+        }
+    }
+}
+
+/// The JSON of the script.
+#[derive(Serialize)]
+struct Written {
+    /// Bytes that an estimate lacks or has too many of, whatever was found; the script adds it to the error of each sum.
+    missed_bytes: i64,
+    is_comparison: bool,
+    /// The name of each, and whether it is part of the total.
+    accounts: Vec<(String, bool)>,
+    /// The path of each, whose code it is, and the package's name.
+    files: Vec<(String, &'static str, Option<String>)>,
+    /// The function, the file's number and the line. Without a file it is no call.
+    frames: Vec<(String, Option<usize>, u32)>,
+    entries: Vec<Entry>,
+}
+
+/// The number of the entry that it follows (-1 at the root), the frames' numbers from the outermost in, and the rows that
+/// all of them have, one after the other: view, scope, bytes, blocks and deviation, and in a comparison the bytes before
+/// and the error of the change.
+type Entry = (i64, Vec<usize>, Vec<i64>);
+
+fn file(path: &str) -> (String, &'static str, Option<String>) {
+    match package(path) {
+        Some(name) => (clean(path), "package", Some(clean(name))),
+        None if is_users(path) => (clean(path), "mine", None),
+        None => (clean(path), "standard", None),
+    }
+}
+
+/// The nodes in entries, each behind the one that it follows.
+fn entries(nodes: &[Node], rows: &Rows) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut open = vec![(0_usize, -1_i64)];
+    while let Some((first, above)) = open.pop() {
+        let mut frames = match first {
+            0 => Vec::new(),
+            _ => vec![nodes[first].frame],
+        };
+        let mut last = first;
+        if first != 0 {
+            while let [only] = nodes[last].children[..]
+                && nodes[only].sums == nodes[last].sums
+            {
+                frames.push(nodes[only].frame);
+                last = only;
+            }
+        }
+        let number = entries.len() as i64;
+        entries.push((above, frames, rows.of(&nodes[last])));
+        open.extend(nodes[last].children.iter().map(|child| (*child, number)));
+    }
+    entries
+}
