@@ -37,6 +37,7 @@ mod live;
 mod mapped;
 mod metrics;
 mod native;
+mod notebook;
 mod numpy;
 mod outputs;
 mod ownership;

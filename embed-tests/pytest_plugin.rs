@@ -343,6 +343,151 @@ fn bad_options_are_told_in_a_line() {
     }
 }
 
+/// A suite whose tests take memory at known lines, and leave some of it.
+fn suite_of_lines() -> PathBuf {
+    let place = folder("lines");
+    std::fs::write(place.join("pytest.ini"), "[pytest]\n").unwrap();
+    std::fs::create_dir(place.join("site-packages")).unwrap();
+    std::fs::write(
+        place.join("site-packages/some_package.py"),
+        "def make(count):\n    return [bytes(1000) for _ in range(count)]\n",
+    )
+    .unwrap();
+    let text = "import pytest, some_package
+kept = []
+def load(count):
+    return [bytes(1000) for _ in range(count)]
+
+@pytest.mark.limit_memory('1 MB')
+def test_above():
+    rows = load(4000)
+    more = some_package.make(2000)
+
+@pytest.mark.limit_memory('20 MB')
+def test_leaks():
+    kept.append(load(3000))
+
+def test_steady():
+    load(2)
+";
+    std::fs::write(place.join("test_lines.py"), text).unwrap();
+    place
+}
+
+fn pytest_with_lines(place: &Path, interval: &str) -> Run {
+    let packages = development().site_packages;
+    let own = place.join("site-packages");
+    let path = format!("{}:{}", packages.display(), own.display());
+    let options = [interval, "--stats=off"];
+    let run = Run::host().args(options).folder(place);
+    run.env("PYTHONPATH", path).args([
+        "-m",
+        "pytest",
+        "-p",
+        "pyhost_pytest",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+    ])
+}
+
+#[test]
+fn with_lines_a_test_above_its_limit_and_one_that_leaks_name_their_lines() {
+    for arguments in [&[][..], &["-n", "2"]] {
+        let place = suite_of_lines();
+        let outcome = pytest_with_lines(&place, "--lines=1").args(arguments).run();
+        assert_eq!(outcome.code(), 1, "{outcome:#?}");
+        let (_, told) = outcome
+            .stdout
+            .split_once("lines that grew up to the test's peak:\n")
+            .expect(&outcome.stdout);
+        let mut told = told.lines();
+        let (first, second) = (told.next().unwrap(), told.next().unwrap());
+        assert!(
+            first.contains(" MiB  obj     ") && first.contains("test_lines.py:4 in "),
+            "{first}"
+        );
+        assert!(
+            second.contains("test_lines.py:9 in test_above, by some_package"),
+            "{second}"
+        );
+        let section = section(&outcome);
+        let left = section.iter().position(|line| {
+            line.starts_with("left by test_lines.py::test_leaks: +") && line.ends_with(" MiB")
+        });
+        let left = left.unwrap_or_else(|| panic!("{section:?}"));
+        assert!(
+            section[left + 1].contains("test_lines.py:4 in "),
+            "{section:?}"
+        );
+        assert_eq!(
+            section
+                .iter()
+                .filter(|line| line.starts_with("left by "))
+                .count(),
+            1,
+            "{section:?}"
+        );
+    }
+}
+
+#[test]
+fn a_sampled_line_of_a_test_has_its_error() {
+    let place = suite_of_lines();
+    let run = pytest_with_lines(&place, "--lines=16K,seed=2");
+    let outcome = run.args(["-k", "above"]).run();
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    let (_, told) = outcome
+        .stdout
+        .split_once("lines that grew up to the test's peak:\n")
+        .expect(&outcome.stdout);
+    let first = told.lines().next().unwrap();
+    assert!(
+        first.contains(" MiB \u{b1} ") && first.contains("test_lines.py:4 in "),
+        "{first}"
+    );
+}
+
+#[test]
+fn a_test_above_its_baseline_names_its_lines() {
+    let place = suite_of_lines();
+    let run = |arguments: &[&str]| {
+        pytest_with_lines(&place, "--lines=1")
+            .args(["-k", "steady", "--memory-baseline=base.json"])
+            .args(arguments)
+            .run()
+    };
+    assert_eq!(run(&[]).code(), 0);
+    let test = place.join("test_lines.py");
+    let text = std::fs::read_to_string(&test).unwrap();
+    std::fs::write(&test, text.replace("load(2)", "load(3000)")).unwrap();
+    let outcome = run(&["--memory-fail-on-regression"]);
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    let section = section(&outcome);
+    let above = section
+        .iter()
+        .position(|line| line.ends_with("  test_lines.py::test_steady"))
+        .unwrap_or_else(|| panic!("{section:?}"));
+    assert!(
+        section[above + 1].contains("test_lines.py:4 in "),
+        "{section:?}"
+    );
+}
+
+#[test]
+fn without_lines_a_test_above_its_limit_says_how_to_have_them() {
+    let place = suite_of_lines();
+    let run = pytest_with_lines(&place, "--lines=off");
+    let outcome = run.args(["-k", "above"]).run();
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(
+        outcome
+            .stdout
+            .contains("pyhost --lines -m pytest names the lines")
+    );
+    assert!(!outcome.stdout.contains("the test's peak:"), "{outcome:#?}");
+}
+
 #[test]
 fn stock_python_has_no_such_plugin() {
     let outcome = development()

@@ -117,6 +117,7 @@ class Lines(dict[str, Any]):
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None: ...
 
 def lines() -> Lines | None:
     """Which lines of Python allocated; None without --lines (docs/lines.md)."""
@@ -308,6 +309,7 @@ class track:
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None: ...
 
 # --- objects that should be freed
 
@@ -355,6 +357,14 @@ def expect_freed(watched: object, name: str | None = None, *, after: float = 5.0
 
 def check_expected() -> list[Kept]:
     """Collect garbage. What keeps each watched object that lives; an empty list if all are freed."""
+
+# --- notebooks
+
+def load_ipython_extension(shell: Any) -> None:
+    """Define %pyhost and %%pyhost: %load_ext pyhost."""
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take them away."""
 
 # --- caps
 

@@ -4,13 +4,18 @@
 const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 /// How the name of NumPy's generated wrappers begins: it has no folder.
 const NUMPYS: &str = "<__array_function__ ";
+/// How the names of the host's own parts in Python begin.
+const HOSTS: &str = "<pyhost>";
 /// The folders that the standard library is in, before the minor version.
 const LIBRARIES: [&str; 2] = ["/lib/python3.", "/lib64/python3."];
 
 /// Whether a file is of the user's own code: of no installed package, of no module of the standard library, and not of
-/// frozen code.
+/// frozen code or the host's.
 pub fn is_users(file: &str) -> bool {
-    package(file).is_none() && !file.starts_with("<frozen ") && !is_standard(file)
+    package(file).is_none()
+        && !file.starts_with("<frozen ")
+        && !file.starts_with(HOSTS)
+        && !is_standard(file)
 }
 
 /// Whether a file is of the standard library: below a folder such as `lib/python3.11`.
@@ -48,6 +53,7 @@ mod tests {
             "/usr/lib64/python3.9/json/decoder.py",
             "<frozen importlib._bootstrap>",
             "<__array_function__ internals>",
+            "<pyhost>/tracking.py",
         ] {
             assert!(!is_users(file), "{file}");
         }

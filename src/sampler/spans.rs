@@ -111,19 +111,28 @@ impl Span {
 }
 
 /// All spans that run, and those whose figures are still wanted.
-pub struct Spans(Vec<Span>);
+pub struct Spans {
+    open: Vec<Span>,
+    /// Apart: they cost nothing when a site changes.
+    ended: Vec<Span>,
+}
 
 impl Spans {
     pub const fn new() -> Self {
-        Spans(Vec::new())
+        Spans {
+            open: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 
     /// Begins a span. Without memory there is none of this number.
     pub fn begin(&mut self, number: u64, account: Option<u8>, height: i64) {
         let mut peak = Highest::NONE;
         peak.look(height);
-        if self.0.try_reserve(1).is_ok() {
-            self.0.push(Span {
+        // Room in both, so that it can end.
+        let ended = self.open.len() + 1;
+        if self.open.try_reserve(1).is_ok() && self.ended.try_reserve(ended).is_ok() {
+            self.open.push(Span {
                 number,
                 account,
                 peak,
@@ -137,8 +146,9 @@ impl Spans {
 
     /// Ends a span; `now` gives the sums of a site.
     pub fn end(&mut self, number: u64, now: impl Fn(u32) -> AtMoment) {
-        let wanted = self.0.iter_mut().find(|span| span.number == number);
-        if let Some(span) = wanted {
+        let place = self.open.iter().position(|span| span.number == number);
+        if let Some(place) = place {
+            let mut span = self.open.swap_remove(place);
             span.has_ended = true;
             for changed in span.changed.iter_mut() {
                 changed.end = now(changed.site);
@@ -146,29 +156,30 @@ impl Spans {
                     (changed.noted, changed.number) = (changed.end, span.peak.times);
                 }
             }
+            self.ended.push(span);
         }
     }
 
     /// Gives the memory of a span back.
     pub fn forget(&mut self, number: u64) {
-        self.0.retain(|span| span.number != number);
-    }
-
-    fn open(&mut self) -> impl Iterator<Item = &mut Span> {
-        self.0.iter_mut().filter(|span| !span.has_ended)
+        for spans in [&mut self.open, &mut self.ended] {
+            let place = spans.iter().position(|span| span.number == number);
+            place.map(|place| spans.swap_remove(place));
+        }
     }
 
     /// Notes that a site is about to change from `now`.
     #[inline]
     pub fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
-        self.open()
-            .for_each(|span| span.changing(site, account, now));
+        for span in &mut self.open {
+            span.changing(site, account, now);
+        }
     }
 
     /// Notes how high the total and an account are.
     #[inline]
     pub fn look_at_height(&mut self, account: u8, total: i64, own: i64) {
-        for span in self.open() {
+        for span in &mut self.open {
             match span.account {
                 None => span.peak.look(total),
                 Some(wanted) if wanted == account => span.peak.look(own),
@@ -185,7 +196,7 @@ impl Spans {
         view: SpanView,
         now: impl Fn(u32) -> AtMoment,
     ) -> Option<impl Iterator<Item = (u32, u8, Sum)>> {
-        let mut all = self.0.iter();
+        let mut all = self.all();
         let span = all.find(|span| span.number == number && !span.is_broken)?;
         Some(span.changed.iter().filter_map(move |changed| {
             let end = match span.has_ended {
@@ -208,9 +219,13 @@ impl Spans {
         }))
     }
 
+    fn all(&self) -> impl Iterator<Item = &Span> {
+        self.open.iter().chain(&self.ended)
+    }
+
     /// The mappings of all tables.
     pub fn addresses(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let spans = self.0.iter();
-        spans.flat_map(|span| [span.changed.addresses(), span.index.addresses()])
+        self.all()
+            .flat_map(|span| [span.changed.addresses(), span.index.addresses()])
     }
 }

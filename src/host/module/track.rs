@@ -288,6 +288,14 @@ fn bundle<'a>(track: This<'a, Track>, _: Arguments<'a>) -> Returned<'a> {
     library::attribute(track.gil(), c"_bundle")?.call(&[track.object()])
 }
 
+fn pretty<'a>(track: This<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"OO:_repr_pretty_", [c"printer", c"cycle"]);
+    match arguments.parse(&SIGNATURE)? {
+        [Some(printer), _] => printer.attribute(c"text")?.call(&[&*show(track)?]),
+        _ => Ok(track.gil().none()), // it may not be left out
+    }
+}
+
 fn repr(track: This<'_, Track>) -> Returned<'_> {
     let scope = track.scope.name();
     let Some(measured) = track.measured() else {
@@ -315,7 +323,7 @@ fn show(track: This<'_, Track>) -> Returned<'_> {
     }
 }
 
-static METHODS: Table<Method<Track>, 4> = Table::new([
+static METHODS: Table<Method<Track>, 5> = Table::new([
     Method::plain(
         c"__enter__",
         enter,
@@ -336,6 +344,11 @@ static METHODS: Table<Method<Track>, 4> = Table::new([
         c"_repr_mimebundle_",
         bundle,
         c"_repr_mimebundle_($self, /, include=None, exclude=None)\n--\n\nText and HTML, for notebooks.",
+    ),
+    Method::named(
+        c"_repr_pretty_",
+        pretty,
+        c"_repr_pretty_($self, /, printer, cycle)\n--\n\nThe figures as text, for IPython.",
     ),
 ]);
 

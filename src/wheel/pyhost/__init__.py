@@ -84,6 +84,10 @@ def __getattr__(name):
         from . import _expected
 
         return getattr(_expected, name)
+    if name in ("load_ipython_extension", "unload_ipython_extension"):
+        from . import _notebook
+
+        return getattr(_notebook, name)
     raise AttributeError(f"module 'pyhost' has no attribute '{name}'")
 
 

@@ -73,6 +73,10 @@ class Lines(dict):
 
         return _bundle(self)
 
+    def _repr_pretty_(self, printer, cycle):
+        # IPython would print the dictionary, for minutes.
+        printer.text(str(self))
+
     def _how(self):
         interval = self["interval_bytes"]
         return "every allocation" if interval == 1 else f"one sample in {_text(interval)}"

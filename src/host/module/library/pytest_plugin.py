@@ -27,6 +27,8 @@ else:
 _PROPERTY = "pyhost_memory"
 _SCHEMA = "pyhost-memory-baseline/1"
 _TOP = 10
+# Lines that are named for a test.
+_LINES = 5
 _ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total")
 # A peak may be this much too high a thread, so no smaller difference is a regression.
 _NOISE = 64 * 1024
@@ -163,6 +165,8 @@ class _Meter:
         self.default = None if size is None else _Limit(size)
         # A peak that is compared between runs must not depend on when the collector last ran.
         self.collects = config.option.memory_collect or config.option.memory_baseline
+        # Lines cost: a test's are rendered only where they may be shown.
+        self.shows = config.option.memory_top or config.option.memory_baseline
 
     # The innermost wrapper: what pytest's own take is not the test's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
@@ -176,6 +180,8 @@ class _Meter:
             outcome = yield
         peak = tracked.peak_growth_bytes
         exceeded = limit is not None and peak > limit.bytes and outcome.excinfo is None
+        is_shown = exceeded or peak > _NOISE and (limit is not None or self.shows)
+        by_line = tracked.lines if is_shown else None
         figures = {
             "path": str(item.path),
             "account": account,
@@ -185,14 +191,25 @@ class _Meter:
             "limit_bytes": limit.bytes if limit else None,
             "exceeded": exceeded,
         }
+        if by_line is not None:
+            figures["lines_at_peak"] = _lines(by_line, "at_peak")
+            if tracked.growth_bytes > _NOISE:
+                figures["lines_grown"] = _lines(by_line, "grown")
         item.user_properties[:] = [(key, value) for key, value in item.user_properties if key != _PROPERTY]
         item.user_properties.append((_PROPERTY, figures))
         if exceeded:
             # As pytest.fail() in the test would: so that xfail, reruns and --maxfail take it for what it is.
-            outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked), pytrace=False))
+            outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
 
 
-def _exceeded(name, limit, tracked):
+def _lines(by_line, view):
+    """The lines with the most bytes, as texts; those with less than a hundredth of the first are left out."""
+    rows = by_line.top(_LINES, view)
+    count = sum(100 * row["bytes"] >= rows[0]["bytes"] for row in rows)
+    return [line.strip() for line in list(by_line._table(view, count))[1:]]  # without the title
+
+
+def _exceeded(name, limit, tracked, measured):
     of = "all accounts together" if limit.account == "total" else f"account {limit.account}"
     lines = [f"{name}: peak growth of {_text(tracked.peak_growth_bytes)} ({tracked.peak_growth_bytes} bytes) in {of} "
              f"exceeds the limit of {limit.shown} ({limit.bytes} bytes)"]
@@ -204,6 +221,12 @@ def _exceeded(name, limit, tracked):
     lines.append(_table(rows))
     if tracked.threads:
         lines.append(f"counted too: {tracked.other_allocations} allocations of other threads")
+    if tracked.lines is None:
+        lines.append("pyhost --lines -m pytest names the lines, --lines=1 without an error")
+    if measured.get("lines_at_peak"):
+        lines += ["lines that grew up to the test's peak:", *(f"  {line}" for line in measured["lines_at_peak"])]
+    if measured.get("lines_grown"):
+        lines += ["lines that grew in the test:", *(f"  {line}" for line in measured["lines_grown"])]
     return "\n".join(lines)
 
 
@@ -314,6 +337,9 @@ class _Reporter:
         if top or limited:
             for line in self._top(top or _TOP):
                 write(line)
+        if top or limited:
+            for line in self._left(top or _TOP):
+                write(line)
         for line in self._totals():
             write(line)
         if self.compares:
@@ -334,6 +360,14 @@ class _Reporter:
             names.append(name)
         lines = _table([row[:5] for row in rows]).split("\n")
         return [f"{line}  {row[5]:4}  {name}".rstrip() for line, row, name in zip(lines, rows, names)]
+
+    def _left(self, count):
+        """Of the tests that left most, which lines grew: with --lines."""
+        left = [(figures["growth_bytes"], name) for name, figures in self.tests.items() if figures.get("lines_grown")]
+        for growth, name in sorted(left, key=lambda test: (-test[0], test[1]))[:count]:
+            yield f"left by {name}: {_signed(growth)}"
+            for line in self.tests[name]["lines_grown"]:
+                yield f"      {line}"
 
     def _totals(self):
         highest, name = max((figures["peak_growth_bytes"], name) for name, figures in self.tests.items())
@@ -360,6 +394,8 @@ class _Reporter:
         for growth, name, was, is_ in self.regressions:
             share = f" ({growth / was * 100:+.0f}%)" if was else ""
             yield f"  {_text(was)} -> {_text(is_)}{share}  {name}"
+            for line in self.tests[name].get("lines_at_peak", ()):
+                yield f"      {line}"
 
 
 def _is_empty(path):
