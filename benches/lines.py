@@ -1,0 +1,95 @@
+"""Measures the cost of `--lines`: ratios to the same host without it, and `--lines=1` beside memray on the same work.
+
+    python3 benches/lines.py --python PYTHON --pyhost PYHOST [--lines VALUE]
+
+Instructions by callgrind of the churn loop and of the strings and dicts loop; the resident peak of both at ten times the
+rounds; processor seconds and bytes of the file of `memray run --trace-python-allocators` and of `--lines=1` with a JSON
+report, the least of three. memray is installed, pinned, below target/. Prints Markdown. No figure makes this fail; exit
+status 1 where something does not run.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+
+import launch
+from bench import ENVIRONMENTS, WORK
+from sections.instructions import collected
+
+LOOPS = {"churn.py": 15_000, "strings.py": 150}
+TIMES = 3
+RESIDENT = ("import resource, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", required=True, help="stock Python, for memray")
+    parser.add_argument("--pyhost", required=True, help="the host, built for the same Python")
+    parser.add_argument("--lines", default="on", metavar="VALUE", help="of the option (%(default)s)")
+    return parser.parse_args(arguments)
+
+
+def instructions(pyhost, option, script, rounds):
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    command = [pyhost, "--native", "count", "--stats=off", option, "-I", "-S", WORK / script, rounds]
+    return collected(launch.output_of(valgrind + command)[1])
+
+
+def resident(pyhost, option, script, rounds):
+    """Returns the median of the peaks in KiB."""
+    command = [pyhost, "--stats=off", option, "-I", "-S", "-c", RESIDENT, WORK / script, 10 * rounds]
+    peaks = sorted(int(launch.output_of(command)[0].split()[-1]) for _ in range(TIMES))
+    return peaks[TIMES // 2]
+
+
+def least(command, file, env):
+    """Returns the least processor seconds of a command, and the bytes of the file that it writes."""
+    seconds = []
+    for _ in range(TIMES):
+        file.unlink(missing_ok=True)
+        seconds.append(launch.times_of(list(map(str, command)), env)[1])
+    return min(seconds), os.stat(file).st_size
+
+
+def beside_memray(options, script, rounds, folder):
+    """Returns seconds and bytes of memray's file, and of the host's report."""
+    made, _ = launch.output_of([sys.executable, ENVIRONMENTS, "--python", options.python, "lines"])
+    env = launch.clean_environment({"PYTHONPATH": made.strip().splitlines()[-1]})
+    record, report = folder / "record.bin", folder / "report.json"
+    program = [WORK / script, rounds]
+    by_memray = least([options.python, "-m", "memray", "run", "-q", "--trace-python-allocators", "-o", record, *program],
+                      record, env)
+    by_host = least([options.pyhost, "--lines=1", "--stats=json", f"--stats-file={report}", *program], report, env)
+    return by_memray, by_host
+
+
+def main(arguments):
+    options = parse(arguments)
+    options.pyhost = str(pathlib.Path(options.pyhost).resolve())
+    option = f"--lines={options.lines}"
+    try:
+        print(f"| | without | `{option}` | ratio |\n|---|---|---|---|")
+        for script, rounds in LOOPS.items():
+            without, with_it = (instructions(options.pyhost, one, script, rounds) for one in ("--lines=off", option))
+            print(f"| `{script} {rounds}`, instructions | {without:,} | {with_it:,} | {with_it / without:.3f} |", flush=True)
+        for script, rounds in LOOPS.items():
+            without, with_it = (resident(options.pyhost, one, script, rounds) for one in ("--lines=off", option))
+            print(f"| `{script} {10 * rounds}`, resident peak | {without:,} kB | {with_it:,} kB | {with_it / without:.3f} |",
+                  flush=True)
+        print("\n| | memray | `--lines=1` |\n|---|---|---|")
+        with tempfile.TemporaryDirectory(prefix="lines-") as folder:
+            for script, rounds in LOOPS.items():
+                memrays, hosts = beside_memray(options, script, rounds, pathlib.Path(folder))
+                print(f"| `{script} {rounds}`, processor seconds | {memrays[0]:.2f} | {hosts[0]:.2f} |")
+                print(f"| `{script} {rounds}`, bytes of the file | {memrays[1]:,} | {hosts[1]:,} |", flush=True)
+    except launch.Failed as error:
+        print(f"lines.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
