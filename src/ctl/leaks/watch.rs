@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How often the samples are read.
-pub const LOOKS: u32 = 32;
+pub const LOOKS: u32 = 64;
 
 /// The sums of a site at one moment.
 #[derive(Clone, Copy, Debug)]
