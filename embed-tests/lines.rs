@@ -1,9 +1,13 @@
 //! `--lines`: which lines of Python allocated, by samples.
 
 use crate::environments::newest_numpy;
-use crate::host::{Run, folder, script};
+use crate::host::{PYHOST, Run, folder, script};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn int(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
@@ -398,4 +402,89 @@ fn an_estimate_lies_within_its_error_in_most_cases() {
         }
     }
     assert!(within * 100 >= cases * 95, "{within} of {cases}");
+}
+
+#[test]
+fn a_report_at_a_signal_has_its_lines() {
+    let directory = folder("lines-signal");
+    let code = "import threading
+def work():
+    kept = []
+    while True:
+        kept.append(bytes(3000))
+        if len(kept) > 3000: del kept[::2]
+for _ in range(4): threading.Thread(target=work, daemon=True).start()
+print('here', flush=True)
+work()";
+    for number in 0..6 {
+        let file = directory.join(format!("{number}.json"));
+        let mut child = Command::new(PYHOST)
+            .args(["--lines=1", "--stats-file"])
+            .arg(&file)
+            .args(["-c", code])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        std::thread::sleep(Duration::from_millis(60 + 20 * number));
+        let pid = child.id().to_string();
+        Command::new("kill").arg(pid).status().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+        let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(report["lines_missing"], Value::Null);
+        let (bytes, _) = below(&report, "live", "obj", "work");
+        assert!(bytes > 0, "{number}");
+    }
+}
+
+#[test]
+fn a_request_that_no_machine_can_meet_fails_and_changes_no_draw() {
+    let code = "import ctypes, pyhost
+libc = ctypes.CDLL(None)
+size = ctypes.c_size_t
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [size]
+libc.calloc.restype, libc.calloc.argtypes = ctypes.c_void_p, [size, size]
+libc.aligned_alloc.restype, libc.aligned_alloc.argtypes = ctypes.c_void_p, [size, size]
+for size in ((1 << 62), (1 << 63) + 1, (1 << 64) - 1, (1 << 64) - 4097):
+    assert not (libc.malloc(size) or libc.calloc(1, size) or libc.aligned_alloc(4096, size & ~4095))
+def make(): return [bytes(5000) for _ in range(10_000)]
+kept = make()";
+    for interval in ["1", "64K"] {
+        let (_, report) = Run::host()
+            .args([&format!("--lines={interval}"), "-c", code])
+            .reported();
+        let (live, _) = below(&report, "live", "obj", "make");
+        assert!((40_000_000..70_000_000).contains(&live), "{live}");
+    }
+}
+
+#[test]
+fn forked_children_draw_for_themselves_and_with_a_seed_as_before() {
+    let code = "import os, pyhost, sys
+def job(): return [bytes(100_000) for _ in range(400)]
+for _ in range(6):
+    end, into = os.pipe()
+    if os.fork() == 0:
+        kept = job()
+        rows = [row for row in pyhost.lines()['live'] if any(call['function'] == 'job' for call in row['stack'])]
+        os.write(into, str(sum(row['blocks'] for row in rows)).encode()); os._exit(0)
+    os.wait(); print(os.read(end, 100).decode())";
+    let estimates = |option| {
+        let outcome = Run::host()
+            .env("PYTHONHASHSEED", "0")
+            .args([option, "--stats=off", "-S", "-c", code])
+            .ok();
+        outcome.stdout
+    };
+    for option in ["--lines=64K", "--lines=64K,seed=7"] {
+        let printed = estimates(option);
+        let first = printed.lines().next().unwrap();
+        assert!(printed.lines().any(|line| line != first), "{printed}");
+    }
+    assert_eq!(
+        estimates("--lines=64K,seed=7"),
+        estimates("--lines=64K,seed=7")
+    );
 }

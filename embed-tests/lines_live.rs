@@ -416,3 +416,76 @@ fn without_room_for_the_samples_file_one_line_says_so_and_the_script_runs() {
     );
     assert_eq!(files_of_lines(&directory), 0);
 }
+
+/// Asks a process that waits for input to begin or to end its samples, and has it go on: it answers as it allocates.
+fn asks(directory: &Path, words: &[&str], talking: &mut Talking) {
+    let pid = talking.pid().to_string();
+    ctl(directory, &[&["lines"], words, &[&pid]].concat()).ok();
+    talking.says();
+}
+
+#[test]
+fn a_new_start_holds_for_threads_that_were_idle_meanwhile() {
+    for (option, words) in [
+        ("--lines=1G", &[&["--start=1"][..]][..]),
+        ("--lines=1G,seed=1", &[&["--stop"], &["--start=1"]]),
+    ] {
+        let directory = folder("lines-anew");
+        let code = format!(
+            "{STEP}
+import threading
+go, kept = threading.Event(), []
+def wait():
+    few = [bytes(3000) for _ in range(200)]
+    go.wait()
+    work()
+def work(): kept.extend(bytes(3000) for _ in range(2000))
+thread = threading.Thread(target=wait); thread.start()
+step()
+for _ in range(2):
+    [str(number) for number in range(100_000)]
+    step()
+go.set(); thread.join()
+step()
+"
+        );
+        let mut talking = Talking::new(&directory, &[option, "--stats=off"], &code);
+        for words in words {
+            asks(&directory, words, &mut talking);
+        }
+        if words.len() == 1 {
+            talking.says();
+        }
+        talking.says();
+        let live = bytes_in(&shown(&directory, talking.pid()), "live", "work");
+        assert!(live > 6_000_000, "{option}: {live}");
+    }
+}
+
+#[test]
+fn a_start_while_leaks_are_looked_for_changes_no_verdict() {
+    let directory = folder("lines-leaks");
+    let module = "import ctypes
+count = ctypes.pythonapi.Py_IncRef
+count.argtypes = [ctypes.py_object]
+for number in range(20):
+    kept = bytes(5000 + number)
+    count(kept)
+del kept";
+    fs::write(directory.join("kept_by_import.py"), module).unwrap();
+    let code = format!(
+        "{STEP}
+sys.path.insert(0, {:?})
+step()
+[str(number) for number in range(100_000)]
+step()
+import kept_by_import
+",
+        directory.to_str().unwrap()
+    );
+    let mut talking = Talking::new(&directory, &["--leak-check", "--stats=off"], &code);
+    asks(&directory, &["--start=1"], &mut talking);
+    let input = talking.child.stdin.as_mut().unwrap();
+    input.write_all(b"\n").unwrap();
+    assert_eq!(talking.child.wait().unwrap().code(), Some(0));
+}

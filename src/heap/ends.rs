@@ -53,6 +53,7 @@ pub fn take_over_mimallocs() {
 }
 
 extern "C" fn before_fork() {
+    sampling::forking();
     gate::close(state().slot(), thread_id());
 }
 

@@ -20,6 +20,13 @@ pub static SAMPLED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_m
 pub static SAMPLED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
     [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 
+/// Whether an account has a heap of before the mark.
+pub fn is_marked(account: Account) -> bool {
+    let [own, before] = [&HEAPS, &BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
+    // Of `native` it is the main heap, null.
+    !before.is_null() || (account == Account::Native && !own.is_null())
+}
+
 /// Whether a heap of an account is one for its sampled blocks.
 #[inline]
 pub fn is_sampled(heap: *mut Heap, account: Account) -> bool {

@@ -10,7 +10,6 @@ use super::ffi::{self, Heap};
 use super::gate::{self, Closed};
 use super::guards;
 use super::heaps::{self, BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE};
-use super::sampling;
 use super::thread::{state, thread_id};
 use crate::ledger::{Account, REPORTED};
 use std::sync::atomic::AtomicU64;
@@ -35,7 +34,8 @@ pub fn set(native: bool) -> bool {
         }
         let before = HEAPS[account as usize].swap(heap, Relaxed);
         BEFORE[account as usize].store(before, Release);
-        if sampling::is_on() {
+        // Also if the samples have ended: they may begin again.
+        if !SAMPLED[account as usize].load(Relaxed).is_null() {
             let heap = ffi::mi_heap_new();
             if heap.is_null() {
                 return false;

@@ -7,31 +7,35 @@
 //! to the slow path, and no other.
 //!
 //! The samples are behind one lock, which is taken inside the gate, so that a forked child finds it free; a report in a
-//! signal handler tries to take it elsewhere. A request from a signal handler that has interrupted the holder is no
-//! sample.
+//! signal handler tries to take it elsewhere. A signal that would end the process and comes to the holder waits until it
+//! holds it no more, so that the report has the samples. A request from another handler that has interrupted the holder is
+//! no sample.
 
 #![allow(unsafe_code)]
 
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
-use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_sampled};
+use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_marked, is_sampled};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, own, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use pyhost_os::cell::{HeldByThread, Owned};
-use pyhost_os::moment;
+use pyhost_os::errno::KeptErrno;
+use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
-use pyhost_sampler::{Allocation, Chance, Heights, Weight};
+use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
     Call, FrameView, NativeCall, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
     SpanView, Sum, Thread, View,
 };
+use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::thread::yield_now;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
 
 /// Gives the calls of the calling thread's Python code, outermost first.
 type Walk = fn(&mut dyn FnMut(&Call<'_>));
@@ -39,10 +43,17 @@ type Walk = fn(&mut dyn FnMut(&Call<'_>));
 struct Recorder {
     samples: Samples,
     chance: Chance,
+    /// The draws repeat themselves from run to run.
+    is_repeatable: bool,
     names: Names,
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
+/// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
+/// another interval.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// Forks so far, those of the parents included.
+static FORKS: AtomicU64 = AtomicU64::new(0);
 /// The script has ended.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
@@ -53,9 +64,18 @@ static ANSWER: OnceLock<fn()> = OnceLock::new();
 /// The last request that was acted on, or that there was at the start.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
+/// The start of the draws.
+#[derive(Clone, Copy, Debug)]
+pub enum Seed {
+    /// The draws repeat themselves from run to run, in forked children too.
+    Repeatable(u64),
+    /// They do not.
+    Any(u64),
+}
+
 /// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
 /// [`super::start`]; not in a signal handler. False where mimalloc gives no heap, and once the script has ended.
-pub fn start(interval: u64, seed: u64) -> bool {
+pub fn start(interval: u64, seed: Seed) -> bool {
     if IS_OVER.load(Relaxed) {
         return false;
     }
@@ -69,31 +89,40 @@ pub fn start(interval: u64, seed: u64) -> bool {
         Account::Numpy,
         Account::Native,
     ] {
-        if !SAMPLED[account as usize].load(Relaxed).is_null() {
-            continue; // from the time before an end
+        let before = is_marked(account).then_some(&SAMPLED_BEFORE);
+        for heaps in [&SAMPLED].into_iter().chain(before) {
+            if !heaps[account as usize].load(Relaxed).is_null() {
+                continue; // from the time before an end
+            }
+            let heap = ffi::mi_heap_new();
+            if heap.is_null() {
+                return false;
+            }
+            heaps[account as usize].store(heap, Release);
         }
-        let heap = ffi::mi_heap_new();
-        if heap.is_null() {
-            return false;
-        }
-        SAMPLED[account as usize].store(heap, Release);
     }
     let Some(mut held) = hold(&inside) else {
         return false;
     };
+    // Those of the former samples: none of them are looked for again.
+    ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(moment::monotonic_coarse());
     if let Some(renew) = RENEW.get() {
         samples.publish_by(*renew);
     }
     let names = Names::new(held.as_ref().map(|former| &former.names));
+    let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
     *held = Some(Recorder {
         samples,
-        chance: Chance::new(seed),
+        chance: Chance::new(number),
+        is_repeatable: matches!(seed, Seed::Repeatable(_)),
         names,
     });
-    drop(held);
     INTERVAL.store(interval, Relaxed);
+    let next = GENERATION.load(Relaxed).wrapping_add(1).max(1);
+    GENERATION.store(next, Release);
+    drop(held);
     ON.store(true, Release);
     switch(state, &inside);
     // Every other thread takes a slow path soon, where it begins to count.
@@ -155,6 +184,11 @@ pub fn end() {
     with(|samples| samples.end(moment));
 }
 
+/// A fork is on its way: the child's draws differ from its parent's and its brothers'.
+pub(super) fn forking() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
 /// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
 /// them, since the gate was closed.
 pub(super) fn forked() {
@@ -165,6 +199,14 @@ pub(super) fn forked() {
     {
         recorder.samples.forget_published();
         recorder.names.forked();
+        recorder.chance.stir(FORKS.load(Relaxed));
+        if !recorder.is_repeatable {
+            recorder
+                .chance
+                .stir(u64::from(process::id().unsigned_abs()));
+        }
+        let left = recorder.chance.distance(INTERVAL.load(Relaxed));
+        state().left.set(left);
     }
 }
 
@@ -177,25 +219,110 @@ pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
-/// [`with`] in a signal handler: `None` also if the samples are in use for long, maybe by what it has interrupted.
+/// [`with`] in a signal handler, or inside the allocator: `None` also if what it has interrupted has the samples, or another
+/// thread has them for a second.
 pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
-    const TURNS: u32 = 10_000;
-    let mut held = (0..TURNS).find_map(|_| RECORDER.try_hold(thread_id()))?;
+    const LONGEST: u64 = 1_000_000_000;
+    let until = moment::monotonic() + LONGEST;
+    let mut held = wait(|| moment::monotonic() > until)?;
     held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
-type Holding = HeldByThread<'static, Option<Recorder>>;
+/// Whether there are samples, or were.
+pub fn have_begun() -> bool {
+    GENERATION.load(Relaxed) != 0
+}
+
+/// A signal that came to a thread that holds the samples, and is raised again once it does not; 0 if there is none.
+static DEFERRED: AtomicI32 = AtomicI32::new(0);
+
+/// In a signal handler: whether the signal has interrupted the use of the samples. It is raised again at the end of that use.
+/// Not for a signal of what the thread itself does, which comes again at once.
+pub fn defers(signal: i32) -> bool {
+    let is_held = RECORDER.is_held_by(thread_id());
+    if is_held {
+        DEFERRED.store(signal, Relaxed);
+    }
+    is_held
+}
+
+/// Raises the signal that was deferred, once the lock is free.
+struct Delivery;
+
+impl Drop for Delivery {
+    #[inline]
+    fn drop(&mut self) {
+        if DEFERRED.load(Relaxed) != 0 {
+            deliver();
+        }
+    }
+}
+
+#[cold]
+fn deliver() {
+    let signal = DEFERRED.swap(0, Relaxed);
+    if signal != 0 {
+        calls::raise(signal);
+    }
+}
+
+/// The lock. The fields are dropped in their order.
+struct Holding {
+    held: HeldByThread<'static, Option<Recorder>>,
+    _delivery: Delivery,
+}
+
+impl Deref for Holding {
+    type Target = Option<Recorder>;
+
+    fn deref(&self) -> &Option<Recorder> {
+        &self.held
+    }
+}
+
+impl DerefMut for Holding {
+    fn deref_mut(&mut self) -> &mut Option<Recorder> {
+        &mut self.held
+    }
+}
 
 /// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
+#[inline]
 fn hold(_inside: &Inside<'_>) -> Option<Holding> {
+    wait(|| false)
+}
+
+/// Waits for the lock until `gives_up`. None if the calling thread has it.
+#[inline]
+fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
     let own = thread_id();
+    let mut turns = 0;
     while !RECORDER.is_held_by(own) {
         if let Some(held) = RECORDER.try_hold(own) {
-            return Some(held);
+            return Some(Holding {
+                held,
+                _delivery: Delivery,
+            });
         }
-        yield_now();
+        if turns > 0 && gives_up() {
+            break;
+        }
+        pause(turns);
+        turns += 1;
     }
     None
+}
+
+/// A sample takes a microsecond; the reader of a report may take a while, for which nobody may burn a core.
+#[cold]
+fn pause(turns: u32) {
+    const SHORT: u32 = 100;
+    if turns < SHORT {
+        yield_now();
+    } else {
+        let _errno = KeptErrno::new();
+        sleep(Duration::from_micros(200));
+    }
 }
 
 fn counts(account: Account) -> bool {
@@ -205,7 +332,7 @@ fn counts(account: Account) -> bool {
 /// The bytes of a request that are counted.
 #[inline(always)]
 fn counted(size: usize) -> i64 {
-    size.max(16) as i64
+    i64::try_from(size.max(16)).unwrap_or(i64::MAX)
 }
 
 /// Pops a block as [`super::pop`] does and books it, for a thread that counts its bytes; null if the slow path must do it,
@@ -216,7 +343,7 @@ pub(super) fn pop<const A: usize, const ZERO: bool>(
     size: usize,
     mask: usize,
 ) -> *mut u8 {
-    let left = state.left.get() - counted(size);
+    let left = state.left.get().saturating_sub(counted(size));
     if left < 0 {
         return null_mut();
     }
@@ -255,7 +382,7 @@ pub(super) fn theap(
     size: usize,
     inside: &Inside<'_>,
 ) -> (*mut Theap, bool) {
-    if is_on() != state.is_sampling() {
+    if generation() != state.generation() {
         switch(state, inside);
     }
     if state.is_sampling() && counts(account) && is_due(state, size, inside) {
@@ -268,16 +395,26 @@ pub(super) fn theap(
     (state.theap(account), false)
 }
 
+/// The number of the samples that threads count for; 0 while none are taken.
+#[inline]
+fn generation() -> u32 {
+    match is_on() {
+        true => GENERATION.load(Acquire),
+        false => 0,
+    }
+}
+
 /// Has the thread begin or end to count its bytes.
 #[cold]
 fn switch(state: &ThreadState, inside: &Inside<'_>) {
-    if is_on() {
+    let generation = generation();
+    if generation != 0 {
         match draw(inside) {
             Some(left) => state.left.set(left),
             None => return,
         }
     }
-    state.set_sampling(is_on());
+    state.set_generation(generation);
 }
 
 fn draw(inside: &Inside<'_>) -> Option<i64> {
@@ -290,7 +427,7 @@ fn draw(inside: &Inside<'_>) -> Option<i64> {
 /// Counts a request; whether it is a sample.
 #[inline]
 fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
-    let left = state.left.get() - counted(size);
+    let left = state.left.get().saturating_sub(counted(size));
     state.left.set(left);
     left < 0 && draws_again(state, inside)
 }
@@ -334,8 +471,7 @@ fn theap_of_samples(state: &ThreadState, account: Account) -> *mut Theap {
     }
 }
 
-/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate. False if it could not be
-/// kept.
+/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
 #[cold]
 pub(super) fn take(
     account: Account,
@@ -343,7 +479,7 @@ pub(super) fn take(
     bytes: usize,
     size: usize,
     inside: &Inside<'_>,
-) -> bool {
+) -> Added {
     let interval = INTERVAL.load(Relaxed);
     let weight = Weight::new(bytes, counted(size) as usize, interval);
     let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
@@ -352,9 +488,9 @@ pub(super) fn take(
         }
     };
     let Some(mut held) = hold(inside) else {
-        return false;
+        return Added::Not;
     };
-    let is_kept = held.as_mut().is_some_and(|recorder| {
+    let added = held.as_mut().map_or(Added::Not, |recorder| {
         let Recorder { samples, names, .. } = recorder;
         let moment = moment::monotonic_coarse();
         let thread = names.number(&state().named, samples, samples.time().tick(moment));
@@ -369,10 +505,10 @@ pub(super) fn take(
     });
     drop(held);
     // One that is not kept has no end either.
-    if is_kept && has_probes(account) {
+    if added != Added::Not && has_probes(account) {
         probes::allocated(block, size, weight.bytes);
     }
-    is_kept
+    added
 }
 
 /// Whether tracers are to see the samples of an account: theirs are blocks, and no maps.
@@ -446,10 +582,15 @@ pub fn booked(account: Account, block: *mut u8, bytes: usize) {
 #[cold]
 pub(super) fn booked_inside(account: Account, block: *mut u8, bytes: usize, inside: &Inside<'_>) {
     let state = state();
-    if !state.is_sampling() {
+    if generation() != state.generation() {
         switch(state, inside);
     }
-    if is_due(state, bytes, inside) && take(account, block, bytes, bytes, inside) {
+    let added = match is_due(state, bytes, inside) {
+        true => take(account, block, bytes, bytes, inside),
+        false => Added::Not,
+    };
+    // One at this address whose end was not seen is counted already.
+    if added == Added::New {
         elsewhere(block).fetch_add(1, Relaxed);
     }
 }

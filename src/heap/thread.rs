@@ -26,8 +26,8 @@ pub struct ThreadState {
     pub left: Cell<i64>,
     /// The thread's destructors have run: no slot may be claimed, no theap kept.
     pub ending: Cell<bool>,
-    /// The thread counts the bytes that it allocates.
-    is_sampling: Cell<bool>,
+    /// The number of the samples for which the thread counts the bytes that it allocates; 0 while it does not count.
+    generation: Cell<u32>,
     /// Its name, for samples.
     pub named: Cell<Named>,
 }
@@ -44,7 +44,7 @@ thread_local! {
             own: [const { Cell::new(EMPTY) }; ACCOUNTS],
             left: Cell::new(0),
             ending: Cell::new(false),
-            is_sampling: Cell::new(false),
+            generation: Cell::new(0),
             named: Cell::new(Named::NOT),
         }
     };
@@ -187,7 +187,7 @@ impl ThreadState {
         let theap = super::new_theap(account);
         if !theap.is_null() && !self.ending.get() {
             cached.set(theap);
-            if !self.is_sampling.get() {
+            if !self.is_sampling() {
                 self.theaps[account as usize].set(theap);
             }
         }
@@ -201,14 +201,19 @@ impl ThreadState {
 
     /// Whether the thread counts the bytes that it allocates: each of its requests takes the slow path then.
     pub fn is_sampling(&self) -> bool {
-        self.is_sampling.get()
+        self.generation.get() != 0
     }
 
-    /// Begins or ends to count.
-    pub fn set_sampling(&self, is_on: bool) {
-        self.is_sampling.set(is_on);
+    /// The number of the samples that the thread counts for; 0 if it does not count.
+    pub fn generation(&self) -> u32 {
+        self.generation.get()
+    }
+
+    /// Begins to count for the samples of that number, or with 0 ends to count.
+    pub fn set_generation(&self, generation: u32) {
+        self.generation.set(generation);
         for (shown, own) in self.theaps.iter().zip(&self.own) {
-            shown.set(if is_on { EMPTY } else { own.get() });
+            shown.set(if generation != 0 { EMPTY } else { own.get() });
         }
     }
 

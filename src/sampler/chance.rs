@@ -1,5 +1,7 @@
 //! Draws, probabilities and weights.
 
+use crate::index::hash;
+
 /// A generator of pseudo-random numbers (xorshift64*) that draws distances.
 pub struct Chance {
     state: u64,
@@ -12,6 +14,11 @@ impl Chance {
         Chance {
             state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         }
+    }
+
+    /// Has later draws depend on a number.
+    pub fn stir(&mut self, number: u64) {
+        self.state = hash(self.state ^ hash(number.wrapping_add(1))) | 1;
     }
 
     fn number(&mut self) -> u64 {

@@ -76,6 +76,17 @@ pub struct Allocation {
     pub weight: Weight,
 }
 
+/// The outcome of [`Samples::add`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// The sample is dropped, for want of memory, or comes after the end.
+    Not,
+    /// The block is a sample.
+    New,
+    /// It is one, in place of one at the same address whose end was not seen.
+    Replaced,
+}
+
 /// An address as it is stored: the leak check searches memory for pointers.
 fn hidden(address: usize) -> u64 {
     !(address as u64)
@@ -162,29 +173,33 @@ impl Samples {
     }
 
     /// Adds a sample, which was allocated at the calls that `walk` gives, outermost first. `heights` are the live bytes with
-    /// this block; None where the samples' own sums are exact. False if the sample is dropped, for want of memory, or after
-    /// the end.
+    /// this block; None where the samples' own sums are exact.
     pub fn add(
         &mut self,
         allocation: Allocation,
         walk: &mut Walk<'_>,
         heights: Option<Heights>,
-    ) -> bool {
+    ) -> Added {
         if self.is_over {
-            return false;
+            return Added::Not;
         }
         self.taken += 1;
         self.look_at_clock(allocation.moment);
-        let site = self.try_add(allocation, walk);
-        if site.is_none() {
+        let added = self.try_add(allocation, walk);
+        if added.is_none() {
             self.dropped += 1;
         }
         self.sites.look_at_height(allocation.account, heights);
-        self.publish(site);
-        site.is_some()
+        self.publish(added.map(|(site, _)| site));
+        match added {
+            None => Added::Not,
+            Some((_, false)) => Added::New,
+            Some((_, true)) => Added::Replaced,
+        }
     }
 
-    fn try_add(&mut self, allocation: Allocation, walk: &mut Walk<'_>) -> Option<u32> {
+    /// Returns the site, and whether another sample is replaced; None without memory.
+    fn try_add(&mut self, allocation: Allocation, walk: &mut Walk<'_>) -> Option<(u32, bool)> {
         let Allocation {
             address,
             account,
@@ -198,7 +213,7 @@ impl Samples {
             thread,
             stack,
         })?;
-        self.remove(address); // one whose end was not seen
+        let is_replaced = self.remove(address);
         let birth = self.time.tick(moment);
         let live = Live {
             address: hidden(address),
@@ -209,7 +224,7 @@ impl Samples {
         self.live.insert(live, |entry| entry.address)?;
         let is_in_total = account != self.beside;
         self.sites.allocated(site, weight, birth, is_in_total);
-        Some(site)
+        Some((site, is_replaced))
     }
 
     /// Takes out the block at `address`, which is freed; false if it is no sample.
@@ -234,6 +249,9 @@ impl Samples {
 
     /// Counts a sample that could not be taken.
     pub fn count_dropped(&mut self) {
+        if self.is_over {
+            return;
+        }
         self.taken += 1;
         self.dropped += 1;
         self.publish(None);
@@ -256,14 +274,18 @@ impl Samples {
     /// Makes this moment the highest, of the total and of each account. `heights` gives the live bytes for an account;
     /// None where the samples' own sums are exact.
     pub fn restart_peaks(&mut self, heights: impl Fn(u8) -> Option<Heights>) {
-        self.sites.restart_peaks(heights);
-        self.publish(None);
+        if !self.is_over {
+            self.sites.restart_peaks(heights);
+            self.publish(None);
+        }
     }
 
     /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
-        self.sites.mark();
-        self.publish(None);
+        if !self.is_over {
+            self.sites.mark();
+            self.publish(None);
+        }
     }
 
     /// Begins to note which sites grow in a block of code: a span with a number of its own. Its highest moment is that of

@@ -78,7 +78,7 @@ impl Process {
             moment: 0,
             weight,
         };
-        assert!(self.samples.add(allocation, &mut walk, None));
+        assert_ne!(self.samples.add(allocation, &mut walk, None), Added::Not);
         let is_of = |wanted: Option<u8>| match wanted {
             Some(wanted) => wanted == account,
             None => true,

@@ -543,3 +543,38 @@ fn a_native_call_is_known_by_its_library_and_offset_and_named_once() {
     assert_eq!(innermost(&samples), expected);
     assert_eq!(innermost(&read), expected);
 }
+
+#[test]
+fn after_the_end_nothing_changes_and_a_block_in_anothers_place_is_known() {
+    let mut samples = Samples::new(1, 9);
+    let calls = [call("a.py", "f", 1)];
+    let add = |samples: &mut Samples, address, size| {
+        let weight = Weight::new(size, size, 1);
+        samples.add(block(address, 0, weight), &mut inward(&calls), None)
+    };
+    assert_eq!(add(&mut samples, 16, 100), Added::New);
+    assert_eq!(add(&mut samples, 16, 40), Added::Replaced);
+    assert!(samples.remove(16));
+    assert_eq!(add(&mut samples, 16, 30), Added::New);
+    samples.end(0);
+    samples.restart_peaks(|_| None);
+    samples.mark();
+    samples.count_dropped();
+    assert_eq!(add(&mut samples, 32, 10), Added::Not);
+    let site = samples.sites().next().unwrap();
+    let bytes = |view| samples.sum(site, view).bytes();
+    assert_eq!((bytes(View::AtPeak), bytes(View::Live)), (100, 30));
+    assert!(samples.views().all(|view| view != View::Grown));
+    assert_eq!(samples.counts(), (3, 0));
+}
+
+#[test]
+fn draws_that_were_stirred_differ_and_repeat_themselves() {
+    let draws = |numbers: &[u64]| {
+        let mut chance = Chance::new(3);
+        numbers.iter().for_each(|&number| chance.stir(number));
+        [chance.distance(1 << 20), chance.distance(1 << 20)]
+    };
+    assert_eq!(draws(&[1]), draws(&[1]));
+    assert!(draws(&[1]) != draws(&[2]) && draws(&[0]) != draws(&[]));
+}

@@ -16,7 +16,7 @@ use super::finish;
 use super::stack::{self, STACK};
 use crate::descriptor::notice;
 use crate::errno::KeptErrno;
-use crate::heap::guards;
+use crate::heap::{guards, sampling};
 use crate::process;
 use crate::report::Ending;
 use pyhost_os::calls;
@@ -59,6 +59,17 @@ const OF_FAULTHANDLER: [c_int; 5] = [
     libc::SIGSEGV,
 ];
 
+/// The signals of what a thread does itself: it cannot go on.
+const OF_FAULTS: [c_int; 7] = [
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGSYS,
+];
+
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {
     FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
@@ -78,6 +89,9 @@ pub unsafe extern "C" fn handle(
     let (info, context) = unsafe { (info.as_ref(), context.as_ref()) };
     let is_ignored = process::id() == FIRST && info.is_some_and(dispositions::was_sent);
     let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
+    if !is_ignored && !OF_FAULTS.contains(&signal) && sampling::defers(signal) {
+        return;
+    }
     if !(is_ignored || is_request && dump()) {
         end_by(signal, info.zip(context));
     }

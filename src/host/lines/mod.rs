@@ -4,7 +4,7 @@ mod settings;
 
 pub use settings::LineSettings;
 
-use crate::heap::sampling;
+use crate::heap::sampling::{self, Seed};
 use crate::native::Mode;
 use pyhost_os::{moment, process};
 use std::sync::atomic::AtomicBool;
@@ -23,14 +23,14 @@ pub fn start(settings: LineSettings, native: Mode) -> Result<(), &'static str> {
     if native == Mode::Off {
         return Err("malloc is left to another allocator");
     }
-    match sampling::start(interval, seed.unwrap_or_else(some_seed)) {
+    match sampling::start(interval, seed.map_or_else(some_seed, Seed::Repeatable)) {
         true => Ok(()),
         false => Err("mimalloc gives no heap"),
     }
 }
 
-fn some_seed() -> u64 {
-    moment::monotonic() ^ (process::id() as u64) << 40
+fn some_seed() -> Seed {
+    Seed::Any(moment::monotonic() ^ (process::id() as u64) << 40)
 }
 
 /// Begins to sample anew, while the script runs; false where malloc is left to another allocator or there is no memory.

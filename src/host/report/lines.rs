@@ -19,6 +19,9 @@ use std::str::Utf8Error;
 /// Lines of the table.
 const LINES: usize = 10;
 
+/// Why a report has no lines, though there are samples.
+const MISSING: &str = "they were in use when the process was ended, or there was no memory";
+
 /// Text in a mapping of its own. The samples are rendered into it under their lock, under which nobody may wait: not for
 /// memory of the heaps, not for a reader of the report, not for the GIL.
 struct Rendered(Growing<u8>);
@@ -104,7 +107,12 @@ fn as_json(in_handler: bool) -> Option<Rendered> {
 pub fn describe(sink: &mut impl Sink, in_handler: bool) {
     match as_json(in_handler) {
         Some(text) => sink.json("lines", text.text().trim_end()),
-        None => sink.null("lines"),
+        None => {
+            sink.null("lines");
+            if sampling::have_begun() {
+                sink.text("lines_missing", MISSING);
+            }
+        }
     }
 }
 
@@ -335,7 +343,10 @@ pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
         writeln!(out, "):")?;
         write_lines(samples, View::AtPeak, LINES, out)
     };
-    write_rendered(Rendered::of(in_handler, render), out)
+    match Rendered::of(in_handler, render) {
+        None if sampling::have_begun() => writeln!(out, "no lines at the peak: {MISSING}"),
+        text => write_rendered(text, out),
+    }
 }
 
 /// Writes the lines with the most live bytes, for a dossier; inside the allocator.
