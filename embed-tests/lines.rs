@@ -488,3 +488,67 @@ for _ in range(6):
         estimates("--lines=64K,seed=7")
     );
 }
+
+#[test]
+fn the_sample_of_a_map_outlives_calls_that_fail_and_grows_with_it() {
+    let code = "import ctypes, pyhost
+libc = ctypes.CDLL(None, use_errno=True)
+pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+libc.mmap.restype, libc.mmap.argtypes = pointer, [pointer, size, number, number, number, ctypes.c_long]
+libc.munmap.argtypes = [pointer, size]
+libc.mremap.restype, libc.mremap.argtypes = pointer, [pointer, size, size, number]
+FAILED = (1 << 64) - 1
+def figures(view):
+    found = pyhost.lines()['sums'][view].get('mapped', {})
+    return found.get('bytes', 0), found.get('blocks', 0)
+def booked():
+    account = pyhost.memory_stats()['accounts']['mapped']
+    return account['live_bytes'], account['live_blocks']
+page, megabyte = 4096, 1 << 20
+start = libc.mmap(None, megabyte, 3, 0x22, -1, 0)
+before = booked()
+assert figures('live') == before, (figures('live'), before)
+assert libc.munmap(start, 1 << 63) == -1
+assert figures('live') == before, 'after a failed munmap'
+assert libc.mremap(start, megabyte, 1 << 47, 1) == FAILED
+assert figures('live') == before, 'after a failed mremap'
+start = libc.mremap(start, megabyte, 2 * megabyte, 1)
+assert figures('live') == booked() == (before[0] + megabyte, before[1]), figures('live')
+assert figures('allocated') == figures('live'), figures('allocated')
+start = libc.mremap(start, 2 * megabyte, megabyte // 2, 1)
+assert figures('live') == booked(), (figures('live'), booked())
+assert libc.munmap(start, megabyte // 2) == 0
+assert figures('live') == booked(), (figures('live'), booked())
+print('mapped')";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .run();
+    assert_eq!(outcome.stdout, "mapped\n", "{outcome:#?}");
+}
+
+#[test]
+fn code_in_the_place_of_other_code_has_its_own_lines() {
+    let code = "import collections, pyhost
+kept = []
+def source(blank):
+    lines = ['def made():', ' a = 1'] + [''] * blank + [' kept.append(bytes(4001))'] + [''] * (20 - blank) + [' b = 2']
+    return '\\n'.join(lines)
+expected = collections.Counter()
+for number in range(3000):
+    blank = number * 7 % 20
+    names = {'kept': kept}
+    exec(compile(source(blank), '<made>', 'exec'), names)
+    names['made']()
+    expected[3 + blank] += 1
+    del names
+found = collections.Counter()
+for row in pyhost.lines()['live']:
+    if row['account'] == 'obj' and row['stack'] and row['stack'][0]['function'] == 'made' and row['bytes'] >= 4000 * row['blocks']:
+        found[row['stack'][0]['line']] += row['blocks']
+assert found == expected, (found, expected)
+print('equal')";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .run();
+    assert_eq!(outcome.stdout, "equal\n", "{outcome:#?}");
+}

@@ -187,6 +187,13 @@ pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
     if sampling::is_on() {
         sampling::unbooked(Account::ALL[A], block);
     }
+    release_resized::<A>(block, bytes);
+}
+
+/// [`release`] of the old form of a block that another allocator has resized. Its sample was taken out before: another thread
+/// may have the address by now.
+#[inline]
+pub fn release_resized<const A: usize>(block: *mut u8, bytes: usize) {
     if !state().slot.get().release::<A>(bytes) {
         release_slow(Account::ALL[A], block, bytes);
     }

@@ -192,6 +192,8 @@ unsafe extern "C" {
     pub safe fn mi_version() -> c_int;
     pub safe fn mi_heap_new() -> *mut Heap;
     pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;
+    /// As [`mi_heap_theap`], but null if the thread has none yet.
+    pub fn _mi_heap_theap_get_peek(heap: *const Heap) -> *mut Theap;
     pub safe fn mi_theap_get_default() -> *mut Theap;
     pub fn mi_theap_collect(theap: *mut Theap, force: bool);
     pub fn mi_heap_visit_blocks(

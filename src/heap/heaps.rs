@@ -4,7 +4,7 @@ use super::ffi::Heap;
 use crate::ledger::{ACCOUNTS, Account, REPORTED};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The heap of each account; null is the main heap, and until [`super::start`] every account's.
 pub static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
@@ -33,6 +33,12 @@ pub fn is_sampled(heap: *mut Heap, account: Account) -> bool {
     let [sampled, before] =
         [&SAMPLED, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
     !heap.is_null() && (heap == sampled || heap == before)
+}
+
+/// The heaps for sampled blocks of an account.
+pub fn sampled(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let heaps = [&SAMPLED, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+    heaps.into_iter().filter(|heap| !heap.is_null())
 }
 
 /// All heaps of an account, the main heap as null.

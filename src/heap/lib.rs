@@ -71,7 +71,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use thread::{ThreadState, state, thread_id};
 
-pub use booking::{book, book_resized, count_failure, may_book, release, set_largest};
+pub use booking::{
+    book, book_resized, count_failure, may_book, release, release_resized, set_largest,
+};
 pub use ffi::ADDRESS_BITS;
 pub use pages::is_in_page;
 pub use pyhost_bfc as bfc;
@@ -165,7 +167,18 @@ pub fn collect() {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
+        for theap in heaps::sampled(account).filter_map(known_theap_of) {
+            // SAFETY: a theap of the calling thread.
+            unsafe { ffi::mi_theap_collect(theap, true) };
+        }
     }
+}
+
+/// The calling thread's theap in a heap, if it has one.
+fn known_theap_of(heap: *mut ffi::Heap) -> Option<*mut Theap> {
+    // SAFETY: a heap that is never deleted.
+    let theap = unsafe { ffi::_mi_heap_theap_get_peek(heap) };
+    (!theap.is_null()).then_some(theap)
 }
 
 /// Runs `work` while no other thread is in a slow path: for a look at the blocks of the heaps, which

@@ -1,6 +1,7 @@
 //! Draws, probabilities and weights.
 
 use crate::index::hash;
+use std::ops::Add;
 
 /// A generator of pseudo-random numbers (xorshift64*) that draws distances.
 pub struct Chance {
@@ -51,6 +52,30 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// Nothing.
+    pub const NONE: Weight = Weight {
+        bytes: 0.0,
+        blocks: 0.0,
+        variance: 0.0,
+    };
+
+    /// Of bytes that are no block of their own.
+    pub fn without_block(self) -> Self {
+        Weight {
+            blocks: 0.0,
+            ..self
+        }
+    }
+
+    /// Of a share of the bytes of the same block.
+    pub fn scaled(self, share: f64) -> Self {
+        Weight {
+            bytes: self.bytes * share,
+            variance: self.variance * share * share,
+            ..self
+        }
+    }
+
     /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
     pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
         let probability = match interval {
@@ -63,6 +88,18 @@ impl Weight {
             bytes: weight,
             blocks: 1.0 / probability,
             variance: weight * weight * (1.0 - probability),
+        }
+    }
+}
+
+impl Add for Weight {
+    type Output = Weight;
+
+    fn add(self, other: Weight) -> Weight {
+        Weight {
+            bytes: self.bytes + other.bytes,
+            blocks: self.blocks + other.blocks,
+            variance: self.variance + other.variance,
         }
     }
 }

@@ -87,6 +87,21 @@ pub enum Added {
     Replaced,
 }
 
+/// A sample that was taken out, because its block may go or move.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenOut {
+    site: u32,
+    birth: u32,
+    weight: Weight,
+}
+
+impl TakenOut {
+    /// The bytes and blocks that it stands for.
+    pub fn weight(&self) -> Weight {
+        self.weight
+    }
+}
+
 /// An address as it is stored: the leak check searches memory for pointers.
 fn hidden(address: usize) -> u64 {
     !(address as u64)
@@ -229,21 +244,64 @@ impl Samples {
 
     /// Takes out the block at `address`, which is freed; false if it is no sample.
     pub fn remove(&mut self, address: usize) -> bool {
+        self.take_out(address).is_some()
+    }
+
+    /// [`Self::remove`], for [`Self::put_back`].
+    pub fn take_out(&mut self, address: usize) -> Option<TakenOut> {
         if self.is_over {
-            return false;
+            return None;
         }
-        match self.live.remove(hidden(address), |entry| entry.address) {
-            Some(Live {
-                site,
-                birth,
-                weight,
-                ..
-            }) => {
-                self.sites.freed(site, weight, birth, self.beside);
-                self.publish(Some(site));
-                true
-            }
-            None => false,
+        let found = self.live.remove(hidden(address), |entry| entry.address)?;
+        let Live {
+            site,
+            birth,
+            weight,
+            ..
+        } = found;
+        self.sites.freed(site, weight, birth, self.beside);
+        self.publish(Some(site));
+        Some(TakenOut {
+            site,
+            birth,
+            weight,
+        })
+    }
+
+    /// Puts a sample back, maybe at another address: the block is still there. `share` of its bytes are, and it has grown by
+    /// `growth`, which counts as allocated by the same site. As for [`Self::add`].
+    pub fn put_back(
+        &mut self,
+        address: usize,
+        taken: TakenOut,
+        share: f64,
+        growth: Weight,
+    ) -> Added {
+        if self.is_over {
+            return Added::Not;
+        }
+        let is_replaced = self.remove(address);
+        let TakenOut {
+            site,
+            birth,
+            weight,
+        } = taken;
+        let kept = weight.scaled(share);
+        let live = Live {
+            address: hidden(address),
+            site,
+            birth,
+            weight: kept + growth,
+        };
+        if self.live.insert(live, |entry| entry.address).is_none() {
+            self.dropped += 1;
+            return Added::Not;
+        }
+        self.sites.grown(site, kept, growth, birth, self.beside);
+        self.publish(Some(site));
+        match is_replaced {
+            true => Added::Replaced,
+            false => Added::New,
         }
     }
 

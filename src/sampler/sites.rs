@@ -257,6 +257,17 @@ impl Sites {
         self.count(account, -weight.bytes, account != beside);
     }
 
+    /// A block is still live that was taken off by [`Self::freed`]: `kept` of it, and `growth`, which was allocated since.
+    pub fn grown(&mut self, site: u32, kept: Weight, growth: Weight, birth: u32, beside: u8) {
+        let all = kept + growth;
+        let site = self.changing(site);
+        site.live += all;
+        site.allocated += growth;
+        site.births.add(all.bytes, birth);
+        let account = site.key.account;
+        self.count(account, all.bytes, account != beside);
+    }
+
     /// Notes how high the live bytes are after an allocation to `account`; without it, those of the samples count.
     pub fn look_at_height(&mut self, account: u8, heights: Option<Heights>) {
         let Heights {

@@ -578,3 +578,30 @@ fn draws_that_were_stirred_differ_and_repeat_themselves() {
     assert_eq!(draws(&[1]), draws(&[1]));
     assert!(draws(&[1]) != draws(&[2]) && draws(&[0]) != draws(&[]));
 }
+
+#[test]
+fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
+    let mut samples = Samples::new(1, 9);
+    let calls = [call("a.py", "f", 1)];
+    let weight = |size| Weight::new(size, size, 1);
+    samples.add(block(16, 0, weight(100)), &mut inward(&calls), None);
+    let site = samples.sites().next().unwrap();
+    let sums = |samples: &Samples| {
+        [View::Live, View::Allocated].map(|view| {
+            let sum = samples.sum(site, view);
+            (sum.bytes(), sum.blocks())
+        })
+    };
+    let taken = samples.take_out(16).unwrap();
+    assert_eq!(sums(&samples), [(0, 0), (100, 1)]);
+    let added = samples.put_back(16, taken, 1.0, Weight::NONE);
+    assert_eq!((added, sums(&samples)), (Added::New, [(100, 1), (100, 1)]));
+    let taken = samples.take_out(16).unwrap();
+    samples.put_back(64, taken, 1.0, weight(30).without_block());
+    assert_eq!(sums(&samples), [(130, 1), (130, 1)]);
+    let taken = samples.take_out(64).unwrap();
+    samples.put_back(64, taken, 0.5, Weight::NONE);
+    assert_eq!(sums(&samples), [(65, 1), (130, 1)]);
+    assert!(samples.take_out(16).is_none() && samples.remove(64));
+    assert_eq!(sums(&samples), [(0, 0), (130, 1)]);
+}

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::{self, arrays, placement, pool, region};
+use crate::heap::{self, arrays, placement, pool, region, sampling};
 use crate::ledger::Account;
 use crate::native::next;
 use std::ptr::null_mut;
@@ -112,13 +112,17 @@ unsafe fn system_reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duty.
     unsafe {
         let before = next::usable_size(pointer);
+        let sample = sampling::take_out(Account::Numpy, pointer);
         let moved = next::realloc(pointer, size.max(1));
         if moved.is_null() {
+            sampling::put_back(Account::Numpy, pointer, sample);
             heap::count_failure(Account::Numpy);
         } else {
             let after = next::usable_size(moved);
-            if (moved, after) != (pointer, before) {
-                heap::release::<NUMPY>(pointer, before);
+            if (moved, after) == (pointer, before) {
+                sampling::put_back(Account::Numpy, pointer, sample);
+            } else {
+                heap::release_resized::<NUMPY>(pointer, before);
                 heap::book_resized::<NUMPY>(moved, after);
             }
         }

@@ -406,12 +406,13 @@ size_t pyhost_line(char *file, size_t room, int *line)
     return length;
 }
 
-/* The UTF-8 of a string object: its own memory, or a copy in `room`, the end of a longer one. */
+/* The UTF-8 of a string object: its own memory, or a copy in `room`; of a longer one its end. */
 static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *length)
 {
     if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
-        *length = (size_t)PyUnicode_GET_LENGTH(text);
-        return (const char *)PyUnicode_DATA(text);
+        size_t all = (size_t)PyUnicode_GET_LENGTH(text);
+        *length = all < size ? all : size;
+        return (const char *)PyUnicode_DATA(text) + (all - *length);
     }
     *length = copy_text(text, room, size);
     return room;
@@ -424,32 +425,43 @@ static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *leng
 #endif
 
 /* A line that was looked up, which takes as long as the code before it is long. The code object may be gone and another
-   have its address, so an entry holds for equal tables of lines only, as far as address, length and both ends show. */
+   and its table have their addresses, so an entry holds for a table with the same letters. */
 typedef struct {
-    uintptr_t code, table; /* inverted: the leak check looks for pointers */
     Py_ssize_t length;
-    uint64_t first, last;
+    uint64_t letters; /* a hash of them */
     int offset, first_line, line;
 } known_line;
+
+/* A hash of bytes; of a longer text than 4 KiB only of so many words of it, spread evenly. */
+static uint64_t hash_of(const char *bytes, size_t length)
+{
+    size_t words = length / 8, step = words / 512 + 1;
+    uint64_t hash = length, word = 0;
+    for (size_t index = 0; index < words; index += step) {
+        memcpy(&word, bytes + 8 * index, 8);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+        hash ^= hash >> 29;
+    }
+    word = 0;
+    memcpy(&word, bytes + 8 * words, length % 8);
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+    return hash ^ hash >> 32;
+}
 
 /* The line of a frame. By one thread at a time. */
 static int line_of(PyCodeObject *code, int offset)
 {
     static known_line known[1 << 10];
     PyObject *table = LINES_OF(code);
-    known_line wanted = {~(uintptr_t)code, ~(uintptr_t)table, 0, 0, 0, offset, code->co_firstlineno, 0};
     if (table == NULL || !PyBytes_Check(table))
         return PyCode_Addr2Line(code, offset);
     const char *bytes = PyBytes_AS_STRING(table);
-    wanted.length = PyBytes_GET_SIZE(table);
-    size_t ends = wanted.length < 8 ? (size_t)wanted.length : 8;
-    memcpy(&wanted.first, bytes, ends);
-    memcpy(&wanted.last, bytes + wanted.length - ends, ends);
-    uintptr_t mixed = ((uintptr_t)code >> 4) * 31 + (uintptr_t)offset / 2;
+    Py_ssize_t length = PyBytes_GET_SIZE(table);
+    known_line wanted = {length, hash_of(bytes, (size_t)length), offset, code->co_firstlineno, 0};
+    uint64_t mixed = wanted.letters + (uint64_t)offset / 2 * 31 + (uint64_t)wanted.first_line;
     known_line *entry = &known[mixed % (sizeof known / sizeof *known)];
-    if (entry->code == wanted.code && entry->table == wanted.table && entry->length == wanted.length &&
-        entry->first == wanted.first && entry->last == wanted.last && entry->offset == offset &&
-        entry->first_line == wanted.first_line)
+    if (entry->length == wanted.length && entry->letters == wanted.letters &&
+        entry->offset == offset && entry->first_line == wanted.first_line)
         return entry->line;
     wanted.line = PyCode_Addr2Line(code, offset);
     *entry = wanted;

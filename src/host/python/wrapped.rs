@@ -15,9 +15,9 @@
 #![allow(unsafe_code)]
 
 use super::pools;
-use crate::heap;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::heap::Reallocated;
+use crate::heap::{self, sampling};
 use crate::ledger::Account;
 use crate::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -144,12 +144,14 @@ mod plain {
             }
             return moved;
         }
+        let sample = sampling::take_out(Account::ALL[A], pointer.cast());
         let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
+            sampling::put_back(Account::ALL[A], pointer.cast(), sample);
             heap::count_failure(Account::ALL[A]);
         } else {
             if let Some(bytes) = before {
-                heap::release::<A>(pointer.cast(), bytes);
+                heap::release_resized::<A>(pointer.cast(), bytes);
             }
             // SAFETY: a block that was just made.
             heap::book_resized::<A>(moved.cast(), unsafe { usable(moved) });

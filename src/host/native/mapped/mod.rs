@@ -217,9 +217,7 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     let end = end_of(start, size);
     let mut status = None;
     // Before another thread can be given the addresses.
-    if sampling::is_on() {
-        sampling::unbooked(Account::Mapped, start.cast());
-    }
+    let sample = sampling::take_out(Account::Mapped, start.cast());
     // Not before the table knows may another thread be given the addresses.
     change_by(false, |table| {
         if table.first_within(start.addr(), end).is_none() {
@@ -231,14 +229,14 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
         }
         done
     });
-    match status {
-        Some(0) => {
-            caps::look_at_charges();
-            0
-        }
-        Some(status) => status,
-        None => unmap(),
+    let known = status.is_some();
+    let status = status.unwrap_or_else(unmap);
+    if status != 0 {
+        sampling::put_back(Account::Mapped, start.cast(), sample);
+    } else if known {
+        caps::look_at_charges();
     }
+    status
 }
 
 /// `mremap(2)` of libraries.
@@ -276,9 +274,10 @@ unsafe extern "C" fn pyhost_mremap(
         return remap();
     }
     let is_sampled = sampling::is_on() && known.is_some_and(|range| range.writable);
-    if is_sampled {
-        sampling::unbooked(Account::Mapped, start.cast());
-    }
+    let sample = match is_sampled {
+        true => sampling::take_out(Account::Mapped, start.cast()),
+        false => None,
+    };
     let mut mapped = None;
     change_by(false, |table| {
         let place = *mapped.insert(remap());
@@ -317,13 +316,17 @@ unsafe extern "C" fn pyhost_mremap(
         }
         true
     });
-    if let Some(place) = mapped
-        && place != libc::MAP_FAILED
-        && is_sampled
-    {
-        sampling::booked(Account::Mapped, place.cast(), whole_pages(new));
+    let place = mapped.unwrap_or_else(remap);
+    let (before, after) = (whole_pages(old), whole_pages(new));
+    if place == libc::MAP_FAILED {
+        sampling::put_back(Account::Mapped, start.cast(), sample);
+    } else if is_sampled && keeps_old {
+        sampling::put_back(Account::Mapped, start.cast(), sample);
+        sampling::booked(Account::Mapped, place.cast(), after);
+    } else if is_sampled {
+        sampling::resized(Account::Mapped, place.cast(), sample, before, after);
     }
-    mapped.unwrap_or_else(remap)
+    place
 }
 
 /// `mprotect(2)` of libraries.
