@@ -26,7 +26,7 @@ use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, TakenOut, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, NativeCall, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
+    Call, FrameView, Kinds, NativeCall, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
     SpanView, Sum, Thread, View,
 };
 use std::ops::{Deref, DerefMut};

@@ -112,6 +112,11 @@ impl<T: Copy + Default> Index<T> {
         }
     }
 
+    /// All entries.
+    pub fn all(&self, key: impl Fn(&T) -> u64) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter(move |entry| key(entry) != 0)
+    }
+
     /// Its addresses.
     pub fn addresses(&self) -> std::ops::Range<usize> {
         self.entries.addresses()

@@ -26,6 +26,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod types;
 
 pub use ages::Time;
 pub use chance::{Chance, Weight};
@@ -34,6 +35,7 @@ pub use spans::SpanView;
 pub use stacks::{Call, FrameView, NativeCall, NativeView};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
+pub use types::Kinds;
 
 use index::Index;
 use published::{Published, Renew};
@@ -41,6 +43,7 @@ use sites::{Key, Sites};
 use stacks::Stacks;
 use std::ops::Range;
 use threads::Threads;
+use types::Types;
 
 /// Stacks of each view that a report has at most, those with the most bytes.
 pub const REPORTED_STACKS: usize = 500;
@@ -117,6 +120,7 @@ pub struct Samples {
     threads: Threads,
     sites: Sites,
     live: Index<Live>,
+    types: Types,
     taken: u64,
     dropped: u64,
     is_over: bool,
@@ -135,6 +139,7 @@ impl Samples {
             threads: Threads::new(),
             sites: Sites::new(),
             live: Index::new(),
+            types: Types::new(),
             taken: 0,
             dropped: 0,
             is_over: false,
@@ -401,6 +406,39 @@ impl Samples {
         self.sites.all()
     }
 
+    /// Finds the types of the live blocks of an account, which hold objects. Not after the end: such a block may be free.
+    pub fn look_at_types(&mut self, account: u8, kinds: &mut dyn Kinds) {
+        if self.is_over {
+            return;
+        }
+        let mut types = Types::new();
+        for live in self.live.all(|live| live.address) {
+            let is_wanted = self.sites.account(live.site) == account;
+            let bytes = live.weight.bytes / live.weight.blocks;
+            let address = hidden(live.address as usize) as usize;
+            if is_wanted
+                && let Some(kind) = kinds.kind_of(address, bytes.round() as usize)
+                && !types.add(live.site, kind, live.weight)
+            {
+                break;
+            }
+        }
+        self.types = types.named(kinds, &mut self.stacks);
+    }
+
+    /// Forgets the types that [`Self::look_at_types`] has found, unless they are those of the end.
+    pub fn forget_types(&mut self) {
+        if !self.is_over {
+            self.types = Types::new();
+        }
+    }
+
+    /// The types of the live objects of a site, those with the most bytes first.
+    pub fn types(&self, site: Site) -> impl Iterator<Item = (&str, Sum)> {
+        let types = self.types.of(site.number(), &self.stacks);
+        types.map(|(name, sum)| (name, self.raised(sum)))
+    }
+
     /// The sum of a view of a site. A moment's sums are raised by the share of samples that was dropped.
     pub fn sum(&self, site: Site, view: View) -> Sum {
         self.raised(self.sites.sum(site, view))
@@ -445,7 +483,11 @@ impl Samples {
         let stacks = self.stacks.addresses().into_iter();
         let all = stacks.chain(self.sites.addresses());
         let published = self.published.as_ref().map(Published::addresses);
-        all.chain([self.live.addresses(), self.threads.addresses()])
-            .chain(published)
+        all.chain([
+            self.live.addresses(),
+            self.threads.addresses(),
+            self.types.addresses(),
+        ])
+        .chain(published)
     }
 }

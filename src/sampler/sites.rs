@@ -18,6 +18,13 @@ pub struct Site {
     pub account: u8,
 }
 
+impl Site {
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self.number
+    }
+}
+
 /// The parts that make a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -443,6 +450,11 @@ impl Sites {
             }),
         };
         stacks.knows(key.stack) && self.sums.push(site)
+    }
+
+    /// The account of the site of a number.
+    pub fn account(&self, site: u32) -> u8 {
+        self.sums[site as usize].key.account
     }
 
     pub fn key(&self, site: Site) -> Key {

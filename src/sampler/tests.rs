@@ -605,3 +605,59 @@ fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
     assert!(samples.take_out(16).is_none() && samples.remove(64));
     assert_eq!(sums(&samples), [(0, 0), (130, 1)]);
 }
+
+/// Types of made-up blocks: those of odd addresses are objects, of three types, of which two have one name.
+struct Odd;
+
+impl Kinds for Odd {
+    fn kind_of(&mut self, address: usize, bytes: usize) -> Option<usize> {
+        assert_eq!(bytes, 10 * (1 + address % 7));
+        (address % 2 == 1).then_some(address % 3)
+    }
+
+    fn name(&mut self, kind: usize, take: &mut dyn FnMut(&[u8])) {
+        take([b"list", b"dict", b"dict"][kind]);
+    }
+}
+
+#[test]
+fn the_types_of_a_site_sum_its_live_objects_by_name() {
+    let mut samples = Samples::new(1, 9);
+    let mut expected: HashMap<(u8, &str), i64> = HashMap::new();
+    for address in 1..500 {
+        let (account, size) = ((address % 4) as u8, 10 * (1 + address % 7));
+        let weight = Weight::new(size, size, 1);
+        samples.add(block(address, account, weight), &mut inward(&[]), None);
+        if address % 5 == 0 {
+            samples.remove(address);
+        } else if account == 1 {
+            let name = if address % 3 == 0 { "list" } else { "dict" };
+            *expected.entry((account, name)).or_default() += size as i64;
+        }
+    }
+    samples.look_at_types(1, &mut Odd);
+    let mut found: HashMap<(u8, &str), i64> = HashMap::new();
+    for site in samples.sites() {
+        let types: Vec<(&str, Sum)> = samples.types(site).collect();
+        assert!(types.is_sorted_by_key(|(_, sum)| -sum.bytes()));
+        for (name, sum) in types {
+            *found.entry((site.account, name)).or_default() += sum.bytes();
+        }
+    }
+    assert_eq!(found, expected);
+    samples.forget_types();
+    assert!(
+        samples
+            .sites()
+            .all(|site| samples.types(site).next().is_none())
+    );
+    // Those of the end stay, and are never looked at after it.
+    samples.look_at_types(1, &mut Odd);
+    samples.end(0);
+    samples.forget_types();
+    samples.look_at_types(2, &mut Odd);
+    let with_types = samples
+        .sites()
+        .filter(|site| samples.types(*site).next().is_some());
+    assert_eq!(with_types.count(), 1);
+}

@@ -9,9 +9,11 @@
 use super::exhibits::{Exhibits, Room};
 use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bound, guards, sampling};
+use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::peak;
+use crate::python::objects::Gil;
 use crate::resident::resident;
 use pyhost_os::cell::Published;
 
@@ -45,12 +47,15 @@ static EXHIBITS: Room = Room::new();
 ///
 /// A function of its own: its frame lies where the leak check has cleared what the script left there.
 #[inline(never)]
-pub fn take(shows: bool) {
-    LEFT.set_once(|| of_this_moment(shows));
+pub fn take(gil: Gil<'_>, shows: bool) {
+    LEFT.set_once(|| of_this_moment(gil, shows));
 }
 
 #[inline(never)] // see `take`
-fn of_this_moment(shows: bool) -> Left {
+fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
+    if shows {
+        sampling::with(|samples| leaks::look_at_types(gil, samples));
+    }
     sampling::finish();
     let mut left = Left {
         time: peak::time(),

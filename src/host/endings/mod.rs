@@ -122,7 +122,10 @@ pub fn script_ended(gil: Gil<'_>) {
     leaks::script_ended(gil);
     let plan = PLAN.get().filter(|plan| plan.stats.is_some());
     peak::stop();
-    left::take(plan.is_some_and(|plan| writes_here(plan, process::id())));
+    left::take(
+        gil,
+        plan.is_some_and(|plan| writes_here(plan, process::id())),
+    );
 }
 
 /// Python was finalised.

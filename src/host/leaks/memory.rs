@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use super::objects::Memory;
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
 use crate::process::loaded::{self, Segment};
@@ -191,9 +192,8 @@ fn read_maps() -> Option<Table<u8>> {
 /// blocks included.
 pub struct Readable<'a>(pub &'a [Range]);
 
-impl Readable<'_> {
-    /// Whether `length` bytes at `address`, a multiple of 8, can be read.
-    pub fn holds(&self, address: usize, length: usize) -> bool {
+impl Memory for Readable<'_> {
+    fn holds(&self, address: usize, length: usize) -> bool {
         if address == 0 || !address.is_multiple_of(8) {
             return false;
         }
@@ -208,8 +208,7 @@ impl Readable<'_> {
         (in_heap(address) && in_heap(last)) || self.0.iter().any(in_library)
     }
 
-    /// The word at `address`.
-    pub fn word(&self, address: usize) -> Option<usize> {
+    fn word(&self, address: usize) -> Option<usize> {
         // SAFETY: readable, as was just seen.
         self.holds(address, 8)
             .then(|| unsafe { *(address as *const usize) })

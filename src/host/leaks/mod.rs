@@ -13,8 +13,10 @@ mod reach;
 mod settings;
 mod sites;
 mod table;
+mod types;
 
 pub use settings::{DEFAULT_STATUS, Scope};
+pub use types::look as look_at_types;
 
 use crate::allocator::Allocator;
 use crate::descriptor::notice;
@@ -290,7 +292,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     Some(findings)
 }
 
-fn add(groups: &mut Table<Group>, block: &Block, memory: &memory::Readable<'_>) {
+fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
     let name = block
         .object
         .map_or([0; NAME], |object| objects::type_name(memory, object.kind));

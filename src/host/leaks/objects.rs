@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code)]
 
-use super::memory::Readable;
 use pyo3::ffi::{self, PyTypeObject};
 use std::mem::offset_of;
 
@@ -23,6 +22,14 @@ const PRE_HEADER: u64 = if cfg!(Py_3_12) {
 const HEAD: usize = 16;
 /// Bytes of a type's name that are kept.
 pub const NAME: usize = 40;
+
+/// Memory as the reader of blocks sees it.
+pub trait Memory {
+    /// Whether `length` bytes at `address`, a multiple of 8, can be read.
+    fn holds(&self, address: usize, length: usize) -> bool;
+    /// The word at `address`.
+    fn word(&self, address: usize) -> Option<usize>;
+}
 
 /// An object in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,34 +54,59 @@ fn type_type() -> usize {
     (&raw const ffi::PyType_Type).addr()
 }
 
-fn is_type(memory: &Readable<'_>, address: usize) -> bool {
+/// A type.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    flags: u64,
+    /// Bytes of its smallest object.
+    pub size: usize,
+}
+
+/// The type at an address. None if there is none.
+pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
     let mut kind = address;
     if !memory.holds(address, size_of::<PyTypeObject>()) {
-        return false;
+        return None;
     }
-    for _ in 0..4 {
-        match memory.word(kind + offset_of!(ffi::PyObject, ob_type)) {
-            Some(metatype) if metatype == type_type() => return true,
-            Some(metatype) => kind = metatype,
-            None => return false,
-        }
-    }
-    false
+    let is_type = (0..4).any(
+        |_| match memory.word(kind + offset_of!(ffi::PyObject, ob_type)) {
+            Some(metatype) => {
+                kind = metatype;
+                metatype == type_type()
+            }
+            None => false,
+        },
+    );
+    is_type.then_some(Kind {
+        flags: memory.word(address + offset_of!(PyTypeObject, tp_flags))? as u64,
+        size: memory.word(address + offset_of!(PyTypeObject, tp_basicsize))?,
+    })
 }
 
 /// The object in a block of OBJ that starts at `start` and holds `size` bytes; None where it holds
 /// none.
-pub fn object_in(memory: &Readable<'_>, start: usize, size: usize) -> Option<Object> {
+pub fn object_in(memory: &impl Memory, start: usize, size: usize) -> Option<Object> {
+    let word = |address| memory.word(address);
+    object_with(start, size, word, |address| kind_at(memory, address))
+}
+
+/// Bytes at the start of a block that decide it.
+pub const LONGEST: usize = 2 * HEAD + size_of::<ffi::PyObject>();
+
+/// The same by functions for the words of the block and for the types.
+pub fn object_with(
+    start: usize,
+    size: usize,
+    word: impl Fn(usize) -> Option<usize>,
+    mut kind_at: impl FnMut(usize) -> Option<Kind>,
+) -> Option<Object> {
     [0, HEAD, 2 * HEAD].into_iter().find_map(|front| {
         if size < front + size_of::<ffi::PyObject>() {
             return None;
         }
         let address = start + front;
-        let kind = memory.word(address + offset_of!(ffi::PyObject, ob_type))?;
-        if !is_type(memory, kind) {
-            return None;
-        }
-        let flags = memory.word(kind + offset_of!(PyTypeObject, tp_flags))? as u64;
+        let kind = word(address + offset_of!(ffi::PyObject, ob_type))?;
+        let Kind { flags, .. } = kind_at(kind)?;
         let has_links = flags & HAVE_GC != 0;
         let expected = match (has_links, flags & PRE_HEADER != 0) {
             (false, false) => 0,
@@ -91,7 +123,7 @@ pub fn object_in(memory: &Readable<'_>, start: usize, size: usize) -> Option<Obj
 
 /// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string. From
 /// 3.12 on it forgets the interned strings at finalisation without freeing them.
-pub fn is_kept(memory: &Readable<'_>, object: &Object) -> bool {
+pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     /// Of `PyASCIIObject`, behind length and hash.
     const STATE: usize = size_of::<ffi::PyObject>() + 16;
     /// `interned`, the lowest bits.
@@ -104,24 +136,15 @@ pub fn is_kept(memory: &Readable<'_>, object: &Object) -> bool {
 }
 
 /// The name of a type that [`object_in`] found, cut where it is long; empty where it is no text.
-pub fn type_name(memory: &Readable<'_>, kind: usize) -> [u8; NAME] {
+pub fn type_name(memory: &impl Memory, kind: usize) -> [u8; NAME] {
     let mut name = [0; NAME];
     let place = kind + offset_of!(PyTypeObject, tp_name);
     let Some(text) = memory.word(place) else {
         return name;
     };
-    // Constant data of a library, or a block: read by the system, which refuses what is not there.
-    let from = libc::iovec {
-        iov_base: text as *mut _,
-        iov_len: NAME - 1,
-    };
-    let to = libc::iovec {
-        iov_base: name.as_mut_ptr().cast(),
-        iov_len: NAME - 1,
-    };
-    // SAFETY: the call writes to `name` alone.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
-    let is_text = |byte: &u8| byte.is_ascii_graphic();
+    // Constant data of a library, or a block.
+    let read = read(text, &mut name[..NAME - 1]);
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || !byte.is_ascii();
     let length = name.iter().take_while(|byte| is_text(byte)).count();
     let ends = name[length] == 0 || length == NAME - 1;
     match read > 0 && ends {
@@ -129,4 +152,16 @@ pub fn type_name(memory: &Readable<'_>, kind: usize) -> [u8; NAME] {
         false => name.fill(0),
     }
     name
+}
+
+/// Reads memory by the system, which refuses what is not there. Returns how many bytes it has read.
+pub fn read(address: usize, to: &mut [u8]) -> usize {
+    let iovec = |start: *mut u8| libc::iovec {
+        iov_base: start.cast(),
+        iov_len: to.len(),
+    };
+    let (from, to) = (iovec(address as *mut u8), iovec(to.as_ptr().cast_mut()));
+    // SAFETY: the call writes to `to` alone, which the caller has lent.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    usize::try_from(read).unwrap_or(0)
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::memory::Readable;
+use super::objects::Memory;
 use super::table::{Table, new_table};
 use crate::heap::{self, mark, region};
 use crate::ledger::Account;

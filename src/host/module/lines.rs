@@ -12,8 +12,9 @@ const DOC: &core::ffi::CStr = c"lines()
 Return which lines of Python allocated, as a Lines: `lines` of a JSON report; None without --lines.
 
 d['at_peak'], d['at_account_peak'], d['live'], d['allocated'] and d['grown'] (since the last mark()) are lists of
-{'account', 'bytes', 'blocks', 'error_bytes', 'stack'}, most bytes first; a stack is a list of {'file', 'line', 'function'}, innermost call first. Bytes are integers. May be called from any
-thread.";
+{'account', 'bytes', 'blocks', 'error_bytes', 'thread', 'stack'}, most bytes first; a stack is a list of {'file', 'line', 'function'}, innermost call first. d['live'] and
+d['grown'] have 'age_seconds' too, and d['live'] has 'types', a list of {'type', 'bytes', 'blocks', 'error_bytes'}. Bytes are integers. May be
+called from any thread.";
 
 /// The `Lines` of a text in JSON that `render` gives; None where it gives none.
 pub fn object<'a>(
@@ -30,7 +31,8 @@ pub fn object<'a>(
 }
 
 fn lines(module: This<'_, Module>) -> Returned<'_> {
-    object(module.gil(), |take| report::with_lines(take))
+    let gil = module.gil();
+    object(gil, |take| report::with_lines(gil, take))
 }
 
 fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {

@@ -8,7 +8,9 @@ use crate::heap::sampling::{
     self, FrameView, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum,
     View,
 };
+use crate::leaks;
 use crate::ledger::{ACCOUNTS, Account, Scope};
+use crate::python::objects::Gil;
 use pyhost_os::growing::Growing;
 use pyhost_os::moment;
 use pyhost_record::origin::{is_users, package};
@@ -18,6 +20,8 @@ use std::str::Utf8Error;
 
 /// Lines of the table.
 const LINES: usize = 10;
+/// Types of a row, those with the most bytes.
+const TYPES: usize = 8;
 
 /// Why a report has no lines, though there are samples.
 const MISSING: &str = "they were in use when the process was ended, or there was no memory";
@@ -30,7 +34,7 @@ impl Rendered {
     /// `render`s the samples; None without samples, in a signal handler that has interrupted their use, or without memory.
     fn of(
         in_handler: bool,
-        render: impl FnOnce(&Samples, &mut Self) -> fmt::Result,
+        render: impl FnOnce(&mut Samples, &mut Self) -> fmt::Result,
     ) -> Option<Self> {
         let mut text = Rendered(Growing::new());
         let work = |samples: &mut Samples| {
@@ -87,7 +91,7 @@ fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option
             if calls > REPORTED_CALLS {
                 break;
             }
-            describe_row(samples, *site, *sum, false, sink);
+            describe_row(samples, *site, *sum, None, sink);
         }
         sink.end();
     }
@@ -95,12 +99,14 @@ fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option
 }
 
 fn as_json(in_handler: bool) -> Option<Rendered> {
-    Rendered::of(in_handler, |samples, text| {
-        let mut json = Json::new(text);
-        describe_samples(samples, &mut json);
-        json.finish();
-        Ok(())
-    })
+    Rendered::of(in_handler, |samples, text| write_json(samples, text))
+}
+
+fn write_json(samples: &Samples, text: &mut Rendered) -> fmt::Result {
+    let mut json = Json::new(text);
+    describe_samples(samples, &mut json);
+    json.finish();
+    Ok(())
 }
 
 /// Says the views, or null without samples, and to a sink that does not make JSON.
@@ -117,8 +123,14 @@ pub fn describe(sink: &mut impl Sink, in_handler: bool) {
 }
 
 /// Gives the object of the views to `take`, in JSON; None without samples.
-pub fn with_json<T>(take: impl FnOnce(&str) -> T) -> Option<T> {
-    as_json(false).map(|text| take(text.text()))
+pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
+    let text = Rendered::of(false, |samples, text| {
+        leaks::look_at_types(gil, samples);
+        let rendered = write_json(samples, text);
+        samples.forget_types();
+        rendered
+    });
+    text.map(|text| take(text.text()))
 }
 
 fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
@@ -180,19 +192,22 @@ fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
 }
 
 fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink) {
-    let has_age = matches!(view, View::Live | View::Grown);
-    describe_row(samples, site, samples.sum(site, view), has_age, sink);
+    describe_row(samples, site, samples.sum(site, view), Some(view), sink);
 }
 
-fn describe_row(samples: &Samples, site: Site, sum: Sum, has_age: bool, sink: &mut impl Sink) {
+/// A row of a view, or of a tracked block.
+fn describe_row(samples: &Samples, site: Site, sum: Sum, view: Option<View>, sink: &mut impl Sink) {
     sink.begin("");
     sink.text("account", account_of(site).name());
     describe_sum(samples, sum, sink);
-    if has_age {
+    if let Some(View::Live | View::Grown) = view {
         match samples.age_seconds(site) {
             Some(age) => sink.fraction("age_seconds", age),
             None => sink.null("age_seconds"),
         }
+    }
+    if view == Some(View::Live) {
+        describe_types(samples, site, sink);
     }
     let mut room = [0; 1024];
     let thread = format_into(&mut room, format_args!("{}", thread_name(samples, site)));
@@ -215,6 +230,18 @@ fn describe_row(samples: &Samples, site: Site, sum: Sum, has_age: bool, sink: &m
         sink.end();
     }
     sink.end();
+    sink.end();
+}
+
+/// The types of the live objects, if they were looked at.
+fn describe_types(samples: &Samples, site: Site, sink: &mut impl Sink) {
+    sink.begin_list("types");
+    for (name, sum) in samples.types(site).take(TYPES) {
+        sink.begin("");
+        sink.text("type", name);
+        describe_sum(samples, sum, sink);
+        sink.end();
+    }
     sink.end();
 }
 
@@ -337,7 +364,7 @@ impl Padded {
 
 /// Writes the lines with the most bytes at the peak.
 pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
-    let render = |samples: &Samples, out: &mut Rendered| {
+    let render = |samples: &mut Samples, out: &mut Rendered| {
         write!(out, "lines at the peak (")?;
         write_counts(samples, out)?;
         writeln!(out, "):")?;
@@ -352,7 +379,7 @@ pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
 /// Writes the lines with the most live bytes, for a dossier; inside the allocator.
 pub fn lines_of_dossier(out: &mut impl Write) -> fmt::Result {
     const LINES: usize = 5;
-    let render = |samples: &Samples, out: &mut Rendered| {
+    let render = |samples: &mut Samples, out: &mut Rendered| {
         writeln!(out, "  lines with the most live bytes:")?;
         write_lines(samples, View::Live, LINES, out)
     };

@@ -1,0 +1,106 @@
+//! The types of sampled objects, read off their blocks while Python runs.
+
+#![allow(unsafe_code)]
+
+use super::objects::{self, Kind, Memory};
+use crate::heap;
+use crate::heap::sampling::{Kinds, Samples};
+use crate::ledger::Account;
+use crate::python::IS_FREE_THREADED;
+use crate::python::objects::Gil;
+use pyhost_os::growing::Growing;
+
+/// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
+const HEAD: usize = super::HOOK + objects::LONGEST;
+/// The second word of a block of the debug hooks: the domain `o`, and forbidden bytes.
+const HOOKED: usize = usize::from_le_bytes([b'o', 0xFD, 0xFD, 0xFD, 0xFD, 0xFD, 0xFD, 0xFD]);
+/// Entries of the table of types.
+const KNOWN: usize = 1 << 12;
+
+/// Memory that other threads may unmap at any moment: the system reads it.
+struct Unsure;
+
+impl Memory for Unsure {
+    fn holds(&self, address: usize, length: usize) -> bool {
+        let mut room = [0; 1024];
+        length <= room.len() && self.read(address, &mut room[..length])
+    }
+
+    fn word(&self, address: usize) -> Option<usize> {
+        let mut word = [0; 8];
+        self.read(address, &mut word)
+            .then(|| usize::from_ne_bytes(word))
+    }
+}
+
+impl Unsure {
+    fn read(&self, address: usize, to: &mut [u8]) -> bool {
+        address.is_multiple_of(8) && address != 0 && objects::read(address, to) == to.len()
+    }
+}
+
+/// The types of objects. While it lives no type is freed.
+struct Types<'a> {
+    /// What is known of an address, in the place of its hash.
+    known: Growing<(usize, Option<Kind>)>,
+    _gil: Gil<'a>,
+}
+
+impl Types<'_> {
+    fn kind_at(&mut self, address: usize) -> Option<Kind> {
+        // No type lies elsewhere, and most words that are no address end here.
+        if !address.is_multiple_of(8) || !(1 << 12..1 << 56).contains(&address) {
+            return None;
+        }
+        let place = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
+        let known = &mut self.known[place % KNOWN];
+        if known.0 != address {
+            *known = (address, objects::kind_at(&Unsure, address));
+        }
+        known.1
+    }
+}
+
+impl Kinds for Types<'_> {
+    fn kind_of(&mut self, address: usize, bytes: usize) -> Option<usize> {
+        let mut head = [0; HEAD];
+        let head = &mut head[..bytes.min(HEAD)];
+        if heap::is_in_page(address as *mut u8) {
+            // SAFETY: a live block of this size: whoever frees it waits for the samples' lock first.
+            unsafe { (address as *const u8).copy_to_nonoverlapping(head.as_mut_ptr(), head.len()) };
+        } else if objects::read(address, head) < head.len() {
+            return None;
+        }
+        let word = |place: usize| {
+            let word = head.get(place..place + 8)?;
+            word.try_into().ok().map(usize::from_ne_bytes)
+        };
+        let front = if word(8) == Some(HOOKED) {
+            super::HOOK
+        } else {
+            0
+        };
+        let size = bytes.checked_sub(front)?;
+        let word_at = |at: usize| word(at - address);
+        let found = objects::object_with(address + front, size, word_at, |at| self.kind_at(at))?;
+        // One in a list of free objects has no reference.
+        let references = word_at(found.address)? as isize;
+        let fits = self.kind_at(found.kind)?.size <= address + bytes - found.address;
+        (references > 0 && fits).then_some(found.kind)
+    }
+
+    fn name(&mut self, kind: usize, take: &mut dyn FnMut(&[u8])) {
+        let name = objects::type_name(&Unsure, kind);
+        let length = name.iter().position(|&byte| byte == 0);
+        take(&name[..length.unwrap_or(name.len())]);
+    }
+}
+
+/// Has the samples know the types of the objects that are live. Nothing of Python runs.
+pub fn look(gil: Gil<'_>, samples: &mut Samples) {
+    let nothing = Growing::filled(KNOWN, (0, None));
+    if let Some(known) = nothing.filter(|_| !IS_FREE_THREADED) {
+        let mut types = Types { known, _gil: gil };
+        samples.look_at_types(Account::Obj as u8, &mut types);
+    }
+}
