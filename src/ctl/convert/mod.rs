@@ -78,7 +78,12 @@ pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
     }
     let input = input::read(&options.report, directory)?;
     let refuse = |what| Failure(format!("{} {what}", input.name));
-    let stacks = Stacks::of_report(&input.report).map_err(refuse)?;
+    // Other formats have nothing for a thread, so they have each stack once.
+    let stacks = match options.to {
+        Format::Pprof | Format::Otlp => Stacks::by_thread(&input.report),
+        _ => Stacks::of_report(&input.report),
+    };
+    let stacks = stacks.map_err(refuse)?;
     let result = convert(&stacks, options.to, options.view).map_err(refuse)?;
     match path {
         Some(path) => output::write(path, &result),

@@ -126,7 +126,8 @@ fn no_mutated_report_harms_the_converter() {
     let (mut converted, mut refused) = (0, 0);
     for _ in 0..4000 {
         let text = mutated(&whole, &mut random);
-        match Report::of_json(&text).and_then(|report| Stacks::of_report(&report)) {
+        let gathered = [Stacks::of_report, Stacks::by_thread][random.below(2)];
+        match Report::of_json(&text).and_then(|report| gathered(&report)) {
             Ok(stacks) => {
                 converted += 1;
                 convert_all(&stacks);

@@ -3,8 +3,8 @@
 use crate::stacks::{Amount, Frame, Site, Stacks, View, error_bytes};
 use std::collections::HashSet;
 
-/// An account and its calls, as both reports may have them.
-type Key<'a> = (&'a str, Vec<&'a Frame>);
+/// An account, a thread and its calls, as both reports may have them.
+type Key<'a> = (&'a str, Option<&'a str>, Vec<&'a Frame>);
 
 /// The stacks that a report lists of a view.
 pub struct Listing<'a> {
@@ -38,7 +38,8 @@ impl<'a> Listing<'a> {
 }
 
 fn key<'a>(stacks: &'a Stacks, site: &'a Site) -> Key<'a> {
-    (&site.account, stacks.calls_of(site).collect())
+    let calls = stacks.calls_of(site).collect();
+    (&site.account, site.thread.as_deref(), calls)
 }
 
 /// The error of the difference of A and B, of which each may lack so many bytes.

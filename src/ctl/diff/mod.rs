@@ -70,7 +70,7 @@ fn stacks(document: &Document, path: &Path) -> Result<Option<Stacks>, Failure> {
         Document::Report(report, _) if report.lines.is_some() => report,
         _ => return Ok(None),
     };
-    let stacks = Stacks::of_report(report);
+    let stacks = Stacks::by_thread(report);
     let refuse = |what| Failure(format!("'{}' {what}", path.display()));
     stacks.map(Some).map_err(refuse)
 }

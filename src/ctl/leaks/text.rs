@@ -33,8 +33,8 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
     text += "lines whose live bytes rise all the time:\n";
     let _ = writeln!(
         text,
-        "{:>11}{:>12}{:>12}{:>12}  account  line",
-        "growth", "\u{b1} error", "an hour", "live"
+        "{:>11}{:>12}{:>12}{:>12}{:>8}  account  line",
+        "growth", "\u{b1} error", "an hour", "live", "age"
     );
     for line in found {
         let [growth, error, hourly, live] = [
@@ -46,7 +46,8 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
         .map(|bytes| Bytes(bytes.max(0) as u64).to_string());
         let _ = write!(
             text,
-            "{growth:>11}{error:>12}{hourly:>12}{live:>12}  {:<9}",
+            "{growth:>11}{error:>12}{hourly:>12}{live:>12}{:>8}  {:<9}",
+            line.age,
             line.account.name()
         );
         let _ = match line.line {
@@ -79,6 +80,7 @@ pub fn json(watched: &Watched, found: &[Rising]) -> String {
             "error_bytes": line.error,
             "bytes_an_hour": an_hour(line.growth, watched.span),
             "live_bytes": line.live,
+            "age_seconds": line.age.seconds(),
         })
     });
     let value = json!({

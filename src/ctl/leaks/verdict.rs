@@ -15,9 +15,10 @@
 //! shows the difference.
 
 use super::watch::{Look, Watched};
+use crate::stacks::Age;
 use pyhost_ledger::Account;
 use pyhost_record::origin::is_users;
-use pyhost_sampler::{FrameView, Site, Sum};
+use pyhost_sampler::{FrameView, Site, Sum, View};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -46,12 +47,15 @@ pub struct Rising<'a> {
     pub error: i64,
     /// Live bytes at the last look.
     pub live: i64,
+    /// The age of the live bytes at the last look.
+    pub age: Age,
 }
 
 /// The live bytes of a line at each look, and what it has grown by.
 struct Line<'a> {
     call: Option<FrameView<'a>>,
     live: Vec<i64>,
+    age: Age,
     growth: Sum,
     /// Of that, in the last third.
     late: Sum,
@@ -75,6 +79,7 @@ pub fn rising(watched: &Watched) -> Vec<Rising<'_>> {
                 growth,
                 error,
                 live: *line.live.last()?,
+                age: line.age,
             })
         })
         .collect();
@@ -102,6 +107,7 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         let line = lines.entry(call.map(|call| call.number)).or_insert(Line {
             call,
             live: vec![0; watched.looks.len()],
+            age: Age::default(),
             growth: Sum::NONE,
             late: Sum::NONE,
             most: (i64::MIN, None),
@@ -109,6 +115,9 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         for (sum, look) in line.live.iter_mut().zip(&watched.looks) {
             *sum += look.get(number).map_or(0, |look| look.live.bytes());
         }
+        let bytes = watched.last.sum(site, View::Live).bytes();
+        let age = Age::new(bytes, watched.last.age_seconds(site));
+        line.age = line.age.plus(age);
         let now = last.get(number).unwrap_or(&nothing);
         let since = |look: &Vec<Look>| {
             let before = look.get(number).unwrap_or(&nothing);

@@ -3,6 +3,7 @@
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::find::Name;
+use pyhost_os::moment;
 use pyhost_record::lines::samples_of;
 use pyhost_sampler::{Samples, Sum, View};
 use std::path::Path;
@@ -49,15 +50,20 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
         ))
     };
     let start = Instant::now();
-    let mut last = samples_of(path).ok_or_else(no_samples)?;
+    let samples_now = || {
+        let mut samples = samples_of(path)?;
+        samples.look_at_clock(moment::monotonic());
+        Some(samples)
+    };
+    let mut last = samples_now().ok_or_else(no_samples)?;
     let mut looks = vec![look(&last)];
     let mut seen = Duration::ZERO;
     let mut has_ended = false;
     for number in 1..LOOKS {
-        let moment = span * number / (LOOKS - 1);
-        sleep(moment.saturating_sub(start.elapsed()));
+        let next = span * number / (LOOKS - 1);
+        sleep(next.saturating_sub(start.elapsed()));
         let is_alive = matches!(Document::read(path), Ok(Document::Record(_, true, _)));
-        let Some(samples) = samples_of(path).filter(|_| is_alive) else {
+        let Some(samples) = samples_now().filter(|_| is_alive) else {
             has_ended = true;
             break;
         };

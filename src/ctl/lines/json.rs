@@ -57,6 +57,12 @@ fn describe(table: &Table, row: &Row, sink: &mut impl Sink) {
     }
     sink.text("account", row.account);
     figures(table, row.sum, sink);
+    if table.has_ages() {
+        match row.sum.age.seconds() {
+            Some(seconds) => sink.fraction("age_seconds", seconds),
+            None => sink.null("age_seconds"),
+        }
+    }
     sink.fraction("share", row.sum.bytes as f64 / table.total.max(1) as f64);
     sink.end();
 }

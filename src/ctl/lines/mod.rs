@@ -1,4 +1,5 @@
-//! `pyhostctl lines`: the sampled lines of a report as a table, by line, function, file, package, account or stack.
+//! `pyhostctl lines`: the sampled lines of a report as a table, by line, function, file, package, account, stack, thread or
+//! type.
 
 mod json;
 mod rows;
@@ -22,9 +23,9 @@ use switch::Interval;
 /// The options of `lines`.
 #[derive(Debug, Args)]
 pub struct LinesOptions {
-    /// The bytes that count
-    #[arg(long, value_name = "VIEW", default_value = "at_peak")]
-    pub view: View,
+    /// The bytes that count [default: at_peak, and live with --by type]
+    #[arg(long, value_name = "VIEW")]
+    pub view: Option<View>,
 
     /// Sum the bytes by
     #[arg(long, value_name = "WHAT", default_value = "line")]
@@ -64,14 +65,25 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
         return switch::run(&options.what, options.start, directory);
     }
     let input = input::read(&options.what, directory)?;
-    let stacks = Stacks::of_report(&input.report);
-    let stacks = stacks.map_err(|what| Failure(format!("{} {what}", input.name)))?;
-    let table = Table::new(
-        &stacks,
-        options.view,
-        options.by,
-        options.account.as_deref(),
-    );
+    let refuse = |what: String| Failure(format!("{} {what}", input.name));
+    let stacks = Stacks::by_thread(&input.report).map_err(refuse)?;
+    let view = match (options.by, options.view) {
+        (By::Type, None | Some(View::Live)) => View::Live,
+        (By::Type, Some(view)) => {
+            let view = view.name();
+            return Err(Failure(format!(
+                "--by type knows the types of live objects, not those of the view {view}; expected --view live"
+            )));
+        }
+        (_, view) => view.unwrap_or(View::AtPeak),
+    };
+    if options.by == By::Type && stacks.sites.iter().all(|site| site.types.is_empty()) {
+        return Err(refuse(
+            "has no types; expected the report of a script that ended, or of pyhost.lines()"
+                .to_owned(),
+        ));
+    }
+    let table = Table::new(&stacks, view, options.by, options.account.as_deref());
     let top = options.top as usize;
     print(&match options.json {
         true => json::text(&table, top),

@@ -1,4 +1,4 @@
-//! The rows of a table: the stacks of a view, summed by line, function, file, package, account or stack.
+//! The rows of a table: the stacks of a view, summed by line, function, file, package, account, stack, thread or type.
 
 use crate::stacks::{Amount, Frame, Site, Stacks, View};
 use clap::ValueEnum;
@@ -27,6 +27,10 @@ pub enum By {
     Account,
     /// A whole stack
     Stack,
+    /// The thread that allocated
+    Thread,
+    /// The type of live objects, of a report of the script's end
+    Type,
 }
 
 impl By {
@@ -40,6 +44,8 @@ impl By {
             By::Library => "library",
             By::Account => "account",
             By::Stack => "stack",
+            By::Thread => "thread",
+            By::Type => "type",
         }
     }
 }
@@ -72,6 +78,12 @@ pub enum Subject<'a> {
     },
     /// No Python code ran.
     Outside,
+    Thread(&'a str),
+    /// The report does not say which thread it was.
+    UnknownThread,
+    Type(&'a str),
+    /// Blocks that are no objects, or whose type is not listed.
+    NoType,
 }
 
 impl<'a> Subject<'a> {
@@ -96,6 +108,10 @@ impl<'a> Subject<'a> {
                 Some(Some(library)) => Subject::Library(library),
                 _ => Subject::Interpreter,
             };
+        }
+        if by == By::Thread {
+            let thread = site.thread.as_deref();
+            return thread.map_or(Subject::UnknownThread, Subject::Thread);
         }
         let Some(call) = users_call(stacks, site) else {
             return Subject::Outside;
@@ -151,8 +167,12 @@ impl Display for Subject<'_> {
             Subject::File(name)
             | Subject::Package(name)
             | Subject::Library(name)
-            | Subject::Account(name) => out.write_str(name),
+            | Subject::Account(name)
+            | Subject::Thread(name)
+            | Subject::Type(name) => out.write_str(name),
             Subject::Interpreter => out.write_str("the interpreter"),
+            Subject::UnknownThread => out.write_str("thread that the report does not name"),
+            Subject::NoType => out.write_str("no object, or of a type that is not listed"),
             Subject::Yours => out.write_str("yours"),
             Subject::StandardLibrary => out.write_str("standard library"),
             Subject::Stack { call, .. } => Subject::of_call(call).fmt(out),
@@ -210,16 +230,10 @@ impl<'a> Table<'a> {
         let (mut total, mut left_out) = (0, 0);
         let mut rows: Vec<Row> = Vec::new();
         let mut places = HashMap::new();
-        for site in stacks.of_view(view).into_iter().filter(counts) {
-            let amount = site.amount(view);
-            // The sum of a view was checked.
-            total += amount.bytes;
-            if !site.is_listed && by != By::Account {
-                left_out += amount.bytes;
-                continue;
-            }
-            let subject = Subject::of_site(stacks, site, by);
-            match places.entry(subject) {
+        let mut add =
+            |rows: &mut Vec<Row<'a>>, subject, amount: Amount, site: &'a Site| match places
+                .entry(subject)
+            {
                 Entry::Vacant(entry) => {
                     entry.insert(rows.len());
                     rows.push(Row {
@@ -234,6 +248,26 @@ impl<'a> Table<'a> {
                     row.sum = row.sum.plus(amount).unwrap_or(row.sum);
                     row.sites.push(site);
                 }
+            };
+        for site in stacks.of_view(view).into_iter().filter(counts) {
+            let amount = site.amount(view);
+            // The sum of a view was checked.
+            total += amount.bytes;
+            if !site.is_listed && by != By::Account {
+                left_out += amount.bytes;
+                continue;
+            }
+            if by != By::Type {
+                add(&mut rows, Subject::of_site(stacks, site, by), amount, site);
+                continue;
+            }
+            let mut rest = amount.minus(Amount::default());
+            for (name, of_type) in &site.types {
+                rest = rest.minus(*of_type);
+                add(&mut rows, Subject::Type(name), *of_type, site);
+            }
+            if rest.bytes > 0 {
+                add(&mut rows, Subject::NoType, rest, site);
             }
         }
         for row in &mut rows {
@@ -261,6 +295,11 @@ impl<'a> Table<'a> {
             _ => false,
         };
         is_callers.then(|| package(file)).flatten()
+    }
+
+    /// Whether the ages of the bytes are known: not of types.
+    pub fn has_ages(&self) -> bool {
+        self.view.has_ages() && self.by != By::Type
     }
 
     /// The sum of rows.

@@ -168,6 +168,47 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     );
 }
 
+#[test]
+fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
+    let report = Report::of_json(&sample_value().to_string()).unwrap();
+    let stacks = Stacks::by_thread(&report).unwrap();
+    let rows = |view, by| -> Vec<(String, i64)> {
+        let table = Table::new(&stacks, view, by, None);
+        let row = |row: &Row| (row.subject.to_string(), row.sum.bytes);
+        table.rows.iter().map(row).collect()
+    };
+    let named = |rows: &[(&str, i64)]| -> Vec<(String, i64)> {
+        rows.iter()
+            .map(|(name, bytes)| (name.to_string(), *bytes))
+            .collect()
+    };
+    let threads = named(&[("main", 200), ("work er", 100)]);
+    assert_eq!(rows(View::Live, By::Thread), threads);
+    // The rows of other views have no thread.
+    let unknown = named(&[("thread that the report does not name", 200)]);
+    assert_eq!(rows(View::Grown, By::Thread), unknown);
+    let rest = "no object, or of a type that is not listed";
+    let types = named(&[("list", 250), ("dict", 30), (rest, 20)]);
+    assert_eq!(rows(View::Live, By::Type), types);
+}
+
+#[test]
+fn live_bytes_have_an_age() {
+    let stacks = stacks_of(&sample_value()).unwrap();
+    let table = Table::new(&stacks, View::Live, By::Line, None);
+    let text = text::text(&table, 20);
+    assert!(
+        text.contains("  20.0 s  obj      /job.py:4 in load\n"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    assert_eq!(json["rows"][0]["age_seconds"], 20.0);
+    let peak = Table::new(&stacks, View::AtPeak, By::Line, None);
+    assert!(!text::text(&peak, 20).contains(" age"));
+    let types = Table::new(&stacks, View::Live, By::Type, None);
+    assert!(!json::text(&types, 20).contains("age_seconds"));
+}
+
 fn show_all(stacks: &Stacks) {
     for by in By::value_variants() {
         for view in View::ALL {
@@ -206,7 +247,7 @@ fn no_mutated_report_harms_the_table() {
     let mut shown = 0;
     for _ in 0..2000 {
         let text = mutated(&whole, &mut random);
-        let stacks = Report::of_json(&text).and_then(|report| Stacks::of_report(&report));
+        let stacks = Report::of_json(&text).and_then(|report| Stacks::by_thread(&report));
         if let Ok(stacks) = stacks {
             shown += 1;
             show_all(&stacks);

@@ -24,7 +24,11 @@ pub fn text(table: &Table, top: usize) -> String {
     if stacks.interval > 1 {
         let _ = write!(text, "{:>12}", "\u{b1} error");
     }
-    let _ = write!(text, "{:>8}{:>12}  ", "share", "blocks");
+    let _ = write!(text, "{:>8}{:>12}", "share", "blocks");
+    if table.has_ages() {
+        let _ = write!(text, "{:>8}", "age");
+    }
+    text += "  ";
     let name = table.by.name();
     write_names(&mut text, table, "account", name);
     let (shown, others) = table.rows.split_at(top.min(table.rows.len()));
@@ -55,8 +59,11 @@ fn figures(table: &Table, sum: Amount) -> String {
         let _ = write!(text, "{:>12}", shown(table.stacks.error_bytes(sum)));
     }
     let share = 100.0 * sum.bytes as f64 / table.total.max(1) as f64;
-    let _ = write!(text, "{share:>7.1}%{:>12}  ", sum.blocks);
-    text
+    let _ = write!(text, "{share:>7.1}%{:>12}", sum.blocks);
+    if table.has_ages() {
+        let _ = write!(text, "{:>8}", sum.age);
+    }
+    text + "  "
 }
 
 /// The last columns: the account with the most bytes, unless each row is one, and the name.

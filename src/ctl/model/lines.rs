@@ -58,8 +58,21 @@ pub struct StackRow {
     /// The thread that allocated it; None in a report of an older host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
+    /// The types of the objects with the most bytes, in the view `live` of a report of the script's end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeRow>,
     /// The innermost call first; empty if no Python code ran.
     pub stack: Vec<Call>,
+}
+
+/// The live objects of a type.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TypeRow {
+    #[serde(rename = "type")]
+    pub name: String,
+    pub bytes: i64,
+    pub blocks: i64,
+    pub error_bytes: i64,
 }
 
 /// A call of a stack.
@@ -132,6 +145,7 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
             error_bytes: sum.error_bytes(samples.interval()),
             age_seconds: has_age.then(|| samples.age_seconds(site)).flatten(),
             thread: Some(thread_name(samples, site).to_string()),
+            types: Vec::new(),
             stack: calls.collect(),
         })
     });

@@ -49,6 +49,11 @@ impl View {
         }
     }
 
+    /// Whether the ages of the bytes are known.
+    pub fn has_ages(self) -> bool {
+        matches!(self, View::Live | View::Grown)
+    }
+
     /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
@@ -68,15 +73,76 @@ pub struct Amount {
     pub blocks: i64,
     /// The part of the error that adds up: see [`super::error`].
     pub square: f64,
+    /// The bytes whose age is known, and the sum of each times its age.
+    pub age: Age,
+}
+
+/// Bytes and their ages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Age {
+    bytes: f64,
+    byte_seconds: f64,
+}
+
+impl Age {
+    /// The age of bytes, as a report has it.
+    pub fn new(bytes: i64, seconds: Option<f64>) -> Self {
+        /// A thousand years.
+        const MOST: f64 = 3.2e10;
+        match seconds {
+            Some(seconds) => Age {
+                bytes: bytes as f64,
+                byte_seconds: bytes as f64 * seconds.clamp(0.0, MOST),
+            },
+            None => Age::default(),
+        }
+    }
+
+    /// The mean in seconds. None if no byte's age is known.
+    pub fn seconds(self) -> Option<f64> {
+        (self.bytes > 0.0).then(|| self.byte_seconds / self.bytes)
+    }
+
+    /// The age of the bytes of both.
+    pub fn plus(self, other: Age) -> Age {
+        Age {
+            bytes: self.bytes + other.bytes,
+            byte_seconds: self.byte_seconds + other.byte_seconds,
+        }
+    }
+}
+
+impl Display for Age {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.seconds() {
+            None => String::new(),
+            Some(seconds) if seconds < 99.5 => format!("{seconds:.1} s"),
+            Some(seconds) if seconds < 99.5 * 60.0 => format!("{:.0} min", seconds / 60.0),
+            Some(seconds) if seconds < 48.0 * 3600.0 => format!("{:.0} h", seconds / 3600.0),
+            Some(seconds) => format!("{:.0} d", seconds / 86400.0),
+        };
+        out.pad(&text)
+    }
 }
 
 impl Amount {
+    /// The rest without a part of it. Its age is not known.
+    pub fn minus(self, part: Amount) -> Amount {
+        Amount {
+            bytes: self.bytes - part.bytes,
+            blocks: (self.blocks - part.blocks).max(0),
+            square: (self.square - part.square).max(0.0),
+            age: Age::default(),
+        }
+    }
+
     /// The sum, if it fits.
     pub fn plus(self, other: Amount) -> Option<Amount> {
         Some(Amount {
             bytes: self.bytes.checked_add(other.bytes)?,
             blocks: self.blocks.checked_add(other.blocks)?,
             square: self.square + other.square,
+            age: self.age.plus(other.age),
         })
     }
 }

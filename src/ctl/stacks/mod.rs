@@ -1,4 +1,5 @@
-//! The stacks of a report, checked: one site for each account and stack, with its amount in every view.
+//! The stacks of a report, checked: one site for each account and stack, and where it matters for each thread, with its
+//! amount in every view.
 //!
 //! The report may be forged: no amount is negative, and no sum of a view overflows. A report lists the stacks with the
 //! most bytes, and the sums of all; the difference is a site of its own, so that a view keeps its total.
@@ -10,7 +11,7 @@ mod process;
 pub mod tests;
 
 pub use error::{error_bytes, missed};
-pub use frames::{Amount, Frame, Numbering, View, named};
+pub use frames::{Age, Amount, Frame, Numbering, View, named};
 
 use crate::model::{Ordered, Report, SampledLines, StackRow};
 use crate::summary::Summary;
@@ -25,6 +26,8 @@ const OUTSIDE: &str = NO_CALLS[0];
 const LEFT_OUT: &str = NO_CALLS[1];
 /// The deepest stack that is read: four times what a host records.
 const DEEPEST: usize = 4000;
+/// The most types of a row: four times what a host lists.
+const MOST_TYPES: usize = 32;
 
 /// The stacks of a report, and the facts that formats show.
 #[derive(Debug)]
@@ -49,10 +52,14 @@ pub struct Stacks {
 #[derive(Debug)]
 pub struct Site {
     pub account: String,
+    /// The thread; None if the sites are not kept apart by thread, and if the report does not have it.
+    pub thread: Option<String>,
     /// The numbers of its frames, the innermost first; at least one.
     pub stack: Vec<usize>,
     /// Whether the report lists the stack; else it is the rest of the account.
     pub is_listed: bool,
+    /// The types that the live objects have, with their part of the live amount.
+    pub types: Vec<(String, Amount)>,
     amounts: [Amount; View::ALL.len()],
 }
 
@@ -64,17 +71,29 @@ impl Site {
 }
 
 impl Stacks {
-    /// Puts the views of a report together.
+    /// Puts the views of a report together: a site for each account and stack.
     ///
     /// # Errors
     /// The report has no samples, or they are not valid: the end of a line that begins with the report's name.
     pub fn of_report(report: &Report) -> Result<Self, String> {
+        Stacks::gathered(report, false)
+    }
+
+    /// The same with a site for each account, stack and thread.
+    ///
+    /// # Errors
+    /// As of [`Self::of_report`].
+    pub fn by_thread(report: &Report) -> Result<Self, String> {
+        Stacks::gathered(report, true)
+    }
+
+    fn gathered(report: &Report, by_thread: bool) -> Result<Self, String> {
         let lines = report.lines.as_ref().ok_or_else(|| {
             "has no sampled lines; expected a report of `pyhost --lines`".to_owned()
         })?;
         let process = &report.process;
         let started = process.started.as_deref().and_then(Utc::of_text);
-        let mut gathering = Gathering::new(Symbols::new(lines, started));
+        let mut gathering = Gathering::new(Symbols::new(lines, started), by_thread);
         for view in View::ALL {
             gathering.add_view(lines, view)?;
         }
@@ -120,21 +139,28 @@ impl Stacks {
     }
 }
 
+/// An account, a thread, and the numbers of the frames.
+type Key = (String, Option<String>, Vec<usize>);
+
 /// Sites by account and stack, while they are gathered.
 struct Gathering {
     symbols: Symbols,
+    by_thread: bool,
     frames: Numbering<Frame>,
-    keys: Numbering<(String, Vec<usize>)>,
+    keys: Numbering<Key>,
     amounts: Vec<[Amount; View::ALL.len()]>,
+    types: Vec<Vec<(String, Amount)>>,
 }
 
 impl Gathering {
-    fn new(symbols: Symbols) -> Self {
+    fn new(symbols: Symbols, by_thread: bool) -> Self {
         Gathering {
             symbols,
+            by_thread,
             frames: Numbering::default(),
             keys: Numbering::default(),
             amounts: Vec::new(),
+            types: Vec::new(),
         }
     }
 
@@ -148,9 +174,15 @@ impl Gathering {
                     "has a stack of more than {DEEPEST} calls in lines.{name}"
                 ));
             }
-            let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, name)?;
+            let mut amount = checked([row.bytes, row.blocks, row.error_bytes], lines, name)?;
+            amount.age = Age::new(row.bytes, row.age_seconds);
+            let thread = row.thread.as_deref().filter(|_| self.by_thread);
             let frames = self.frames_of_row(row);
-            total = self.add(&row.account, frames, amount, view, total)?;
+            let site = self.site(&row.account, thread, frames);
+            total = self.add(site, amount, view, total)?;
+            if view == View::Live {
+                self.add_types(site, row, lines)?;
+            }
         }
         let sums = lines.sums.0.iter().find(|(key, _)| key == name);
         let listed = listed(rows, lines.interval_bytes);
@@ -158,7 +190,49 @@ impl Gathering {
             let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, name)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum) {
-                total = self.add(account, vec![Frame::label(LEFT_OUT)], rest, view, total)?;
+                let site = self.site(account, None, vec![Frame::label(LEFT_OUT)]);
+                total = self.add(site, rest, view, total)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a site.
+    fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<Frame>) -> usize {
+        let stack = stack.into_iter().map(|frame| self.frames.number(frame));
+        let key = (named(account), thread.map(named), stack.collect());
+        let site = self.keys.number(key);
+        if site == self.amounts.len() {
+            self.amounts.push([Amount::default(); View::ALL.len()]);
+            self.types.push(Vec::new());
+        }
+        site
+    }
+
+    /// Adds the types of a row, which have no more bytes than it has.
+    fn add_types(
+        &mut self,
+        site: usize,
+        row: &StackRow,
+        lines: &SampledLines,
+    ) -> Result<(), String> {
+        if row.types.len() > MOST_TYPES {
+            return Err(format!(
+                "has more than {MOST_TYPES} types of a row in lines.live"
+            ));
+        }
+        let mut left = row.bytes;
+        for row in &row.types {
+            let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, "live")?;
+            left = left.saturating_sub(row.bytes);
+            // The host rounds each to whole bytes.
+            if left < -(MOST_TYPES as i64) {
+                return Err("has types with more bytes than their row in lines.live".to_owned());
+            }
+            let (name, types) = (named(&row.name), &mut self.types[site]);
+            match types.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum = sum.plus(amount).unwrap_or(*sum),
+                None => types.push((name, amount)),
             }
         }
         Ok(())
@@ -186,19 +260,13 @@ impl Gathering {
     /// Adds an amount to a site; returns the total of the view with it.
     fn add(
         &mut self,
-        account: &str,
-        stack: Vec<Frame>,
+        site: usize,
         amount: Amount,
         view: View,
         total: Amount,
     ) -> Result<Amount, String> {
         let total = total.plus(amount);
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
-        let stack = stack.into_iter().map(|frame| self.frames.number(frame));
-        let site = self.keys.number((named(account), stack.collect()));
-        if site == self.amounts.len() {
-            self.amounts.push([Amount::default(); View::ALL.len()]);
-        }
         let place = &mut self.amounts[site][view as usize];
         // It is at most the total of the view, which fits.
         *place = place.plus(amount).unwrap_or(total);
@@ -209,12 +277,15 @@ impl Gathering {
         let keys = self.keys.into_values().into_iter();
         let frames = self.frames.into_values();
         let left_out = Frame::label(LEFT_OUT);
+        let sums = self.amounts.into_iter().zip(self.types);
         let sites = keys
-            .zip(self.amounts)
-            .map(|((account, stack), amounts)| Site {
+            .zip(sums)
+            .map(|((account, thread, stack), (amounts, types))| Site {
                 account,
+                thread,
                 is_listed: frames[stack[0]] != left_out,
                 stack,
+                types,
                 amounts,
             });
         let sites = sites.collect();
@@ -242,6 +313,7 @@ fn checked(numbers: [i64; 3], lines: &SampledLines, view: &str) -> Result<Amount
         bytes,
         blocks,
         square: error::square(error, lines.interval_bytes),
+        age: Age::default(),
     })
 }
 
@@ -262,6 +334,7 @@ impl Listed {
             bytes,
             blocks: (sum.blocks - self.amount.blocks).max(0),
             square: (sum.square - self.amount.square).max(0.0),
+            age: Age::default(),
         })
     }
 }

@@ -1,9 +1,10 @@
 //! The stacks of a process that runs: of all its samples, while a report has the largest only; and their change.
 
 use super::{
-    Amount, DEEPEST, Frame, LEFT_OUT, Numbering, OUTSIDE, Site, Stacks, View, error, named,
+    Age, Amount, DEEPEST, Frame, LEFT_OUT, Numbering, OUTSIDE, Site, Stacks, View, error, named,
 };
 use pyhost_ledger::Account;
+use pyhost_record::threads::thread_name;
 use pyhost_sampler::{self as sampler, Samples};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -42,7 +43,10 @@ impl Stacks {
                     .take(DEEPEST)
                     .map(|call| {
                         *known.entry(call.number).or_insert_with(|| {
-                            frames.number(Frame::call(call.function, call.file, call.line.into()))
+                            let unnamed = call.native.filter(|_| call.function.is_empty());
+                            let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
+                            let function = offset.as_deref().unwrap_or(call.function);
+                            frames.number(Frame::call(function, call.file, call.line.into()))
                         })
                     })
                     .collect(),
@@ -51,7 +55,9 @@ impl Stacks {
                 stack.push(outside);
             }
             calls += stack.len();
-            let place = keys.number((account.name(), stack));
+            let is_listed = stack[0] != left_out;
+            let thread = is_listed.then(|| named(&thread_name(samples, site).to_string()));
+            let place = keys.number((account.name(), thread, stack));
             if place == amounts.len() {
                 amounts.push([Amount::default(); View::ALL.len()]);
             }
@@ -67,12 +73,16 @@ impl Stacks {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
         let keys = keys.into_values().into_iter();
-        let sites = keys.zip(amounts).map(|((account, stack), amounts)| Site {
-            account: account.to_owned(),
-            is_listed: stack[0] != left_out,
-            stack,
-            amounts,
-        });
+        let sites = keys
+            .zip(amounts)
+            .map(|((account, thread, stack), amounts)| Site {
+                account: account.to_owned(),
+                thread,
+                is_listed: stack[0] != left_out,
+                stack,
+                types: Vec::new(),
+                amounts,
+            });
         Ok(Stacks {
             command: named(command),
             started: None,
@@ -94,13 +104,14 @@ impl Stacks {
             frames.map(|frame| numbers.get(frame).copied()).collect()
         };
         // Calls and sites only become more, so that all of the earlier moment are there later.
-        let earlier: HashMap<(&str, Vec<usize>), &Site> = before
+        let earlier: HashMap<(&str, Option<&str>, Vec<usize>), &Site> = before
             .sites
             .iter()
-            .filter_map(|site| Some(((site.account.as_str(), own(site)?), site)))
+            .filter_map(|site| Some(((&*site.account, site.thread.as_deref(), own(site)?), site)))
             .collect();
         for site in &mut self.sites {
-            let key = (site.account.as_str(), std::mem::take(&mut site.stack));
+            let stack = std::mem::take(&mut site.stack);
+            let key = (&*site.account, site.thread.as_deref(), stack);
             if let Some(earlier) = earlier.get(&key) {
                 for (amount, earlier) in site.amounts.iter_mut().zip(&earlier.amounts) {
                     // Neither is below zero.
@@ -109,7 +120,7 @@ impl Stacks {
                     amount.square += earlier.square;
                 }
             }
-            site.stack = key.1;
+            site.stack = key.2;
         }
         let is_change = |amount: &Amount| (amount.bytes, amount.blocks) != (0, 0);
         self.sites.retain(|site| site.amounts.iter().any(is_change));
@@ -130,6 +141,7 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
                 sum.error_bytes(samples.interval()),
                 i64::try_from(samples.interval()).unwrap_or(i64::MAX),
             ),
+            age: Age::default(),
         },
         _ => Amount::default(),
     }
@@ -138,7 +150,7 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_sampler::{Call, Weight};
+    use pyhost_sampler::{Added, Allocation, Call, Weight};
 
     const OBJ: u8 = Account::Obj as u8;
 
@@ -150,10 +162,18 @@ mod tests {
                     file: b"/job.py",
                     function: b"work",
                     line: line + caller * 10_000,
+                    native: None,
                 });
             }
         };
-        assert!(samples.add(address, OBJ, Weight::new(bytes, bytes, 1), &mut walk, None));
+        let allocation = Allocation {
+            address,
+            account: OBJ,
+            thread: u8::MAX,
+            moment: 0,
+            weight: Weight::new(bytes, bytes, 1),
+        };
+        assert_eq!(samples.add(allocation, &mut walk, None), Added::New);
     }
 
     fn total(stacks: &Stacks, view: View) -> (i64, i64) {

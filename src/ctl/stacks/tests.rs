@@ -1,6 +1,6 @@
 //! A small report and its totals.
 
-use super::{Stacks, View};
+use super::{Site, Stacks, View};
 use crate::model::Report;
 use pyhost_testing::Random;
 use serde_json::{Value, json};
@@ -11,6 +11,15 @@ pub fn call(function: &str, file: &str, line: i64) -> Value {
 
 pub fn row(account: &str, bytes: i64, blocks: i64, stack: &[Value]) -> Value {
     json!({"account": account, "bytes": bytes, "blocks": blocks, "error_bytes": 1, "stack": stack})
+}
+
+/// The row with a thread, an age and types.
+pub fn of_thread(mut row: Value, thread: &str, age: f64, types: &[(&str, i64)]) -> Value {
+    let of_type = |(name, bytes): &(&str, i64)| json!({"type": name, "bytes": bytes, "blocks": 1, "error_bytes": 1});
+    row["thread"] = thread.into();
+    row["age_seconds"] = age.into();
+    row["types"] = types.iter().map(of_type).collect();
+    row
 }
 
 pub fn sum(bytes: i64, blocks: i64) -> Value {
@@ -47,7 +56,10 @@ pub fn sample_value() -> Value {
         },
         "at_peak": [row("obj", 1000, 7, &load), row("raw", 400, 2, &[])],
         "at_account_peak": [row("obj", 1000, 7, &load), row("raw", 600, 3, &[])],
-        "live": [row("obj", 300, 3, &keep)],
+        "live": [
+            of_thread(row("obj", 200, 2, &keep), "main", 10.0, &[("list", 150), ("dict", 30)]),
+            of_thread(row("obj", 100, 1, &keep), "work\u{9b}er", 40.0, &[("list", 100)]),
+        ],
         "grown": [row("obj", 200, 2, &keep)],
         "allocated": [
             row("obj", 1500, 12, &load), row("raw", 700, 5, &[]), row("obj", 300, 3, &keep), row("obj", 70, 1, &odd),
@@ -134,6 +146,50 @@ pub fn mutated(whole: &str, random: &mut Random) -> String {
         }
     }
     text.into_iter().collect()
+}
+
+#[test]
+fn rows_that_differ_only_in_the_thread_are_one_site_unless_threads_are_asked_for() {
+    let report = Report::of_json(&sample_value().to_string()).unwrap();
+    let sites = |stacks: &Stacks| -> Vec<(Option<String>, i64, Option<f64>)> {
+        let row = |site: &&Site| {
+            let amount = site.amount(View::Live);
+            (site.thread.clone(), amount.bytes, amount.age.seconds())
+        };
+        stacks.of_view(View::Live).iter().map(row).collect()
+    };
+    let merged = Stacks::of_report(&report).unwrap();
+    assert_eq!(sites(&merged), [(None, 300, Some(20.0))]);
+    assert_eq!(merged.of_view(View::Live)[0].types[0].1.bytes, 250);
+    let apart = Stacks::by_thread(&report).unwrap();
+    let named = |name: &str| Some(name.to_owned());
+    let expected = [
+        (named("main"), 200, Some(10.0)),
+        (named("work er"), 100, Some(40.0)),
+    ];
+    assert_eq!(sites(&apart), expected);
+}
+
+#[test]
+fn types_with_more_bytes_than_their_row_are_refused() {
+    let of = |types: &[(&str, i64)]| {
+        let row = of_thread(row("obj", 100, 2, &[]), "main", f64::MAX, types);
+        stacks_of(&with_lines(&json!({"interval_bytes": 1, "live": [row]})))
+    };
+    // Each may be rounded up by half a byte.
+    assert!(of(&[("list", 60), ("dict", 41)]).is_ok());
+    for types in [
+        &[("list", 60), ("dict", 90)][..],
+        &[("list", i64::MAX), ("dict", i64::MAX)],
+    ] {
+        assert!(of(types).unwrap_err().contains("more bytes than their row"));
+    }
+    assert!(of(&[("list", -1)]).unwrap_err().contains("below zero"));
+    assert!(
+        of(&[("list", 0); 99])
+            .unwrap_err()
+            .contains("more than 32 types")
+    );
 }
 
 #[test]

@@ -77,9 +77,12 @@ fn profile(
     let period_type = Some(value_type("allocated_bytes", "bytes"));
     let mut sample = |site: &Site| {
         let amount = site.amount(view);
+        let mut attributes = vec![dictionary.attribute("pyhost.account", &site.account)];
+        let thread = site.thread.as_ref();
+        attributes.extend(thread.map(|name| dictionary.attribute("thread.name", name)));
         Sample {
             stack_index: dictionary.stack(stacks, site),
-            attribute_indices: vec![dictionary.attribute("pyhost.account", &site.account)],
+            attribute_indices: attributes,
             values: vec![if unit == "bytes" {
                 amount.bytes
             } else {

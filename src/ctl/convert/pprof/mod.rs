@@ -118,13 +118,17 @@ fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
 
 fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
     let (alloc, in_use) = (site.amount(View::Allocated), site.amount(in_use));
+    let thread = site.thread.iter().map(|thread| ("thread", thread));
+    let labels = [("account", &site.account)].into_iter().chain(thread);
     Sample {
         location_id: site.stack.iter().map(|number| id(*number)).collect(),
         value: vec![alloc.blocks, alloc.bytes, in_use.blocks, in_use.bytes],
-        label: vec![Label {
-            key: texts.index("account"),
-            str: texts.index(&site.account),
-        }],
+        label: labels
+            .map(|(key, text)| Label {
+                key: texts.index(key),
+                str: texts.index(text),
+            })
+            .collect(),
     }
 }
 

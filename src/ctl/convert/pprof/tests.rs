@@ -1,5 +1,5 @@
 use super::*;
-use crate::stacks::tests::{blocks, sample, total};
+use crate::stacks::tests::{blocks, sample, sample_value, total};
 use flate2::read::GzDecoder;
 use std::collections::HashSet;
 use std::io::Read;
@@ -38,6 +38,27 @@ fn its_sums_are_those_of_the_views() {
         assert_eq!(sum(&profile, 2), blocks(in_use), "{view:?}");
         assert_eq!(sum(&profile, 3), total(in_use), "{view:?}");
     }
+}
+
+#[test]
+fn a_sample_of_each_thread_has_its_name() {
+    let report = crate::model::Report::of_json(&sample_value().to_string()).unwrap();
+    let profile = profile(
+        &Stacks::by_thread(&report).unwrap(),
+        &Choice::of_view(View::Live),
+    );
+    let of_thread = |name: &str| -> i64 {
+        let has_it = |sample: &&Sample| {
+            let label = |label: &Label| [text(&profile, label.key), text(&profile, label.str)];
+            sample
+                .label
+                .iter()
+                .any(|one| label(one) == ["thread", name])
+        };
+        let samples = profile.sample.iter().filter(has_it);
+        samples.map(|sample| sample.value[3]).sum()
+    };
+    assert_eq!([of_thread("main"), of_thread("work er")], [200, 100]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Baseline {
     /// It has no valid samples: the end of a line that begins with its name.
     pub fn new(report: &Report) -> Result<Self, String> {
         Ok(Baseline {
-            stacks: Stacks::of_report(report)?,
+            stacks: Stacks::by_thread(report)?,
             summary: Summary::of_report(report),
         })
     }
@@ -48,7 +48,7 @@ pub struct Section {
 /// # Errors
 /// There is a baseline, and the report has no valid samples: the end of a line.
 pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Section>, String> {
-    let stacks = match Stacks::of_report(report) {
+    let stacks = match Stacks::by_thread(report) {
         Ok(stacks) => stacks,
         Err(what) if baseline.is_some() => return Err(what),
         Err(_) if report.lines.is_none() => return Ok(None),

@@ -281,6 +281,7 @@ impl Rows<'_> {
             bytes,
             blocks,
             square,
+            ..
         } = sum.amounts[SHOWN];
         let whole = [view as i64, scope as i64, bytes, blocks];
         rows.extend(whole);
