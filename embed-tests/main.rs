@@ -31,6 +31,7 @@ mod leaks;
 mod limits;
 mod lines;
 mod lines_ctl;
+mod lines_facts;
 mod lines_hazards;
 mod lines_live;
 mod lines_native;
