@@ -20,8 +20,9 @@ from sections.instructions import collected
 
 LOOPS = {"churn.py": 15_000, "strings.py": 150}
 TIMES = 3
-RESIDENT = ("import resource, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); "
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
+# Not of getrusage, whose peak begins with that of the process that started this one.
+RESIDENT = ("import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); "
+            "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])")
 
 
 def parse(arguments):

@@ -14,7 +14,7 @@ with mimalloc and with pymalloc, each once with every allocation sampled (`--lin
 - the mean of the estimates is the truth, within four and a half standard errors and what CPython's free lists keep.
 
 --slice makes 20 runs, of which 95% in all must be within the error, and of each site so many that chance explains
-it. Packages are installed, pinned, below target/. The last line is `N passed, N failed`. Exit status: 0; 1 with what
+it; their means are not compared. Packages are installed, pinned, below target/. The last line is `N passed, N failed`. Exit status: 0; 1 with what
 failed; 2 if it cannot run.
 """
 
@@ -126,9 +126,10 @@ def check_allocator(program, allocator, options):
     failures = judgement.failures(is_enough)
     results.append(check(f"one sample in {INTERVAL >> 10} KiB, {options.runs} runs, within the error in 95%",
                          len(tallies) - len(failures), [told(*item) for item in failures.items()]))
-    unjust = judgement.failures(judge.is_just)
-    results.append(check("the mean of the estimates is the truth", len(tallies) - len(unjust),
-                         [told(*item) for item in unjust.items()]))
+    if not options.slice:  # In a few runs a block may by chance be a sample in all.
+        unjust = judgement.failures(judge.is_just)
+        results.append(check("the mean of the estimates is the truth", len(tallies) - len(unjust),
+                             [told(*item) for item in unjust.items()]))
     shares = judgement.shares(INTERVAL)
     results.append(check("of all sites with an interval of bytes or more, 95% of the estimates",
                          int(shares.pooled >= judge.SHARE), [] if shares.pooled >= judge.SHARE else ["too few"]))

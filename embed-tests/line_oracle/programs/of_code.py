@@ -91,8 +91,8 @@ def at_the_end_of_a_recursion():
 @site
 def at_each_level_of_a_recursion():
     def deep(level):
-        return (bytes(4_000), deep(level - 1) if level else None)
-    return deep(60)
+        return (bytes(12_000), deep(level - 1) if level else None)
+    return deep(20)
 
 
 @site
