@@ -98,7 +98,7 @@ class Program:
         return judgement
 
 
-def told(place, tally):
+def described(place, tally):
     view, site, account = place
     mean, error = tally.drift()
     return (f"{view}, {site}, {account}: {tally.within} of {tally.runs} within the error; "
@@ -125,11 +125,11 @@ def check_allocator(program, allocator, options):
     is_enough = judge.may_reach_share if options.slice else judge.reaches_share
     failures = judgement.failures(is_enough)
     results.append(check(f"one sample in {INTERVAL >> 10} KiB, {options.runs} runs, within the error in 95%",
-                         len(tallies) - len(failures), [told(*item) for item in failures.items()]))
+                         len(tallies) - len(failures), [described(*item) for item in failures.items()]))
     if not options.slice:  # In a few runs a block may by chance be a sample in all.
         unjust = judgement.failures(judge.is_just)
         results.append(check("the mean of the estimates is the truth", len(tallies) - len(unjust),
-                             [told(*item) for item in unjust.items()]))
+                             [described(*item) for item in unjust.items()]))
     shares = judgement.shares(INTERVAL)
     results.append(check("of all sites with an interval of bytes or more, 95% of the estimates",
                          int(shares.pooled >= judge.SHARE), [] if shares.pooled >= judge.SHARE else ["too few"]))
@@ -138,7 +138,7 @@ def check_allocator(program, allocator, options):
     if options.table:
         for place, tally in tallies.items():
             if tally.true > 0:
-                print("   ", told(place, tally))
+                print("   ", described(place, tally))
     return results
 
 

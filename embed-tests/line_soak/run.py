@@ -4,8 +4,8 @@
     python3 embed-tests/line_soak/run.py --python python3.11 --pyhost target/release/pyhost --minutes 30 [--slice]
 
 Each module runs without samples and with them, by turns at the default interval, one of 4 KiB, and with every allocation
-sampled. Children sample, too. Fails where a run with samples ends by a signal or does not end, or where a case has an
-outcome that it has not without, in three runs of each. Begins with the modules of SLICE, goes on with all that the
+sampled. Children sample, too. Fails where a run with samples ends by a signal or does not end and none without does, or where
+a case has no outcome in common with and without, in three runs of each. Begins with the modules of SLICE, goes on with all that the
 installation has, and ends when the time is over; the module that runs then is finished. --slice is one run of a
 short list. The last line is `N passed, N failed`, in modules. Exit status: 0; 1 with what failed; 2 if it cannot run.
 """

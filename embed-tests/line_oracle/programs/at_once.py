@@ -1,4 +1,4 @@
-"""Sites that run at the same time: the ledger cannot tell one from another, so the blocks' own sizes are the truth."""
+"""Sites that run at the same time: the ledger has only their sum, so the blocks' own sizes are the truth."""
 
 import asyncio
 import threading
