@@ -14,7 +14,7 @@
   const ROW = 24;
   const FONT = 12;
   // About the width of a letter.
-  const LETTER = FONT * 0.58;
+  const LETTER = FONT * 0.62;
   // A frame narrower than this is not drawn.
   const NARROWEST = 1;
   // Frames above the one that is zoomed to, and rows below it, that are drawn.
