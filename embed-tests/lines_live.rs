@@ -368,19 +368,20 @@ except MemoryError:
 fn of_a_noisy_service_the_three_leaking_lines_are_named_and_no_other() {
     let directory = folder("lines-leaks");
     let script = directory.join("service.py");
-    fs::write(&script, include_str!("scripts/leaking_service.py")).unwrap();
+    fs::write(&script, include_str!("leak_service/service.py")).unwrap();
     let hosts = directory.join("hosts");
     let mut child = Command::new(PYHOST)
         .arg(format!("--live={}", hosts.display()))
         .arg("--lines=16K,seed=1")
         .arg(&script)
+        .arg("1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
     let pid = child.id().to_string();
-    let outcome = ctl(&hosts, &["leaks", "--json", "--for", "12s", &pid]).ok();
+    let outcome = ctl(&hosts, &["leaks", "--json", "--for", "15s", &pid]).ok();
     child.kill().unwrap();
     child.wait().unwrap();
     let found: Value = serde_json::from_str(&outcome.stdout).unwrap();
