@@ -15,11 +15,14 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How the names of files end.
 pub const SUFFIX: &str = ".live";
 /// How the names of the files with samples of lines end, each beside its process's.
 pub const LINES_SUFFIX: &str = ".lines";
+/// How the names of larger files of samples end behind that, until they take the place of the smaller ones.
+pub const DRAFT_SUFFIX: &str = ".new";
 /// The folder, inside the directory, of the files of processes that were killed, once their end was reported.
 pub const ARCHIVE: &str = "killed";
 /// The folder, inside the directory, of what `pyhostctl baseline` keeps.
@@ -334,9 +337,11 @@ pub fn tidy(directory: &Path) -> Vec<Record> {
             _ => {
                 let _ = fs::remove_file(&entry.path);
                 let _ = fs::remove_file(lines_beside(&entry.path));
+                let _ = fs::remove_file(draft_beside(&entry.path));
             }
         }
     }
+    forget_lost_samples(directory);
     if !killed.is_empty() {
         forget_the_oldest(directory);
     }
@@ -379,12 +384,42 @@ fn archive(directory: &Path, entry: &Entry) -> io::Result<()> {
     let archived = folder.join(entry.identity.file_name());
     fs::rename(&entry.path, &archived)?;
     let _ = fs::rename(lines_beside(&entry.path), lines_beside(&archived));
+    let _ = fs::remove_file(draft_beside(&entry.path));
     Ok(())
+}
+
+/// Removes the files of samples without a process's file beside them: their process was killed while it ended, or while it
+/// made a larger file. They must be older than a minute: another caller may be about to move them into the archive.
+fn forget_lost_samples(directory: &Path) {
+    const LEAST_AGE: Duration = Duration::from_secs(60);
+    for found in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = found.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let name = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
+        let Some(stem) = name.strip_suffix(LINES_SUFFIX) else {
+            continue;
+        };
+        let file = format!("{stem}{SUFFIX}");
+        let is_ours = Identity::of_file_name(&file).is_some();
+        let modified = found.metadata().and_then(|found| found.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        let is_old = age.is_some_and(|age| age >= LEAST_AGE);
+        if is_ours && is_old && !directory.join(&file).exists() {
+            let _ = fs::remove_file(found.path());
+        }
+    }
 }
 
 /// The file with the samples of lines of the process that has the file `path`.
 pub fn lines_beside(path: &Path) -> PathBuf {
     path.with_extension(&LINES_SUFFIX[1..])
+}
+
+/// The larger file of samples that the process of the file `path` was making when it was killed.
+fn draft_beside(path: &Path) -> PathBuf {
+    let mut draft = lines_beside(path).into_os_string();
+    draft.push(DRAFT_SUFFIX);
+    draft.into()
 }
 
 fn forget_the_oldest(directory: &Path) {
@@ -406,6 +441,40 @@ fn forget_the_oldest(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_samples_without_a_process_are_removed_once_they_are_old() {
+        let directory = std::env::temp_dir().join(format!("pyhost-lost-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let identity = Identity {
+            boot: "0d3b7c521f5e4b8c9a550b8d1a2c3e4f".to_owned(),
+            pid_namespace: 4_026_531_836,
+            pid: 4711,
+            start_ticks: 99,
+        };
+        let process = directory.join(identity.file_name());
+        let paths = [lines_beside(&process), draft_beside(&process)];
+        let others = directory.join(format!("notes{LINES_SUFFIX}"));
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        let make = |path: &Path| {
+            let file = fs::File::create(path).unwrap();
+            file.set_modified(hour_ago).unwrap();
+        };
+        let are_there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
+        paths.iter().for_each(|path| make(path));
+        [&others, &process].iter().for_each(|path| make(path));
+        forget_lost_samples(&directory);
+        assert_eq!(are_there(), [true, true], "the process is there");
+        fs::remove_file(&process).unwrap();
+        fs::write(&paths[0], "new").unwrap();
+        tidy(&directory);
+        assert_eq!(are_there(), [true, false], "one is new");
+        make(&paths[0]);
+        tidy(&directory);
+        assert_eq!(are_there(), [false, false]);
+        assert!(others.exists(), "it has no process's name");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_setting_says_yes_or_no_or_names_a_directory() {
