@@ -340,6 +340,40 @@ assert of('grown', 'second') < 10_000
 }
 
 #[test]
+fn a_line_whose_buffer_was_replaced_by_another_caller_has_not_grown() {
+    let directory = folder("lines-replaced");
+    let code = format!(
+        "{STEP}
+import pyhost
+slot = [None]
+def fill(): return bytearray(10 << 20)
+def first(): slot[0] = fill()
+def second(): slot[0] = fill()
+first(); pyhost.mark('filled')
+second()
+step()"
+    );
+    let talking = Talking::new(&directory, &["--lines=1"], &code);
+    let report = shown(&directory, talking.pid());
+    let lines = &report["lines"];
+    assert!(bytes_in(&report, "grown", "second") >= 10 << 20);
+    assert!(bytes_in(&report, "grown", "first") <= -(10 << 20));
+    assert!(bytes_in(&report, "grown", "fill").abs() < 1 << 20);
+    let sum = int(&lines["sums"]["grown"]["obj"]["bytes"]);
+    assert!(sum.abs() < 1 << 20, "{sum}");
+    let rows = lines["grown"].as_array().unwrap().iter();
+    let listed: i64 = rows
+        .filter(|row| row["account"] == "obj")
+        .map(|row| int(&row["bytes"]))
+        .sum();
+    assert!((listed - sum).abs() < 1000, "{listed} {sum}");
+    let pid = talking.pid().to_string();
+    let table = ctl(&directory, &["lines", "--view", "grown", &pid]).ok();
+    assert!(!table.stdout.contains("in fill"), "{table:#?}");
+    talking.killed();
+}
+
+#[test]
 fn a_refusals_dossier_names_the_lines() {
     let code = "
 def held(): return [bytes(1000) for _ in range(40_000)]

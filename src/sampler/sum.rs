@@ -24,9 +24,13 @@ impl Sum {
         self.bytes.round() as i64
     }
 
-    /// Estimated blocks; not below 0, though more bytes may be in fewer blocks than before.
+    /// Estimated blocks; of growth not below 0, though more bytes may be in fewer blocks than before. The blocks of bytes
+    /// that shrank are not above 0.
     pub fn blocks(&self) -> i64 {
-        self.blocks.round().max(0.0) as i64
+        match self.bytes() < 0 {
+            true => self.blocks.round().min(0.0) as i64,
+            false => self.blocks.round().max(0.0) as i64,
+        }
     }
 
     /// Bytes by which the estimate may be wrong, either way, in 19 of 20 cases. `interval` bytes in one place that no

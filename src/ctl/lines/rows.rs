@@ -214,7 +214,7 @@ pub struct Table<'a> {
     pub account: Option<&'a str>,
     /// Those with the most bytes first.
     pub rows: Vec<Row<'a>>,
-    /// All bytes of the view, with those that no row has.
+    /// All bytes of the view, with those that no row has. Of `grown` without what shrank.
     pub total: i64,
     /// The bytes that no row has: of stacks that the report does not list.
     pub left_out: i64,
@@ -227,7 +227,7 @@ impl<'a> Table<'a> {
             Some(name) => site.account == name,
             None => is_in_total(&site.account),
         };
-        let (mut total, mut left_out) = (0, 0);
+        let mut left_out = 0;
         let mut rows: Vec<Row> = Vec::new();
         let mut places = HashMap::new();
         let mut add =
@@ -249,10 +249,9 @@ impl<'a> Table<'a> {
                     row.sites.push(site);
                 }
             };
-        for site in stacks.of_view(view).into_iter().filter(counts) {
+        for site in stacks.changed_in(view).into_iter().filter(counts) {
             let amount = site.amount(view);
             // The sum of a view was checked.
-            total += amount.bytes;
             if !site.is_listed && by != By::Account {
                 left_out += amount.bytes;
                 continue;
@@ -270,6 +269,10 @@ impl<'a> Table<'a> {
                 add(&mut rows, Subject::NoType, rest, site);
             }
         }
+        // A line that replaced its bytes by those of another stack has not grown: rows are summed before those that shrank
+        // are left out.
+        rows.retain(|row| row.sum.bytes > 0);
+        let total = rows.iter().map(|row| row.sum.bytes).sum::<i64>() + left_out.max(0);
         for row in &mut rows {
             row.account = largest_account(&row.sites, view);
         }

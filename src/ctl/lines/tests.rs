@@ -255,3 +255,58 @@ fn no_mutated_report_harms_the_table() {
     }
     assert!(shown > 250, "{shown}");
 }
+
+/// A report in which a line's bytes were replaced by those of another stack since the mark.
+fn replaced() -> Value {
+    let own = call("fill", "/job.py", 3);
+    let (a, b) = (
+        [own.clone(), call("a", "/job.py", 5)],
+        [own, call("b", "/job.py", 6)],
+    );
+    let less = [call("less", "/job.py", 9)];
+    let more = [call("more", "/job.py", 8)];
+    with_lines(&json!({
+        "interval_bytes": 1, "samples": 20, "dropped": 0,
+        "sums": {"grown": {"obj": {"bytes": 5, "blocks": 1, "error_bytes": 0, "stacks": 4}}},
+        "grown": [
+            row("obj", 1000, 0, &b), row("obj", -1000, 0, &a), row("obj", -70, 0, &less), row("obj", 75, 0, &more),
+        ],
+    }))
+}
+
+#[test]
+fn a_line_whose_bytes_another_stack_replaced_has_not_grown() {
+    let stacks = stacks_of(&replaced()).unwrap();
+    let named = |by| -> Vec<(String, i64)> {
+        let table = Table::new(&stacks, View::Grown, by, None);
+        let rows = table.rows.iter();
+        rows.map(|row| (row.subject.to_string(), row.sum.bytes))
+            .collect()
+    };
+    assert_eq!(named(By::Line), [("/job.py:8 in more".to_owned(), 75)]);
+    assert_eq!(named(By::File), [("/job.py".to_owned(), 5)]);
+    assert_eq!(named(By::Account), [("obj".to_owned(), 5)]);
+    assert_eq!(named(By::Stack).len(), 2, "a stack that grew is one");
+    let table = Table::new(&stacks, View::Grown, By::Line, None);
+    assert_eq!((table.total, table.left_out), (75, 0));
+    assert!(text::text(&table, 20).contains("100.0%"));
+}
+
+#[test]
+fn numbers_below_zero_overflow_no_sum() {
+    let mut report = replaced();
+    for (first, second, third, sum) in [
+        (i64::MAX, -i64::MAX, i64::MAX, 0),
+        (-i64::MAX, -1, 0, i64::MAX),
+        (i64::MIN, 0, 0, 0),
+        (1, 0, 0, i64::MIN),
+        (-i64::MAX, 0, 0, i64::MAX),
+        (i64::MAX, 0, 0, -i64::MAX),
+    ] {
+        for (number, bytes) in [first, second, third].into_iter().enumerate() {
+            report["lines"]["grown"][number]["bytes"] = bytes.into();
+        }
+        report["lines"]["sums"]["grown"]["obj"]["bytes"] = sum.into();
+        assert!(stacks_of(&report).is_err(), "{report}");
+    }
+}

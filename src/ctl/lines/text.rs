@@ -113,5 +113,6 @@ fn facts(table: &Table) -> String {
 }
 
 fn shown(bytes: i64) -> String {
-    Bytes(bytes.max(0) as u64).to_string()
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", Bytes(bytes.unsigned_abs()))
 }

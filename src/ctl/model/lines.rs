@@ -20,7 +20,7 @@ pub struct SampledLines {
     pub libraries: Vec<Library>,
     /// For each view, the sums of its accounts over all stacks.
     pub sums: Ordered<Ordered<LineSum>>,
-    /// The stacks with the most bytes of each view, most first.
+    /// The stacks with the most bytes of each view, most first; in `grown` also those that shrank, with bytes below zero.
     pub at_peak: Vec<StackRow>,
     pub at_account_peak: Vec<StackRow>,
     pub live: Vec<StackRow>,
@@ -117,8 +117,8 @@ fn account_of(number: u8) -> Option<Account> {
 fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
     let with_sum = |site| (site, samples.sum(site, view));
     let mut sites: Vec<(Site, Sum)> = samples.sites().map(with_sum).collect();
-    sites.retain(|(_, sum)| sum.bytes() > 0);
-    sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
+    sites.retain(|(_, sum)| sum.bytes() != 0);
+    sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes().unsigned_abs()));
     let has_age = matches!(view, View::Live | View::Grown);
     let mut calls = 0;
     let listed = sites
@@ -173,7 +173,7 @@ fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
     for site in samples.sites() {
         let of_site = samples.sum(site, view);
         if let Some((sum, stacks)) = sums.get_mut(usize::from(site.account))
-            && of_site.bytes() > 0
+            && of_site.bytes() != 0
         {
             *sum += of_site;
             *stacks += 1;

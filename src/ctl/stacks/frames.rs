@@ -136,6 +136,16 @@ impl Amount {
         }
     }
 
+    /// The same without a sign. No amount is the least number: it was checked.
+    pub fn magnitude(self) -> Amount {
+        Amount {
+            bytes: self.bytes.saturating_abs(),
+            blocks: self.blocks.saturating_abs(),
+            square: self.square,
+            age: self.age,
+        }
+    }
+
     /// The sum, if it fits.
     pub fn plus(self, other: Amount) -> Option<Amount> {
         Some(Amount {

@@ -1,8 +1,9 @@
 //! The stacks of a report, checked: one site for each account and stack, and where it matters for each thread, with its
 //! amount in every view.
 //!
-//! The report may be forged: no amount is negative, and no sum of a view overflows. A report lists the stacks with the
-//! most bytes, and the sums of all; the difference is a site of its own, so that a view keeps its total.
+//! The report may be forged: no amount is negative, but in `grown` that of a stack that shrank, and no sum of a view
+//! overflows. A report lists the stacks with the most bytes, and the sums of all; the difference is a site of its own, so
+//! that a view keeps its total.
 
 mod error;
 mod frames;
@@ -114,9 +115,16 @@ impl Stacks {
         })
     }
 
-    /// The sites that have bytes in a view, most first.
+    /// The sites that have bytes in a view, most first; those that shrank are left out.
     pub fn of_view(&self, view: View) -> Vec<&Site> {
-        let has_bytes = |site: &&Site| site.amount(view).bytes > 0;
+        let mut sites = self.changed_in(view);
+        sites.retain(|site| site.amount(view).bytes > 0);
+        sites
+    }
+
+    /// The sites that have bytes in a view, or that shrank, most first.
+    pub fn changed_in(&self, view: View) -> Vec<&Site> {
+        let has_bytes = |site: &&Site| site.amount(view).bytes != 0;
         let mut sites: Vec<&Site> = self.sites.iter().filter(has_bytes).collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.amount(view).bytes));
         sites
@@ -174,7 +182,7 @@ impl Gathering {
                     "has a stack of more than {DEEPEST} calls in lines.{name}"
                 ));
             }
-            let mut amount = checked([row.bytes, row.blocks, row.error_bytes], lines, name)?;
+            let mut amount = checked([row.bytes, row.blocks, row.error_bytes], lines, view)?;
             amount.age = Age::new(row.bytes, row.age_seconds);
             let thread = row.thread.as_deref().filter(|_| self.by_thread);
             let frames = self.frames_of_row(row);
@@ -187,9 +195,9 @@ impl Gathering {
         let sums = lines.sums.0.iter().find(|(key, _)| key == name);
         let listed = listed(rows, lines.interval_bytes);
         for (account, sum) in sums.map_or(&[][..], |(_, Ordered(sums))| sums) {
-            let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, name)?;
+            let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, view)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
-            if let Some(rest) = listed.left_out(sum) {
+            if let Some(rest) = listed.left_out(sum, view) {
                 let site = self.site(account, None, vec![Frame::label(LEFT_OUT)]);
                 total = self.add(site, rest, view, total)?;
             }
@@ -223,7 +231,7 @@ impl Gathering {
         }
         let mut left = row.bytes;
         for row in &row.types {
-            let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, "live")?;
+            let amount = checked([row.bytes, row.blocks, row.error_bytes], lines, View::Live)?;
             left = left.saturating_sub(row.bytes);
             // The host rounds each to whole bytes.
             if left < -(MOST_TYPES as i64) {
@@ -257,7 +265,8 @@ impl Gathering {
         frames
     }
 
-    /// Adds an amount to a site; returns the total of the view with it.
+    /// Adds an amount to a site; returns the total of the view with it. Below zero or not, an amount counts as much in the
+    /// total, so that no sum of a part of the amounts overflows.
     fn add(
         &mut self,
         site: usize,
@@ -265,7 +274,7 @@ impl Gathering {
         view: View,
         total: Amount,
     ) -> Result<Amount, String> {
-        let total = total.plus(amount);
+        let total = total.plus(amount.magnitude());
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
         let place = &mut self.amounts[site][view as usize];
         // It is at most the total of the view, which fits.
@@ -304,11 +313,16 @@ fn rows(lines: &SampledLines, view: View) -> &[StackRow] {
 }
 
 /// The amount of these bytes, blocks and bytes of error.
-fn checked(numbers: [i64; 3], lines: &SampledLines, view: &str) -> Result<Amount, String> {
-    if numbers.iter().any(|number| *number < 0) {
-        return Err(format!("has a number below zero in lines.{view}"));
-    }
+fn checked(numbers: [i64; 3], lines: &SampledLines, view: View) -> Result<Amount, String> {
     let [bytes, blocks, error] = numbers;
+    // A stack may have shrunk; the least number has no opposite.
+    let least = match view {
+        View::Grown => -i64::MAX,
+        _ => 0,
+    };
+    if bytes < least || blocks < least || error < 0 {
+        return Err(format!("has a number below zero in lines.{}", view.name()));
+    }
     Ok(Amount {
         bytes,
         blocks,
@@ -326,20 +340,30 @@ struct Listed {
 
 impl Listed {
     /// The part of the account's sum that the rows do not have; None if they have all.
-    fn left_out(self, sum: Amount) -> Option<Amount> {
-        let bytes = sum.bytes - self.amount.bytes;
+    fn left_out(self, sum: Amount, view: View) -> Option<Amount> {
+        // In `grown` either may be below zero, and so may the difference.
+        let bytes = sum.bytes.saturating_sub(self.amount.bytes);
+        let blocks = sum.blocks.saturating_sub(self.amount.blocks);
         // The host rounds the sum and every row to whole bytes: so much may differ without a stack left out.
         let rounding = (self.rows + 1) / 2;
-        (bytes > rounding).then(|| Amount {
+        let is_left_out = match view {
+            View::Grown => bytes.unsigned_abs() > rounding as u64,
+            _ => bytes > rounding,
+        };
+        is_left_out.then(|| Amount {
             bytes,
-            blocks: (sum.blocks - self.amount.blocks).max(0),
+            blocks: if bytes < 0 {
+                blocks.min(0)
+            } else {
+                blocks.max(0)
+            },
             square: (sum.square - self.amount.square).max(0.0),
             age: Age::default(),
         })
     }
 }
 
-/// The rows by account. Their numbers are checked: not below zero, and their sum fits.
+/// The rows by account. Their numbers are checked: the sum of any of them fits.
 fn listed(rows: &[StackRow], interval: i64) -> HashMap<&str, Listed> {
     let mut found: HashMap<&str, Listed> = HashMap::new();
     for row in rows {

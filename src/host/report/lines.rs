@@ -169,7 +169,7 @@ fn describe_sums(samples: &Samples, view: View, sink: &mut impl Sink) {
     let mut sums = [(Sum::NONE, 0); ACCOUNTS];
     for site in samples.sites() {
         let of_site = samples.sum(site, view);
-        if of_site.bytes() > 0 {
+        if of_site.bytes() != 0 {
             let (sum, stacks) = &mut sums[usize::from(site.account)];
             *sum += of_site;
             *stacks += 1;
@@ -301,15 +301,16 @@ fn account_of(site: Site) -> Account {
     Account::ALL[usize::from(site.account)]
 }
 
-/// The sites that a view has bytes of, most first; none where the system has no memory for the list.
+/// The sites that a view has bytes of, most first; of `grown` also those that shrank, by how much they did. None where the
+/// system has no memory for the list.
 fn sorted(samples: &Samples, view: View) -> Growing<Site> {
     let mut found = Growing::new();
     for site in samples.sites() {
-        if samples.sum(site, view).bytes() > 0 && !found.push(site) {
+        if samples.sum(site, view).bytes() != 0 && !found.push(site) {
             break;
         }
     }
-    let bytes = |site: &Site| samples.sum(*site, view).bytes();
+    let bytes = |site: &Site| samples.sum(*site, view).bytes().unsigned_abs();
     found.sort_unstable_by_key(|site| std::cmp::Reverse(bytes(site)));
     found
 }

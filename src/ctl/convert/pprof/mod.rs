@@ -117,7 +117,10 @@ fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
 }
 
 fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
-    let (alloc, in_use) = (site.amount(View::Allocated), site.amount(in_use));
+    let alloc = site.amount(View::Allocated);
+    // A stack that shrank has none in use.
+    let in_use = Some(site.amount(in_use)).filter(|amount| amount.bytes > 0);
+    let in_use = in_use.unwrap_or_default();
     let thread = site.thread.iter().map(|thread| ("thread", thread));
     let labels = [("account", &site.account)].into_iter().chain(thread);
     Sample {
