@@ -1,7 +1,7 @@
 //! `--lines`: which lines of Python allocated, by samples.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOST, Run, folder, script};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, script};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -551,4 +551,25 @@ print('equal')";
         .args(["--lines=1", "--stats=off", "-c", code])
         .run();
     assert_eq!(outcome.stdout, "equal\n", "{outcome:#?}");
+}
+
+#[test]
+fn a_report_is_one_that_pyhostctl_reads_however_long_the_names_are() {
+    let directory = folder("lines-names");
+    let file = directory.join("report.json");
+    let code = "kept = []
+for number in range(300):
+    name = 'x' * 70_000 + str(number)
+    names = {'kept': kept}
+    exec(compile(f'def {name}(depth):\\n if depth: {name}(depth - 1)\\n else: kept.append(bytes(5000))\\n', '\\n' * 600 + name, 'exec'), names)
+    names[name](60)";
+    Run::host()
+        .args(["--lines=1", "--stats=json", "--stats-file"])
+        .arg(&file)
+        .args(["-c", code])
+        .ok();
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    assert!((1 << 20..16 << 20).contains(&bytes), "{bytes}");
+    let shown = Run::program(PYHOSTCTL).arg("lines").arg(&file).ok();
+    assert!(shown.stdout.contains("xxxx"), "{shown:#?}");
 }

@@ -48,6 +48,36 @@ impl<T: Copy> Growing<T> {
         true
     }
 
+    /// Appends items; false, and all are lost, if the kernel has no memory for them.
+    pub fn extend(&mut self, items: &[T]) -> bool {
+        let length = self.length + items.len();
+        let capacity = self.capacity();
+        let larger = length.max(2 * capacity).max(FIRST / size_of::<T>());
+        if length > capacity && !self.grow(larger) {
+            return false;
+        }
+        if let Some(memory) = &mut self.memory {
+            for (place, item) in memory[self.length..length].iter_mut().zip(items) {
+                place.write(*item);
+            }
+        }
+        self.length = length;
+        true
+    }
+
+    /// A copy, without room for more. Returns `None` if the kernel has no memory.
+    pub fn copied(&self) -> Option<Self> {
+        let Some(memory) = &self.memory else {
+            return Some(Growing::new());
+        };
+        let mut copy = Mapped::private(self.length.max(1))?;
+        copy[..self.length].copy_from_slice(&memory[..self.length]);
+        Some(Growing {
+            memory: Some(copy),
+            length: self.length,
+        })
+    }
+
     fn grow(&mut self, capacity: usize) -> bool {
         let Some(mut larger) = Mapped::private(capacity) else {
             return false;
@@ -117,5 +147,11 @@ mod tests {
         list[7] = 1;
         assert_eq!((list[7], list.len()), (1, 10_000));
         assert_eq!(*Growing::filled(3, 5u8).unwrap(), [5; 3]);
+        let mut copy = list.copied().unwrap();
+        list[8] = 2;
+        assert!(copy.extend(&[1; 20_000]) && copy.extend(&[]));
+        assert_eq!((copy[8], copy[10_000], copy.len()), (8, 1, 30_000));
+        let nothing = Growing::<u32>::new();
+        assert!(nothing.copied().unwrap().extend(&[]));
     }
 }

@@ -89,6 +89,7 @@ mod tests {
                     file: file.as_bytes(),
                     function: function.as_bytes(),
                     line: 1,
+                    native: None,
                 });
             }
         };

@@ -39,7 +39,7 @@ pub use types::Kinds;
 
 use index::Index;
 use published::{Published, Renew};
-use sites::{Key, Sites};
+use sites::{ACCOUNTS, Key, SITES, Sites};
 use stacks::Stacks;
 use std::ops::Range;
 use threads::Threads;
@@ -49,6 +49,8 @@ use types::Types;
 pub const REPORTED_STACKS: usize = 500;
 /// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
 pub const REPORTED_CALLS: usize = 25_000;
+/// Bytes of each view in a report, for the same reason: there are five, and the rest of a report is small.
+pub const REPORTED_BYTES: usize = 5 << 19;
 
 /// Gives each call of a stack to a function, outermost first.
 pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
@@ -228,10 +230,19 @@ impl Samples {
             weight,
         } = allocation;
         let stack = self.stacks.intern(walk)?;
-        let site = self.sites.of(Key {
+        let key = Key {
             account,
             thread,
             stack,
+        };
+        let site = self.sites.of(key, SITES);
+        let site = site.or_else(|| {
+            let others = Key {
+                account,
+                thread: threads::OTHERS,
+                stack: self.stacks.others()?,
+            };
+            self.sites.of(others, SITES + ACCOUNTS)
         })?;
         let is_replaced = self.remove(address);
         let birth = self.time.tick(moment);
@@ -381,6 +392,21 @@ impl Samples {
     ) -> Option<impl Iterator<Item = (Site, Sum)>> {
         let sums = self.sites.span_sums(number, view)?;
         Some(sums.map(|(site, sum)| (site, self.raised(sum))))
+    }
+
+    /// A copy to be read and no more, without the blocks: a reader needs the lock for no longer than that takes. None if there
+    /// is no memory for it.
+    pub fn copied(&self) -> Option<Self> {
+        Some(Samples {
+            stacks: self.stacks.copied()?,
+            threads: self.threads.copied()?,
+            sites: self.sites.copied()?,
+            types: self.types.copied()?,
+            live: Index::new(),
+            published: None,
+            renew: None,
+            ..*self
+        })
     }
 
     /// The mean distance between two points, in bytes.

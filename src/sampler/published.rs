@@ -58,11 +58,13 @@ impl Counts {
         ])
     }
 
-    /// Room for twice as many.
+    /// Room for twice as many, or for half as many more once that would be much of a small file system.
     fn doubled(self) -> Self {
+        const MUCH: usize = 1 << 15;
         let mut room = FIRST;
         for (room, count) in room.0.iter_mut().zip(self.0) {
-            *room = (*room).max(2 * count);
+            let more = if count > MUCH { count / 2 } else { count };
+            *room = (*room).max(count + more);
         }
         room
     }

@@ -138,6 +138,9 @@ pub const WORDS: usize = 25;
 /// Where the numbers of a site's moments are, behind its key and its sums.
 const NUMBERS: usize = 1 + 3 * (3 + MOMENTS.len());
 
+/// Sites that are kept; see the bounds of `stacks`. Above them there is one more for each account.
+pub const SITES: usize = 1 << 16;
+
 /// Accounts that there may be.
 pub const ACCOUNTS: usize = 16;
 
@@ -182,8 +185,8 @@ impl Sites {
         }
     }
 
-    /// The number of a site. None if there is no memory for it.
-    pub fn of(&mut self, key: Key) -> Option<u32> {
+    /// The number of a site. None if there are `most` others, or no memory for it.
+    pub fn of(&mut self, key: Key, most: usize) -> Option<u32> {
         let hash = hash(key.word()) | 1;
         let sums = &self.sums;
         let is_it = |entry: &Entry| sums[entry.number as usize].key == key;
@@ -191,6 +194,9 @@ impl Sites {
             return Some(entry.number);
         }
         let number = u32::try_from(self.sums.len()).ok()?;
+        if self.sums.len() >= most {
+            return None;
+        }
         let site = Sums {
             key,
             live: Sum::NONE,
@@ -455,6 +461,16 @@ impl Sites {
     /// The account of the site of a number.
     pub fn account(&self, site: u32) -> u8 {
         self.sums[site as usize].key.account
+    }
+
+    /// A copy to be read and no more. None if there is no memory for it.
+    pub fn copied(&self) -> Option<Self> {
+        Some(Sites {
+            sums: self.sums.copied()?,
+            index: Index::new(),
+            spans: Spans::new(),
+            ..*self
+        })
     }
 
     pub fn key(&self, site: Site) -> Key {

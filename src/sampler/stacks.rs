@@ -80,6 +80,24 @@ struct Node {
     frame: u32,
 }
 
+// A recursion with many branches has a new stack for every sample. So the tables have bounds, which with those of `sites` keep
+// them below 60 MiB, and the copy for other processes below 30: /dev/shm of a container has 64.
+/// Bytes of texts.
+const LETTERS: usize = 4 << 20;
+/// Different calls.
+const FRAMES: usize = 1 << 17;
+/// Different calls with their callers.
+const NODES: usize = 1 << 19;
+/// Nodes above the bound for stacks that are cut to their innermost call: one for each call.
+const CUT_NODES: usize = FRAMES + 1;
+/// The outermost call of a stack that is cut.
+const OTHERS: Call<'_> = Call {
+    file: b"<other stacks>",
+    function: b"other stacks",
+    line: 0,
+    native: None,
+};
+
 /// The number of the stack without a call.
 pub const EMPTY: u32 = u32::MAX;
 
@@ -144,19 +162,30 @@ impl Stacks {
         }
     }
 
-    /// The number of a stack. None if there is no memory for it.
+    /// The number of a stack; of one that has no room, that of its innermost call within [`OTHERS`]. None if there is no
+    /// memory for it.
     pub fn intern(&mut self, walk: &mut Walk<'_>) -> Option<u32> {
         let mut node = Some(EMPTY);
+        let mut innermost = None;
         walk(&mut |call| {
-            node = node.and_then(|caller| {
-                let frame = self.frame(call)?;
-                self.node(caller, frame)
-            });
+            innermost = self.frame(call, FRAMES);
+            let frame = innermost;
+            node = node.and_then(|caller| self.node(caller, frame?, NODES));
         });
-        node
+        node.or_else(|| {
+            let others = self.others()?;
+            let cut = innermost.and_then(|frame| self.node(others, frame, NODES + CUT_NODES));
+            cut.or(Some(others))
+        })
     }
 
-    fn node(&mut self, caller: u32, frame: u32) -> Option<u32> {
+    /// The stack of those that have no room.
+    pub fn others(&mut self) -> Option<u32> {
+        let frame = self.frame(&OTHERS, FRAMES + 1)?;
+        self.node(EMPTY, frame, NODES + CUT_NODES)
+    }
+
+    fn node(&mut self, caller: u32, frame: u32, most: usize) -> Option<u32> {
         let hash = mixed(&[u64::from(caller), u64::from(frame)]);
         let nodes = &self.nodes;
         let is_it = |entry: &Entry| {
@@ -166,17 +195,21 @@ impl Stacks {
         let known = self.of_nodes.find(hash, |entry| entry.hash, is_it);
         known.map(|entry| entry.number).or_else(|| {
             let number = self.nodes.len();
-            let pushed = self.nodes.push(Node { caller, frame });
+            let pushed = number < most && self.nodes.push(Node { caller, frame });
             enter(&mut self.of_nodes, hash, number, pushed)
         })
     }
 
-    fn frame(&mut self, call: &Call<'_>) -> Option<u32> {
-        let file = self.text(call.file)?;
+    fn frame(&mut self, call: &Call<'_>, most: usize) -> Option<u32> {
+        let letters = if most > FRAMES { LETTERS + 64 } else { LETTERS };
+        let file = self.text_within(call.file, letters)?;
         // The function of a native call follows from its place.
         let (known_function, place) = match call.native {
             Some(native) => (None, native.offset | NATIVE),
-            None => (Some(self.text(call.function)?), u64::from(call.line)),
+            None => (
+                Some(self.text_within(call.function, letters)?),
+                u64::from(call.line),
+            ),
         };
         let hash = mixed(&[
             u64::from(file),
@@ -198,22 +231,28 @@ impl Stacks {
             (None, native) => self.text(native.map_or(&[], |native| (native.name)()))?,
         };
         let number = self.frames.len();
-        let pushed = self.frames.push(Frame {
+        let frame = Frame {
             file,
             function,
             place,
-        });
+        };
+        let pushed = number < most && self.frames.push(frame);
         enter(&mut self.of_frames, hash, number, pushed)
     }
 
-    /// The number of a text. None if there is no memory for it.
+    /// The number of a text. None if there is no room or no memory for it.
     pub fn text(&mut self, text: &[u8]) -> Option<u32> {
+        self.text_within(text, LETTERS)
+    }
+
+    fn text_within(&mut self, text: &[u8], letters: usize) -> Option<u32> {
         let hash = hash_of_text(text);
         let is_it = |entry: &Entry| self.bytes(entry.number) == text;
         let known = self.of_texts.find(hash, |entry| entry.hash, is_it);
         known.map(|entry| entry.number).or_else(|| {
             let start = u32::try_from(self.letters.len()).ok()?;
-            let kept = text.iter().all(|&letter| self.letters.push(letter));
+            let has_room = self.letters.len() + text.len() <= letters;
+            let kept = has_room && self.letters.extend(text);
             let number = self.texts.len();
             let pushed = kept && self.texts.push((start, text.len() as u32));
             enter(&mut self.of_texts, hash, number, pushed)
@@ -336,6 +375,19 @@ impl Stacks {
     /// Whether there is a stack of that number.
     pub fn knows(&self, stack: u32) -> bool {
         stack == EMPTY || (stack as usize) < self.nodes.len()
+    }
+
+    /// A copy to be read and no more. None if there is no memory for it.
+    pub fn copied(&self) -> Option<Self> {
+        Some(Stacks {
+            letters: self.letters.copied()?,
+            texts: self.texts.copied()?,
+            frames: self.frames.copied()?,
+            nodes: self.nodes.copied()?,
+            of_texts: Index::new(),
+            of_frames: Index::new(),
+            of_nodes: Index::new(),
+        })
     }
 
     /// The mappings of all tables.

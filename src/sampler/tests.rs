@@ -661,3 +661,60 @@ fn the_types_of_a_site_sum_its_live_objects_by_name() {
         .filter(|site| samples.types(*site).next().is_some());
     assert_eq!(with_types.count(), 1);
 }
+
+#[test]
+fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() {
+    let mut samples = Samples::new(1, 9);
+    let weight = Weight::new(100, 100, 1);
+    let (mut random, mut address) = (Random(5), 0);
+    let mut add = |samples: &mut Samples, calls: &[Call<'_>], account| {
+        address += 16;
+        let added = samples.add(block(address, account, weight), &mut inward(calls), None);
+        assert_eq!(added, Added::New);
+    };
+    // Deep recursion with branches: a stack of its own for every sample.
+    for _ in 0..700 {
+        let calls: Vec<_> = (0..900)
+            .map(|_| call("a.py", "f", random.below(1000) as u32))
+            .collect();
+        add(&mut samples, &calls, 0);
+    }
+    // Generated code: lines and texts without end.
+    for number in 0..140_000 {
+        let name = format!("function {number} of generated code");
+        add(&mut samples, &[call("b.py", &name, number)], 1);
+    }
+    let is_others = |call: &FrameView<'_>| call.function == "other stacks";
+    let mut sums = [0; 3];
+    for site in samples.sites() {
+        let bytes = samples.sum(site, View::Live).bytes();
+        let calls: Vec<_> = samples.calls(site).collect();
+        sums[usize::from(site.account)] += bytes;
+        if site.account == 0 && calls.len() < 900 {
+            assert!(calls.len() == 2 && calls[0].file == "a.py" && is_others(&calls[1]));
+            sums[2] += bytes;
+        }
+    }
+    assert_eq!((sums[0], sums[1]), (70_000, 14_000_000));
+    assert!(sums[2] > 0);
+    assert_eq!(samples.counts(), (140_700, 0));
+    let has_others =
+        |site: &Site| site.account == 1 && samples.calls(*site).all(|call| is_others(&call));
+    assert_eq!(samples.sites().filter(has_others).count(), 1);
+    let bytes = |samples: &Samples| samples.addresses().map(|table| table.len()).sum::<usize>();
+    let live = samples.live.addresses().len();
+    assert!(bytes(&samples) - live < 80 << 20);
+    assert!(samples.publish_by(anonymous));
+    let words = published_words(&samples);
+    assert!(words.len() * 8 < 40 << 20, "{}", words.len());
+    let read = published::read(&words).unwrap();
+    let copy = samples.copied().unwrap();
+    for other in [&read, &copy] {
+        let pairs = samples.sites().zip(other.sites());
+        for (site, same) in pairs.filter(|(site, _)| site.account == 0) {
+            assert!(samples.calls(site).eq(other.calls(same)));
+            assert_eq!(samples.sum(site, View::Live), other.sum(same, View::Live));
+        }
+        assert_eq!(samples.sites().count(), other.sites().count());
+    }
+}

@@ -23,7 +23,7 @@ pub enum Thread<'a> {
 // The numbers of the threads without an entry.
 const MAIN: u8 = u8::MAX;
 const UNNAMED: u8 = u8::MAX - 1;
-const OTHERS: u8 = u8::MAX - 2;
+pub const OTHERS: u8 = u8::MAX - 2;
 const _: () = assert!(NAMES <= OTHERS as usize);
 
 /// The names.
@@ -84,6 +84,12 @@ impl Threads {
         let text = u32::try_from(word).ok();
         let text = text.filter(|text| (*text as usize) < stacks.counts()[1]);
         self.names.len() < NAMES && text.is_some_and(|text| self.names.push(text))
+    }
+
+    /// A copy. None if there is no memory for it.
+    pub fn copied(&self) -> Option<Self> {
+        let names = self.names.copied()?;
+        Some(Threads { names })
     }
 
     /// Its addresses.

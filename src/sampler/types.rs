@@ -36,6 +36,13 @@ impl Types {
         }
     }
 
+    /// A copy. None if there is no memory for it.
+    pub fn copied(&self) -> Option<Self> {
+        Some(Types {
+            found: self.found.copied()?,
+        })
+    }
+
     /// Adds an object of a site; false if there is no memory for it.
     pub fn add(&mut self, site: u32, kind: usize, weight: Weight) -> bool {
         let mut sum = Sum::NONE;

@@ -68,15 +68,16 @@ pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
     if !memory.holds(address, size_of::<PyTypeObject>()) {
         return None;
     }
-    let is_type = (0..4).any(
-        |_| match memory.word(kind + offset_of!(ffi::PyObject, ob_type)) {
-            Some(metatype) => {
-                kind = metatype;
-                metatype == type_type()
-            }
-            None => false,
-        },
-    );
+    let is_type =
+        (0..4).any(
+            |_| match memory.word(kind.wrapping_add(offset_of!(ffi::PyObject, ob_type))) {
+                Some(metatype) => {
+                    kind = metatype;
+                    metatype == type_type()
+                }
+                None => false,
+            },
+        );
     is_type.then_some(Kind {
         flags: memory.word(address + offset_of!(PyTypeObject, tp_flags))? as u64,
         size: memory.word(address + offset_of!(PyTypeObject, tp_basicsize))?,

@@ -1,12 +1,12 @@
-//! The sampled lines in a report. The samples are read under their lock, which a signal handler may find taken: the
+//! The sampled lines in a report. The samples are copied under their lock, which a signal handler may find taken for long: the
 //! report then goes without them. Nothing is allocated from the heaps: text and tables are mappings of their own.
 
 use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{
-    self, FrameView, NativeView, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, SpanView, Sum,
-    View,
+    self, FrameView, NativeView, REPORTED_BYTES, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
+    SpanView, Sum, View,
 };
 use crate::leaks;
 use crate::ledger::{ACCOUNTS, Account, Scope};
@@ -26,28 +26,37 @@ const TYPES: usize = 8;
 /// Why a report has no lines, though there are samples.
 const MISSING: &str = "they were in use when the process was ended, or there was no memory";
 
-/// Text in a mapping of its own. The samples are rendered into it under their lock, under which nobody may wait: not for
-/// memory of the heaps, not for a reader of the report, not for the GIL.
+/// Text in a mapping of its own. The samples are copied under their lock, under which nobody may wait: not for memory of the
+/// heaps, not for a reader of the report, not for the GIL. The copy is rendered when others go on.
 struct Rendered(Growing<u8>);
 
 impl Rendered {
-    /// `render`s the samples; None without samples, in a signal handler that has interrupted their use, or without memory.
+    /// `render`s the samples after they were `prepare`d; None without samples, in a signal handler that has interrupted their
+    /// use, or without memory.
     fn of(
         in_handler: bool,
-        render: impl FnOnce(&mut Samples, &mut Self) -> fmt::Result,
+        prepare: impl FnOnce(&mut Samples),
+        render: impl Fn(&Samples, &mut Self) -> fmt::Result,
     ) -> Option<Self> {
         let mut text = Rendered(Growing::new());
         let work = |samples: &mut Samples| {
             samples.look_at_clock(moment::monotonic_coarse());
-            render(samples, &mut text)
+            prepare(samples);
+            // Without memory for a copy the others wait.
+            let copy = samples.copied();
+            let rendered = copy.ok_or_else(|| render(samples, &mut text));
+            samples.forget_types();
+            rendered
         };
-        let rendered = match in_handler {
+        let copy = match in_handler {
             true => sampling::with_in_handler(work),
             false => sampling::with(work),
         };
-        rendered
-            .is_some_and(|rendered| rendered.is_ok())
-            .then_some(text)
+        let rendered = match copy? {
+            Ok(copy) => render(&copy, &mut text),
+            Err(rendered) => rendered,
+        };
+        rendered.is_ok().then_some(text)
     }
 
     fn text(&self) -> &str {
@@ -57,21 +66,40 @@ impl Rendered {
 
 impl Write for Rendered {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let kept = text.bytes().all(|byte| self.0.push(byte));
+        let kept = self.0.extend(text.as_bytes());
         if kept { Ok(()) } else { Err(fmt::Error) }
     }
 }
 
+/// Counts bytes that are written.
+struct Length(usize);
+
+impl Write for Length {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
+    }
+}
+
+/// Bytes of a row in a report.
+fn length_of(samples: &Samples, site: Site, view: View) -> usize {
+    let mut length = Length(0);
+    describe_site(samples, site, view, &mut Json::new(&mut length));
+    length.0
+}
+
 /// Gives the object of the views of a tracked block to `take`, in JSON; None without samples of the whole block.
 pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T) -> Option<T> {
-    let text = Rendered::of(false, |samples, text| {
-        let mut json = Json::new(text);
+    let mut text = Rendered(Growing::new());
+    // The spans are in no copy.
+    let described = sampling::with(|samples| {
+        let mut json = Json::new(&mut text);
         json.text("account", scope.name());
         let described = describe_span(samples, number, &mut json);
         json.finish();
-        described.ok_or(fmt::Error)
+        described
     });
-    text.map(|text| take(text.text()))
+    described?.map(|()| take(text.text()))
 }
 
 fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option<()> {
@@ -99,7 +127,7 @@ fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option
 }
 
 fn as_json(in_handler: bool) -> Option<Rendered> {
-    Rendered::of(in_handler, |samples, text| write_json(samples, text))
+    Rendered::of(in_handler, |_| (), write_json)
 }
 
 fn write_json(samples: &Samples, text: &mut Rendered) -> fmt::Result {
@@ -124,12 +152,8 @@ pub fn describe(sink: &mut impl Sink, in_handler: bool) {
 
 /// Gives the object of the views to `take`, in JSON; None without samples.
 pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
-    let text = Rendered::of(false, |samples, text| {
-        leaks::look_at_types(gil, samples);
-        let rendered = write_json(samples, text);
-        samples.forget_types();
-        rendered
-    });
+    let prepare = |samples: &mut Samples| leaks::look_at_types(gil, samples);
+    let text = Rendered::of(false, prepare, write_json);
     text.map(|text| take(text.text()))
 }
 
@@ -152,10 +176,11 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
             sink.end();
             continue;
         }
-        let mut calls = 0;
+        let (mut calls, mut bytes) = (0, 0);
         for site in sorted(samples, view).iter().take(REPORTED_STACKS) {
             calls += samples.calls(*site).count();
-            if calls > REPORTED_CALLS {
+            bytes += length_of(samples, *site, view);
+            if calls > REPORTED_CALLS || bytes > REPORTED_BYTES {
                 break;
             }
             describe_site(samples, *site, view, sink);
@@ -365,13 +390,13 @@ impl Padded {
 
 /// Writes the lines with the most bytes at the peak.
 pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
-    let render = |samples: &mut Samples, out: &mut Rendered| {
+    let render = |samples: &Samples, out: &mut Rendered| {
         write!(out, "lines at the peak (")?;
         write_counts(samples, out)?;
         writeln!(out, "):")?;
         write_lines(samples, View::AtPeak, LINES, out)
     };
-    match Rendered::of(in_handler, render) {
+    match Rendered::of(in_handler, |_| (), render) {
         None if sampling::have_begun() => writeln!(out, "no lines at the peak: {MISSING}"),
         text => write_rendered(text, out),
     }
@@ -380,11 +405,11 @@ pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
 /// Writes the lines with the most live bytes, for a dossier; inside the allocator.
 pub fn lines_of_dossier(out: &mut impl Write) -> fmt::Result {
     const LINES: usize = 5;
-    let render = |samples: &mut Samples, out: &mut Rendered| {
+    let render = |samples: &Samples, out: &mut Rendered| {
         writeln!(out, "  lines with the most live bytes:")?;
         write_lines(samples, View::Live, LINES, out)
     };
-    write_rendered(Rendered::of(true, render), out)
+    write_rendered(Rendered::of(true, |_| (), render), out)
 }
 
 fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {
