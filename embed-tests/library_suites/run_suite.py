@@ -30,7 +30,7 @@ FACTS = "import json, sys; print(json.dumps({'release': '%d.%d.%d' % sys.version
 class Side(interpreters.Interpreter):
     """An interpreter with what it is given to run; all of it makes a kept result stand for a run of today."""
 
-    environment: str  # a digest of the pins
+    environment: str = ""  # a digest of the pins
     options: tuple = ()  # of the host
     arguments: tuple = ()  # of pytest
 
