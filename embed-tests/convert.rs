@@ -389,7 +389,7 @@ fn opentelemetrys_own_reader_finds_the_bytes_and_blocks_of_two_views() {
                 stack.push(json!(["outside of Python code", "", 0, null]));
             }
             let sample = json!({
-                "value": row["bytes"], "pyhost.account": row["account"], "stack": stack,
+                "value": row["bytes"], "pyhost.account": row["account"], "thread.name": row["thread"], "stack": stack,
             });
             assert!(samples.contains(&sample), "{sample} of {samples:#?}");
         }
