@@ -41,8 +41,7 @@ import make  # noqa: E402
 INTERVAL = 64 << 10
 ROWS, ROWS_OF_A_SLICE = 1_620_000, 300_000
 # By the names of their folders.
-BENCHMARKS = ("deltablue", "hexiom", "json_loads", "mdp", "pidigits", "pyflate", "raytrace", "regex_compile", "spectral_norm",
-              "sqlglot")
+BENCHMARKS = ("deltablue", "hexiom", "json_loads", "mdp", "pidigits", "pyflate", "raytrace", "regex_compile", "spectral_norm")
 OF_A_SLICE = ("hexiom", "json_loads")
 WORKER = ("--worker", "--loops=1", "--values=1", "--warmups=0", "--quiet")
 
