@@ -466,10 +466,10 @@ fn top(go: &Path, source: &str, options: &[&str]) -> (BTreeMap<String, i64>, Str
             .trim_end_matches('B')
             .parse()
             .unwrap_or_else(|_| panic!("{row}"));
-        let place = words.last().unwrap();
-        let place = match place.rsplit_once(':') {
-            Some(_) => (*place).to_owned(),
-            None => words[5..].join(" "),
+        // A function and a place, which may have a space as `<frozen os>:1` has, or words alone.
+        let place = match words.last().unwrap().contains(':') {
+            true => words[6..].join(" "),
+            false => words[5..].join(" "),
         };
         *lines.entry(place).or_default() += bytes;
     }

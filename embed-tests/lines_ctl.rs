@@ -242,7 +242,7 @@ fn a_report_without_lines_and_a_bad_value_are_refused() {
         (
             "--by",
             "module",
-            "possible values: line, function, file, package, account, stack",
+            "possible values: line, function, file, package, library, account, stack, thread, type",
         ),
         (
             "--view",

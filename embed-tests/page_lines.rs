@@ -200,9 +200,17 @@ fn the_icicle_of_every_allocation_shows_the_sums_of_the_report() {
             let state = &found["sums"][number][&text];
             let expected = sums(&report, name, account.as_deref());
             match frames(state).first() {
-                None => assert_eq!(expected.0, 0, "{name} of {text}"),
+                None => assert!(
+                    expected.0 == 0 || name == "grown" && expected.0 < 0,
+                    "{name} of {text}"
+                ),
                 Some(root) => {
-                    assert_eq!(figures(label(root)), expected, "{name} of {text}");
+                    let shown = figures(label(root));
+                    match name {
+                        // The icicle leaves out stacks that shrank, or did not grow.
+                        "grown" => assert!(shown.0 >= expected.0, "{shown:?}, {expected:?}"),
+                        _ => assert_eq!(shown, expected, "{name} of {text}"),
+                    }
                     assert!(!label(root).contains('\u{b1}'), "{root}");
                     compared += 1;
                 }

@@ -139,7 +139,7 @@ pub const WORDS: usize = 25;
 const NUMBERS: usize = 1 + 3 * (3 + MOMENTS.len());
 
 /// Sites that are kept; see the bounds of `stacks`. Above them there is one more for each account.
-pub const SITES: usize = 1 << 16;
+pub const SITES: usize = 1 << 18;
 
 /// Accounts that there may be.
 pub const ACCOUNTS: usize = 16;

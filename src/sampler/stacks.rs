@@ -80,14 +80,14 @@ struct Node {
     frame: u32,
 }
 
-// A recursion with many branches has a new stack for every sample. So the tables have bounds, which with those of `sites` keep
-// them below 60 MiB, and the copy for other processes below 30: /dev/shm of a container has 64.
+// A recursion with many branches has a new stack for every sample. So the tables have bounds, far above what programs need
+// that end: with `--lines=1` the start of a notebook's kernel has half a million nodes.
 /// Bytes of texts.
-const LETTERS: usize = 4 << 20;
+const LETTERS: usize = 8 << 20;
 /// Different calls.
-const FRAMES: usize = 1 << 17;
+const FRAMES: usize = 1 << 18;
 /// Different calls with their callers.
-const NODES: usize = 1 << 19;
+const NODES: usize = 1 << 21;
 /// Nodes above the bound for stacks that are cut to their innermost call: one for each call.
 const CUT_NODES: usize = FRAMES + 1;
 /// The outermost call of a stack that is cut.
