@@ -74,6 +74,8 @@ pub enum Answer {
     Refused,
     /// It has not allocated since.
     Silent,
+    /// Another process asked for another interval at the same time; the host may have seen that alone.
+    Overtaken,
 }
 
 /// Asks the host of the file `path` to sample one of every `interval` bytes, or with 0 to end, and waits for its answer,
@@ -101,7 +103,8 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
     store(place(offset_of!(LinesCell, interval)), interval)?;
     store(place(offset_of!(LinesCell, asked)), number)?;
     let until = Instant::now() + patience;
-    while load(place(offset_of!(LinesCell, answered)))? != number {
+    // It may have answered a later request.
+    while load(place(offset_of!(LinesCell, answered)))? < number {
         let record = crate::Record::read(path);
         let bounds = record.map_err(|_| no_host())?.cells_to_close;
         for bound in bounds {
@@ -111,6 +114,9 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
             return Ok(Answer::Silent);
         }
         sleep(Duration::from_millis(10));
+    }
+    if load(place(offset_of!(LinesCell, interval)))? != interval {
+        return Ok(Answer::Overtaken);
     }
     let answer = load(place(offset_of!(LinesCell, answer)))?;
     Ok(match answer {
