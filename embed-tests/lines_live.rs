@@ -437,7 +437,7 @@ fn without_room_for_the_samples_file_one_line_says_so_and_the_script_runs() {
     let directory = folder("lines-room");
     // The ledger fits, the samples do not.
     let command = format!(
-        "ulimit -f 100; exec '{PYHOST}' --live='{}' --lines --stats=off -c 'print(1)'",
+        "ulimit -f 200; exec '{PYHOST}' --live='{}' --lines --stats=off -c 'print(1)'",
         directory.display()
     );
     let outcome = Run::program("bash").args(["-c", &command]).ok();

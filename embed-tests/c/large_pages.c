@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,11 +76,24 @@ static long call(long number, const void *a, size_t b, long c, long d, long e, l
   return result;
 }
 
+/* Behind the end of a file the rest of its last page has zeros: real pages beyond it would be a SIGBUS. */
+static void *with_whole_pages(void *start, size_t wanted, int access, int flags, int file, off_t offset) {
+  void *mapped = (void *)call(SYS_mmap, start, wanted, access, flags, file, offset);
+  struct stat about;
+  if (mapped == MAP_FAILED || flags & MAP_ANONYMOUS || call(SYS_fstat, (void *)(long)file, (size_t)&about, 0, 0, 0, 0))
+    return mapped;
+  const off_t size = S_ISREG(about.st_mode) && about.st_size > offset ? about.st_size - offset : 0;
+  const size_t from = ((size_t)size + 4095) & ~(size_t)4095, to = rounded((size_t)size);
+  if (from < to && to <= rounded(wanted))
+    call(SYS_mmap, (char *)mapped + from, to - from, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return mapped;
+}
+
 void *mmap(void *address, size_t length, int access, int flags, int file, off_t offset) {
   if (address && (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) && is_unaligned(address)) return fail();
   if (offset & (off_t)(page() - 1)) return fail();
   const int is_placed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
-  if (is_placed || !length) return (void *)call(SYS_mmap, address, length, access, flags, file, offset);
+  if (is_placed || !length) return with_whole_pages(address, length, access, flags, file, offset);
   /* Of a longer piece of address space the part that begins on a multiple. */
   const size_t wanted = rounded(length), whole = wanted + page();
   char *hint = is_unaligned(address) ? NULL : address;
@@ -88,7 +102,7 @@ void *mmap(void *address, size_t length, int access, int flags, int file, off_t 
   char *start = (char *)(((uintptr_t)found + page() - 1) & ~(page() - 1));
   if (start > found) call(SYS_munmap, found, (size_t)(start - found), 0, 0, 0, 0);
   if (start + wanted < found + whole) call(SYS_munmap, start + wanted, (size_t)(found + whole - start - wanted), 0, 0, 0, 0);
-  void *mapped = (void *)call(SYS_mmap, start, wanted, access, flags | MAP_FIXED, file, offset);
+  void *mapped = with_whole_pages(start, wanted, access, flags | MAP_FIXED, file, offset);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     call(SYS_munmap, start, wanted, 0, 0, 0, 0);
