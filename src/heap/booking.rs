@@ -203,6 +203,8 @@ pub fn release_resized<const A: usize>(block: *mut u8, bytes: usize) {
 #[cold]
 #[inline(never)]
 fn release_slow(account: Account, block: *mut u8, bytes: usize) {
+    // A request has closed the window, which opens again below.
+    sampling::look_if_asked(account);
     let slot = state().slot();
     if bytes >= register::BIG {
         heights::falls();
