@@ -1,6 +1,6 @@
 """Sites of known bytes. A site is a function: the lines of its body are its place, whoever they call.
 
-What a site keeps is measured in one of two ways, both without the samples:
+The bytes that a site keeps are measured in one of two ways, both without the samples:
 
 - by the ledger: its figures after the call, less those before it. The figures are kept as numbers in an array, and
   reading them twice changes nothing, so the difference is the site's own. Of `arena` it is not: a site may be the one
