@@ -169,7 +169,7 @@ run
         large.is_some_and(|block| !live.contains_key(block)),
         "{shown}"
     );
-    // What is left is what the report has, whose sums are rounded.
+    // The rest is that of the report, whose sums are rounded.
     let near = |found: i64, view| {
         let expected = sampled(&lines, view);
         assert!(
