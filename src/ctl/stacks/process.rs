@@ -154,14 +154,15 @@ mod tests {
 
     const OBJ: u8 = Account::Obj as u8;
 
-    /// Adds a block of exactly these bytes at a stack that is as deep, whose innermost line is `line`.
+    /// Adds a block of exactly these bytes at a stack that is as deep. Its innermost line is `line`; the callers are the
+    /// same for all.
     fn add(samples: &mut Samples, address: usize, bytes: usize, line: u32, deep: usize) {
         let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
             for caller in (0..deep as u32).rev() {
                 take(&Call {
                     file: b"/job.py",
                     function: b"work",
-                    line: line + caller * 10_000,
+                    line: if caller == 0 { line } else { caller * 10_000 },
                     native: None,
                 });
             }

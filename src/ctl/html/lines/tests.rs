@@ -182,7 +182,7 @@ fn a_comparison_has_the_changes_that_diff_finds() {
         page.contains("Lines that changed most: live at the report"),
         "{page}"
     );
-    assert!(page.contains("+<data value=\"600\"") && page.contains("+<data value=\"500\""));
+    assert!(page.contains("+<data value=\"700\"") && page.contains("+<data value=\"500\""));
 }
 
 #[test]
