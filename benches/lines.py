@@ -1,8 +1,9 @@
 """Measures the cost of `--lines`: ratios to the same host without it, and `--lines=1` beside memray on the same work.
 
-    python3 benches/lines.py --python PYTHON --pyhost PYHOST [--lines VALUE]
+    python3 benches/lines.py --python PYTHON --pyhost PYHOST [--lines VALUE] [--pyperformance short|full]
 
-Instructions by callgrind of the churn loop and of the strings and dicts loop; the resident peak of both at ten times the
+With --pyperformance only the twenty of sections/suite.py, time and resident peak: two rounds in turns, or ten. Without it:
+instructions by callgrind of the churn loop and of the strings and dicts loop; the resident peak of both at ten times the
 rounds; processor seconds and bytes of the file of `memray run --trace-python-allocators` and of `--lines=1` with a JSON
 report, the least of three. memray is installed, pinned, below target/. Prints Markdown. No figure makes this fail; exit
 status 1 where something does not run.
@@ -15,7 +16,10 @@ import sys
 import tempfile
 
 import launch
-from bench import ENVIRONMENTS, WORK
+import pairs
+from bench import Bench, ENVIRONMENTS, WORK
+from contenders import Contender
+from sections import suite
 from sections.instructions import collected
 
 LOOPS = {"churn.py": 15_000, "strings.py": 150}
@@ -30,6 +34,7 @@ def parse(arguments):
     parser.add_argument("--python", required=True, help="stock Python, for memray")
     parser.add_argument("--pyhost", required=True, help="the host, built for the same Python")
     parser.add_argument("--lines", default="on", metavar="VALUE", help="of the option (%(default)s)")
+    parser.add_argument("--pyperformance", choices=("short", "full"), help="its twenty benchmarks instead of the loops")
     return parser.parse_args(arguments)
 
 
@@ -67,11 +72,40 @@ def beside_memray(options, script, rounds, folder):
     return by_memray, by_host
 
 
+def pyperformance(options, option, folder):
+    """Prints the ratios of each benchmark, and their geometric means. Exits with status 1 where a benchmark does not run."""
+    found = [
+        Contender(name, options.pyhost, ("--stats=off", f"--lines={value}"), (("PYHOST_LINES", value),), is_host=True)
+        for name, value in (("without", "off"), (option, options.lines))
+    ]
+    bench = Bench(found, options.python, options.pyperformance == "short", folder)
+    samples = suite.measure(bench)
+    rows = {row["metric"]: row for row in pairs.rows(samples, "without")}
+    print(f"| | `{option}`, time | interval | rounds | resident peak |\n|---|---|---|---|---|")
+    times, residents = [], []
+    for name, row in rows.items():
+        if name.endswith(suite.RESIDENT):
+            continue
+        times.append(row["ratio"])
+        resident = rows.get(name + suite.RESIDENT)  # pyperf has none for a benchmark that starts a command
+        if resident:
+            residents.append(resident["ratio"])
+        print(f"| {name} | {row['ratio']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {row['pairs']} "
+              f"| {format(resident['ratio'], '.3f') if resident else ''} |")
+    print(f"| geometric mean | {pairs.geometric_mean(times):.3f} | | | {pairs.geometric_mean(residents):.3f} |")
+    if bench.notes:
+        raise launch.Failed("; ".join(bench.notes))
+
+
 def main(arguments):
     options = parse(arguments)
     options.pyhost = str(pathlib.Path(options.pyhost).resolve())
     option = f"--lines={options.lines}"
     try:
+        if options.pyperformance:
+            with tempfile.TemporaryDirectory(prefix="lines-") as folder:
+                pyperformance(options, option, pathlib.Path(folder))
+            return 0
         print(f"| | without | `{option}` | ratio |\n|---|---|---|---|")
         for script, rounds in LOOPS.items():
             without, with_it = (instructions(options.pyhost, one, script, rounds) for one in ("--lines=off", option))
