@@ -32,8 +32,8 @@ pub use pyhost_sampler::{
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
@@ -104,8 +104,10 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     let Some(mut held) = hold(&inside) else {
         return false;
     };
-    // Those of the former samples: none of them are looked for again.
-    ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
+    // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
+    if have_begun() {
+        ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
+    }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(moment::monotonic_coarse());
     if let Some(renew) = RENEW.get() {
@@ -329,10 +331,13 @@ fn counts(account: Account) -> bool {
     account != Account::Native || COUNT_NATIVE.load(Relaxed)
 }
 
+/// The least bytes that a request counts for.
+const LEAST: usize = 16;
+
 /// The bytes of a request that are counted.
 #[inline(always)]
 fn counted(size: usize) -> i64 {
-    i64::try_from(size.max(16)).unwrap_or(i64::MAX)
+    i64::try_from(size.max(LEAST)).unwrap_or(i64::MAX)
 }
 
 /// Pops a block as [`super::pop`] does and books it, for a thread that counts its bytes; null if the slow path must do it,
@@ -343,16 +348,24 @@ pub(super) fn pop<const A: usize, const ZERO: bool>(
     size: usize,
     mask: usize,
 ) -> *mut u8 {
-    let left = state.left.get().saturating_sub(counted(size));
-    if left < 0 {
+    // Larger sizes take the slow path anyway. Below, the sum needs no bounds: five instructions in all.
+    if size > ffi::SMALL_SIZE_MAX {
         return null_mut();
     }
-    let theap = state.known_theap(Account::ALL[A]);
-    let block = super::pop_from::<A, ZERO, true>(state, theap, size, mask);
-    if !block.is_null() {
-        state.left.set(left);
+    let counted = size.max(LEAST) as i64;
+    let left = state.left.get().wrapping_sub(counted);
+    state.left.set(left);
+    if left >= 0 {
+        let theap = state.known_theap(Account::ALL[A]);
+        let block = super::pop_from::<A, ZERO, true>(state, theap, size, mask);
+        if !block.is_null() {
+            return block;
+        }
     }
-    block
+    // The slow path counts it. The value is read anew, as a signal handler may have drawn; so no register keeps it above.
+    compiler_fence(SeqCst);
+    state.left.set(state.left.get().wrapping_add(counted));
+    null_mut()
 }
 
 /// [`pop`] for an account that is not known when the program is compiled.

@@ -2,8 +2,8 @@
 
 use pyhost_os::growing::Growing;
 
-/// Entries at the start.
-const FIRST: usize = 512;
+/// Bytes of the table at the start: a page, since entries touch all of it soon.
+const FIRST_BYTES: usize = 4096;
 
 /// The table. An entry whose key is 0 is free.
 pub struct Index<T> {
@@ -54,7 +54,8 @@ impl<T: Copy + Default> Index<T> {
     }
 
     fn grow(&mut self, key: impl Fn(&T) -> u64 + Copy) -> Option<()> {
-        let larger = Growing::filled((2 * self.entries.len()).max(FIRST), T::default())?;
+        let first = 1 << (FIRST_BYTES / size_of::<T>()).ilog2();
+        let larger = Growing::filled((2 * self.entries.len()).max(first), T::default())?;
         let former = std::mem::replace(&mut self.entries, larger);
         for entry in former.iter().filter(|entry| key(entry) != 0) {
             self.put(*entry, key);

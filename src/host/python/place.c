@@ -427,9 +427,8 @@ static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *leng
 /* A line that was looked up, which takes as long as the code before it is long. The code object may be gone and another
    and its table have their addresses, so an entry holds for a table with the same letters. */
 typedef struct {
-    Py_ssize_t length;
-    uint64_t letters; /* a hash of them */
-    int offset, first_line, line;
+    uint64_t key; /* a hash of the table, the offset and the first line; 0 in a free entry */
+    int line;
 } known_line;
 
 /* A hash of bytes; of a longer text than 4 KiB only of so many words of it, spread evenly. */
@@ -451,21 +450,19 @@ static uint64_t hash_of(const char *bytes, size_t length)
 /* The line of a frame. By one thread at a time. */
 static int line_of(PyCodeObject *code, int offset)
 {
-    static known_line known[1 << 10];
+    /* 8 KiB: all of its pages are touched soon. */
+    static known_line known[1 << 9];
     PyObject *table = LINES_OF(code);
     if (table == NULL || !PyBytes_Check(table))
         return PyCode_Addr2Line(code, offset);
     const char *bytes = PyBytes_AS_STRING(table);
-    Py_ssize_t length = PyBytes_GET_SIZE(table);
-    known_line wanted = {length, hash_of(bytes, (size_t)length), offset, code->co_firstlineno, 0};
-    uint64_t mixed = wanted.letters + (uint64_t)offset / 2 * 31 + (uint64_t)wanted.first_line;
-    known_line *entry = &known[mixed % (sizeof known / sizeof *known)];
-    if (entry->length == wanted.length && entry->letters == wanted.letters &&
-        entry->offset == offset && entry->first_line == wanted.first_line)
+    uint64_t place = (uint64_t)(uint32_t)offset << 32 | (uint32_t)code->co_firstlineno;
+    uint64_t key = (hash_of(bytes, (size_t)PyBytes_GET_SIZE(table)) ^ place) * 0x9E3779B97F4A7C15;
+    known_line *entry = &known[key >> 55];
+    if (entry->key == key && key != 0)
         return entry->line;
-    wanted.line = PyCode_Addr2Line(code, offset);
-    *entry = wanted;
-    return wanted.line;
+    *entry = (known_line){key, PyCode_Addr2Line(code, offset)};
+    return entry->line;
 }
 
 typedef void (*take_call)(void *context, const char *file, size_t file_length, const char *name,
