@@ -480,15 +480,27 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
         if A == NATIVE {
             NativeBlock::at(block).mark();
         }
+        if link(page, block) {
+            retire(page);
+        }
+        true
+    }
+}
+
+/// Puts a block at the head of its page's list; whether the page is empty now, and not retired yet.
+///
+/// # Safety
+/// As for [`push`], of a page whose thread word equals the caller's.
+#[inline(always)]
+unsafe fn link(page: *mut Page, block: *mut u8) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
         let block = block.cast::<Block>();
         (*block).next = *(*page).free.place();
         *(*page).free.place() = block;
         *(*page).free_is_zero.place() = false; // as where mimalloc joins its lists
         *(*page).used.place() -= 1;
-        if *(*page).used.place() == 0 && *(*page).retire_expire.place() == 0 {
-            retire(page);
-        }
-        true
+        *(*page).used.place() == 0 && *(*page).retire_expire.place() == 0
     }
 }
 
@@ -509,10 +521,10 @@ unsafe fn retire(page: *mut Page) {
 /// As for [`push`].
 #[cold]
 #[inline(never)]
-unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
-    // SAFETY: the page of a live block, until `mi_free`, which is inside the gate; a block of `native` has two words.
+unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
+    // SAFETY: the page of a live block, until it is freed, inside the gate; a block of `native` has two words.
     unsafe {
-        let page = &*page;
+        let page = &*place;
         if page.block_size >= register::BIG {
             heights::falls();
         }
@@ -523,11 +535,18 @@ unsafe fn free_slow(page: *mut Page, pointer: *mut u8, caller: Account) {
             freed::keep_in_mind(page);
         }
         release_block(account, pointer, page.block_size, caller);
-        sampling::released(account, pointer, page.heap, &inside);
+        let is_sample = sampling::released(account, pointer, page.heap, &inside);
         if account == Account::Native {
             NativeBlock::at(page.start_of(pointer)).mark();
         }
-        ffi::mi_free(pointer.cast());
+        // The few samples of a size would walk through a whole page, too.
+        if is_sample && page.xthread_id.load(Relaxed) == thread_id() {
+            if link(place, pointer) {
+                ffi::_mi_page_retire(place);
+            }
+        } else {
+            ffi::mi_free(pointer.cast());
+        }
     }
 }
 

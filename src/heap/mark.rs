@@ -12,6 +12,7 @@ use super::guards;
 use super::heaps::{self, BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE};
 use super::thread::{state, thread_id};
 use crate::ledger::{Account, REPORTED};
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -34,15 +35,9 @@ pub fn set(native: bool) -> bool {
         }
         let before = HEAPS[account as usize].swap(heap, Relaxed);
         BEFORE[account as usize].store(before, Release);
-        // Also if the samples have ended: they may begin again.
-        if !SAMPLED[account as usize].load(Relaxed).is_null() {
-            let heap = ffi::mi_heap_new();
-            if heap.is_null() {
-                return false;
-            }
-            let before = SAMPLED[account as usize].swap(heap, Relaxed);
-            SAMPLED_BEFORE[account as usize].store(before, Release);
-        }
+        // The next sample has a heap made.
+        let before = SAMPLED[account as usize].swap(null_mut(), Relaxed);
+        SAMPLED_BEFORE[account as usize].store(before, Release);
     }
     state.forget_theaps();
     GUARDED_BEFORE.store(guards::latest_number(), Relaxed);

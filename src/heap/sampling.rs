@@ -74,33 +74,13 @@ pub enum Seed {
 }
 
 /// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
-/// [`super::start`]; not in a signal handler. False where mimalloc gives no heap, and once the script has ended.
+/// [`super::start`]; not in a signal handler. False once the script has ended.
 pub fn start(interval: u64, seed: Seed) -> bool {
     if IS_OVER.load(Relaxed) {
         return false;
     }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
-    for account in [
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Arena,
-        Account::Numpy,
-        Account::Native,
-    ] {
-        let before = is_marked(account).then_some(&SAMPLED_BEFORE);
-        for heaps in [&SAMPLED].into_iter().chain(before) {
-            if !heaps[account as usize].load(Relaxed).is_null() {
-                continue; // from the time before an end
-            }
-            let heap = ffi::mi_heap_new();
-            if heap.is_null() {
-                return false;
-            }
-            heaps[account as usize].store(heap, Release);
-        }
-    }
     let Some(mut held) = hold(&inside) else {
         return false;
     };
@@ -399,7 +379,7 @@ pub(super) fn theap(
         switch(state, inside);
     }
     if state.is_sampling() && counts(account) && is_due(state, size, inside) {
-        let theap = theap_of_samples(state, account);
+        let theap = theap_of_samples(state, account, inside);
         if !theap.is_null() {
             return (theap, true);
         }
@@ -464,14 +444,35 @@ fn drop_sample(inside: &Inside<'_>) {
     }
 }
 
-/// The calling thread's theap in the heap of an account's samples; null if there is no memory for it.
-fn theap_of_samples(state: &ThreadState, account: Account) -> *mut Theap {
-    let before = SAMPLED_BEFORE[account as usize].load(Acquire);
-    let heap = match state.is_before() && !before.is_null() {
-        true => before,
-        false => SAMPLED[account as usize].load(Acquire),
+/// The heap of an account's samples, made for its first one: many programs have none of arrays, or of libraries. Null if
+/// there is no memory for it.
+fn heap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) -> *mut ffi::Heap {
+    let heaps = match state.is_before() && is_marked(account) {
+        true => &SAMPLED_BEFORE,
+        false => &SAMPLED,
     };
-    if heap.is_null() || !bound::has_room_for_a_thread() {
+    let place = &heaps[account as usize];
+    let heap = place.load(Acquire);
+    if !heap.is_null() {
+        return heap;
+    }
+    // By one thread at a time.
+    let Some(_held) = hold(inside) else {
+        return null_mut();
+    };
+    if place.load(Acquire).is_null() {
+        place.store(ffi::mi_heap_new(), Release);
+    }
+    place.load(Acquire)
+}
+
+/// The calling thread's theap in the heap of an account's samples; null if there is no memory for it.
+fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) -> *mut Theap {
+    if !bound::has_room_for_a_thread() {
+        return null_mut();
+    }
+    let heap = heap_of_samples(state, account, inside);
+    if heap.is_null() {
         return null_mut();
     }
     let before = own::table();
@@ -739,17 +740,20 @@ pub fn resized(
     }
 }
 
-/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
+/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Returns whether that is one
+/// for samples. Inside the gate.
 #[inline]
 pub(super) fn released(
     account: Account,
     block: *mut u8,
     heap: *mut ffi::Heap,
     inside: &Inside<'_>,
-) {
-    if is_sampled(heap, account) {
+) -> bool {
+    let is_sampled = is_sampled(heap, account);
+    if is_sampled {
         remove(account, block, inside);
     }
+    is_sampled
 }
 
 /// Calls `visit` with the addresses of each mapping that the samples lie in.
