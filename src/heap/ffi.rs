@@ -63,7 +63,10 @@ pub struct Page {
 /// A thread's part of a heap (`mi_theap_t`), up to its table of pages by size.
 #[repr(C)]
 pub struct Theap {
-    _opaque: [u8; 272],
+    _opaque: [u8; 176],
+    /// Its pages, empty ones too; changed by its thread.
+    pub page_count: Owners<usize>,
+    _rest: [u8; 88],
     pub pages_free_direct: [*mut Page; 129],
 }
 
@@ -150,6 +153,7 @@ const _: () = {
     assert!(offset_of!(Page, local_free) == 24);
     assert!(offset_of!(Page, block_size) == 40);
     assert!(offset_of!(Page, heap) == 64);
+    assert!(offset_of!(Theap, page_count) == 176);
     assert!(offset_of!(Theap, pages_free_direct) == 272);
 };
 

@@ -22,6 +22,7 @@ AT(mi_page_t, page_start, 48);
 AT(mi_page_t, theap, 56);
 AT(mi_page_t, heap, 64);
 
+AT(mi_theap_t, page_count, 176);
 AT(mi_theap_t, pages_free_direct, 272);
 
 _Static_assert(MI_SMALL_SIZE_MAX == 1024, "the limit of the direct page table");

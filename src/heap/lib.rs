@@ -380,7 +380,12 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
             if profile::give_back_what_is_due(theap) {
                 region::give_back_what_is_due();
             }
-            ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable)
+            let pages = (*theap).page_count.get();
+            let block = ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable);
+            if is_sample && (*theap).page_count.get() != pages {
+                sampling::page_comes(block.cast());
+            }
+            block
         };
         let block = given_out(account, book_new(account, block.cast(), usable, size));
         if is_sample && !block.is_null() {

@@ -485,6 +485,24 @@ fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) 
     }
 }
 
+/// Gives the memory of a new page for samples back to the system, but for the blocks that it has made: few blocks of a size
+/// are samples, and all of that memory may be resident from an earlier page. `block` is the page's first, or null. Inside
+/// the gate.
+#[cold]
+pub(super) fn page_comes(block: *mut u8) {
+    // SAFETY: a block that was just given to the calling thread, or null. mimalloc expects nothing of the memory of blocks
+    // that a page has not made; where the system refuses, as for locked memory, it stays.
+    unsafe {
+        if let Some(page) = super::live_page(block)
+            && page.used.get() == 1
+        {
+            let _errno = KeptErrno::new();
+            let made = page.block_size * usize::from(page.capacity.get());
+            super::arrays::give_pages_back(page.page_start.add(made), page.bytes() - made);
+        }
+    }
+}
+
 /// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
 #[cold]
 pub(super) fn take(
