@@ -72,6 +72,7 @@ fn colours_contrast_in_both_themes() {
             "mine",
             "package",
             "standard",
+            "library",
             "outside",
             "found",
             "grew",

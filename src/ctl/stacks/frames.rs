@@ -235,6 +235,11 @@ impl<T: Eq + std::hash::Hash> Numbering<T> {
         *self.0.entry(value).or_insert(next)
     }
 
+    /// The values, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.keys()
+    }
+
     /// The values by their numbers.
     pub fn into_values(self) -> Vec<T> {
         let mut pairs: Vec<(T, usize)> = self.0.into_iter().collect();

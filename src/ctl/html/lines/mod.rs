@@ -67,7 +67,7 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
         (facts(&stacks))
         @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views)) }
         (tables::section(&stacks, &views))
-        (icicle(&views, baseline.is_some()))
+        (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), tree.has_native_calls())))
     };
     Ok(Some(Section {
         body,
@@ -99,7 +99,7 @@ fn facts(stacks: &Stacks) -> Markup {
 }
 
 /// The place that the script draws in: hidden without it.
-fn icicle(views: &[View], is_comparison: bool) -> Markup {
+fn icicle(views: &[View], is_comparison: bool, legend: &[(&str, &str)]) -> Markup {
     html! {
         div #stacks hidden {
             h3 #stacks-title { "Stacks" }
@@ -131,22 +131,29 @@ fn icicle(views: &[View], is_comparison: bool) -> Markup {
             }
             p #stacks-note.note {}
             ul.legend.tints {
-                @for (class, name) in legend(is_comparison) { li { (swatch(&format!("tint {class}"))) span { (name) } } }
+                @for (class, name) in legend { li { (swatch(&format!("tint {class}"))) span { (name) } } }
             }
         }
     }
 }
 
-fn legend(is_comparison: bool) -> &'static [(&'static str, &'static str)] {
+/// The classes of frames, and their names for people.
+fn legend(is_comparison: bool, has_native_calls: bool) -> Vec<(&'static str, &'static str)> {
     match is_comparison {
-        false => &[
-            ("mine", "your code"),
-            ("package", "installed packages"),
-            ("standard", "standard library"),
-            ("outside", "no Python code"),
-            ("found", "found by the search"),
-        ],
-        true => &[
+        false => {
+            let native = has_native_calls.then_some(("library", "native calls"));
+            let python = [
+                ("mine", "your code"),
+                ("package", "installed packages"),
+                ("standard", "standard library"),
+            ];
+            let others = [
+                ("outside", "no Python code"),
+                ("found", "found by the search"),
+            ];
+            python.into_iter().chain(native).chain(others).collect()
+        }
+        true => vec![
             ("most-grew", "new, or more than twice as much"),
             ("grew", "grew"),
             ("same", "changed by no more than the error"),

@@ -124,8 +124,8 @@
 
   const describe = (node) => {
     const [first, second] = place("at").children;
-    const package_ = fileOf(node)?.[2];
-    first.textContent = [nameOf(node), placeOf(node), package_ && "(" + package_ + ")"].filter(Boolean).join("  ");
+    const owner = fileOf(node)?.[2];
+    first.textContent = [nameOf(node), placeOf(node), owner && "(" + owner + ")"].filter(Boolean).join("  ");
     second.textContent = figures(node);
   };
 

@@ -1,7 +1,9 @@
 use super::*;
 use crate::html::{SAMPLE, page::page};
 use crate::lines::{By, Table};
-use crate::stacks::tests::{call, mutated, row, sample_value, stacks_of, sum, with_lines};
+use crate::stacks::tests::{
+    call, mutated, of_thread, row, sample_value, stacks_of, sum, with_lines,
+};
 use crate::stacks::{Amount, missed};
 use pyhost_testing::Random;
 use serde_json::{Value, json};
@@ -138,6 +140,72 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
             }
         }
     }
+}
+
+#[test]
+fn stacks_that_shrank_are_left_out_and_threads_of_one_stack_are_summed_first() {
+    let module = call("<module>", "/job.py", 9);
+    let fill = [call("fill", "/job.py", 3), module.clone()];
+    let drop = [call("drop", "/job.py", 4), module];
+    let of_thread = |bytes, thread| of_thread(row("obj", bytes, 1, &fill), thread, 1.0, &[]);
+    let grown = [
+        of_thread(500, "one"),
+        of_thread(-200, "two"),
+        row("obj", -400, -1, &drop),
+        row("raw", -7, -1, &fill),
+    ];
+    let report = with_lines(&json!({"interval_bytes": 1, "grown": grown}));
+    for (tree, side) in [
+        (tree_of(&report, None), 0),
+        (tree_of(&sample_value(), Some(&report)), 3),
+    ] {
+        let rows = rows_of(&tree, View::Grown, 0);
+        let path = ["<module> /job.py:9", "fill /job.py:3"].map(str::to_owned);
+        for depth in 0..=2 {
+            assert_eq!(rows[&path[..depth]][side], 300, "{rows:?}");
+        }
+        assert!(
+            rows.keys()
+                .all(|path| !path.contains(&"drop /job.py:4".to_owned()))
+        );
+    }
+}
+
+#[test]
+fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source() {
+    let native = json!({"file": "/v/site-packages/x.libs/liba.so", "line": 0, "function": "f", "offset": 16});
+    let stack = [native, call("g", "/job.py", 9)];
+    let report =
+        with_lines(&json!({"interval_bytes": 1, "at_peak": [row("native", 5, 1, &stack)]}));
+    let files = tree_of(&report, None)["files"].clone();
+    assert_eq!(
+        files,
+        json!([
+            ["/job.py", "mine", null],
+            ["/v/site-packages/x.libs/liba.so", "library", null]
+        ])
+    );
+    assert!(page_of(&report, None).unwrap().contains("native calls"));
+    assert!(
+        !page_of(&sample_value(), None)
+            .unwrap()
+            .contains("native calls")
+    );
+    // Its source is nobody's package.
+    let place = crate::symbols::Place {
+        function: "f".to_owned(),
+        source: Some(("/home/me/a.c".to_owned(), 7)),
+    };
+    let frame = crate::stacks::Frame::native(&place, "/lib/liba.so");
+    let file = super::tree::file(&frame.place.unwrap().0, frame.library.as_deref());
+    assert_eq!(
+        file,
+        (
+            "/home/me/a.c".to_owned(),
+            "library",
+            Some("liba.so".to_owned())
+        )
+    );
 }
 
 #[test]

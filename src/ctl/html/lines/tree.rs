@@ -93,24 +93,28 @@ impl<'a> Tree<'a> {
                 listings: [listings(stacks), listings(before)],
             }),
         };
-        for site in &stacks.sites {
-            tree.add(SHOWN, stacks, site);
-        }
+        tree.add_all(SHOWN, stacks);
         if let Some(Baseline { stacks, .. }) = baseline {
-            for site in &stacks.sites {
-                tree.add(BEFORE, stacks, site);
-            }
+            tree.add_all(BEFORE, stacks);
         }
         tree
     }
 
-    fn add(&mut self, side: usize, stacks: &'a Stacks, site: &'a Site) {
+    fn add_all(&mut self, side: usize, stacks: &'a Stacks) {
+        let growth = growth(stacks);
+        for site in &stacks.sites {
+            let has_grown = growth[&place_of(site)] > 0;
+            self.add(side, stacks, site, has_grown);
+        }
+    }
+
+    fn add(&mut self, side: usize, stacks: &'a Stacks, site: &'a Site, has_grown: bool) {
         let account = self.accounts.number(&site.account);
         let mut sums = Vec::new();
         for (index, view) in View::ALL.into_iter().enumerate() {
             let mut sum = Sum::default();
             sum.amounts[side] = site.amount(view);
-            if sum.amounts[side].bytes == 0 {
+            if sum.amounts[side].bytes == 0 || (view == View::Grown && !has_grown) {
                 continue;
             }
             if let Some(Compared { listings, .. }) = &self.baseline {
@@ -153,6 +157,11 @@ impl<'a> Tree<'a> {
         self.nodes[0].sums.is_empty()
     }
 
+    /// Whether a stack has native calls.
+    pub fn has_native_calls(&self) -> bool {
+        self.frames.values().any(|frame| frame.library.is_some())
+    }
+
     /// The views that have bytes, in the order of reports.
     pub fn views(&self) -> Vec<View> {
         let sums = &self.nodes[0].sums;
@@ -184,7 +193,10 @@ impl<'a> Tree<'a> {
         let mut files = Numbering::default();
         let frames = frames.into_values().into_iter();
         let frames = frames.map(|frame| match &frame.place {
-            Some((file, line)) => (clean(&frame.name), Some(files.number(file)), *line),
+            Some((path, line)) => {
+                let file = files.number((path.as_str(), frame.library.as_deref()));
+                (clean(&frame.name), Some(file), *line)
+            }
             None => (clean(&frame.name), None, 0),
         });
         let written = Written {
@@ -192,7 +204,7 @@ impl<'a> Tree<'a> {
             files: files
                 .into_values()
                 .into_iter()
-                .map(|path| file(path))
+                .map(|(path, library)| file(path, library))
                 .collect(),
             missed_bytes: missed(stacks.interval) as i64,
             is_comparison: baseline.is_some(),
@@ -205,6 +217,23 @@ impl<'a> Tree<'a> {
         // It has no map whose key is not text, and no other error is possible.
         serde_json::to_string(&written).unwrap_or_default()
     }
+}
+
+/// An account, and the frames of a stack.
+type StackPlace<'a> = (&'a str, &'a [usize]);
+
+fn place_of(site: &Site) -> StackPlace<'_> {
+    (&site.account, &site.stack)
+}
+
+/// The bytes by which each stack has grown, in all threads together. Those that shrank are not drawn: a frame with a part
+/// below zero would be narrower than its other parts.
+fn growth(stacks: &Stacks) -> HashMap<StackPlace<'_>, i64> {
+    let mut growth = HashMap::new();
+    for site in &stacks.sites {
+        *growth.entry(place_of(site)).or_default() += site.amount(View::Grown).bytes;
+    }
+    growth
 }
 
 /// The bytes of stacks that a report does not list, by view, scope and report.
@@ -307,7 +336,7 @@ struct Written {
     is_comparison: bool,
     /// The name of each, and whether it is part of the total.
     accounts: Vec<(String, bool)>,
-    /// The path of each, whose code it is, and the package's name.
+    /// The path of each, the kind of its code, and the name of its package or library.
     files: Vec<(String, &'static str, Option<String>)>,
     /// The function, the file's number and the line. Without a file it is no call.
     frames: Vec<(String, Option<usize>, u32)>,
@@ -319,7 +348,13 @@ struct Written {
 /// and the error of the change.
 type Entry = (i64, Vec<usize>, Vec<i64>);
 
-fn file(path: &str) -> (String, &'static str, Option<String>) {
+/// The file of a call: of Python code, or of native code in a library. The path of native code may be that of its source,
+/// which says nothing of who installed it.
+pub(super) fn file(path: &str, library: Option<&str>) -> (String, &'static str, Option<String>) {
+    if let Some(library) = library {
+        let name = library.rsplit('/').next().filter(|_| library != path);
+        return (clean(path), "library", name.map(clean));
+    }
     match package(path) {
         Some(name) => (clean(path), "package", Some(clean(name))),
         None if is_users(path) => (clean(path), "mine", None),
