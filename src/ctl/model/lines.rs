@@ -2,10 +2,10 @@
 //!
 //! Rows and calls have all their fields: a host that writes the section writes them.
 
-use super::Ordered;
+use super::{Ordered, escaped};
 use pyhost_ledger::Account;
 use pyhost_record::threads::thread_name;
-use pyhost_sampler::{REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
+use pyhost_sampler::{REPORTED_BYTES, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
 use serde::{Deserialize, Serialize};
 
 /// The samples, in views. `grown` has rows only after a mark.
@@ -113,22 +113,14 @@ fn account_of(number: u8) -> Option<Account> {
     Account::ALL.get(usize::from(number)).copied()
 }
 
-/// The sites with the most bytes, as many as a report has.
+/// The sites with the most bytes, as many as a report has: as many as `pyhostctl` reads again.
 fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
     let with_sum = |site| (site, samples.sum(site, view));
     let mut sites: Vec<(Site, Sum)> = samples.sites().map(with_sum).collect();
     sites.retain(|(_, sum)| sum.bytes() != 0);
     sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes().unsigned_abs()));
     let has_age = matches!(view, View::Live | View::Grown);
-    let mut calls = 0;
-    let listed = sites
-        .into_iter()
-        .take(REPORTED_STACKS)
-        .take_while(|(site, _)| {
-            calls += samples.calls(*site).count();
-            calls <= REPORTED_CALLS
-        });
-    let rows = listed.filter_map(|(site, sum)| {
+    let rows = sites.into_iter().filter_map(|(site, sum)| {
         let calls = samples.calls(site).map(|call| Call {
             file: call.file.to_owned(),
             line: call.line.into(),
@@ -149,7 +141,18 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
             stack: calls.collect(),
         })
     });
-    rows.collect()
+    let (mut calls, mut bytes) = (0, 0);
+    let fits = |row: &StackRow| {
+        calls += row.stack.len();
+        bytes += length_of(row);
+        calls <= REPORTED_CALLS && bytes <= REPORTED_BYTES
+    };
+    rows.take(REPORTED_STACKS).take_while(fits).collect()
+}
+
+/// Bytes of a row and a comma in the report's JSON.
+fn length_of(row: &StackRow) -> usize {
+    escaped(&serde_json::to_string(row).unwrap_or_default()).len()
 }
 
 fn libraries(samples: &Samples) -> Vec<Library> {
@@ -193,4 +196,56 @@ fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
         (account.name().to_owned(), row)
     };
     Ordered(rows.map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_sampler::{Added, Allocation, Call, Weight};
+
+    /// Samples of 500 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
+    fn samples(letter: char) -> Samples {
+        let mut samples = Samples::new(1, 99);
+        let name = letter.to_string().repeat(250 / letter.len_utf8());
+        for number in 0..500 {
+            let file = format!("{name}{name}{number}");
+            let call = Call {
+                file: file.as_bytes(),
+                function: name.as_bytes(),
+                line: 1,
+                native: None,
+            };
+            let mut walk = |take: &mut dyn FnMut(&Call<'_>)| (0..40).for_each(|_| take(&call));
+            let allocation = Allocation {
+                address: 16 + 16 * number,
+                account: Account::Obj as u8,
+                thread: u8::MAX,
+                moment: 0,
+                weight: Weight::new(10_000 - number, 10_000 - number, 1),
+            };
+            assert_eq!(samples.add(allocation, &mut walk, None), Added::New);
+        }
+        samples
+    }
+
+    #[test]
+    fn the_bytes_of_a_view_are_bounded_however_long_the_names_are() {
+        // A name of control characters from U+007F on is three times as long when it is escaped.
+        for (letter, listed) in [('x', 60..500), ('\u{85}', 20..60)] {
+            let samples = samples(letter);
+            let lines = SampledLines::of_samples(&samples);
+            for rows in [&lines.live, &lines.allocated] {
+                let written = escaped(&serde_json::to_string(rows).unwrap()).len();
+                let next = written / rows.len();
+                assert!(written <= REPORTED_BYTES + 2, "{letter:?}: {written}");
+                assert!(written + next > REPORTED_BYTES, "{letter:?}: {written}");
+                assert!(listed.contains(&rows.len()), "{letter:?}: {}", rows.len());
+                let bytes: Vec<i64> = rows.iter().map(|row| row.bytes).collect();
+                assert!(bytes.is_sorted_by(|a, b| a > b) && bytes[0] == 10_000);
+            }
+            // What is not listed is in the sums.
+            let (_, sums) = &lines.sums.0[2];
+            assert_eq!(sums.0[0].1.stacks, 500);
+        }
+    }
 }
