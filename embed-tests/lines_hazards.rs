@@ -47,6 +47,11 @@ fn sampled(code: &str) -> (Outcome, Value) {
         .reported()
 }
 
+/// The code, and a wait for its threads to be gone: each frees its own state after it was joined.
+fn until_alone(code: &str) -> String {
+    format!("{code}\nimport os\nwhile len(os.listdir('/proc/self/task')) > 1: pass")
+}
+
 /// Runs the code in each of the ways in which allocators lie above each other, and compares the sums.
 fn exact_in_all_ways(code: &str) -> Value {
     let mut last = Value::Null;
@@ -70,8 +75,8 @@ fn exact_in_all_ways(code: &str) -> Value {
 
 #[test]
 fn threads_that_end_leave_their_blocks_to_others() {
-    let report = exact_in_all_ways(
-        "import os, threading
+    let report = exact_in_all_ways(&until_alone(
+        "import threading
 kept = []
 def work(): kept.append([bytes(500) for _ in range(200)])
 for _ in range(60):
@@ -81,9 +86,8 @@ for one in kept[::2]: one.clear()
 def grow():
     for one in kept: one.extend(bytes(300) for _ in range(20))
 threads = [threading.Thread(target=grow) for _ in range(3)]
-[thread.start() for thread in threads]; [thread.join() for thread in threads]
-while len(os.listdir('/proc/self/task')) > 1: pass # a thread frees its own state after it was joined",
-    );
+[thread.start() for thread in threads]; [thread.join() for thread in threads]",
+    ));
     let live = bytes_in(&report, "live", "work");
     assert!((30 * 200 * 533..60 * 200 * 533).contains(&live), "{live}");
 }
@@ -91,7 +95,8 @@ while len(os.listdir('/proc/self/task')) > 1: pass # a thread frees its own stat
 #[test]
 fn forks_beside_busy_threads_keep_the_sums() {
     let directory = folder("hazards-forks");
-    let code = "import os, threading
+    let code = until_alone(
+        "import os, threading
 going = True
 def churn():
     while going: [bytes(700) for _ in range(100)]
@@ -103,12 +108,12 @@ for _ in range(12):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 going = False
-[thread.join() for thread in threads]
-while len(os.listdir('/proc/self/task')) > 1: pass # a thread frees its own state after it was joined";
+[thread.join() for thread in threads]",
+    );
     Run::host()
         .args(["--lines=1", "--stats-file"])
         .arg(directory.join("%p.json"))
-        .args(["-W", "ignore", "-c", code])
+        .args(["-W", "ignore", "-c", &code])
         .timeout(180)
         .ok();
     let mut reports = 0;
@@ -207,8 +212,8 @@ kept = [deep(989), deep(4000)]";
 
 #[test]
 fn collections_and_destructors_that_allocate_may_run_at_any_allocation() {
-    exact_in_all_ways(
-        "import gc, os, threading, _thread, time
+    exact_in_all_ways(&until_alone(
+        "import gc, threading, _thread, time
 class Node:
     def __init__(self): self.self = self
     def __del__(self):
@@ -225,9 +230,8 @@ def work():
 for _ in range(3): _thread.start_new_thread(work, ())
 work()
 while len(done) < 4: time.sleep(0.01)
-gc.set_threshold(700)
-while len(os.listdir('/proc/self/task')) > 1: pass # a thread frees its own state at last",
-    );
+gc.set_threshold(700)",
+    ));
 }
 
 #[test]

@@ -21,16 +21,18 @@ fn suite() -> PathBuf {
 /// pytest with the plugin, in a folder.
 fn pytest(place: &Path) -> Run {
     let run = development().host().folder(place);
-    run.args([
-        "-m",
-        "pytest",
-        "-p",
-        "pyhost_pytest",
-        "-p",
-        "no:cacheprovider",
-        "-rA",
-    ])
+    run.args(PYTEST)
 }
+
+const PYTEST: [&str; 7] = [
+    "-m",
+    "pytest",
+    "-p",
+    "pyhost_pytest",
+    "-p",
+    "no:cacheprovider",
+    "-rA",
+];
 
 /// The outcome of each test, from the end of pytest's output.
 fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
@@ -343,6 +345,9 @@ fn bad_options_are_told_in_a_line() {
     }
 }
 
+/// The line of the tests of [`suite_of_lines`] that allocates.
+const LINE: &str = "test_lines.py:4 in ";
+
 /// A suite whose tests take memory at known lines, and leave some of it.
 fn suite_of_lines() -> PathBuf {
     let place = folder("lines");
@@ -380,15 +385,7 @@ fn pytest_with_lines(place: &Path, interval: &str) -> Run {
     let path = format!("{}:{}", packages.display(), own.display());
     let options = [interval, "--stats=off"];
     let run = Run::host().args(options).folder(place);
-    run.env("PYTHONPATH", path).args([
-        "-m",
-        "pytest",
-        "-p",
-        "pyhost_pytest",
-        "-p",
-        "no:cacheprovider",
-        "-rA",
-    ])
+    run.env("PYTHONPATH", path).args(PYTEST)
 }
 
 #[test]
@@ -404,7 +401,7 @@ fn with_lines_a_test_above_its_limit_and_one_that_leaks_name_their_lines() {
         let mut told = told.lines();
         let (first, second) = (told.next().unwrap(), told.next().unwrap());
         assert!(
-            first.contains(" MiB  obj     ") && first.contains("test_lines.py:4 in "),
+            first.contains(" MiB  obj     ") && first.contains(LINE),
             "{first}"
         );
         assert!(
@@ -416,18 +413,9 @@ fn with_lines_a_test_above_its_limit_and_one_that_leaks_name_their_lines() {
             line.starts_with("left by test_lines.py::test_leaks: +") && line.ends_with(" MiB")
         });
         let left = left.unwrap_or_else(|| panic!("{section:?}"));
-        assert!(
-            section[left + 1].contains("test_lines.py:4 in "),
-            "{section:?}"
-        );
-        assert_eq!(
-            section
-                .iter()
-                .filter(|line| line.starts_with("left by "))
-                .count(),
-            1,
-            "{section:?}"
-        );
+        assert!(section[left + 1].contains(LINE), "{section:?}");
+        let left = section.iter().filter(|line| line.starts_with("left by "));
+        assert_eq!(left.count(), 1, "{section:?}");
     }
 }
 
@@ -443,7 +431,7 @@ fn a_sampled_line_of_a_test_has_its_error() {
         .expect(&outcome.stdout);
     let first = told.lines().next().unwrap();
     assert!(
-        first.contains(" MiB \u{b1} ") && first.contains("test_lines.py:4 in "),
+        first.contains(" MiB \u{b1} ") && first.contains(LINE),
         "{first}"
     );
 }
@@ -468,10 +456,7 @@ fn a_test_above_its_baseline_names_its_lines() {
         .iter()
         .position(|line| line.ends_with("  test_lines.py::test_steady"))
         .unwrap_or_else(|| panic!("{section:?}"));
-    assert!(
-        section[above + 1].contains("test_lines.py:4 in "),
-        "{section:?}"
-    );
+    assert!(section[above + 1].contains(LINE), "{section:?}");
 }
 
 #[test]

@@ -51,6 +51,11 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
+def clean_environment():
+    """Returns the environment without variables that steer Python or the host."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
+
+
 def minor_of(python):
     """Asks an interpreter for its minor version, such as "3.11"."""
     try:
@@ -147,7 +152,7 @@ def step(log, trouble, command):
 
 def run(command):
     """Runs a command with both its outputs as one, without variables that would steer its Python."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
+    env = clean_environment()
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace")
 

@@ -21,7 +21,6 @@ failed; 2 if it cannot run.
 import argparse
 import concurrent.futures
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -65,12 +64,11 @@ class Program:
     def __init__(self, options, folder):
         self.pyhost, self.folder = options.pyhost.resolve(), folder
         packages = make.site_packages(make.environment(options.python, "lines"))
-        self.environment = {name: value for name, value in os.environ.items()
-                            if not name.startswith(("PYTHON", "PYHOST"))}
         self.version = make.minor_of(options.python)
         extension.build(options.python, folder)
         # The order of sets and dicts is the same in all runs, and nothing is compiled or written.
-        self.environment.update(PYTHONPATH=f"{folder}:{packages}", PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
+        self.environment = {**make.clean_environment(), "PYTHONPATH": f"{folder}:{packages}", "PYTHONHASHSEED": "0",
+                            "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, allocator, lines):
         """Runs it once; its report, and the truth that it printed."""

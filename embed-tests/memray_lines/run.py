@@ -64,13 +64,12 @@ class Runner:
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
         self.packages = make.site_packages(make.environment(options.python, "lines"))
         extension.build(options.python, folder)
 
     def environment(self, *more):
         paths = os.pathsep.join(map(str, (self.folder, self.packages, *more)))
-        return {**self.clean, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+        return {**make.clean_environment(), "PYTHONPATH": paths, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
 
     def output(self, command, environment):
         answer = subprocess.run(list(map(str, command)), env=environment, cwd=self.folder, stdin=subprocess.DEVNULL,
