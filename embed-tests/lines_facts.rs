@@ -279,6 +279,29 @@ fn the_live_objects_of_a_row_have_their_types() {
 }
 
 #[test]
+fn a_line_of_the_script_that_has_not_grown_since_the_mark_is_not_named() {
+    let code = "import pyhost
+def fill(size): return bytearray(size)
+def one(): return fill(5_000_000)
+def two(): return fill(5_000_000)
+def gone(): return bytearray(3_000_000)
+def more(): return bytearray(1_000_000)
+kept = [one(), gone()]
+pyhost.mark('here')
+kept.clear()
+kept += [two(), more()]
+lines = pyhost.lines()
+# By stack one has shrunk as much as two has grown; by line they are one.
+grown = {row['stack'][1]['function']: row['bytes'] for row in lines['grown'] if abs(row['bytes']) > 5_000_000}
+assert grown['one'] == -grown['two'] < 0, grown
+top = lines.top(view='grown')
+assert top[0]['function'] == 'more' and all(row['bytes'] > 0 for row in top), top
+assert not {'fill', 'gone'} & {row['function'] for row in top}, top";
+    let run = Run::host().args(["--lines=1", "--stats=off", "-c", code]);
+    run.ok();
+}
+
+#[test]
 fn types_are_a_table_of_pyhostctl_and_of_the_view_live_alone() {
     let script = written("lines-types-table", TYPES);
     let path = folder("lines-types-table").join("report.json");

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol, TypedDict, final, overload
 
-from typing_extensions import ParamSpec, Self, TypeAlias, TypeVar
+from typing_extensions import NotRequired, ParamSpec, Self, TypeAlias, TypeVar
 
 _Account: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped"]
 _Scope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total"]
@@ -85,12 +85,26 @@ class _Call(TypedDict):
     file: str
     line: int
     function: str
+    # Of a native call: the address of its instruction in the library, which is the file.
+    offset: NotRequired[int]
+
+class _Type(TypedDict):
+    type: str
+    bytes: int
+    blocks: int
+    error_bytes: int
 
 class _Row(TypedDict):
     account: _Account
     bytes: int
     blocks: int
     error_bytes: int
+    # In live and grown of lines().
+    age_seconds: NotRequired[float | None]
+    # In live of lines().
+    types: NotRequired[list[_Type]]
+    thread: str
+    # The innermost call first.
     stack: list[_Call]
 
 class _Line(TypedDict):
@@ -109,11 +123,12 @@ class Lines(dict[str, Any]):
     """Which lines allocated: plain values, as in a JSON report. print() and notebooks show it as a table.
 
     The views are lists of _Row, most bytes first. Those of lines() are at_peak, at_account_peak, live, allocated and
-    grown; those of a track are at_peak, grown and allocated.
+    grown; those of a track are at_peak, grown and allocated. In grown of lines() a stack that shrank has bytes and blocks
+    below zero, and rows are in the order of their bytes without the sign.
     """
 
     def top(self, count: int = 10, view: str = "at_peak") -> list[_Line]:
-        """The lines of your own code with the most bytes in a view."""
+        """The lines of your own code with the most bytes in a view; of grown those that grew."""
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...

@@ -54,7 +54,7 @@ pub enum Command {
     Show(ShowOptions),
     /// Report on processes that run, as their hosts would, without asking them
     Report(ReportOptions),
-    /// Show the lines of Python that hold the memory, of a report of pyhost --lines
+    /// Show the lines of Python that hold the memory, of a report or of a process that runs
     Lines(LinesOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),

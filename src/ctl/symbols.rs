@@ -136,7 +136,25 @@ fn places(loader: &Loader, offset: u64) -> Vec<Place> {
     places
 }
 
-/// A name as it is in the source, of Rust or C++.
+/// A name as it is in the source, of Rust or C++. The demangler would take a function of C whose name is `f` for the type
+/// `float`.
 fn demangled(name: &str) -> String {
+    if !name.starts_with("_Z") && !name.starts_with("_R") {
+        return name.to_owned();
+    }
     addr2line::demangle_auto(name.into(), None).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangled;
+
+    #[test]
+    fn names_of_cpp_and_rust_are_those_of_the_source_and_names_of_c_stay() {
+        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangled("_RNvC6_123foo3bar"), "123foo::bar");
+        for name in ["f", "i", "inner", "PyList_New", "_start", ""] {
+            assert_eq!(demangled(name), name);
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub struct LinesOptions {
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(REPORTED.iter().map(|account| account.name())))]
     pub account: Option<String>,
 
-    /// How many rows
+    /// The most rows that are shown
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
 
@@ -43,11 +43,11 @@ pub struct LinesOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// Have a process that runs sample one of every INTERVAL bytes, anew
+    /// Have a running process take samples from now on, one in INTERVAL bytes [default: 128K]
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with = "stop")]
     pub start: Option<Interval>,
 
-    /// Have a process that runs take no more samples
+    /// Have a running process take no more samples
     #[arg(long)]
     pub stop: bool,
 

@@ -6,8 +6,8 @@ use super::message::{
 use crate::stacks::{Frame, Numbering, Site, Stacks};
 use std::hash::Hash;
 
-/// The attribute of a call: its interpreter. Key and value are those of OpenTelemetry's semantic conventions.
-const FRAME_TYPE: (&str, &str) = ("profile.frame.type", "cpython");
+/// The attribute of a call: what runs its code. Key and values are those of OpenTelemetry's semantic conventions.
+const FRAME_TYPE: &str = "profile.frame.type";
 
 /// A table whose first entry is the zero value.
 struct Entries<T>(Numbering<T>);
@@ -67,8 +67,11 @@ impl Dictionary {
     fn location(&mut self, frame: &Frame) -> i32 {
         let (file, line, attribute_indices) = match &frame.place {
             Some((file, line)) => {
-                let (key, value) = FRAME_TYPE;
-                (file.as_str(), *line, vec![self.attribute(key, value)])
+                let kind = match frame.library {
+                    Some(_) => "native",
+                    None => "cpython",
+                };
+                (file.as_str(), *line, vec![self.attribute(FRAME_TYPE, kind)])
             }
             None => ("", 0, Vec::new()),
         };

@@ -1,7 +1,8 @@
 use super::message::ProfilesDictionary;
 use super::*;
-use crate::stacks::tests::{blocks, empty, sample, total};
+use crate::stacks::tests::{blocks, call, empty, row, sample, stacks_of, total, with_lines};
 use pyhost_record::output::format::{ENOUGH, is_ours};
+use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Debug;
 
@@ -117,4 +118,27 @@ fn a_long_command_hides_neither_the_scope_nor_the_program() {
     stacks.command = "\u{1f40d}".repeat(50_000);
     let bytes = bytes(&stacks, View::Live);
     assert!(is_ours(&bytes[..bytes.len().min(ENOUGH)]));
+}
+
+#[test]
+fn native_calls_and_those_of_python_have_their_kinds() {
+    let native = json!({"file": "/lib/liba.so", "line": 0, "function": "f", "offset": 16});
+    let stack = [native, call("g", "/job.py", 9)];
+    let lines = json!({"interval_bytes": 1, "live": [row("native", 5, 1, &stack)]});
+    let data = decoded(&stacks_of(&with_lines(&lines)).unwrap(), View::Live);
+    let tables = tables(&data);
+    let text = |index: i32| tables.string_table[index as usize].as_str();
+    let kinds = tables.location_table[1..].iter().map(|location| {
+        let function = &tables.function_table[location.lines[0].function_index as usize];
+        let kind = &tables.attribute_table[location.attribute_indices[0] as usize];
+        assert_eq!(text(kind.key_strindex), "profile.frame.type");
+        let kind = kind.value.clone().unwrap().string_value.unwrap();
+        (text(function.name_strindex), kind)
+    });
+    let kinds: HashSet<(&str, String)> = kinds.collect();
+    let expected = [("f", "native"), ("g", "cpython")];
+    assert_eq!(
+        kinds,
+        expected.map(|(name, kind)| (name, kind.to_owned())).into()
+    );
 }

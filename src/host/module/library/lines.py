@@ -29,7 +29,7 @@ class Lines(dict):
 
         Each has account (the one with the most bytes), bytes, blocks, error_bytes, file, line, function and package. The
         line is the innermost one of the user's own code; package is the one that it called. file is None outside of
-        Python code.
+        Python code. In grown, bytes are the net growth of a line; one that has not grown is left out.
         """
         least = 3 * self["interval_bytes"] if self["interval_bytes"] > 1 else 0
         is_beside = self.get("account") == "mapped"  # no part of the total
@@ -45,6 +45,8 @@ class Lines(dict):
             accounts = {}
             for row, _ in rows:
                 accounts[row["account"]] = accounts.get(row["account"], 0) + row["bytes"]
+            if sum(accounts.values()) <= 0:
+                continue
             # Each stack was sampled for itself: the variances add. The least error counts once.
             spread = sum((row["error_bytes"] - least) ** 2 for row, _ in rows) ** 0.5
             found.append({
