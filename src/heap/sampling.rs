@@ -90,6 +90,8 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(moment::monotonic_coarse());
+    let next = GENERATION.load(Relaxed).wrapping_add(1).max(1);
+    samples.set_generation(next.into());
     if let Some(renew) = RENEW.get() {
         samples.publish_by(*renew);
     }
@@ -102,7 +104,6 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         names,
     });
     INTERVAL.store(interval, Relaxed);
-    let next = GENERATION.load(Relaxed).wrapping_add(1).max(1);
     GENERATION.store(next, Release);
     drop(held);
     ON.store(true, Release);

@@ -38,7 +38,7 @@ pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 
 use index::Index;
-use published::{Published, Renew};
+use published::{Published, Renew, Retry};
 use sites::{ACCOUNTS, Key, SITES, Sites};
 use stacks::Stacks;
 use std::ops::Range;
@@ -126,8 +126,11 @@ pub struct Samples {
     taken: u64,
     dropped: u64,
     is_over: bool,
+    /// Which of the process's samples these are: from 1 on. See [`Self::is_continued_by`].
+    generation: u64,
     published: Option<Published>,
     renew: Option<Renew>,
+    retry: Retry,
 }
 
 impl Samples {
@@ -145,14 +148,18 @@ impl Samples {
             taken: 0,
             dropped: 0,
             is_over: false,
+            generation: 0,
             published: None,
             renew: None,
+            retry: Retry::NOW,
         }
     }
 
-    /// Has the samples kept, from now on, in memory that others can read as well. False without such memory.
+    /// Has the samples kept, from now on, in memory that others can read as well. False if there is no such memory yet: it is
+    /// asked for again from time to time, as samples come.
     pub fn publish_by(&mut self, renew: Renew) -> bool {
         self.renew = Some(renew);
+        self.retry = Retry::NOW;
         self.publish(None);
         self.published.is_some()
     }
@@ -160,20 +167,37 @@ impl Samples {
     /// In a forked child: the copy is the parent's. The next change makes one of its own.
     pub fn forget_published(&mut self) {
         self.published = None;
+        self.retry = Retry::NOW;
     }
 
-    /// Copies what is new, and a site that has changed.
+    /// Copies what is new, and a site that has changed. If the copy cannot grow it goes, since a part of the samples would
+    /// pass for all of them.
     fn publish(&mut self, changed: Option<u32>) {
         let Some(renew) = self.renew else { return };
-        let published = self.published.take();
-        let updated = published.and_then(|mut published| {
-            let is_updated = published.update(self, changed);
-            is_updated.then_some(published)
-        });
-        self.published = updated.or_else(|| Published::renewed(self, renew));
-        if self.published.is_none() {
-            self.renew = None;
+        if let Some(mut published) = self.published.take()
+            && published.update(self, changed)
+        {
+            self.published = Some(published);
+            return;
         }
+        // The former copy is unmapped here: its memory is free for the larger one.
+        if self.retry.is_due(self.time.now) {
+            self.published = Published::renewed(self, renew);
+            self.retry = self.retry.after(self.published.is_some(), self.time.now);
+        }
+    }
+
+    /// These are the samples of a process of that number: each start has another one.
+    pub fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// Whether `later` are these samples as they went on, not ones that were begun anew. A process that has become another
+    /// host counts its starts anew, but began at another time.
+    pub fn is_continued_by(&self, later: &Self) -> bool {
+        (self.generation, self.time.start, self.interval)
+            == (later.generation, later.time.start, later.interval)
+            && self.taken <= later.taken
     }
 
     /// The samples begin at `moment`, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -335,6 +359,8 @@ impl Samples {
     pub fn end(&mut self, moment: u64) {
         self.look_at_clock(moment);
         self.is_over = true;
+        // Nothing comes later that would try again.
+        self.retry = Retry::NOW;
         self.publish(None);
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 /// Makes memory of so many words that others can read, has it filled, and then puts it in the place of the former. None
-/// if the system refuses.
+/// if the system refuses: then nobody finds the former either.
 pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>>;
 
 /// First word; its last letter is the version.
@@ -26,6 +26,8 @@ const TAKEN: usize = 4;
 const DROPPED: usize = 5;
 /// 1 once the samples have ended.
 const IS_OVER: usize = 6;
+/// Which of the process's samples they are.
+const GENERATION: usize = 7;
 /// For each section, where it starts and how many items it has.
 const SECTIONS: usize = 8;
 /// The numbers of the latest moments.
@@ -103,6 +105,41 @@ impl Counts {
     }
 }
 
+/// When memory is asked for again that the system has refused. A refusal may take as long as the memory would have taken, so
+/// the pauses grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The moment, in nanoseconds.
+    at: u64,
+    pause: u64,
+}
+
+impl Retry {
+    /// The first pause, and the longest.
+    const SHORTEST: u64 = 1_000_000_000;
+    const LONGEST: u64 = 64 * Retry::SHORTEST;
+
+    /// Nothing was refused.
+    pub const NOW: Retry = Retry { at: 0, pause: 0 };
+
+    /// Whether the moment has come.
+    pub fn is_due(self, now: u64) -> bool {
+        now >= self.at
+    }
+
+    /// What follows the outcome of a request.
+    pub fn after(self, is_met: bool, now: u64) -> Self {
+        if is_met {
+            return Retry::NOW;
+        }
+        let pause = (2 * self.pause).clamp(Retry::SHORTEST, Retry::LONGEST);
+        Retry {
+            at: now.saturating_add(pause),
+            pause,
+        }
+    }
+}
+
 /// The writer's side.
 pub struct Published {
     words: Mapped<AtomicU64>,
@@ -121,6 +158,7 @@ impl Published {
             words[0].store(MAGIC, Relaxed);
             words[INTERVAL].store(samples.interval, Relaxed);
             words[BESIDE].store(u64::from(samples.beside), Relaxed);
+            words[GENERATION].store(samples.generation, Relaxed);
             for (kind, start) in starts.into_iter().enumerate() {
                 words[SECTIONS + 2 * kind].store(start as u64, Relaxed);
             }
@@ -225,6 +263,7 @@ pub fn read(words: &[u64]) -> Option<Samples> {
     let mut samples = Samples::new(words[INTERVAL].max(1), words[BESIDE] as u8);
     (samples.taken, samples.dropped) = (words[TAKEN], words[DROPPED].min(words[TAKEN]));
     samples.is_over = words[IS_OVER] != 0;
+    samples.generation = words[GENERATION];
     samples.time = Time {
         start: words[TIME],
         now: words[TIME + 1],

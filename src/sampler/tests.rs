@@ -2,7 +2,7 @@ use super::*;
 use pyhost_os::mapping::Mapped;
 use pyhost_testing::Random;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
@@ -721,4 +721,97 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
         }
         assert_eq!(samples.sites().count(), other.sites().count());
     }
+}
+
+/// Whether the system has memory for [`scarce`].
+static HAS_ROOM: AtomicBool = AtomicBool::new(true);
+
+fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
+    HAS_ROOM
+        .load(Relaxed)
+        .then(|| anonymous(words, fill))
+        .flatten()
+}
+
+#[test]
+fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut samples = Samples::new(1, 9);
+    assert!(samples.publish_by(scarce));
+    let mut line = 0;
+    let mut add = |samples: &mut Samples, moment: u64| {
+        line += 1;
+        let weight = Weight::new(10, 10, 1);
+        let block = Allocation {
+            moment,
+            ..block(line, 1, weight)
+        };
+        samples.add(
+            block,
+            &mut inward(&[call("a.py", "f", line as u32)]),
+            None,
+        );
+    };
+    HAS_ROOM.store(false, Relaxed);
+    while samples.published.is_some() {
+        add(&mut samples, SECOND);
+    }
+    let at_refusal = samples.counts().0;
+    HAS_ROOM.store(true, Relaxed);
+    // The system is not asked with each sample.
+    add(&mut samples, SECOND + SECOND / 2);
+    assert!(samples.published.is_none());
+    add(&mut samples, 3 * SECOND);
+    let read = published::read(&published_words(&samples)).unwrap();
+    assert_eq!(read.counts(), (at_refusal + 2, 0));
+    let bytes = |site| read.sum(site, View::Live).bytes();
+    assert_eq!(read.sites().map(bytes).sum::<i64>(), 10 * sites_of(&read));
+    // Refused for long, it is asked for about once a minute, and at the end at once.
+    HAS_ROOM.store(false, Relaxed);
+    while samples.published.is_some() {
+        add(&mut samples, 3 * SECOND);
+    }
+    for second in 4..1000 {
+        add(&mut samples, second * SECOND);
+    }
+    HAS_ROOM.store(true, Relaxed);
+    let before = samples.counts().0;
+    for second in 1000..1064 {
+        if samples.published.is_none() {
+            add(&mut samples, second * SECOND);
+        }
+    }
+    assert!(samples.published.is_some() && samples.counts().0 > before);
+    HAS_ROOM.store(false, Relaxed);
+    while samples.published.is_some() {
+        add(&mut samples, 1064 * SECOND);
+    }
+    HAS_ROOM.store(true, Relaxed);
+    samples.end(1064 * SECOND);
+    assert!(samples.published.is_some());
+}
+
+/// How many sites there are.
+fn sites_of(samples: &Samples) -> i64 {
+    samples.sites().count() as i64
+}
+
+#[test]
+fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
+    let begun = |generation, moment, count: usize| {
+        let mut samples = Samples::new(100, 9);
+        samples.set_generation(generation);
+        samples.begin_at(moment);
+        samples.publish_by(anonymous);
+        for address in 0..count {
+            let weight = Weight::new(10, 10, 100);
+            samples.add(block(address, 1, weight), &mut inward(&[]), None);
+        }
+        published::read(&published_words(&samples)).unwrap()
+    };
+    let first = begun(1, 50, 10);
+    assert!(first.is_continued_by(&first) && first.is_continued_by(&begun(1, 50, 20)));
+    assert!(!first.is_continued_by(&begun(2, 50, 20)), "a start");
+    assert!(!first.is_continued_by(&begun(1, 60, 20)), "another program");
+    assert!(!first.is_continued_by(&begun(1, 50, 9)));
 }

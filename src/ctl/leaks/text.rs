@@ -22,6 +22,9 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
     if watched.has_ended {
         let _ = writeln!(text, "the process ended meanwhile");
     }
+    if watched.restarts > 0 {
+        text += "its samples were begun anew meanwhile; the looks are those since then\n";
+    }
     if (watched.looks.len() as u32) < LOOKS / 2 {
         text += "it was watched for too short a time to tell\n";
         return text;
@@ -89,6 +92,7 @@ pub fn json(watched: &Watched, found: &[Rising]) -> String {
         "seconds": watched.span.as_secs_f64(),
         "looks": watched.looks.len(),
         "ended": watched.has_ended,
+        "restarts": watched.restarts,
         "interval_bytes": watched.last.interval(),
         "rising": rows.collect::<Vec<_>>(),
     });

@@ -32,6 +32,25 @@ pub struct Watched {
     pub span: Duration,
     /// Whether the process ended before the time was over.
     pub has_ended: bool,
+    /// How often its samples were begun anew meanwhile. The looks are those since the last time.
+    pub restarts: u32,
+}
+
+impl Watched {
+    /// Adds the samples of a later look, `since` the first of these. Samples that were begun anew are compared with none of
+    /// before: they lack what was allocated before, and their sites are others. Returns whether they were.
+    fn add(&mut self, samples: Samples, since: Duration) -> bool {
+        let is_anew = !self.last.is_continued_by(&samples);
+        self.span = since;
+        if is_anew {
+            self.restarts += 1;
+            self.looks.clear();
+            self.span = Duration::ZERO;
+        }
+        self.looks.push(look(&samples));
+        self.last = samples;
+        is_anew
+    }
 }
 
 /// Watches the process of the file `path`.
@@ -55,34 +74,30 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
         samples.look_at_clock(moment::monotonic());
         Some(samples)
     };
-    let mut last = samples_now().ok_or_else(no_samples)?;
-    let mut looks = vec![look(&last)];
-    let mut seen = Duration::ZERO;
-    let mut has_ended = false;
+    let last = samples_now().ok_or_else(no_samples)?;
+    let mut watched = Watched {
+        process: format!("{name} ({})", record.card().command()),
+        looks: vec![look(&last)],
+        last,
+        span: Duration::ZERO,
+        has_ended: false,
+        restarts: 0,
+    };
+    let mut first = start;
     for number in 1..LOOKS {
         let next = span * number / (LOOKS - 1);
         sleep(next.saturating_sub(start.elapsed()));
         let is_alive = matches!(Document::read(path), Ok(Document::Record(_, true, _)));
         let Some(samples) = samples_now().filter(|_| is_alive) else {
-            has_ended = true;
+            watched.has_ended = true;
             break;
         };
-        if samples.counts().0 < last.counts().0 || samples.interval() != last.interval() {
-            return Err(Failure(format!(
-                "process {name} began its samples anew meanwhile; expected them to go on"
-            )));
+        let now = Instant::now();
+        if watched.add(samples, now - first) {
+            first = now;
         }
-        looks.push(look(&samples));
-        seen = start.elapsed();
-        last = samples;
     }
-    Ok(Watched {
-        process: format!("{name} ({})", record.card().command()),
-        last,
-        looks,
-        span: seen,
-        has_ended,
-    })
+    Ok(watched)
 }
 
 /// The sums of all sites.
@@ -92,4 +107,46 @@ pub fn look(samples: &Samples) -> Vec<Look> {
         allocated: samples.sum(site, View::Allocated),
     };
     samples.sites().map(of_site).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_sampler::{Allocation, Weight};
+
+    fn samples(generation: u64, count: usize) -> Samples {
+        let mut samples = Samples::new(1, 9);
+        samples.set_generation(generation);
+        for address in 0..count {
+            let allocation = Allocation {
+                address,
+                account: 2,
+                thread: 0,
+                moment: 0,
+                weight: Weight::new(16, 16, 1),
+            };
+            samples.add(allocation, &mut |_| (), None);
+        }
+        samples
+    }
+
+    #[test]
+    fn samples_that_were_begun_anew_are_a_new_baseline_though_they_are_more() {
+        let mut watched = Watched {
+            process: String::new(),
+            looks: vec![look(&samples(1, 10))],
+            last: samples(1, 10),
+            span: Duration::ZERO,
+            has_ended: false,
+            restarts: 0,
+        };
+        let second = Duration::from_secs(1);
+        assert!(!watched.add(samples(1, 20), second));
+        assert_eq!((watched.looks.len(), watched.span), (2, second));
+        assert!(watched.add(samples(2, 90), 2 * second));
+        assert_eq!((watched.looks.len(), watched.span), (1, Duration::ZERO));
+        assert!(!watched.add(samples(2, 91), second));
+        assert_eq!((watched.looks.len(), watched.span), (2, second));
+        assert_eq!(watched.restarts, 1);
+    }
 }
