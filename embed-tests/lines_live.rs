@@ -1,6 +1,7 @@
 //! The samples of lines of processes that run or were killed: read from outside, begun and ended from outside.
 
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, until};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -442,14 +443,127 @@ fn without_room_for_the_samples_file_one_line_says_so_and_the_script_runs() {
     );
     let outcome = Run::program("bash").args(["-c", &command]).ok();
     assert_eq!(outcome.stdout, "1\n");
-    let lines: Vec<&str> = outcome.stderr.lines().collect();
-    let expected =
-        "pyhost: --lines: no file for the samples (File too large); nobody can read them while";
-    assert!(
-        lines.len() == 1 && lines[0].starts_with(expected),
-        "{outcome:#?}"
-    );
+    assert_one_warning(&outcome.stderr, "File too large");
     assert_eq!(files_of_lines(&directory), 0);
+}
+
+/// Fails unless one line says that the samples cannot be written.
+fn assert_one_warning(text: &str, reason: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &&str| line.starts_with("pyhost: --lines: cannot write '");
+    let expected = format!(".lines': {reason}; pyhostctl finds no samples until there is room");
+    assert!(
+        lines.len() == 1 && lines.iter().any(begins) && lines[0].contains(&expected),
+        "{text}"
+    );
+}
+
+/// Functions of scripts that make stacks without end.
+const MANY: &str = "
+kept = []
+def many(start, count):
+    for number in range(start, start + count):
+        code = chr(10) * (number % 3000) + 'kept.append(bytes(100))'
+        exec(compile(code, f'generated_{number}', 'exec'))
+";
+
+#[test]
+fn a_samples_file_that_cannot_grow_says_why_and_comes_back_once_it_can() {
+    let directory = folder("lines-limit");
+    let errors = directory.join("errors");
+    let hosts = directory.join("hosts");
+    let code = format!(
+        "{STEP}{MANY}
+import os, resource, time
+errors = os.open({errors:?}, os.O_WRONLY | os.O_CREAT); os.dup2(errors, 2)
+step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, resource.RLIM_INFINITY))
+many(0, 3000)
+step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+while not any(name.endswith('.lines') for name in os.listdir({hosts:?})):
+    many(0, 1)
+step()
+"
+    );
+    let mut talking = Talking::new(&hosts, &["--lines=1"], &code);
+    let pid = talking.pid().to_string();
+    assert_eq!(files_of_lines(&hosts), 1);
+    talking.says();
+    assert_eq!(files_of_lines(&hosts), 0);
+    let reason = "the process cannot write them beside its ledger (File too large)";
+    for command in ["lines", "leaks"] {
+        let refused = ctl(&hosts, &[command, &pid]).run();
+        assert!(
+            refused.code() == 1 && refused.stderr.contains(reason),
+            "{refused:#?}"
+        );
+    }
+    let missing = &shown(&hosts, talking.pid())["lines_missing"];
+    assert!(missing.as_str().unwrap().starts_with(reason), "{missing}");
+    talking.says();
+    let report = shown_at_rest(&hosts, talking.pid());
+    assert!(int(&report["lines"]["sums"]["live"]["obj"]["stacks"]) > 3000);
+    assert_eq!(report["lines_missing"], Value::Null);
+    assert_one_warning(&fs::read_to_string(&errors).unwrap(), "File too large");
+    talking.killed();
+}
+
+#[test]
+fn on_a_full_disk_the_script_goes_on_and_the_report_is_whole() {
+    let directory = folder("lines-full");
+    let (disk, report) = (directory.join("disk"), directory.join("report.json"));
+    fs::create_dir(&disk).unwrap();
+    let code = format!(
+        "{MANY}
+import os, subprocess, sys
+def size(): return [os.stat(os.path.join({disk:?}, name)).st_size for name in os.listdir({disk:?}) if '.lines' in name]
+def asked():
+    words = [{PYHOSTCTL:?}, '--dir', {disk:?}, 'lines', str(os.getpid())]
+    return subprocess.run(words, capture_output=True, text=True)
+def fill():
+    # Whatever room is left is another's.
+    with open({disk:?} + '/other', 'ab', buffering=0) as other:
+        try:
+            while other.write(bytes(4096)): pass
+        except OSError as error: print(error.strerror)
+first = size()
+fill()
+many(0, 100)
+assert size() == first and asked().returncode == 0, 'the room of the first file is its own'
+many(0, 6000)
+assert size() == [], size()
+error = asked()
+assert error.returncode == 1 and 'No space left on device' in error.stderr, error
+os.remove({disk:?} + '/other')
+assert os.system('mount -o remount,size=64m ' + {disk:?}) == 0
+while not size(): many(0, 1)
+assert asked().returncode == 0
+print('done')
+"
+    );
+    let mounted = format!(
+        "mount -t tmpfs -o size=2m,mode=700 none '{disk}' || exit 99
+        exec '{PYHOST}' --live='{disk}' --lines=1 --stats=json --stats-file='{report}' -c \"$0\"",
+        disk = disk.display(),
+        report = report.display()
+    );
+    let outcome = Run::program("unshare")
+        .args(["-Urm", "bash", "-c", &mounted, &code])
+        .run();
+    if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
+        return skipped("no file system may be mounted in a namespace of its own");
+    }
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(outcome.stdout.ends_with("done\n"), "{outcome:#?}");
+    assert_one_warning(&outcome.stderr, "No space left on device");
+    let report = fs::read_to_string(&report).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(int(&report["lines"]["dropped"]), 0);
+    for account in ["raw", "mem", "obj"] {
+        let sampled = &report["lines"]["sums"]["live"][account]["bytes"];
+        assert_eq!(*sampled, report["accounts"][account]["live_bytes"]);
+    }
 }
 
 /// Asks a process that waits for input to begin or to end its samples, and has it go on: it answers as it allocates.

@@ -10,7 +10,7 @@ use crate::process::identity_of;
 use crate::summary::Summary;
 use pyhost_os::moment;
 use pyhost_record::directory::{Entry, Here};
-use pyhost_record::lines::samples_of;
+use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -67,6 +67,8 @@ impl Document {
             Document::Record(record, alive, lines) => {
                 let mut report = Report::of_record(&record, alive);
                 report.lines = lines.map(|lines| *lines);
+                let unwritten = unwritten_samples(record.card());
+                report.lines_missing = unwritten.filter(|_| report.lines.is_none());
                 let text = report.to_json();
                 (Box::new(report), text)
             }

@@ -162,6 +162,9 @@ pub struct Report {
     pub big_blocks: Option<BigBlocks>,
     pub at_peak: Option<AtPeak>,
     pub lines: Option<SampledLines>,
+    /// Why there are none, though there are samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines_missing: Option<String>,
 }
 
 /// The program that ran the script.

@@ -120,9 +120,16 @@ pub fn publish_by(renew: Renew) -> bool {
     with(|samples| samples.publish_by(renew)).unwrap_or(true)
 }
 
-/// Registers who answers when another process asks for samples; called inside the allocator, with the GIL.
+/// Registers who answers when another process asks for samples; called inside the allocator, with the GIL, outside of the
+/// gate.
 pub fn set_answer(answer: fn()) {
     let _ = ANSWER.set(answer);
+}
+
+/// Has the function of [`set_answer`] called soon, though nobody has asked: for work that must not be done under the lock of
+/// the samples.
+pub fn answer_soon() {
+    ANSWERED.store(u64::MAX, Relaxed); // no request has this number
 }
 
 /// Looks whether another process has asked for samples to begin or to end, and answers. In the slow path of an account

@@ -190,6 +190,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), Error> {
     surface::arm(gil, report::first_refusal, endings::end_exhausted);
     endings::watch_peak(surface::peak_watcher());
+    live::arm();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         threads::load_unwinder();

@@ -129,6 +129,8 @@ pub struct LinesCell {
     pub answered: AtomicU64,
     /// A [`LinesAnswer`].
     pub answer: AtomicU64,
+    /// The system's error if the samples cannot be written where others read them, else 0.
+    pub file_error: AtomicU64,
 }
 
 impl LinesCell {
@@ -138,6 +140,7 @@ impl LinesCell {
             interval: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             answer: AtomicU64::new(0),
+            file_error: AtomicU64::new(0),
         }
     }
 }
@@ -219,7 +222,7 @@ pub struct Card {
     pub resident_peak: AtomicU64,
     /// Requests of others for samples of lines, and the host's answer.
     pub lines: LinesCell,
-    spare: [AtomicU64; 144],
+    spare: [AtomicU64; 143],
     cells: [MarkCell; MARKS],
 }
 
@@ -275,7 +278,7 @@ impl Card {
             resident: AtomicU64::new(0),
             resident_peak: AtomicU64::new(0),
             lines: LinesCell::new(),
-            spare: [const { AtomicU64::new(0) }; 144],
+            spare: [const { AtomicU64::new(0) }; 143],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -467,6 +470,7 @@ impl Card {
         self.resident_peak.store(0, Relaxed);
         self.refusals.store(0, Relaxed);
         self.marks.store(0, Relaxed);
+        self.lines.file_error.store(0, Relaxed);
         for cell in &self.cells {
             cell.number.store(0, Relaxed);
         }

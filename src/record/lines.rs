@@ -8,6 +8,7 @@ use crate::directory::lines_beside;
 use crate::start_in_file;
 use pyhost_ledger::CLOSED;
 use pyhost_ledger::card::{Card, LinesAnswer, LinesCell};
+use pyhost_os::errno::Errno;
 use pyhost_sampler::Samples;
 use pyhost_sampler::published::{is_whole, read};
 use std::fs::{File, OpenOptions};
@@ -15,6 +16,7 @@ use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,16 @@ pub fn samples_of(path: &Path) -> Option<Samples> {
         words = words_of(&path)?;
     }
     read(&words)
+}
+
+/// Why the samples of a process cannot be read, as the end of a sentence about them; None if nothing is known to keep it from
+/// writing them.
+pub fn unwritten_samples(card: &Card) -> Option<String> {
+    let error = i32::try_from(card.lines.file_error.load(Relaxed)).unwrap_or(i32::MAX);
+    let error = Some(Errno(error)).filter(|Errno(error)| *error != 0)?;
+    Some(format!(
+        "the process cannot write them beside its ledger ({error}); it tries again while it allocates, at least once a minute"
+    ))
 }
 
 fn open(path: &Path) -> Option<File> {

@@ -2,8 +2,8 @@ use super::*;
 use pyhost_os::mapping::Mapped;
 use pyhost_testing::Random;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
     Call {
@@ -746,11 +746,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
             moment,
             ..block(line, 1, weight)
         };
-        samples.add(
-            block,
-            &mut inward(&[call("a.py", "f", line as u32)]),
-            None,
-        );
+        samples.add(block, &mut inward(&[call("a.py", "f", line as u32)]), None);
     };
     HAS_ROOM.store(false, Relaxed);
     while samples.published.is_some() {

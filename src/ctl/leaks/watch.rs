@@ -4,7 +4,8 @@ use crate::document::Document;
 use crate::failure::Failure;
 use crate::find::Name;
 use pyhost_os::moment;
-use pyhost_record::lines::samples_of;
+use pyhost_record::Record;
+use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_sampler::{Samples, Sum, View};
 use std::path::Path;
 use std::thread::sleep;
@@ -53,6 +54,17 @@ impl Watched {
     }
 }
 
+/// How often missing samples of a process that runs are looked for again.
+const PATIENCE: u32 = 20;
+
+/// The record of a process, if it runs.
+fn alive(path: &Path) -> Option<Box<Record>> {
+    match Document::read(path) {
+        Ok(Document::Record(record, true, _)) => Some(record),
+        _ => None,
+    }
+}
+
 /// Watches the process of the file `path`.
 ///
 /// # Errors
@@ -64,6 +76,11 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
         )));
     };
     let no_samples = || {
+        if let Some(why) = unwritten_samples(record.card()) {
+            return Failure(format!(
+                "the samples of process {name} cannot be read: {why}"
+            ));
+        }
         Failure(format!(
             "process {name} takes no samples; expected one of `pyhost --lines`, or after `pyhostctl lines --start {name}`"
         ))
@@ -87,10 +104,28 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
     for number in 1..LOOKS {
         let next = span * number / (LOOKS - 1);
         sleep(next.saturating_sub(start.elapsed()));
-        let is_alive = matches!(Document::read(path), Ok(Document::Record(_, true, _)));
-        let Some(samples) = samples_now().filter(|_| is_alive) else {
-            watched.has_ended = true;
-            break;
+        // Where room is scarce the file is away while a larger one is made.
+        let mut samples = samples_now();
+        for _ in 0..PATIENCE {
+            if samples.is_some() || alive(path).is_none() {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+            samples = samples_now();
+        }
+        let samples = match (samples, alive(path)) {
+            (Some(samples), Some(_)) => samples,
+            (None, Some(record)) => {
+                let why = unwritten_samples(record.card());
+                let why = why.unwrap_or_else(|| "their file is gone".to_owned());
+                return Err(Failure(format!(
+                    "the samples of process {name} can be read no more: {why}"
+                )));
+            }
+            (_, None) => {
+                watched.has_ended = true;
+                break;
+            }
         };
         let now = Instant::now();
         if watched.add(samples, now - first) {

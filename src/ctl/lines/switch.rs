@@ -4,7 +4,8 @@ use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find;
 use pyhost_os::bytes::{self, Bytes, Expected};
-use pyhost_record::lines::{Answer, ask};
+use pyhost_record::Record;
+use pyhost_record::lines::{Answer, ask, unwritten_samples};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -48,6 +49,12 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
         Some(Interval(1)) => "samples every allocation".to_owned(),
         Some(Interval(interval)) => format!("takes one sample in {}", Bytes(interval)),
         None => "takes no more samples; those until now can be read".to_owned(),
+    };
+    let card = Record::read(&path);
+    let unwritten = card.ok().and_then(|card| unwritten_samples(card.card()));
+    let done = match unwritten.filter(|_| start.is_some()) {
+        Some(why) => format!("{done}, which cannot be read: {why}"),
+        None => done,
     };
     match answer {
         Answer::Done => print(&format!("process {name} {done}\n")),

@@ -18,6 +18,7 @@ use crate::model::{Ordered, Report, SampledLines, StackRow};
 use crate::summary::Summary;
 use crate::symbols::Symbols;
 use pyhost_os::moment::Utc;
+use pyhost_os::plain::plain;
 use pyhost_record::output::format::NO_CALLS;
 use std::collections::HashMap;
 
@@ -90,7 +91,11 @@ impl Stacks {
 
     fn gathered(report: &Report, by_thread: bool) -> Result<Self, String> {
         let lines = report.lines.as_ref().ok_or_else(|| {
-            "has no sampled lines; expected a report of `pyhost --lines`".to_owned()
+            let missing = report.lines_missing.as_deref().map(plain);
+            missing.map_or_else(
+                || "has no sampled lines; expected a report of `pyhost --lines`".to_owned(),
+                |why| format!("has no sampled lines: {why}"),
+            )
         })?;
         let process = &report.process;
         let started = process.started.as_deref().and_then(Utc::of_text);

@@ -1,8 +1,11 @@
 //! The samples of lines beside the ledger: in a file of their own, which other processes read, and begun or ended at
 //! another process's request.
 //!
-//! The file appears when there are samples, and is replaced by a larger one as they grow. Both functions are called inside
-//! the allocator: nothing here allocates.
+//! The file appears when there are samples, and is replaced by a larger one as they grow. If the system refuses the larger one,
+//! because its disk is full, the file goes: what it has would pass for all samples. The card says why, one line on standard error
+//! does, and the file is tried again as samples come. The process goes on, and its report has all.
+//!
+//! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
 
 use super::{HAS_FILE, NAMES, own_path};
 use crate::descriptor::{notice, quietly};
@@ -11,35 +14,42 @@ use crate::heap::sampling;
 use crate::ledger::CARD;
 use crate::ledger::card::LinesAnswer;
 use crate::lines;
-use crate::python::domains;
+use crate::python::functions::add_pending_call;
+use crate::python::objects::{Gil, Raised};
+use crate::python::{domains, place};
 use crate::template::PathBuffer;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::Mapped;
-use pyhost_record::directory::LINES_SUFFIX;
+use pyhost_os::signals::SignalSet;
+use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Why the last file could not be made.
-static ERROR: AtomicI32 = AtomicI32::new(0);
+/// The file could not be written, and no line says so yet.
+static IS_WARNING_DUE: AtomicBool = AtomicBool::new(false);
+/// A line says so, or will.
+static IS_WARNED: AtomicBool = AtomicBool::new(false);
+/// Python takes calls between two instructions.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
     if HAS_FILE.load(Relaxed) {
         sampling::set_answer(answer);
-        if !sampling::publish_by(renew) {
-            notice(format_args!(
-                "--lines: no file for the samples ({}); nobody can read them while the script runs",
-                Errno(ERROR.load(Relaxed))
-            ));
-        }
+        sampling::publish_by(renew);
+        warn_if_due();
     }
 }
 
-/// Removes the file.
-pub fn remove() {
-    if let Some(path) = path() {
-        let _ = file::unlink(path.as_c_str());
-    }
+/// Warnings can be written between two instructions of Python from now on. After initialisation.
+pub fn arm() {
+    IS_ARMED.store(true, Relaxed);
+    warn_if_due();
+}
+
+/// Removes the file; false if there is none.
+pub fn remove() -> bool {
+    path().is_some_and(|path| file::unlink(path.as_c_str()).is_ok())
 }
 
 fn path() -> Option<PathBuffer> {
@@ -47,20 +57,35 @@ fn path() -> Option<PathBuffer> {
     own_path(&own, LINES_SUFFIX)
 }
 
-/// Makes a larger file, has it filled, and moves it in the place of the former.
+/// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
+/// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
-    let _errno = KeptErrno::new();
-    let made = HAS_FILE.load(Relaxed).then(|| make(words, fill))?;
-    if made.is_none() {
-        remove(); // it would be wrong from now on
+    if !HAS_FILE.load(Relaxed) {
+        return None;
     }
-    made
+    let _errno = KeptErrno::new();
+    // A signal would interrupt the call that reserves the room, and one that comes often would never let it finish.
+    let before = SignalSet::all().block();
+    // The former is wrong from now on; the room that it takes may be what the larger one lacks.
+    let made = make(words, fill).or_else(|error| match remove() {
+        true => make(words, fill),
+        false => Err(error),
+    });
+    before.make_mask();
+    let error = made.as_ref().err().map_or(0, |Errno(error)| *error);
+    CARD.lines.file_error.store(error as u64, Relaxed);
+    if error != 0 && !IS_WARNED.swap(true, Relaxed) {
+        IS_WARNING_DUE.store(true, Relaxed);
+        sampling::answer_soon();
+    }
+    made.ok()
 }
 
-fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
-    let path = path()?;
-    let draft = path.with(b".new")?;
-    let made = || -> Result<Mapped<AtomicU64>, Errno> {
+fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Mapped<AtomicU64>, Errno> {
+    let path = path().ok_or(Errno(libc::EBUSY))?;
+    let draft = path.with(DRAFT_SUFFIX.as_bytes());
+    let draft = draft.ok_or(Errno(libc::ENAMETOOLONG))?;
+    let made = || {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
         let file = Fd::create(draft.as_c_str(), flags, 0o600)?;
         let mapped = Mapped::of_file(&file, words)?;
@@ -68,18 +93,48 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<Atomi
         file::rename(draft.as_c_str(), path.as_c_str())?;
         Ok(mapped)
     };
-    let made = quietly(made).inspect_err(|Errno(error)| {
-        ERROR.store(*error, Relaxed);
+    quietly(made).inspect_err(|_| {
         let _ = file::unlink(draft.as_c_str());
-    });
-    made.ok()
+    })
 }
 
-/// Begins or ends the samples as another process has asked.
+/// Says in a line that the samples could not be written, if that is due. Outside of the allocator; also in a signal handler.
+pub fn warn_if_due() {
+    if !IS_WARNING_DUE.swap(false, Relaxed) {
+        return;
+    }
+    let path = path();
+    let path = path.as_ref().map_or(&b""[..], PathBuffer::as_bytes);
+    notice(format_args!(
+        "--lines: cannot write '{}': {}; pyhostctl finds no samples until there is room, so make room there, or name another \
+         directory by --live=DIR. The report has them",
+        str::from_utf8(path).unwrap_or("the file of the samples"),
+        Errno(CARD.lines.file_error.load(Relaxed) as i32)
+    ));
+}
+
+/// Begins or ends the samples, if another process has asked for that, and has a warning written that is due.
 fn answer() {
     let cell = &CARD.lines;
     let asked = cell.asked.load(Acquire);
-    let answer = match cell.interval.load(Relaxed) {
+    if asked != cell.answered.load(Relaxed) {
+        let answer = answer_to(cell.interval.load(Relaxed));
+        cell.answer.store(answer as u64, Relaxed);
+        cell.answered.store(asked, Release);
+    }
+    fn warn(_: Gil<'_>) -> Result<(), Raised<'_>> {
+        warn_if_due();
+        Ok(())
+    }
+    let is_due = IS_WARNING_DUE.load(Relaxed) && IS_ARMED.load(Relaxed);
+    if is_due && !place::is_finalizing() && !add_pending_call(warn) {
+        sampling::answer_soon(); // other calls wait
+    }
+}
+
+/// Begins to sample with an interval, or ends with 0.
+fn answer_to(interval: u64) -> LinesAnswer {
+    match interval {
         0 => {
             sampling::end();
             domains::follow_samples();
@@ -88,7 +143,5 @@ fn answer() {
         interval if !lines::begin(interval) => LinesAnswer::Refused,
         _ if !domains::follow_samples() => LinesAnswer::WithoutPython,
         _ => LinesAnswer::Done,
-    };
-    cell.answer.store(answer as u64, Relaxed);
-    cell.answered.store(asked, Release);
+    }
 }

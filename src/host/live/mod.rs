@@ -211,6 +211,11 @@ pub fn describe(facts: &Facts) {
     CARD.active.store(bits, Relaxed);
 }
 
+/// Python has started: what others cannot read is said between two of its instructions.
+pub fn arm() {
+    lines::arm();
+}
+
 /// Keeps the ledger in one file; false where it cannot, which a notice says.
 fn in_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
@@ -415,8 +420,10 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     if state != ProcessState::Exec {
         timeline::end();
         trouble::tell();
+        lines::warn_if_due();
     }
-    if state == ProcessState::Exited && HAS_FILE.load(Relaxed) {
+    // Another thread's sample must not bring the file back.
+    if state == ProcessState::Exited && HAS_FILE.swap(false, Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
         let _ = NAMES.hold().map(|names| file::unlink(names.own()));
         lines::remove();
