@@ -1,6 +1,6 @@
 //! The samples of lines of processes that run or were killed: read from outside, begun and ended from outside.
 
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, until};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, compile, folder, until};
 use crate::skipping::skipped;
 use serde_json::Value;
 use std::fs;
@@ -637,4 +637,95 @@ import kept_by_import
     let input = talking.child.stdin.as_mut().unwrap();
     input.write_all(b"\n").unwrap();
     assert_eq!(talking.child.wait().unwrap().code(), Some(0));
+}
+
+/// Functions of scripts that have their own samples begin and end, and read the tables of the domains.
+const ASKS: &str = "
+import ctypes, os, subprocess, sys, tracemalloc
+class Table(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ('ctx', 'malloc', 'calloc', 'realloc', 'free')]
+read = ctypes.pythonapi.PyMem_GetAllocator
+read.argtypes = [ctypes.c_int, ctypes.POINTER(Table)]
+def tables(has_debug_hooks):
+    # The host's own tables: beneath tracemalloc's and those of the debug hooks.
+    found = []
+    for domain in range(3):
+        table = Table()
+        read(domain, table)
+        if tracemalloc.is_tracing(): table = Table.from_address(table.ctx)
+        if has_debug_hooks: table = Table.from_address(table.ctx + 8)
+        found.append((table.malloc, table.calloc))
+    return found
+def ask(option):
+    words = [CTL, '--dir', HOSTS, 'lines', option, str(os.getpid())]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    while child.poll() is None: str(1234567) + 'x'
+    print(child.stdout.read(), end='')
+";
+
+#[test]
+fn beneath_tracemalloc_all_is_sampled_and_the_tables_follow_in_either_order() {
+    for (order, debug) in [("before", false), ("after", false), ("before", true)] {
+        let directory = folder("lines-traced");
+        let has_debug_hooks = if debug { "True" } else { "False" };
+        let code = format!(
+            "CTL, HOSTS = {PYHOSTCTL:?}, {directory:?}{ASKS}
+import pyhost
+def during(): return [bytes(1000) for _ in range(20_000)]
+def now(): return tables({has_debug_hooks})
+plain = now()
+if {order:?} == 'before': tracemalloc.start()
+assert now() == plain
+ask('--start=1')
+counting = now()
+if {order:?} == 'after': tracemalloc.start()
+assert now() == counting and not set(plain) & set(counting), (plain, counting)
+kept = during()
+live = pyhost.lines()['live']
+rows = [row['bytes'] for row in live if any(call['function'] == 'during' for call in row['stack'])]
+assert sum(rows) > 20_000_000, sum(rows)
+ask('--stop')
+assert now() == plain, 'the tables count, though no samples are taken'
+tracemalloc.stop()
+assert now() == plain, 'tracemalloc has put others back'
+"
+        );
+        let options: &[&str] = if debug { &["--debug-hooks"] } else { &[] };
+        let outcome = Run::host()
+            .arg(format!("--live={}", directory.display()))
+            .args(options)
+            .args(["--stats=off", "-c", &code])
+            .ok();
+        let said: Vec<&str> = outcome.stdout.lines().collect();
+        assert!(
+            said.len() == 2
+                && said[0].ends_with(" samples every allocation")
+                && said[1].contains(" takes no more samples"),
+            "{order}: {outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn beneath_another_hook_all_is_sampled_and_the_answer_says_that_it_is_slower() {
+    let directory = folder("lines-hook");
+    let library = compile("pass_on.c", "pass_on.so", &["-shared", "-fPIC"]);
+    let code = format!(
+        "CTL, HOSTS = {PYHOSTCTL:?}, {directory:?}{ASKS}
+import pyhost
+def during(): return [bytes(1000) for _ in range(20_000)]
+ctypes.PyDLL({library:?}).begin()
+ask('--start=1')
+kept = during()
+live = pyhost.lines()['live']
+rows = [row['bytes'] for row in live if any(call['function'] == 'during' for call in row['stack'])]
+assert sum(rows) > 20_000_000, sum(rows)
+"
+    );
+    let outcome = Run::host()
+        .arg(format!("--live={}", directory.display()))
+        .args(["--stats=off", "-c", &code])
+        .ok();
+    let said = "samples every allocation; another hook lies over the host's in Python's domains";
+    assert!(outcome.stdout.contains(said), "{outcome:#?}");
 }

@@ -319,7 +319,17 @@ pub fn allocate_counted<const A: usize, const ZERO: bool>(size: usize) -> *mut u
     if !block.is_null() {
         return block;
     }
+    if !state().is_sampling() {
+        return allocate_after_samples::<A, ZERO>(size);
+    }
     allocate_uncounted(Account::ALL[A], size, ZERO)
+}
+
+/// [`allocate`] by a hook that still counts though no samples are taken, because another hook keeps it from being replaced.
+#[cold]
+#[inline(never)]
+fn allocate_after_samples<const A: usize, const ZERO: bool>(size: usize) -> *mut u8 {
+    allocate::<A, ZERO, true>(size)
 }
 
 /// A block that mimalloc gave, without the mark that it may have from an earlier life.

@@ -151,8 +151,8 @@ impl LinesCell {
 pub enum LinesAnswer {
     /// It does as it was asked.
     Done = 1,
-    /// Of Python's domains nothing is sampled: other hooks lie over the host's.
-    WithoutPython = 2,
+    /// It does so, but other hooks lie over the host's in Python's domains: what these pass on is sampled more slowly.
+    BeneathHooks = 2,
     /// It cannot: malloc is left to another allocator, or there is no memory.
     Refused = 3,
 }

@@ -80,8 +80,8 @@ fn words(mut input: impl Read) -> Option<Vec<u64>> {
 pub enum Answer {
     /// The host does as it was asked.
     Done,
-    /// Other hooks lie over the host's, tracemalloc's perhaps: Python's own domains are not sampled.
-    WithoutPython,
+    /// It does so, but other hooks lie over the host's in Python's domains: what these pass on is sampled more slowly.
+    BeneathHooks,
     /// The host leaves malloc to another allocator, or has no memory for samples.
     Refused,
     /// It has not allocated since.
@@ -133,7 +133,7 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
     let answer = load(place(offset_of!(LinesCell, answer)))?;
     Ok(match answer {
         done if done == LinesAnswer::Done as u64 => Answer::Done,
-        part if part == LinesAnswer::WithoutPython as u64 => Answer::WithoutPython,
+        beneath if beneath == LinesAnswer::BeneathHooks as u64 => Answer::BeneathHooks,
         _ => Answer::Refused,
     })
 }

@@ -58,9 +58,9 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
     };
     match answer {
         Answer::Done => print(&format!("process {name} {done}\n")),
-        Answer::WithoutPython => print(&format!(
-            "process {name} {done}, of arrays and malloc alone: another hook lies over the host's in Python's \
-             domains, such as tracemalloc's\n"
+        Answer::BeneathHooks => print(&format!(
+            "process {name} {done}; another hook lies over the host's in Python's domains, such as those of --fail: what it \
+             passes on is sampled, more slowly\n"
         )),
         Answer::Silent => print(&format!(
             "process {name} has not answered: it allocates nothing at the moment, and does so with its next allocation \

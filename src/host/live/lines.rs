@@ -141,7 +141,7 @@ fn answer_to(interval: u64) -> LinesAnswer {
             LinesAnswer::Done
         }
         interval if !lines::begin(interval) => LinesAnswer::Refused,
-        _ if !domains::follow_samples() => LinesAnswer::WithoutPython,
+        _ if !domains::follow_samples() => LinesAnswer::BeneathHooks,
         _ => LinesAnswer::Done,
     }
 }

@@ -232,35 +232,61 @@ fn is_same(left: &PyMemAllocatorEx, right: &PyMemAllocatorEx) -> bool {
     left.ctx == right.ctx && wrapped::is_same(left.malloc, right.malloc)
 }
 
-/// Has the domains count bytes for samples, or no more, as samples have begun or ended. With the GIL, also inside the
-/// allocator: a thread that asks for raw memory meanwhile uses one table or the other, whose contexts and blocks are the
-/// same. False where another hook lies over one of the host's tables (tracemalloc, `--fail`).
+/// Whether these tables of RAW, MEM and OBJ are tracemalloc's. Their contexts are the tables beneath, of MEM, RAW and OBJ in a
+/// row: `allocators` of `_tracemalloc.c` up to 3.11, of `_PyRuntime.tracemalloc` from 3.12 on.
+fn are_tracemallocs(tables: &[PyMemAllocatorEx; 3]) -> bool {
+    let [raw, mem, obj] = tables.each_ref().map(|table| table.ctx.addr());
+    let size = size_of::<PyMemAllocatorEx>();
+    mem != 0
+        && mem.is_multiple_of(align_of::<PyMemAllocatorEx>())
+        && raw == mem.wrapping_add(size)
+        && obj == raw.wrapping_add(size)
+}
+
+/// Has the domains count bytes for samples, or no more, as samples have begun or ended: beneath tracemalloc, too, which puts the
+/// tables that it has found back when it stops. With the GIL, also inside the allocator: a thread that asks for raw memory
+/// meanwhile uses one table or the other, whose contexts and blocks are the same.
+///
+/// False where another hook lies over one of the host's tables (`--fail`). What that passes on is sampled in any case: the other
+/// table is slower, and no more.
 pub fn follow_samples() -> bool {
     let Some(installed) = INSTALLED.get() else {
         return false;
     };
+    let tops = DOMAINS.map(get);
+    let is_traced = are_tracemallocs(&tops);
     let mut follows = true;
-    for ((domain, installed), kinds) in DOMAINS.into_iter().zip(&installed.domains).zip(kinds()) {
-        let now = get(domain);
-        if is_same(&now, &kinds.other) {
-            let mut table = kinds.now;
-            // SAFETY: CPython copies the table; its functions live as long as the process.
-            unsafe { ffi::PyMem_SetAllocator(domain, &mut table) };
-        } else if is_same(&now, installed) {
+    for (number, Kinds { mut now, other }) in kinds().into_iter().enumerate() {
+        let beneath = tops[number].ctx.cast::<PyMemAllocatorEx>();
+        let table = match is_traced {
+            // SAFETY: one of tracemalloc's tables, which live as long as the process.
+            true => unsafe { std::ptr::read(beneath) },
+            false => tops[number],
+        };
+        if is_same(&table, &other) {
+            // SAFETY: CPython copies the table; its functions live as long as the process. The words of tracemalloc's that
+            // change are addresses of functions for the same blocks.
+            unsafe {
+                match is_traced {
+                    true => std::ptr::write(beneath, now),
+                    false => ffi::PyMem_SetAllocator(DOMAINS[number], &mut now),
+                }
+            }
+        } else if is_same(&table, &installed.domains[number]) {
             // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
-            let beneath = DEBUG_HOOKS
+            let debug = DEBUG_HOOKS
                 .load(Relaxed)
-                .then(|| now.ctx.cast::<DebugContext>());
+                .then(|| table.ctx.cast::<DebugContext>());
             // SAFETY: the context of a debug hook, as `install` has left it; see `without_debug_hooks`. The words of the
             // table that change are addresses of functions for the same blocks.
             unsafe {
-                if let Some(debug) = beneath
-                    && is_same(&(*debug).table, &kinds.other)
+                if let Some(debug) = debug
+                    && is_same(&(*debug).table, &other)
                 {
-                    (*debug).table = kinds.now;
+                    (*debug).table = now;
                 }
             }
-        } else if !is_same(&now, &kinds.now) {
+        } else if !is_same(&table, &now) {
             follows = false;
         }
     }
