@@ -117,11 +117,12 @@ class Expected:
         return f"<pyhost.Expected: {self.name or self.type}, {state}>"
 
     def _kept(self, seconds):
-        watched = self._reference()
-        if watched is None:
-            return None
-        self._is_reported = True
+        # Under the lock: the search of another thread keeps for a moment what it finds.
         with _searching:
+            watched = self._reference()
+            if watched is None:
+                return None
+            self._is_reported = True
             path, chain, others, is_whole = _Search(time.monotonic() + seconds).of(watched)
         return Kept(name=self.name, type=self.type, file=self.file, line=self.line,
                     seconds=time.monotonic() - self._since, path=path, chain=chain, other_references=others,
