@@ -729,3 +729,44 @@ assert sum(rows) > 20_000_000, sum(rows)
     let said = "samples every allocation; another hook lies over the host's in Python's domains";
     assert!(outcome.stdout.contains(said), "{outcome:#?}");
 }
+
+#[test]
+fn controllers_that_ask_at_the_same_time_are_each_answered() {
+    let directory = folder("lines-controllers");
+    let code = format!("{STEP}\nstep()\nwhile True: [str(number) for number in range(1000)]");
+    let mut talking = Talking::new(&directory, &[], &code);
+    talking
+        .child
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b"\n")
+        .unwrap();
+    let pid = talking.pid().to_string();
+    for round in 0..5 {
+        let asks = (1..=6).map(|number| {
+            let interval = 64 * number + round;
+            let child = Command::new(PYHOSTCTL)
+                .arg("--dir")
+                .arg(&directory)
+                .args(["lines", &format!("--start={interval}K"), &pid])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            (interval, child.unwrap())
+        });
+        let asks: Vec<_> = asks.collect();
+        let mut intervals = Vec::new();
+        for (interval, child) in asks {
+            let outcome = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&outcome.stdout);
+            let expected = format!("process {pid} takes one sample in {interval}.0 KiB\n");
+            assert_eq!(said, expected, "round {round}: {outcome:?}");
+            intervals.push(interval << 10);
+        }
+        // The last that was answered is in force.
+        let now = int(&shown(&directory, talking.pid())["lines"]["interval_bytes"]);
+        assert!(intervals.contains(&now), "{now}");
+    }
+    talking.killed();
+}

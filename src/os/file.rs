@@ -295,6 +295,19 @@ pub fn lock(file: &impl AsRawFd, operation: c_int) -> Result<(), Errno> {
     done(calls::flock(file.as_raw_fd(), operation | libc::LOCK_NB))
 }
 
+/// Locks a file against others that call this (`F_OFD_SETLK`), without waiting, until it is closed. What flock(2) locks is
+/// another matter.
+///
+/// # Errors
+/// The system's reason: `EAGAIN` if another open file has the lock.
+pub fn lock_region(file: &impl AsRawFd) -> Result<(), Errno> {
+    let mut whole = libc::flock::zeroed();
+    whole.l_type = libc::F_WRLCK as libc::c_short;
+    whole.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the structure is the one that the command takes.
+    done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &whole) })
+}
+
 fn done(result: c_int) -> Result<(), Errno> {
     match result {
         0 => Ok(()),

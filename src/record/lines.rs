@@ -9,6 +9,7 @@ use crate::start_in_file;
 use pyhost_ledger::CLOSED;
 use pyhost_ledger::card::{Card, LinesAnswer, LinesCell};
 use pyhost_os::errno::Errno;
+use pyhost_os::file::lock_region;
 use pyhost_sampler::Samples;
 use pyhost_sampler::published::{is_whole, read};
 use std::fs::{File, OpenOptions};
@@ -86,12 +87,13 @@ pub enum Answer {
     Refused,
     /// It has not allocated since.
     Silent,
-    /// Another process asked for another interval at the same time; the host may have seen that alone.
-    Overtaken,
+    /// Other controllers were asking it all the time.
+    Busy,
 }
 
 /// Asks the host of the file `path` to sample one of every `interval` bytes, or with 0 to end, and waits for its answer,
-/// `patience` at most.
+/// `patience` at most. Before that it waits at most three times as long for others that ask: one asks at a time, so that each
+/// answer is to its own request. The host knows nothing of that lock.
 ///
 /// # Errors
 /// The file cannot be written, or is no host's.
@@ -111,12 +113,21 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
         Ok(u64::from_ne_bytes(word))
     };
     let store = |offset: u64, word: u64| file.write_all_at(&word.to_ne_bytes(), offset);
-    let number = load(place(offset_of!(LinesCell, asked)))? + 1;
+    let until = Instant::now() + 3 * patience;
+    while let Err(Errno(error)) = lock_region(&file) {
+        if !matches!(error, libc::EAGAIN | libc::EACCES | libc::EINTR) {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        if Instant::now() > until {
+            return Ok(Answer::Busy);
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let number = load(place(offset_of!(LinesCell, asked)))?.wrapping_add(1);
     store(place(offset_of!(LinesCell, interval)), interval)?;
     store(place(offset_of!(LinesCell, asked)), number)?;
     let until = Instant::now() + patience;
-    // It may have answered a later request.
-    while load(place(offset_of!(LinesCell, answered)))? < number {
+    while load(place(offset_of!(LinesCell, answered)))? != number {
         let record = crate::Record::read(path);
         let bounds = record.map_err(|_| no_host())?.cells_to_close;
         for bound in bounds {
@@ -126,9 +137,6 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
             return Ok(Answer::Silent);
         }
         sleep(Duration::from_millis(10));
-    }
-    if load(place(offset_of!(LinesCell, interval)))? != interval {
-        return Ok(Answer::Overtaken);
     }
     let answer = load(place(offset_of!(LinesCell, answer)))?;
     Ok(match answer {

@@ -66,8 +66,8 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
             "process {name} has not answered: it allocates nothing at the moment, and does so with its next allocation \
              in Python code\n"
         )),
-        Answer::Overtaken => Err(Failure(format!(
-            "process {name} was asked for another interval at the same time; ask again"
+        Answer::Busy => Err(Failure(format!(
+            "other controllers are asking process {name}; ask again"
         ))),
         Answer::Refused => Err(Failure(format!(
             "process {name} cannot sample: its malloc is left to another allocator, or there is no memory"
