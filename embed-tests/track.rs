@@ -195,6 +195,31 @@ except RuntimeError as error: print(error)";
 }
 
 #[test]
+fn the_lines_of_a_block_are_bounded_by_their_text_as_those_of_a_report() {
+    let code = "
+import json, pyhost
+# 500 stacks of 40 calls, whose names take 12 MB.
+name = 'f' * 240
+def work(number, depth):
+    code = f'def {name}(depth): return {name}(depth - 1) if depth else kept.append(bytes(20_000))'
+    space = {'kept': kept}
+    exec(compile(code, f'{\"g\" * 240}_{number}', 'exec'), space)
+    space[name](depth)
+kept = []
+with pyhost.track() as block:
+    for number in range(500): work(number, 40)
+for lines in (block.lines, pyhost.lines()):
+    for view in ('at_peak', 'grown', 'allocated'):
+        length = len(json.dumps(lines[view], separators=(',', ':')))
+        assert length <= 5 << 19, (view, length)
+    assert len(json.dumps(lines['allocated'])) > 2 << 20
+";
+    Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .ok();
+}
+
+#[test]
 fn lines_show_themselves_as_a_table_and_as_escaped_html() {
     let code = "import json, pyhost
 with pyhost.track() as t:

@@ -65,6 +65,11 @@ impl<T: Copy> Growing<T> {
         true
     }
 
+    /// Empties the list, which keeps its memory.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// A copy, without room for more. Returns `None` if the kernel has no memory.
     pub fn copied(&self) -> Option<Self> {
         let Some(memory) = &self.memory else {

@@ -28,111 +28,108 @@ const MISSING: &str = "they were in use when the process was ended, or there was
 
 /// Text in a mapping of its own. The samples are copied under their lock, under which nobody may wait: not for memory of the
 /// heaps, not for a reader of the report, not for the GIL. The copy is rendered when others go on.
-struct Rendered(Growing<u8>);
+struct Rendered {
+    text: Growing<u8>,
+    /// There was no memory for all of it.
+    is_cut: bool,
+}
 
 impl Rendered {
-    /// `render`s the samples after they were `prepare`d; None without samples, in a signal handler that has interrupted their
-    /// use, or without memory.
-    fn of(
+    const fn new() -> Self {
+        Rendered {
+            text: Growing::new(),
+            is_cut: false,
+        }
+    }
+
+    /// `render`s the samples with what `prepare` has found; None if that is nothing, without samples, in a signal handler that
+    /// has interrupted their use, or without memory.
+    fn of<T>(
         in_handler: bool,
-        prepare: impl FnOnce(&mut Samples),
-        render: impl Fn(&Samples, &mut Self) -> fmt::Result,
+        prepare: impl FnOnce(&mut Samples) -> Option<T>,
+        render: impl Fn(&Samples, &T, &mut Self) -> fmt::Result,
     ) -> Option<Self> {
-        let mut text = Rendered(Growing::new());
+        let mut text = Rendered::new();
         let work = |samples: &mut Samples| {
             samples.look_at_clock(moment::monotonic_coarse());
-            prepare(samples);
+            let found = prepare(samples)?;
             // Without memory for a copy the others wait.
-            let copy = samples.copied();
-            let rendered = copy.ok_or_else(|| render(samples, &mut text));
+            let rendered = match samples.copied() {
+                Some(copy) => Ok((copy, found)),
+                None => Err(render(samples, &found, &mut text)),
+            };
             samples.forget_types();
-            rendered
+            Some(rendered)
         };
-        let copy = match in_handler {
+        let rendered = match in_handler {
             true => sampling::with_in_handler(work),
             false => sampling::with(work),
         };
-        let rendered = match copy? {
-            Ok(copy) => render(&copy, &mut text),
+        let rendered = match rendered?? {
+            Ok((copy, found)) => render(&copy, &found, &mut text),
             Err(rendered) => rendered,
         };
-        rendered.is_ok().then_some(text)
+        (rendered.is_ok() && !text.is_cut).then_some(text)
     }
 
     fn text(&self) -> &str {
-        str::from_utf8(&self.0).unwrap_or_default()
+        str::from_utf8(&self.text).unwrap_or_default()
     }
 }
 
 impl Write for Rendered {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let kept = self.0.extend(text.as_bytes());
-        if kept { Ok(()) } else { Err(fmt::Error) }
+        self.is_cut |= !self.text.extend(text.as_bytes());
+        if self.is_cut { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
-/// Counts bytes that are written.
-struct Length(usize);
-
-impl Write for Length {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 += text.len();
-        Ok(())
-    }
-}
-
-/// Bytes of a row in a report.
-fn length_of(samples: &Samples, site: Site, view: View) -> usize {
-    let mut length = Length(0);
-    describe_site(samples, site, view, &mut Json::new(&mut length));
-    length.0
-}
+/// Rows of a view or of a tracked block, those with the most bytes first.
+type Rows = Growing<(Site, Sum)>;
 
 /// Gives the object of the views of a tracked block to `take`, in JSON; None without samples of the whole block.
 pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T) -> Option<T> {
-    let mut text = Rendered(Growing::new());
     // The spans are in no copy.
-    let described = sampling::with(|samples| {
-        let mut json = Json::new(&mut text);
+    let prepare = |samples: &mut Samples| span_rows(samples, number);
+    let render = |samples: &Samples, views: &[Rows; SPAN_VIEWS], text: &mut Rendered| {
+        let mut json = Json::new(text);
         json.text("account", scope.name());
-        let described = describe_span(samples, number, &mut json);
+        json.int("interval_bytes", samples.interval() as i64);
+        for (view, rows) in SpanView::ALL.iter().zip(views) {
+            json.begin_list(view.name());
+            describe_rows(samples, rows, None, &mut json)?;
+            json.end();
+        }
         json.finish();
-        described
-    });
-    described?.map(|()| take(text.text()))
+        Ok(())
+    };
+    let text = Rendered::of(false, prepare, render);
+    text.map(|text| take(text.text()))
 }
 
-fn describe_span(samples: &Samples, number: u64, sink: &mut impl Sink) -> Option<()> {
-    sink.int("interval_bytes", samples.interval() as i64);
-    for view in SpanView::ALL {
-        let mut rows = Growing::new();
+const SPAN_VIEWS: usize = SpanView::ALL.len();
+
+/// The rows of each view of a tracked block; None without samples of the whole block, or without memory.
+fn span_rows(samples: &Samples, number: u64) -> Option<[Rows; SPAN_VIEWS]> {
+    let mut views = [const { Growing::new() }; SPAN_VIEWS];
+    for (rows, view) in views.iter_mut().zip(SpanView::ALL) {
         for row in samples.span_sums(number, view)? {
             if !rows.push(row) {
                 return None;
             }
         }
         rows.sort_unstable_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
-        sink.begin_list(view.name());
-        let mut calls = 0;
-        for (site, sum) in rows.iter().take(REPORTED_STACKS) {
-            calls += samples.calls(*site).count();
-            if calls > REPORTED_CALLS {
-                break;
-            }
-            describe_row(samples, *site, *sum, None, sink);
-        }
-        sink.end();
     }
-    Some(())
+    Some(views)
 }
 
 fn as_json(in_handler: bool) -> Option<Rendered> {
-    Rendered::of(in_handler, |_| (), write_json)
+    Rendered::of(in_handler, |_| Some(()), write_json)
 }
 
-fn write_json(samples: &Samples, text: &mut Rendered) -> fmt::Result {
+fn write_json(samples: &Samples, (): &(), text: &mut Rendered) -> fmt::Result {
     let mut json = Json::new(text);
-    describe_samples(samples, &mut json);
+    describe_samples(samples, &mut json)?;
     json.finish();
     Ok(())
 }
@@ -152,12 +149,15 @@ pub fn describe(sink: &mut impl Sink, in_handler: bool) {
 
 /// Gives the object of the views to `take`, in JSON; None without samples.
 pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
-    let prepare = |samples: &mut Samples| leaks::look_at_types(gil, samples);
+    let prepare = |samples: &mut Samples| {
+        leaks::look_at_types(gil, samples);
+        Some(())
+    };
     let text = Rendered::of(false, prepare, write_json);
     text.map(|text| take(text.text()))
 }
 
-fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
+fn describe_samples(samples: &Samples, sink: &mut impl Sink) -> fmt::Result {
     let (taken, dropped) = samples.counts();
     sink.int("interval_bytes", samples.interval() as i64);
     sink.int("samples", taken as i64);
@@ -176,17 +176,41 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) {
             sink.end();
             continue;
         }
-        let (mut calls, mut bytes) = (0, 0);
-        for site in sorted(samples, view).iter().take(REPORTED_STACKS) {
-            calls += samples.calls(*site).count();
-            bytes += length_of(samples, *site, view);
-            if calls > REPORTED_CALLS || bytes > REPORTED_BYTES {
-                break;
-            }
-            describe_site(samples, *site, view, sink);
-        }
+        describe_rows(samples, &sorted(samples, view), Some(view), sink)?;
         sink.end();
     }
+    Ok(())
+}
+
+/// Says the first rows, as many as a report may have.
+///
+/// # Errors
+/// There is no memory for one of them.
+fn describe_rows(
+    samples: &Samples,
+    rows: &[(Site, Sum)],
+    view: Option<View>,
+    sink: &mut impl Sink,
+) -> fmt::Result {
+    let mut text = Rendered::new();
+    let (mut calls, mut bytes) = (0, 0);
+    for (site, sum) in rows.iter().take(REPORTED_STACKS) {
+        text.text.clear();
+        let mut row = Json::new(&mut text);
+        describe_row(samples, *site, *sum, view, &mut row);
+        row.finish();
+        if text.is_cut {
+            return Err(fmt::Error);
+        }
+        let text = text.text();
+        calls += samples.calls(*site).count();
+        bytes += text.len(); // the end of its line is a comma in the list
+        if calls > REPORTED_CALLS || bytes > REPORTED_BYTES {
+            break;
+        }
+        sink.json("", text.trim_end());
+    }
+    Ok(())
 }
 
 /// The sums of a view by account, over all its stacks.
@@ -216,13 +240,8 @@ fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
     sink.int("error_bytes", sum.error_bytes(samples.interval()));
 }
 
-fn describe_site(samples: &Samples, site: Site, view: View, sink: &mut impl Sink) {
-    describe_row(samples, site, samples.sum(site, view), Some(view), sink);
-}
-
-/// A row of a view, or of a tracked block.
+/// The fields of a row of a view, or of a tracked block.
 fn describe_row(samples: &Samples, site: Site, sum: Sum, view: Option<View>, sink: &mut impl Sink) {
-    sink.begin("");
     sink.text("account", account_of(site).name());
     describe_sum(samples, sum, sink);
     if let Some(View::Live | View::Grown) = view {
@@ -254,7 +273,6 @@ fn describe_row(samples: &Samples, site: Site, sum: Sum, view: Option<View>, sin
         }
         sink.end();
     }
-    sink.end();
     sink.end();
 }
 
@@ -328,15 +346,15 @@ fn account_of(site: Site) -> Account {
 
 /// The sites that a view has bytes of, most first; of `grown` also those that shrank, by how much they did. None where the
 /// system has no memory for the list.
-fn sorted(samples: &Samples, view: View) -> Growing<Site> {
+fn sorted(samples: &Samples, view: View) -> Rows {
     let mut found = Growing::new();
     for site in samples.sites() {
-        if samples.sum(site, view).bytes() != 0 && !found.push(site) {
+        let sum = samples.sum(site, view);
+        if sum.bytes() != 0 && !found.push((site, sum)) {
             break;
         }
     }
-    let bytes = |site: &Site| samples.sum(*site, view).bytes().unsigned_abs();
-    found.sort_unstable_by_key(|site| std::cmp::Reverse(bytes(site)));
+    found.sort_unstable_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes().unsigned_abs()));
     found
 }
 
@@ -390,13 +408,13 @@ impl Padded {
 
 /// Writes the lines with the most bytes at the peak.
 pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
-    let render = |samples: &Samples, out: &mut Rendered| {
+    let render = |samples: &Samples, (): &(), out: &mut Rendered| {
         write!(out, "lines at the peak (")?;
         write_counts(samples, out)?;
         writeln!(out, "):")?;
         write_lines(samples, View::AtPeak, LINES, out)
     };
-    match Rendered::of(in_handler, |_| (), render) {
+    match Rendered::of(in_handler, |_| Some(()), render) {
         None if sampling::have_begun() => writeln!(out, "no lines at the peak: {MISSING}"),
         text => write_rendered(text, out),
     }
@@ -405,11 +423,11 @@ pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
 /// Writes the lines with the most live bytes, for a dossier; inside the allocator.
 pub fn lines_of_dossier(out: &mut impl Write) -> fmt::Result {
     const LINES: usize = 5;
-    let render = |samples: &Samples, out: &mut Rendered| {
+    let render = |samples: &Samples, (): &(), out: &mut Rendered| {
         writeln!(out, "  lines with the most live bytes:")?;
         write_lines(samples, View::Live, LINES, out)
     };
-    write_rendered(Rendered::of(true, |_| (), render), out)
+    write_rendered(Rendered::of(true, |_| Some(()), render), out)
 }
 
 fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {
