@@ -17,9 +17,8 @@ use super::sampling;
 use super::thread::{state, thread_id};
 use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
 use crate::ledger::Account;
-use pyhost_os::mapping::page_size;
+use pyhost_os::mapping::give_pages_back;
 use std::hint::assert_unchecked;
-use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -156,20 +155,6 @@ pub unsafe fn clear(start: *mut u8, size: usize) {
         start.write_bytes(0, zeros.start);
         start.add(zeros.end).write_bytes(0, size - zeros.end);
     }
-}
-
-/// Gives the whole pages of a block back to the system, after which they read as zeros. Returns which of its bytes
-/// these are, or `None` if the system does not take them.
-///
-/// # Safety
-/// `size` bytes at `start` are the caller's own, private anonymous memory.
-pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize>> {
-    let page = page_size() as usize;
-    let first = start.align_offset(page).min(size);
-    let whole = (size - first) & !(page - 1);
-    // SAFETY: the caller's duty.
-    let result = unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_DONTNEED) };
-    (result == 0).then_some(first..first + whole)
 }
 
 /// Frees a block that [`allocate`] made with the same `BOOK`.

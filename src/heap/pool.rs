@@ -19,6 +19,7 @@ use super::thread::{state, thread_id};
 use super::{arrays, book, may_book, moving, release, usable_size};
 use crate::ledger::Account;
 use pyhost_os::bytes::{self, Expected};
+use pyhost_os::mapping::give_pages_back;
 use std::cell::Cell;
 use std::fmt;
 use std::iter::successors;
@@ -484,7 +485,7 @@ unsafe fn give_one_back(block: PoolBlock, charged: usize) {
     unsafe {
         let start = block.0.as_ptr().sub(lead());
         if charged >= LEAST_GIVEN_BACK {
-            arrays::give_pages_back(start, charged);
+            give_pages_back(start, charged);
         }
         arrays::free::<false>(start);
     }

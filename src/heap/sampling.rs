@@ -22,6 +22,7 @@ use super::{COUNT_NATIVE, NATIVE, bound, own, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use pyhost_os::cell::{HeldByThread, Owned};
 use pyhost_os::errno::KeptErrno;
+use pyhost_os::mapping::give_pages_back;
 use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, TakenOut, Weight};
@@ -506,7 +507,7 @@ pub(super) fn page_comes(block: *mut u8) {
         {
             let _errno = KeptErrno::new();
             let made = page.block_size * usize::from(page.capacity.get());
-            super::arrays::give_pages_back(page.page_start.add(made), page.bytes() - made);
+            give_pages_back(page.page_start.add(made), page.bytes() - made);
         }
     }
 }

@@ -130,6 +130,20 @@ pub fn advise_huge_pages(start: *mut u8, bytes: usize, are_wanted: bool) -> bool
     unsafe { libc::madvise(start.cast(), bytes, advice) == 0 }
 }
 
+/// Gives the whole pages of a piece of memory back to the system, after which they read as zeros. Returns which of its bytes
+/// these are, or `None` if the system does not take them.
+///
+/// # Safety
+/// `size` bytes at `start` are the caller's own, private anonymous memory.
+pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize>> {
+    let page = page_size() as usize;
+    let first = start.align_offset(page).min(size);
+    let whole = (size - first) & !(page - 1);
+    // SAFETY: the caller's duty.
+    let result = unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_DONTNEED) };
+    (result == 0).then_some(first..first + whole)
+}
+
 #[cfg(not(miri))]
 impl Drop for Mapping {
     fn drop(&mut self) {
