@@ -128,6 +128,9 @@ def check_allocator(program, allocator, options):
         unjust = judgement.failures(judge.is_just)
         results.append(check("the mean of the estimates is the truth", len(tallies) - len(unjust),
                              [described(*item) for item in unjust.items()]))
+        totals = judgement.share_of_totals()
+        results.append(check("of the sums of whole accounts, 95% of the estimates", int(totals >= judge.SHARE),
+                             [] if totals >= judge.SHARE else [f"{totals:.1%}"]))
     shares = judgement.shares(INTERVAL)
     results.append(check("of all sites with an interval of bytes or more, 95% of the estimates",
                          int(shares.pooled >= judge.SHARE), [] if shares.pooled >= judge.SHARE else ["too few"]))

@@ -83,6 +83,17 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(judge.may_reach_share(None, tally))
         self.assertFalse(judge.may_reach_share(None, judge.Tally(runs=20, within=13)))
 
+    def test_an_account_may_miss_the_share_by_chance_but_not_by_more(self):
+        account, site = ("live", judge.TOTAL, "obj"), ("live", "first", "obj")
+        by_chance = judge.Tally(runs=200, within=186)
+        self.assertTrue(judge.reaches_share(account, by_chance))
+        self.assertFalse(judge.reaches_share(site, by_chance))
+        self.assertFalse(judge.reaches_share(account, judge.Tally(runs=200, within=170)))
+        judgement = judge.Judgement()
+        judgement.tallies[account] = judge.Tally(runs=200, within=186, true=1.0)
+        judgement.tallies["at_peak", judge.TOTAL, "obj"] = judge.Tally(runs=200, within=190, true=1.0)
+        self.assertEqual(judgement.share_of_totals(), 0.94)
+
     def test_a_mean_that_is_not_the_truth_is_seen_though_each_estimate_is_within_its_error(self):
         draw = random.Random(1)
         just, unjust = judge.Tally(), judge.Tally()
