@@ -770,3 +770,36 @@ fn controllers_that_ask_at_the_same_time_are_each_answered() {
     }
     talking.killed();
 }
+
+#[test]
+fn a_start_between_two_looks_for_leaks_is_a_new_baseline_though_the_samples_are_more() {
+    let directory = folder("lines-baseline");
+    let code = format!(
+        "{STEP}
+kept = []
+step()
+kept.extend(bytes(1000) for _ in range(100_000))
+step()
+"
+    );
+    let mut talking = Talking::new(&directory, &["--lines=16K,seed=1"], &code);
+    let pid = talking.pid().to_string();
+    let before = int(&shown(&directory, talking.pid())["lines"]["samples"]);
+    let leaks = Command::new(PYHOSTCTL)
+        .arg("--dir")
+        .arg(&directory)
+        .args(["leaks", "--json", "--for", "4s", &pid])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    asks(&directory, &["--start=16K"], &mut talking);
+    let after = int(&shown(&directory, talking.pid())["lines"]["samples"]);
+    assert!(after > before, "{after} {before}");
+    let found = leaks.wait_with_output().unwrap();
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["restarts"], 1, "{found:#}");
+    assert!(int(&found["looks"]) < 60, "{found:#}");
+    assert_eq!(found["rising"], Value::Array(Vec::new()), "{found:#}");
+    talking.killed();
+}
