@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+mod elsewhere;
+
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_marked, is_sampled};
@@ -20,12 +22,15 @@ use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, own, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
+use elsewhere::ELSEWHERE;
+pub use elsewhere::{Taken, booked, put_back, resized, take_out, unbooked};
+pub(crate) use elsewhere::{booked_inside, unbooked_inside};
 use pyhost_os::cell::{HeldByThread, Owned};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
 use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
-use pyhost_sampler::{Added, Allocation, Chance, Heights, TakenOut, Weight};
+use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
     Call, FrameView, Kinds, NativeCall, NativeView, REPORTED_BYTES, REPORTED_CALLS,
     REPORTED_STACKS, Samples, Site, SpanView, Sum, Thread, View,
@@ -600,58 +605,6 @@ pub fn forget_span(number: u64) {
     with(|samples| samples.forget_span(number));
 }
 
-/// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are
-/// found to be no sample by one look here.
-static ELSEWHERE: [AtomicU32; 1 << 14] = [const { AtomicU32::new(0) }; 1 << 14];
-
-fn elsewhere(block: *mut u8) -> &'static AtomicU32 {
-    let mixed = (block.addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    &ELSEWHERE[(mixed >> 50) as usize]
-}
-
-/// Counts a block that is in none of the heaps: of another allocator, of the guarded ones, or a map. `block` is null if it
-/// is a part of another account's block.
-#[cold]
-pub fn booked(account: Account, block: *mut u8, bytes: usize) {
-    if !block.is_null() {
-        let inside = gate::enter(state().slot(), thread_id());
-        booked_inside(account, block, bytes, &inside);
-    }
-}
-
-/// [`booked`] for a caller inside the gate.
-#[cold]
-pub(super) fn booked_inside(account: Account, block: *mut u8, bytes: usize, inside: &Inside<'_>) {
-    let state = state();
-    if generation() != state.generation() {
-        switch(state, inside);
-    }
-    let added = match is_due(state, bytes, inside) {
-        true => take(account, block, bytes, bytes, inside),
-        false => Added::Not,
-    };
-    // One at this address whose end was not seen is counted already.
-    if added == Added::New {
-        elsewhere(block).fetch_add(1, Relaxed);
-    }
-}
-
-/// Notes that a block is freed that [`booked`] may have counted.
-#[cold]
-pub fn unbooked(account: Account, block: *mut u8) {
-    if elsewhere(block).load(Relaxed) != 0 {
-        unbooked_inside(account, block, &gate::enter(state().slot(), thread_id()));
-    }
-}
-
-/// [`unbooked`] for a caller inside the gate.
-#[cold]
-pub(super) fn unbooked_inside(account: Account, block: *mut u8, inside: &Inside<'_>) {
-    if elsewhere(block).load(Relaxed) != 0 && remove(account, block, inside) {
-        elsewhere(block).fetch_sub(1, Relaxed);
-    }
-}
-
 /// Takes out a block of `account` that is about to be freed; false if it is no sample.
 fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
     let Some(mut held) = hold(inside) else {
@@ -665,106 +618,6 @@ fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
         probes::freed(block);
     }
     is_sample
-}
-
-/// A sample that was taken out while its block may go or move, of the samples of that number.
-#[derive(Clone, Copy)]
-pub struct Taken {
-    sample: TakenOut,
-    generation: u32,
-}
-
-/// [`unbooked`], before a call that may free or move the block, after which another thread may have its address; or which may
-/// fail: then [`put_back`] follows.
-pub fn take_out(account: Account, block: *mut u8) -> Option<Taken> {
-    if !is_on() || elsewhere(block).load(Relaxed) == 0 {
-        return None;
-    }
-    let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    let sample = held.as_mut()?.samples.take_out(block.addr())?;
-    let generation = GENERATION.load(Relaxed);
-    drop(held);
-    if has_probes(account) {
-        probes::freed(block);
-    }
-    elsewhere(block).fetch_sub(1, Relaxed);
-    Some(Taken { sample, generation })
-}
-
-/// Puts back what [`take_out`] took.
-pub fn put_back(account: Account, block: *mut u8, taken: Option<Taken>) {
-    if let Some(taken) = taken {
-        let inside = gate::enter(state().slot(), thread_id());
-        let is_kept = put_back_grown(block, taken, 1.0, Weight::NONE, &inside);
-        if is_kept && has_probes(account) {
-            let Weight { bytes, blocks, .. } = taken.sample.weight();
-            probes::allocated(block, (bytes / blocks) as usize, bytes);
-        }
-    }
-}
-
-/// False if it could not be kept.
-fn put_back_grown(
-    block: *mut u8,
-    taken: Taken,
-    share: f64,
-    growth: Weight,
-    inside: &Inside<'_>,
-) -> bool {
-    let Some(mut held) = hold(inside) else {
-        return false;
-    };
-    // The site is one of those samples.
-    let recorder = held
-        .as_mut()
-        .filter(|_| taken.generation == GENERATION.load(Relaxed));
-    let added = recorder.map(|recorder| {
-        recorder
-            .samples
-            .put_back(block.addr(), taken.sample, share, growth)
-    });
-    drop(held);
-    if added == Some(Added::New) {
-        elsewhere(block).fetch_add(1, Relaxed);
-    }
-    added.is_some_and(|added| added != Added::Not)
-}
-
-/// A block that [`take_out`] was called for lies at `block` now, and has `bytes` in place of `before`. Draws for what it has
-/// grown by, which is no block of its own.
-pub fn resized(
-    account: Account,
-    block: *mut u8,
-    taken: Option<Taken>,
-    before: usize,
-    bytes: usize,
-) {
-    if !is_on() {
-        return;
-    }
-    let state = state();
-    let inside = gate::enter(state.slot(), thread_id());
-    if generation() != state.generation() {
-        switch(state, &inside);
-    }
-    let growth = bytes.saturating_sub(before);
-    let is_due = growth > 0 && is_due(state, growth, &inside);
-    let share = bytes.min(before) as f64 / before.max(1) as f64;
-    match taken {
-        Some(taken) => {
-            let interval = INTERVAL.load(Relaxed);
-            let growth = match is_due {
-                true => Weight::new(growth, counted(growth) as usize, interval).without_block(),
-                false => Weight::NONE,
-            };
-            put_back_grown(block, taken, share, growth, &inside);
-        }
-        None if is_due && take(account, block, growth, growth, &inside) == Added::New => {
-            elsewhere(block).fetch_add(1, Relaxed);
-        }
-        None => {}
-    }
 }
 
 /// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Returns whether that is one
