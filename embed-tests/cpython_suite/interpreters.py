@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 MODULES = (
@@ -66,8 +67,8 @@ class UnusableInterpreter(Exception):
 
 
 def examine(kind, executable):
-    """Asks the executable for its version and its tests."""
-    path = pathlib.Path(executable).absolute()
+    """Asks the executable, a path or a name on PATH, for its version and its tests."""
+    path = pathlib.Path(shutil.which(executable) or executable).absolute()
     if not path.is_file():
         raise UnusableInterpreter(f"{executable}: no such executable")
     answer = ask(path, "-c", FACTS)
