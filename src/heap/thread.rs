@@ -133,6 +133,9 @@ mod initial_exec {
 #[cfg(feature = "preloaded")]
 pub use initial_exec::state;
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the thread pointer is read on x86-64 and aarch64");
+
 /// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc
 /// stores it in its pages.
 #[inline(always)]

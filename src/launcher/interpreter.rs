@@ -19,6 +19,8 @@ const SET_IDS: u32 = 0o6000;
 const MACHINE: u16 = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = elf::EM_AARCH64;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the machine of an interpreter is known on x86-64 and aarch64");
 
 /// Reads the begin of a program; what the system knows of the file.
 ///

@@ -177,6 +177,9 @@ unsafe extern "C" fn pyhost_no_such_call() -> c_long {
     -1
 }
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("vfork, clone and syscall are written for x86-64 and aarch64");
+
 // vfork(2) returns twice through the same frame, so it can only be jumped to.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(

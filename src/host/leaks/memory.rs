@@ -7,9 +7,12 @@ use super::objects::Memory;
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
 use crate::process::loaded::{self, Segment};
-use crate::process::maps::{Mapping, PageMap};
+use crate::process::maps::Mapping;
+#[cfg(target_arch = "x86_64")]
+use crate::process::maps::PageMap;
 use crate::process::small_file;
 use pyhost_os::file;
+#[cfg(target_arch = "x86_64")]
 use pyhost_os::mapping::page_size;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

@@ -91,6 +91,9 @@ unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *
         .map_or(found, |twin| (twin.exported)())
 }
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("dlsym is written for x86-64 and aarch64");
+
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl dlsym",
