@@ -156,36 +156,82 @@ fn baked(variable: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Ends the build with one line.
+/// Ends the build with one line about a variable.
 fn refuse(variable: &str, value: &str, expected: &str) -> ! {
-    println!("cargo::error={variable}: bad value '{value}'; expected {expected}");
+    fail(format_args!(
+        "{variable}: bad value '{value}'; expected {expected}"
+    ))
+}
+
+/// Ends the build with one line.
+fn fail(line: impl std::fmt::Display) -> ! {
+    println!("cargo::error={line}");
     std::process::exit(1)
+}
+
+/// Names the folder of the headers of the Python that is built for, where pyo3 knows no interpreter: in a cross build.
+const HEADERS: &str = "PYHOST_PYTHON_INCLUDE";
+
+/// The folder of `Python.h`.
+fn headers() -> PathBuf {
+    let python = pyo3_build_config::get();
+    if let Some(named) = baked(HEADERS) {
+        let expected = format!("{}.{}", python.version().major, python.version().minor);
+        let folder = PathBuf::from(&named);
+        return match version_of(&folder) {
+            Some(version) if version == expected => folder,
+            _ => refuse(
+                HEADERS,
+                &named,
+                &format!("the folder of Python.h of CPython {expected}"),
+            ),
+        };
+    }
+    let Some(executable) = python.executable() else {
+        fail(format_args!(
+            "{HEADERS}: not set; expected the folder of the target's Python.h, since pyo3 knows no interpreter \
+             (PYO3_CROSS* or PYO3_CONFIG_FILE without 'executable')"
+        ))
+    };
+    let code = "import sysconfig; print(sysconfig.get_path('include'))";
+    let output = Command::new(executable).args(["-I", "-c", code]).output();
+    let folder = match output {
+        Ok(output) => PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()),
+        Err(error) => fail(format_args!("'{executable}' cannot be started ({error})")),
+    };
+    if !folder.join("Python.h").exists() {
+        fail(format_args!(
+            "no Python.h in '{}': CPython's headers are needed (Debian: python3-dev)",
+            folder.display()
+        ));
+    }
+    folder
+}
+
+/// The minor version of CPython that headers are of, such as `3.11`.
+fn version_of(headers: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(headers.join("patchlevel.h")).ok()?;
+    let number = |name: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.split_whitespace().nth(1) == Some(name))?;
+        line.split_whitespace().nth(2)
+    };
+    Some(format!(
+        "{}.{}",
+        number("PY_MAJOR_VERSION")?,
+        number("PY_MINOR_VERSION")?
+    ))
 }
 
 /// Compiles what reads CPython's frames, against the headers of the Python that is linked.
 fn compile_frame_reader() {
     const SOURCE: &str = "python/place.c";
     println!("cargo:rerun-if-changed={SOURCE}");
-    let python = pyo3_build_config::get();
-    let executable = python.executable().expect("pyo3 knows the interpreter");
-    let output = Command::new(executable)
-        .args([
-            "-I",
-            "-c",
-            "import sysconfig; print(sysconfig.get_path('include'))",
-        ])
-        .output()
-        .expect("the interpreter runs");
-    let include = String::from_utf8(output.stdout).expect("a path");
-    let include = Path::new(include.trim());
-    assert!(
-        include.join("Python.h").exists(),
-        "no Python.h in {}: CPython's headers are needed (Debian: python3-dev)",
-        include.display()
-    );
+    let include = headers();
     cc::Build::new()
         .file(SOURCE)
-        .include(include)
+        .include(&include)
         .flag("-std=gnu11")
         .define("NDEBUG", None)
         .warnings(false)
@@ -206,7 +252,8 @@ fn link_python(link: &mut Link) {
     }
     let config = pyo3_build_config::get();
     if config.shared() {
-        if let Some(folder) = config.lib_dir() {
+        // In a cross build it is a folder of this machine.
+        if let (Some(folder), false) = (config.lib_dir(), is_cross_build()) {
             link.with(format_args!("-Wl,-rpath,{folder}"));
         }
         tell_of_the_other_form(config);
@@ -232,6 +279,10 @@ fn link_python(link: &mut Link) {
     for library in ["dl", "util", "pthread", "m"] {
         link.with(format_args!("-l{library}"));
     }
+}
+
+fn is_cross_build() -> bool {
+    std::env::var_os("HOST") != std::env::var_os("TARGET")
 }
 
 /// Says which form of the host was made where the interpreter does not use the libpython that the host is linked with,
