@@ -89,7 +89,7 @@ class Environment:
         run([python, "-m", "venv", folder])
         self.version = said([self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
         tag = "cp" + self.version.replace(".", "")
-        wheels = sorted((ROOT / "target" / "wheels").glob(f"pyhost-*-{tag}-{tag}-*.whl"))
+        wheels = sorted((ROOT / "target" / "wheels").glob(f"pyhost-*-{tag}-{tag}-*_{os.uname().machine}.whl"))
         if not wheels:
             raise SystemExit(f"run.py: there is no wheel for {self.version}; expected 'tools/build-wheels {python}' first")
         self.wheel = wheels[-1]
@@ -145,6 +145,14 @@ def cap(environment):
     assert environment.said("--cap", "64M", "-c", CAUGHT) == "caught"
     refused = environment.result(environment.command("--cap", "much", "-c", ""))
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1), refused
+
+
+def lines(environment):
+    """`--lines` names the line that holds the memory."""
+    script = environment.folder / "lines.py"
+    script.write_text("import json\nkept = list(map(bytes, [1000] * 20_000))\n")
+    done = environment.result(environment.command("--lines=16K", script))
+    assert done.returncode == 0 and re.search(r"^ +\d+\.\d MiB ± .* obj .*lines\.py:2 in <module>", done.stderr, re.M), done
 
 
 def by_module(environment):
@@ -330,7 +338,7 @@ def deployment(environment):
     assert done.returncode == 0 and "1 passed" in done.stdout, done
 
 
-CHECKS = [readme_example, same_python, cap, by_module, numpy, start_methods, children, users_preload, gunicorn, pytest,
+CHECKS = [readme_example, same_python, cap, lines, by_module, numpy, start_methods, children, users_preload, gunicorn, pytest,
           plain_import, nested_venv, pip_inside, installers, clear_lines, controller, deployment]
 
 
