@@ -9,8 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 . tools/debians.sh
-pages=()
-[ "${1:-}" != --pages ] || { pages=(--pages "$2"); shift 2; }
+pages=() mode=(--emulated)
+[ "${1:-}" != --pages ] || { pages=(--pages "$2") mode=(); shift 2; }
 [ $# -gt 0 ] || mapfile -t versions < <(printf '%s\n' "${!debians[@]}" | sort -V)
 [ $# = 0 ] || versions=("$@")
 output=$(mktemp)
@@ -20,12 +20,12 @@ for version in "${versions[@]}"; do
   debian=${debians[$version]:-}
   [ -n "$debian" ] || { echo "in_arm64.sh: no Debian has CPython '$version'; expected ${!debians[*]}" >&2; exit 2; }
   wheelhouse=$(tools/wheelhouse "$version" aarch64)
-  packages=ca-certificates,coreutils,dash,bash,libc-bin,procps
+  packages=ca-certificates,coreutils,dash,bash,libc-bin,procps,libstdc++6 # NumPy needs the last
   for each in "${!debians[@]}"; do
     [ "${debians[$each]}" != "$debian" ] || packages+=,python$each-venv
   done
-  tools/in-arm64 "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py --wheelhouse "$wheelhouse" \
-    "python$version" | tee -a "$output" || status=1
+  tools/in-arm64 "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py "${mode[@]}" \
+    --wheelhouse "$wheelhouse" "python$version" | tee -a "$output" || status=1
 done
 awk '/^[0-9]+ of [0-9]+ checks passed$/ { passed += $1; all += $3 }
   END { print passed + 0 " of " all + 0 " checks passed" }' "$output"

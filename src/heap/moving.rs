@@ -19,6 +19,9 @@ const LEAST: usize = 256 << 10;
 /// (`vm.max_map_count`), which other libraries need too.
 const MOST_MOVES: u32 = 8_000;
 
+/// The first moves are checked: more than threads make at the same time. See [`is_mapped`].
+const CHECKED_MOVES: u32 = 64;
+
 /// Moves so far; [`MOST_MOVES`] where the system has none.
 static MOVES: AtomicU32 = AtomicU32::new(0);
 
@@ -60,7 +63,11 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     let page = page_size() as usize;
     let aligned = (from.addr() | to.addr()).is_multiple_of(page);
     let whole = bytes - bytes % page;
-    if !aligned || bound::size().is_some() || MOVES.fetch_add(1, Relaxed) >= MOST_MOVES {
+    if !aligned || bound::size().is_some() {
+        return 0;
+    }
+    let earlier = MOVES.fetch_add(1, Relaxed);
+    if earlier >= MOST_MOVES {
         MOVES.fetch_min(MOST_MOVES, Relaxed);
         return 0;
     }
@@ -68,22 +75,49 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     unsafe {
         let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
         if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
+            if earlier < CHECKED_MOVES && !is_mapped(from) {
+                MOVES.store(MOST_MOVES, Relaxed);
+                map_anew(from, whole);
+            }
             return whole;
         }
         // An older kernel, a block that lies in two mappings, locked memory, or too many mappings.
         // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
         // holds nothing yet, gets fresh pages.
         MOVES.store(MOST_MOVES, Relaxed);
+        map_anew(to, whole);
+    }
+    0
+}
+
+/// Whether the system still takes a page for mapped whose contents were moved. QEMU's user mode, which runs containers of
+/// another processor, does not (seen with 7.2): it ignores [`MREMAP_DONTUNMAP`] in its own list of pages, and a system call that is
+/// given such a page fails with EFAULT.
+///
+/// # Safety
+/// The first byte of a page.
+unsafe fn is_mapped(page: *mut u8) -> bool {
+    let mut residence = 0;
+    // SAFETY: a byte for one page.
+    unsafe { libc::mincore(page.cast(), 1, &raw mut residence) == 0 }
+}
+
+/// Maps fresh pages.
+///
+/// # Safety
+/// Whole pages of a block that holds nothing.
+unsafe fn map_anew(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller's duty.
+    unsafe {
         libc::mmap(
-            to.cast(),
-            whole,
+            start.cast(),
+            bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
             -1,
             0,
         );
     }
-    0
 }
 
 /// Linux 5.7 (`linux/mman.h`).
