@@ -20,7 +20,7 @@ for version in "${versions[@]}"; do
   debian=${debians[$version]:-}
   [ -n "$debian" ] || { echo "in_arm64.sh: no Debian has CPython '$version'; expected ${!debians[*]}" >&2; exit 2; }
   wheelhouse=$(tools/wheelhouse "$version" aarch64)
-  packages=ca-certificates,coreutils,dash,bash,libc-bin,procps,libstdc++6 # NumPy needs the last
+  packages=ca-certificates,coreutils,dash,bash,libc-bin,procps,libstdc++6 # the last for NumPy
   for each in "${!debians[@]}"; do
     [ "${debians[$each]}" != "$debian" ] || packages+=,python$each-venv
   done
