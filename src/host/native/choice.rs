@@ -25,7 +25,7 @@ fn by_circumstances(has_region: bool) -> Mode {
     }
     if let Some(Ulimit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
         notice(format_args!(
-            "{command} leaves {}, too little for heaps of the host's own: malloc and CPython's \
+            "{command} allows {}, too little for heaps of the host's own: malloc and CPython's \
              allocators are the system's (--native off)",
             Bytes(bytes)
         ));

@@ -4,9 +4,12 @@
 use crate::calls;
 use crate::mapping::FromZeros;
 
-/// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a
-/// few MiB where `malloc` begins with some KiB.
-const LEAST: u64 = 32 << 20;
+/// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
+/// `malloc` begins with some KiB.
+const LEAST_DATA: u64 = 32 << 20;
+/// The same for addresses, of which the heaps take 32 MiB at once. A small script ran from 43 MiB on, with samples of lines
+/// from 51 MiB on; under stock Python from 20 MiB on.
+const LEAST_ADDRESSES: u64 = 64 << 20;
 
 /// A limit in bytes, and the option of `ulimit` that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +28,13 @@ pub fn data() -> Option<u64> {
 /// The limit that leaves too little for heaps of the host's own, if there is one.
 pub fn too_tight() -> Option<Ulimit> {
     let limits = [
-        ("ulimit -d", libc::RLIMIT_DATA),
-        ("ulimit -v", libc::RLIMIT_AS),
+        ("ulimit -d", libc::RLIMIT_DATA, LEAST_DATA),
+        ("ulimit -v", libc::RLIMIT_AS, LEAST_ADDRESSES),
     ];
-    let mut found = limits.into_iter().filter_map(|(command, resource)| {
-        let bytes = bytes(resource)?;
+    limits.into_iter().find_map(|(command, resource, least)| {
+        let bytes = bytes(resource).filter(|bytes| *bytes < least)?;
         Some(Ulimit { command, bytes })
-    });
-    found.find(|limit| limit.bytes < LEAST)
+    })
 }
 
 fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
