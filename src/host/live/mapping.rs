@@ -37,10 +37,17 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
     // booked between the copy and the mapping, as this module's callers promise. Where it fails nothing was mapped.
     unsafe {
         // Whole: a page that has no room on the disk would be a SIGBUS later.
-        quietly(|| match libc::pwrite(file, start, length, 0) {
-            -1 => Err(Errno::last()),
-            written if written as usize == length => Ok(()),
-            _ => Err(Errno(libc::ENOSPC)),
+        quietly(|| {
+            let mut done = 0;
+            while done < length {
+                // After a part, the rest has the system's reason.
+                match libc::pwrite(file, start.add(done), length - done, done as i64) {
+                    -1 => return Err(Errno::last()),
+                    0 => return Err(Errno(libc::ENOSPC)),
+                    written => done += written as usize,
+                }
+            }
+            Ok(())
         })?;
         match libc::mmap(start, pages.len(), access, flags, file, 0) {
             libc::MAP_FAILED => Err(Errno::last()),
