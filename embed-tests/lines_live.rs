@@ -252,7 +252,7 @@ step()
         let pid = talking.pid().to_string();
         let refused = ctl(&directory, &["lines", &pid]).run();
         assert_eq!(refused.code(), 1);
-        assert!(refused.stderr.contains("no sampled lines"), "{refused:#?}");
+        assert!(refused.stderr.contains("takes no samples"), "{refused:#?}");
         // It waits for input: it answers with its next allocation.
         let asked = ctl(&directory, &["lines", "--start=16K", &pid]).ok();
         assert!(
@@ -271,6 +271,9 @@ step()
         let report = shown(&directory, talking.pid());
         assert_eq!(bytes_in(&report, "live", "after"), 0, "{options:?}");
         assert_eq!(bytes_in(&report, "live", "during"), during);
+        let refused = ctl(&directory, &["leaks", "--for", "1s", &pid]).run();
+        assert_eq!(refused.code(), 1, "{refused:#?}");
+        assert!(refused.stderr.contains("takes no samples"), "{refused:#?}");
     }
 }
 
@@ -293,6 +296,16 @@ fn a_request_that_no_process_can_meet_is_told_in_a_line() {
     );
     let (code, text) = refused(&["lines", "--start=0", "1"]);
     assert!(code == 2 && text.contains("a size from 1 to 1T"), "{text}");
+    for of_a_table in [
+        "--json",
+        "--view=live",
+        "--by=file",
+        "--account=obj",
+        "--top=3",
+    ] {
+        let (code, text) = refused(&["lines", "--start", of_a_table, "1"]);
+        assert!(code == 2 && text.contains("cannot be used with"), "{text}");
+    }
     let (code, text) = refused(&["leaks", "999999999"]);
     assert!(
         code == 1 && text.contains("no host with process id"),

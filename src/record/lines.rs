@@ -49,7 +49,7 @@ pub fn unwritten_samples(card: &Card) -> Option<String> {
     let error = i32::try_from(card.lines.file_error.load(Relaxed)).unwrap_or(i32::MAX);
     let error = Some(Errno(error)).filter(|Errno(error)| *error != 0)?;
     Some(format!(
-        "the process cannot write them beside its ledger ({error}); it tries again while it allocates, at least once a minute"
+        "the process cannot write them beside its ledger ({error}); it tries again while it allocates, after pauses of 64 s at most"
     ))
 }
 

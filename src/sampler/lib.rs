@@ -364,6 +364,11 @@ impl Samples {
         self.publish(None);
     }
 
+    /// Whether they have ended.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Ages are those at `moment`, if nothing later was seen and the samples go on.
     pub fn look_at_clock(&mut self, moment: u64) {
         if !self.is_over {

@@ -83,7 +83,7 @@ pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
         Format::Pprof | Format::Otlp => Stacks::by_thread(&input.report),
         _ => Stacks::of_report(&input.report),
     };
-    let stacks = stacks.map_err(refuse)?;
+    let stacks = stacks.map_err(refuse)?.in_total();
     let result = convert(&stacks, options.to, options.view).map_err(refuse)?;
     match path {
         Some(path) => output::write(path, &result),

@@ -4,7 +4,7 @@ use super::MADE_BY;
 use super::collapsed;
 use crate::stacks::{Stacks, View};
 use inferno::flamegraph::color::{BasicPalette, Palette};
-use inferno::flamegraph::{self, Direction, Options};
+use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
 /// The picture of a view, with the outermost frames at the top.
 ///
@@ -21,6 +21,8 @@ pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
     options.notes = MADE_BY.to_owned();
     options.count_name = "bytes".to_owned();
     options.direction = Direction::Inverted;
+    // The function comes first in a frame's text.
+    options.text_truncate_direction = TextTruncateDirection::Right;
     options.colors = Palette::Basic(BasicPalette::Mem);
     // Colours by name and not by chance: the same report gives the same picture.
     options.deterministic = true;

@@ -42,6 +42,15 @@ fn a_report_without_samples_names_the_option() {
 }
 
 #[test]
+fn what_is_mapped_beside_the_total_is_left_out() {
+    let stack = [call("f", "f.py", 1)];
+    let rows = json!([row("mapped", 500, 1, &stack), row("obj", 7, 1, &stack)]);
+    let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "at_peak": rows})));
+    let text = convert(&stacks.unwrap().in_total(), Format::Collapsed, View::AtPeak).unwrap();
+    assert_eq!(String::from_utf8(text).unwrap(), "obj;f (f.py:1) 7\n");
+}
+
+#[test]
 fn a_result_is_known_as_ours_so_that_the_next_may_replace_it() {
     for format in Format::value_variants() {
         for view in View::ALL {

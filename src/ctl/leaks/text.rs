@@ -22,6 +22,9 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
     if watched.has_ended {
         let _ = writeln!(text, "the process ended meanwhile");
     }
+    if watched.are_over {
+        text += "its samples ended meanwhile\n";
+    }
     if watched.restarts > 0 {
         text += "its samples were begun anew meanwhile; the looks are those since then\n";
     }
@@ -92,6 +95,7 @@ pub fn json(watched: &Watched, found: &[Rising]) -> String {
         "seconds": watched.span.as_secs_f64(),
         "looks": watched.looks.len(),
         "ended": watched.has_ended,
+        "samples_ended": watched.are_over,
         "restarts": watched.restarts,
         "interval_bytes": watched.last.interval(),
         "rising": rows.collect::<Vec<_>>(),

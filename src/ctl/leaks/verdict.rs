@@ -278,6 +278,7 @@ mod tests {
             looks,
             span: Duration::from_secs(60),
             has_ended: false,
+            are_over: false,
             restarts: 0,
         }
     }

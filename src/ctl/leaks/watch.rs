@@ -3,6 +3,7 @@
 use crate::document::Document;
 use crate::failure::Failure;
 use crate::find::Name;
+use crate::lines::no_samples as no_samples_of;
 use pyhost_os::moment;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
@@ -33,6 +34,8 @@ pub struct Watched {
     pub span: Duration,
     /// Whether the process ended before the time was over.
     pub has_ended: bool,
+    /// Whether its samples ended before that, at somebody's request or with its script.
+    pub are_over: bool,
     /// How often its samples were begun anew meanwhile. The looks are those since the last time.
     pub restarts: u32,
 }
@@ -81,9 +84,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
                 "the samples of process {name} cannot be read: {why}"
             ));
         }
-        Failure(format!(
-            "process {name} takes no samples; expected one of `pyhost --lines`, or after `pyhostctl lines --start {name}`"
-        ))
+        no_samples_of(name)
     };
     let start = Instant::now();
     let samples_now = || {
@@ -91,13 +92,15 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
         samples.look_at_clock(moment::monotonic());
         Some(samples)
     };
-    let last = samples_now().ok_or_else(no_samples)?;
+    let last = samples_now().filter(|samples| !samples.is_over());
+    let last = last.ok_or_else(no_samples)?;
     let mut watched = Watched {
         process: format!("{name} ({})", record.card().command()),
         looks: vec![look(&last)],
         last,
         span: Duration::ZERO,
         has_ended: false,
+        are_over: false,
         restarts: 0,
     };
     let mut first = start;
@@ -114,6 +117,10 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
             samples = samples_now();
         }
         let samples = match (samples, alive(path)) {
+            (Some(samples), Some(_)) if samples.is_over() => {
+                watched.are_over = true;
+                break;
+            }
             (Some(samples), Some(_)) => samples,
             (None, Some(record)) => {
                 let why = unwritten_samples(record.card());
@@ -173,6 +180,7 @@ mod tests {
             last: samples(1, 10),
             span: Duration::ZERO,
             has_ended: false,
+            are_over: false,
             restarts: 0,
         };
         let second = Duration::from_secs(1);

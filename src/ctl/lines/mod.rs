@@ -8,10 +8,11 @@ mod switch;
 mod tests;
 mod text;
 
-pub use rows::{By, Row, Subject, Table, is_in_total};
+pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
 use crate::failure::{Failure, print};
+use crate::find::Name;
 use crate::input;
 use crate::stacks::{Stacks, View};
 use clap::Args;
@@ -44,16 +45,23 @@ pub struct LinesOptions {
     pub json: bool,
 
     /// Have a running process take samples from now on, one in INTERVAL bytes [default: 128K]
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with = "stop")]
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with_all = ["stop", "view", "by", "account", "top", "json"])]
     pub start: Option<Interval>,
 
     /// Have a running process take no more samples
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["view", "by", "account", "top", "json"])]
     pub stop: bool,
 
     /// A report in JSON of `pyhost --lines`, `-` for stdin, or the process id of a host with --live that takes samples
     #[arg(value_name = "REPORT|PID")]
     pub what: String,
+}
+
+/// That a process takes no samples, and what to do.
+pub fn no_samples(name: &Name) -> Failure {
+    Failure(format!(
+        "process {name} takes no samples; expected one of `pyhost --lines`, or after `pyhostctl lines --start {name}`"
+    ))
 }
 
 /// Shows the lines that were asked for.
@@ -65,6 +73,13 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
         return switch::run(&options.what, options.start, directory);
     }
     let input = input::read(&options.what, directory)?;
+    if let (None, None, Ok(name)) = (
+        &input.report.lines,
+        &input.report.lines_missing,
+        options.what.parse::<Name>(),
+    ) {
+        return Err(no_samples(&name));
+    }
     let refuse = |what: String| Failure(format!("{} {what}", input.name));
     let stacks = Stacks::by_thread(&input.report).map_err(refuse)?;
     let view = match (options.by, options.view) {

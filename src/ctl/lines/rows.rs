@@ -1,8 +1,7 @@
 //! The rows of a table: the stacks of a view, summed by line, function, file, package, account, stack, thread or type.
 
-use crate::stacks::{Amount, Frame, Site, Stacks, View};
+use crate::stacks::{Amount, Frame, Site, Stacks, View, is_in_total};
 use clap::ValueEnum;
-use pyhost_ledger::Account;
 use pyhost_record::origin::{is_users, package};
 use pyhost_record::output::format::NO_CALLS;
 use std::cmp::Reverse;
@@ -288,16 +287,27 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The package that a row's bytes are by, where it is named by a line that called it.
+    /// The package that more than half of a row's bytes are by, where the row is of a line that called it.
     pub fn package_of(&self, row: &Row<'a>) -> Option<&'a str> {
-        let innermost = self.stacks.calls_of(row.sites[0]).next()?;
+        match row.subject {
+            Subject::Line { file, .. } if is_users(file) => (),
+            _ => return None,
+        }
+        let mut packages: HashMap<&str, i64> = HashMap::new();
+        for site in &row.sites {
+            if let Some(package) = self.innermost_package(site) {
+                *packages.entry(package).or_default() += site.amount(self.view).bytes;
+            }
+        }
+        let is_most = |bytes: i64| bytes > row.sum.bytes / 2;
+        let most = packages.into_iter().find(|(_, bytes)| is_most(*bytes));
+        most.map(|(package, _)| package)
+    }
+
+    fn innermost_package(&self, site: &Site) -> Option<&'a str> {
+        let innermost = self.stacks.calls_of(site).next()?;
         let (place, library) = (innermost.place.as_ref()?, innermost.library.as_ref());
-        let file = library.unwrap_or(&place.0);
-        let is_callers = match row.subject {
-            Subject::Line { file, .. } => is_users(file),
-            _ => false,
-        };
-        is_callers.then(|| package(file)).flatten()
+        package(library.unwrap_or(&place.0))
     }
 
     /// Whether the ages of the bytes are known: not of types.
@@ -310,12 +320,6 @@ impl<'a> Table<'a> {
         let plus = |sum: Amount, row: &Row| sum.plus(row.sum).unwrap_or(sum);
         rows.iter().fold(Amount::default(), plus)
     }
-}
-
-/// Whether an account is part of the total. One of another version is.
-pub fn is_in_total(account: &str) -> bool {
-    let known = Account::ALL.iter().find(|known| known.name() == account);
-    known.is_none_or(|account| account.is_in_total())
 }
 
 /// The account with the most bytes; of several, the first by name.

@@ -29,6 +29,11 @@ impl FromStr for Interval {
     }
 }
 
+/// Whether it is the ledger of a process that runs.
+fn runs(document: &Document) -> bool {
+    matches!(document, Document::Record(_, true, _))
+}
+
 /// Has the samples of `what` begin with an interval, or end.
 ///
 /// # Errors
@@ -37,14 +42,22 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
     let name = what.parse::<find::Name>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
     let path = find::of_process(&name, directory)?;
-    if !matches!(Document::read(&path)?, Document::Record(_, true, _)) {
-        return Err(Failure(format!(
+    let ended = || {
+        Failure(format!(
             "process {name} runs no more; expected a host that runs"
-        )));
+        ))
+    };
+    if !runs(&Document::read(&path)?) {
+        return Err(ended());
     }
     let answer = ask(&path, start.map_or(0, |interval| interval.0), PATIENCE);
-    let answer = answer
-        .map_err(|error| Failure(format!("'{}' cannot be written ({error})", path.display())))?;
+    // Its file goes when it ends, perhaps in the middle.
+    let answer = answer.map_err(|error| match Document::read(&path) {
+        Ok(document) if runs(&document) => {
+            Failure(format!("'{}' cannot be written ({error})", path.display()))
+        }
+        _ => ended(),
+    })?;
     let done = match start {
         Some(Interval(1)) => "samples every allocation".to_owned(),
         Some(Interval(interval)) => format!("takes one sample in {}", Bytes(interval)),

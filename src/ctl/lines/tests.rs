@@ -140,6 +140,21 @@ fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
 }
 
 #[test]
+fn a_package_is_named_if_most_of_the_bytes_are_its_own() {
+    let own = call("load", "/job.py", 3);
+    for (of_pandas, package) in [(2501, Some("pandas")), (2500, None)] {
+        let called = [call("read", PANDAS, 7), own.clone()];
+        let decoded = [call("decode", DECODER, 5), own.clone()];
+        let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "at_peak": [
+            row("obj", 1500, 0, &[own.clone()]), row("obj", of_pandas, 0, &called), row("obj", 1000, 0, &decoded),
+        ]})));
+        let stacks = stacks.unwrap();
+        let table = Table::new(&stacks, View::AtPeak, By::Line, None);
+        assert_eq!(table.package_of(&table.rows[0]), package);
+    }
+}
+
+#[test]
 fn a_report_of_every_allocation_has_no_errors() {
     let stack = [call("f", "f.py", 1)];
     let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 0, &stack)]}));

@@ -17,6 +17,7 @@ pub use frames::{Age, Amount, Frame, Numbering, View, named};
 use crate::model::{Ordered, Report, SampledLines, StackRow};
 use crate::summary::Summary;
 use crate::symbols::Symbols;
+use pyhost_ledger::Account;
 use pyhost_os::moment::Utc;
 use pyhost_os::plain::plain;
 use pyhost_record::output::format::NO_CALLS;
@@ -72,7 +73,19 @@ impl Site {
     }
 }
 
+/// Whether an account is part of the total. One of another version is.
+pub fn is_in_total(account: &str) -> bool {
+    let known = Account::ALL.iter().find(|known| known.name() == account);
+    known.is_none_or(|account| account.is_in_total())
+}
+
 impl Stacks {
+    /// Those of the accounts that are part of the total: without `mapped`, which others than the host map.
+    pub fn in_total(mut self) -> Self {
+        self.sites.retain(|site| is_in_total(&site.account));
+        self
+    }
+
     /// Puts the views of a report together: a site for each account and stack.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ fn rows_of(tree: &Value, view: View, scope: i64) -> HashMap<Vec<String>, Vec<i64
 fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<String>, Amount> {
     let mut found: HashMap<Vec<String>, Amount> = HashMap::new();
     for site in stacks.of_view(view) {
-        let counts = account.map_or(crate::lines::is_in_total(&site.account), |name| {
+        let counts = account.map_or(crate::stacks::is_in_total(&site.account), |name| {
             name == site.account
         });
         if !counts {

@@ -7,8 +7,8 @@
 use super::super::text::clean;
 use super::Baseline;
 use crate::diff::{Listing, error_of_change, interval_of};
-use crate::lines::is_in_total;
-use crate::stacks::{Amount, Frame, Numbering, Site, Stacks, View, missed};
+
+use crate::stacks::{Amount, Frame, Numbering, Site, Stacks, View, is_in_total, missed};
 use pyhost_record::origin::{is_users, package};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

@@ -104,7 +104,7 @@ impl Sampled {
         })?;
         Ok(Stacks {
             started: Some(Utc(now())),
-            ..stacks
+            ..stacks.in_total()
         })
     }
 

@@ -22,10 +22,11 @@ allocs        the same, those allocated so far first
 /// The directory cannot be read.
 pub fn text(directory: &Path) -> Result<String, Response> {
     let hosts = all(directory)?;
-    let mut text = format!(
-        "heap profiles of the {} hosts that run here, of the samples of --lines\n\n",
-        hosts.len()
-    );
+    let mut text = match hosts.len() {
+        1 => "heap profiles of the host that runs here".to_owned(),
+        count => format!("heap profiles of the {count} hosts that run here"),
+    };
+    text += ", of the samples of --lines\n\n";
     for host in &hosts {
         text += &line(host);
     }
@@ -40,9 +41,17 @@ fn line(host: &Sampled) -> String {
     };
     let (taken, _) = samples.counts();
     let mut line = format!("/hosts/{name}/debug/pprof/heap  {command}, ");
+    let ended = match samples.is_over() {
+        true => ", which have ended",
+        false => "",
+    };
     let _ = match samples.interval() {
-        ..=1 => writeln!(line, "every allocation, {taken} samples"),
-        interval => writeln!(line, "one sample in {}, {taken} samples", Bytes(interval)),
+        ..=1 => writeln!(line, "every allocation, {taken} samples{ended}"),
+        interval => writeln!(
+            line,
+            "one sample in {}, {taken} samples{ended}",
+            Bytes(interval)
+        ),
     };
     line
 }
