@@ -271,7 +271,7 @@ step()
         let report = shown(&directory, talking.pid());
         assert_eq!(bytes_in(&report, "live", "after"), 0, "{options:?}");
         assert_eq!(bytes_in(&report, "live", "during"), during);
-        let refused = ctl(&directory, &["leaks", "--for", "1s", &pid]).run();
+        let refused = ctl(&directory, &["leaks", "--for", "2s", &pid]).run();
         assert_eq!(refused.code(), 1, "{refused:#?}");
         assert!(refused.stderr.contains("takes no samples"), "{refused:#?}");
     }
