@@ -24,7 +24,7 @@ for version in "${versions[@]}"; do
   for each in "${!debians[@]}"; do
     [ "${debians[$each]}" != "$debian" ] || packages+=,python$each-venv
   done
-  tools/in-arm64 "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py "${mode[@]}" \
+  tools/in-arm64 "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py "${mode[@]}" --seconds 900 \
     --wheelhouse "$wheelhouse" "python$version" | tee -a "$output" || status=1
 done
 awk '/^[0-9]+ of [0-9]+ checks passed$/ { passed += $1; all += $3 }

@@ -27,7 +27,7 @@ import make  # noqa: E402
 ROOT = HERE.parent.parent
 PINS = HERE.parent / "environments" / "pins"
 DEPLOY = ROOT / "docs" / "deploy"
-SECONDS = 120
+SECONDS = 120  # for a command, see --seconds
 
 START_METHODS = """
 import multiprocessing, os, sys
@@ -352,11 +352,14 @@ CHECKS = [readme_example, same_python, cap, lines, growing_block, by_module, num
 
 
 def main():
+    global SECONDS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("pythons", metavar="PYTHON", nargs="+")
     parser.add_argument("--wheelhouse", type=pathlib.Path, help="install packages from this folder, not from an index")
     parser.add_argument("--emulated", action="store_true", help="the processor is emulated by QEMU's user mode (in_arm64.sh)")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="longest time of a command")
     arguments = parser.parse_args()
+    SECONDS = arguments.seconds
     failed = 0
     for python in arguments.pythons:
         path = shutil.which(python)
