@@ -146,7 +146,7 @@ fn a_package_is_named_if_most_of_the_bytes_are_its_own() {
         let called = [call("read", PANDAS, 7), own.clone()];
         let decoded = [call("decode", DECODER, 5), own.clone()];
         let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "at_peak": [
-            row("obj", 1500, 0, &[own.clone()]), row("obj", of_pandas, 0, &called), row("obj", 1000, 0, &decoded),
+            row("obj", 1500, 0, std::slice::from_ref(&own)), row("obj", of_pandas, 0, &called), row("obj", 1000, 0, &decoded),
         ]})));
         let stacks = stacks.unwrap();
         let table = Table::new(&stacks, View::AtPeak, By::Line, None);
