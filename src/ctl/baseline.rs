@@ -30,10 +30,8 @@ pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
     let pid = &options.pid;
     let path = find::of_process(pid, directory)?;
     let document = Document::read(&path)?;
-    if !matches!(document, Document::Record(_, true, _)) {
-        return Err(Failure(format!(
-            "process {pid} runs no more; expected a host that runs"
-        )));
+    if !document.is_running() {
+        return Err(find::runs_no_more(pid));
     }
     directory::forget_baselines(directory);
     let kept = place(&path, directory)?;

@@ -15,15 +15,15 @@ use pyhost_record::{self as record, Record, SIZE};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest report that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
 /// The content of a file.
 pub enum Document {
-    /// A card and a ledger; whether their process runs; its samples of lines, if it has any.
-    Record(Box<Record>, bool, Option<Box<SampledLines>>),
+    /// A card and a ledger; whether their process runs; their file.
+    Record(Box<Record>, bool, PathBuf),
     /// A report, with its text.
     Report(Box<Report>, String),
 }
@@ -39,17 +39,7 @@ impl Document {
         if record::begins(&bytes) {
             let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
             let alive = is_alive(path, &record);
-            let samples = samples_of(path).map(|mut samples| {
-                if alive {
-                    samples.look_at_clock(moment::monotonic());
-                }
-                SampledLines::of_samples(&samples)
-            });
-            return Ok(Document::Record(
-                Box::new(record),
-                alive,
-                samples.map(Box::new),
-            ));
+            return Ok(Document::Record(Box::new(record), alive, path.to_owned()));
         }
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(refuse(
@@ -61,12 +51,22 @@ impl Document {
         Ok(Document::Report(Box::new(report), text))
     }
 
-    /// The report, with its text in JSON: of a ledger, what it says and the samples beside it.
+    /// Whether it is the ledger of a process that runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self, Document::Record(_, true, _))
+    }
+
+    /// The report, with its text in JSON: of a ledger, what it says and the samples beside it, which are read now.
     pub fn into_report(self) -> (Box<Report>, String) {
         match self {
-            Document::Record(record, alive, lines) => {
+            Document::Record(record, alive, path) => {
                 let mut report = Report::of_record(&record, alive);
-                report.lines = lines.map(|lines| *lines);
+                report.lines = samples_of(&path).map(|mut samples| {
+                    if alive {
+                        samples.look_at_clock(moment::monotonic());
+                    }
+                    SampledLines::of_samples(&samples)
+                });
                 let unwritten = unwritten_samples(record.card());
                 report.lines_missing = unwritten.filter(|_| report.lines.is_none());
                 let text = report.to_json();

@@ -111,6 +111,13 @@ fn host(path: PathBuf, record: Record, here: &Here) -> Option<FoundHost> {
     })
 }
 
+/// That a process ended which must run.
+pub fn runs_no_more(name: &Name) -> Failure {
+    Failure(format!(
+        "process {name} runs no more; expected a host that runs"
+    ))
+}
+
 /// How a word names a process: `PID`, or `NAMESPACE:PID` for one of several pid namespaces, as the
 /// label `pid` of `pyhostctl serve` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::document::Document;
 use crate::failure::Failure;
-use crate::find::Name;
-use crate::lines::no_samples as no_samples_of;
+use crate::find::{Name, runs_no_more};
+use crate::lines::{no_samples as no_samples_of, unwritten};
 use pyhost_os::moment;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
@@ -74,17 +74,11 @@ fn alive(path: &Path) -> Option<Box<Record>> {
 /// It does not run, or it takes no samples.
 pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failure> {
     let Document::Record(record, true, _) = Document::read(path)? else {
-        return Err(Failure(format!(
-            "process {name} runs no more; expected a host that runs"
-        )));
+        return Err(runs_no_more(name));
     };
     let no_samples = || {
-        if let Some(why) = unwritten_samples(record.card()) {
-            return Failure(format!(
-                "the samples of process {name} cannot be read: {why}"
-            ));
-        }
-        no_samples_of(name)
+        let unwritten = unwritten(name, record.card()).map(Failure);
+        unwritten.unwrap_or_else(|| no_samples_of(name))
     };
     let start = Instant::now();
     let samples_now = || {

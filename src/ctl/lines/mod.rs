@@ -18,8 +18,13 @@ use crate::stacks::{Stacks, View};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use pyhost_ledger::REPORTED;
+use pyhost_ledger::card::Card;
+use pyhost_record::lines::unwritten_samples;
 use std::path::Path;
 use switch::Interval;
+
+/// The options that say which table is shown: `--start` and `--stop` show none.
+const OF_A_TABLE: [&str; 5] = ["view", "by", "account", "top", "json"];
 
 /// The options of `lines`.
 #[derive(Debug, Args)]
@@ -45,16 +50,24 @@ pub struct LinesOptions {
     pub json: bool,
 
     /// Have a running process take samples from now on, one in INTERVAL bytes [default: 128K]
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with_all = ["stop", "view", "by", "account", "top", "json"])]
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with = "stop", conflicts_with_all = OF_A_TABLE)]
     pub start: Option<Interval>,
 
     /// Have a running process take no more samples
-    #[arg(long, conflicts_with_all = ["view", "by", "account", "top", "json"])]
+    #[arg(long, conflicts_with_all = OF_A_TABLE)]
     pub stop: bool,
 
     /// A report in JSON of `pyhost --lines`, `-` for stdin, or the process id of a host with --live that takes samples
     #[arg(value_name = "REPORT|PID")]
     pub what: String,
+}
+
+/// That the samples of a process cannot be read, and why; None if nothing is known to keep it from writing them.
+pub fn unwritten(name: &Name, card: &Card) -> Option<String> {
+    let why = unwritten_samples(card)?;
+    Some(format!(
+        "the samples of process {name} cannot be read: {why}"
+    ))
 }
 
 /// That a process takes no samples, and what to do.

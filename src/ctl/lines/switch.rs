@@ -29,11 +29,6 @@ impl FromStr for Interval {
     }
 }
 
-/// Whether it is the ledger of a process that runs.
-fn runs(document: &Document) -> bool {
-    matches!(document, Document::Record(_, true, _))
-}
-
 /// Has the samples of `what` begin with an interval, or end.
 ///
 /// # Errors
@@ -42,21 +37,16 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
     let name = what.parse::<find::Name>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
     let path = find::of_process(&name, directory)?;
-    let ended = || {
-        Failure(format!(
-            "process {name} runs no more; expected a host that runs"
-        ))
-    };
-    if !runs(&Document::read(&path)?) {
-        return Err(ended());
+    if !Document::read(&path)?.is_running() {
+        return Err(find::runs_no_more(&name));
     }
     let answer = ask(&path, start.map_or(0, |interval| interval.0), PATIENCE);
     // Its file goes when it ends, perhaps in the middle.
     let answer = answer.map_err(|error| match Document::read(&path) {
-        Ok(document) if runs(&document) => {
+        Ok(document) if document.is_running() => {
             Failure(format!("'{}' cannot be written ({error})", path.display()))
         }
-        _ => ended(),
+        _ => find::runs_no_more(&name),
     })?;
     let done = match start {
         Some(Interval(1)) => "samples every allocation".to_owned(),

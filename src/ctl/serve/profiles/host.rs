@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::find::{self, FoundHost, Name};
+use crate::lines::unwritten;
 use crate::serve::response::Response;
 use crate::stacks::Stacks;
 use pyhost_os::moment::{Utc, now};
 use pyhost_record::directory::{Entry, lines_beside, pid_namespace};
-use pyhost_record::lines::{samples_of, unwritten_samples};
+use pyhost_record::lines::samples_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -111,12 +112,11 @@ impl Sampled {
     /// Why it has no profile, and what to do.
     pub fn without_samples(&self) -> String {
         let Sampled { name, .. } = self;
-        if let Some(why) = unwritten_samples(self.host.record.card()) {
-            return format!("the samples of process {name} cannot be read: {why}");
-        }
-        format!(
-            "process {name} takes no samples; start it with --lines, or `pyhostctl lines --start {name}`"
-        )
+        unwritten(name, self.host.record.card()).unwrap_or_else(|| {
+            format!(
+                "process {name} takes no samples; start it with --lines, or `pyhostctl lines --start {name}`"
+            )
+        })
     }
 
     /// The script's name.
