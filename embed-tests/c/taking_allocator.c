@@ -6,13 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-  void *ctx;
-  void *(*malloc)(void *, size_t);
-  void *(*calloc)(void *, size_t, size_t);
-  void *(*realloc)(void *, void *, size_t);
-  void (*free)(void *, void *);
-} Allocator;
+#include "allocator.h"
 
 enum { MEM = 1, OBJ = 2 };
 static const size_t MAGIC = 0x7461676765640001;
