@@ -243,7 +243,7 @@ mod tests {
                 let bytes: Vec<i64> = rows.iter().map(|row| row.bytes).collect();
                 assert!(bytes.is_sorted_by(|a, b| a > b) && bytes[0] == 10_000);
             }
-            // What is not listed is in the sums.
+            // The sums have the rows that are left out, too.
             let (_, sums) = &lines.sums.0[2];
             assert_eq!(sums.0[0].1.stacks, 500);
         }

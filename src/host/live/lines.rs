@@ -47,7 +47,7 @@ pub fn arm() {
     warn_if_due();
 }
 
-/// Removes the file; false if there is none.
+/// Removes the file. Returns false if there is none.
 pub fn remove() -> bool {
     path().is_some_and(|path| file::unlink(path.as_c_str()).is_ok())
 }

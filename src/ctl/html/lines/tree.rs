@@ -7,7 +7,6 @@
 use super::super::text::clean;
 use super::Baseline;
 use crate::diff::{Listing, error_of_change, interval_of};
-
 use crate::stacks::{Amount, Frame, Numbering, Site, Stacks, View, is_in_total, missed};
 use pyhost_record::origin::{is_users, package};
 use serde::Serialize;
