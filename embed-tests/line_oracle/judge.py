@@ -19,7 +19,7 @@ STANDARD_ERRORS = 4.5
 TOTAL = "(all)"
 # By which the sum of a site may differ from the ledger's with every allocation sampled: a site may use objects that an
 # earlier one left in CPython's free lists, or leave some (up to 80 dicts and 80 lists, whose parts are in `mem`); it may
-# have a table of the interpreter's replaced by a larger one (of interned texts); and a report lists 500 stacks of a view.
+# have a table of the interpreter's replaced by a larger one (of interned texts); and a report lists 1,000 stacks of a view.
 NOT_ITS_OWN = {"obj": 24 << 10, "mem": 24 << 10}
 NOT_LISTED = 4 << 10
 # The sites with so much of this that it is seen in the mean of many runs.
@@ -126,7 +126,8 @@ class Judgement:
 
     def __init__(self):
         self.tallies = collections.defaultdict(Tally)
-        self.unlisted = 0
+        # The runs in which a view has more stacks than rows.
+        self.cut = 0
 
     def add(self, report, truth, places):
         """Takes a run in: its report and the truth that it printed."""
@@ -147,7 +148,7 @@ class Judgement:
                     found = estimates.get((site, account), Estimate())
                     estimate, error = found.bytes, found.error(interval)
                 self.tallies[view, site, account].add(number, estimate, error)
-        self.unlisted = max(self.unlisted, *(1 - listed_share(lines, view) for view, _, _ in VIEWS))
+        self.cut += any(is_cut(lines, view) for view, _, _ in VIEWS)
 
     def shares(self, interval):
         """Returns how many sites and accounts have an interval of bytes or more, and how often they were within the error."""
@@ -171,10 +172,9 @@ def allowance(account):
     return NOT_ITS_OWN.get(account, NOT_LISTED)
 
 
-def listed_share(lines, view):
-    """Returns the share of a view's bytes that its rows have: the rows are at most 500."""
-    all_of_it = sum(account["bytes"] for account in lines["sums"][view].values())
-    return sum(row["bytes"] for row in lines[view]) / all_of_it if all_of_it else 1.0
+def is_cut(lines, view):
+    """Says whether a view has stacks that the report does not list."""
+    return sum(account["stacks"] for account in lines["sums"][view].values()) > len(lines[view])
 
 
 def reaches_share(place, tally):

@@ -27,7 +27,7 @@ def row(size, *stack, account="obj", error=3 * INTERVAL):
 
 
 def report(rows, interval=INTERVAL, live=None):
-    sums = {"obj": {"bytes": sum(row["bytes"] for row in rows), "blocks": 1, "error_bytes": 3 * interval}}
+    sums = {"obj": {"bytes": sum(row["bytes"] for row in rows), "blocks": 1, "error_bytes": 3 * interval, "stacks": len(rows)}}
     views = {view: rows for view, _, _ in judge.VIEWS}
     accounts = {account: {"live_bytes": 0, "live_blocks": 0} for account in judge.ACCOUNTS}
     accounts["obj"] = {"live_bytes": sums["obj"]["bytes"] if live is None else live, "live_blocks": 1}
@@ -71,6 +71,14 @@ class Verdicts(unittest.TestCase):
         self.assertIn(("at_peak", "first", "obj"), judgement.failures(judge.reaches_share))
         judgement = self.judged([10_000] * 95 + [20_000] * 5, 10_000)
         self.assertNotIn(("at_peak", "first", "obj"), judgement.failures(judge.reaches_share))
+
+    def test_a_report_that_leaves_stacks_out_is_counted(self):
+        judgement = self.judged([100] * 3, 100)
+        self.assertEqual(judgement.cut, 0)
+        longer = report([row(100, call("own.py", 10))])
+        longer["lines"]["sums"]["live"] = {"obj": {**longer["lines"]["sums"]["live"]["obj"], "stacks": 2}}
+        judgement.add(longer, truth(first=100), judge.Places(PLACES))
+        self.assertEqual(judgement.cut, 1)
 
     def test_a_site_without_rows_is_an_estimate_of_zero(self):
         judgement = judge.Judgement()

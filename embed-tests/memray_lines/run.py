@@ -37,7 +37,7 @@ import compare  # noqa: E402
 import extension  # noqa: E402
 import make  # noqa: E402
 
-# A report lists 500 stacks: with this all that were sampled.
+# Of so few samples a report lists all stacks.
 INTERVAL = 64 << 10
 ROWS, ROWS_OF_A_SLICE = 1_620_000, 300_000
 # By the names of their folders.

@@ -46,7 +46,7 @@ use threads::Threads;
 use types::Types;
 
 /// Stacks of each view that a report has at most, those with the most bytes.
-pub const REPORTED_STACKS: usize = 500;
+pub const REPORTED_STACKS: usize = 1000;
 /// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
 pub const REPORTED_CALLS: usize = 25_000;
 /// Bytes of each view in a report, for the same reason: there are five, and the rest of a report is small.

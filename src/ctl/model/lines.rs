@@ -203,11 +203,11 @@ mod tests {
     use super::*;
     use pyhost_sampler::{Added, Allocation, Call, Weight};
 
-    /// Samples of 500 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
+    /// Samples of 1,000 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
     fn samples(letter: char) -> Samples {
         let mut samples = Samples::new(1, 99);
         let name = letter.to_string().repeat(250 / letter.len_utf8());
-        for number in 0..500 {
+        for number in 0..1000 {
             let file = format!("{name}{name}{number}");
             let call = Call {
                 file: file.as_bytes(),
@@ -245,7 +245,7 @@ mod tests {
             }
             // The sums have the rows that are left out, too.
             let (_, sums) = &lines.sums.0[2];
-            assert_eq!(sums.0[0].1.stacks, 500);
+            assert_eq!(sums.0[0].1.stacks, 1000);
         }
     }
 }
