@@ -177,15 +177,9 @@ def is_cut(lines, view):
     return sum(account["stacks"] for account in lines["sums"][view].values()) > len(lines[view])
 
 
-def reaches_share(place, tally):
-    """Says whether a site was within the error often enough. The error of a whole account is hardly more than 1.96 standard
-    deviations, so that of many such accounts some miss the share by chance: for them it is enough that they may reach it,
-    and that all together do (`share_of_totals`)."""
-    return tally.share() >= SHARE or place[1] == TOTAL and may_reach_share(place, tally)
-
-
 def may_reach_share(_place, tally):
-    """Says whether so few runs within the error are likely, at one in 10,000, if each is with the chance of 0.95."""
+    """Says whether so few runs within the error are likely, at one in 10,000, if each is with the chance of 0.95. That of a
+    site of three intervals is no more: it has no sample in 5% of all runs."""
     missed = tally.runs - tally.within
     chance = sum(math.comb(tally.runs, number) * (1 - SHARE) ** number * SHARE ** (tally.runs - number)
                  for number in range(missed, tally.runs + 1))

@@ -67,10 +67,10 @@ class Verdicts(unittest.TestCase):
         return judgement
 
     def test_a_site_that_is_often_wrong_fails(self):
+        judgement = self.judged([10_000] * 82 + [20_000] * 18, 10_000)
+        self.assertIn(("at_peak", "first", "obj"), judgement.failures(judge.may_reach_share))
         judgement = self.judged([10_000] * 94 + [20_000] * 6, 10_000)
-        self.assertIn(("at_peak", "first", "obj"), judgement.failures(judge.reaches_share))
-        judgement = self.judged([10_000] * 95 + [20_000] * 5, 10_000)
-        self.assertNotIn(("at_peak", "first", "obj"), judgement.failures(judge.reaches_share))
+        self.assertNotIn(("at_peak", "first", "obj"), judgement.failures(judge.may_reach_share))
 
     def test_a_report_that_leaves_stacks_out_is_counted(self):
         judgement = self.judged([100] * 3, 100)
@@ -86,17 +86,12 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(judgement.tallies["at_peak", "first", "obj"].within, 1)
         self.assertEqual(judgement.tallies["at_peak", "second", "obj"].within, 0)
 
-    def test_few_runs_fail_only_if_chance_does_not_explain_it(self):
-        tally = judge.Tally(runs=20, within=16)
-        self.assertTrue(judge.may_reach_share(None, tally))
-        self.assertFalse(judge.may_reach_share(None, judge.Tally(runs=20, within=13)))
+    def test_a_share_may_be_missed_by_chance_but_not_by_more(self):
+        for runs, within, passes in ((20, 16, True), (20, 13, False), (200, 186, True), (200, 170, False)):
+            self.assertEqual(judge.may_reach_share(None, judge.Tally(runs=runs, within=within)), passes)
 
-    def test_an_account_may_miss_the_share_by_chance_but_not_by_more(self):
-        account, site = ("live", judge.TOTAL, "obj"), ("live", "first", "obj")
-        by_chance = judge.Tally(runs=200, within=186)
-        self.assertTrue(judge.reaches_share(account, by_chance))
-        self.assertFalse(judge.reaches_share(site, by_chance))
-        self.assertFalse(judge.reaches_share(account, judge.Tally(runs=200, within=170)))
+    def test_the_sums_of_accounts_count_together(self):
+        account = ("live", judge.TOTAL, "obj")
         judgement = judge.Judgement()
         judgement.tallies[account] = judge.Tally(runs=200, within=186, true=1.0)
         judgement.tallies["at_peak", judge.TOTAL, "obj"] = judge.Tally(runs=200, within=190, true=1.0)
