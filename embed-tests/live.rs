@@ -227,7 +227,7 @@ subprocess.run(['sh', '-c', 'kill -9 $PPID'])
 time.sleep(60)";
     // By a shell: a host below the peak of the program that started it, which this one may be, has the kernel's figure for both.
     let by_shell = Run::program("sh").args(["-c", "\"$0\" \"$@\"; exit $?"]);
-    let killed = by_shell.arg(executable()).args([&live, "-c", code]).run();
+    let killed = by_shell.arg(PYHOST).args([&live, "-c", code]).run();
     assert_eq!(killed.code(), 137, "{killed:#?}");
     let next = Run::host().arg(&live).code("pass").ok();
     assert!(next.stderr.contains("; resident peak "), "{next:#?}");
