@@ -79,11 +79,14 @@ fn call_name(call: &Value) -> String {
     }
 }
 
-/// The innermost call of job.py, or the innermost call.
+/// The innermost call of job.py or of code from text, which the standard library makes too, or the innermost call.
 fn line_of(row: &Value) -> String {
     let calls = row["stack"].as_array().unwrap();
-    let of_job = |call: &&Value| call["file"].as_str().unwrap().ends_with("/job.py");
-    let line = calls.iter().find(of_job).or(calls.first());
+    let is_own = |call: &&Value| {
+        let file = call["file"].as_str().unwrap();
+        file.ends_with("/job.py") || file == "<string>"
+    };
+    let line = calls.iter().find(is_own).or(calls.first());
     line.map_or("outside of Python code".to_owned(), call_name)
 }
 
