@@ -1,5 +1,6 @@
 //! `--profile`: what the heaps keep of what was freed.
 
+use crate::environments::newest_numpy;
 use crate::host::Run;
 
 /// Resident bytes at the peak and after most of it was freed.
@@ -51,6 +52,28 @@ print(peak, resident(), len(few))";
         numbers[0] > 80_000_000 && numbers[1] <= 40_000_000,
         "{numbers:?}"
     );
+}
+
+#[test]
+fn what_is_more_than_a_share_of_the_rest_is_given_back_without_waiting() {
+    let (peak, after) = peak_and_after(Run::host());
+    assert!(peak > 80_000_000 && after < peak / 2, "{peak} {after}");
+}
+
+#[test]
+fn arrays_that_are_taken_again_time_after_time_stay() {
+    let code = "import numpy, resource
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+numpy.ones(4 << 20)
+for _ in range(8): numpy.ones(4 << 20)
+before = faults()
+for _ in range(20): numpy.ones(4 << 20)
+print(faults() - before)";
+    let faults = newest_numpy().host().code(code).ok().stdout;
+    let faults: u64 = faults.trim().parse().unwrap();
+    // Each has 8,192 pages of 4 KiB.
+    assert!(faults < 4096, "{faults}");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 #include "mimalloc.h"
 #include "mimalloc/internal.h"
+#include "mimalloc/prim.h"
+#include "bitmap.h"
 
 /* Called for an entry of a list: its address, and of an arena its bytes, and how many of them at its start are
    mimalloc's own description of it. */
@@ -54,4 +56,30 @@ extern mi_decl_thread size_t* mi_thread_locals;
 /* The calling thread's table of heaps, a block of the main heap; null before there is one. */
 void* pyhost_thread_table(void) {
   return (*mi_thread_locals == 0 ? NULL : mi_thread_locals);
+}
+
+/* Counts slices of all arenas: those in use, and those that are free and wait to be given back. */
+void pyhost_count_slices(size_t* used, size_t* waiting) {
+  mi_subproc_t* const subproc = _mi_subproc_main();
+  const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
+  *used = *waiting = 0;
+  for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
+    mi_arena_t* const arena = mi_atomic_load_ptr_acquire(mi_arena_t, &subproc->arenas[i]);
+    if (arena == NULL) continue;
+    *used += arena->slice_count;
+    const size_t chunks = mi_bbitmap_chunk_count(arena->slices_free);
+    for (size_t c = 0; c < chunks; c++) {
+      for (size_t f = 0; f < MI_BCHUNK_FIELDS; f++) {
+        const mi_bfield_t free = mi_atomic_load_relaxed(&arena->slices_free->chunks[c].bfields[f]);
+        const mi_bfield_t purge = mi_atomic_load_relaxed(&arena->slices_purge->chunks[c].bfields[f]);
+        *used -= mi_popcount(free);
+        *waiting += mi_popcount(free & purge);
+      }
+    }
+  }
+}
+
+/* Gives back all that waits for it. Of the thread's description mimalloc reads whose arenas they are, and a number. */
+void pyhost_purge(void) {
+  _mi_arenas_collect(true, true, _mi_theap_default()->tld);
 }

@@ -12,10 +12,10 @@
 
 use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
-use super::register;
 use super::sampling;
 use super::thread::{state, thread_id};
 use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
+use super::{profile, register};
 use crate::ledger::Account;
 use pyhost_os::mapping::give_pages_back;
 use std::hint::assert_unchecked;
@@ -191,8 +191,16 @@ unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
         release_block(Account::Numpy, block, charged, Account::Numpy);
         sampling::released(Account::Numpy, block, page.heap, &inside);
     }
+    let emptied = if page.used.get() <= 1 {
+        page.bytes()
+    } else {
+        0
+    };
     // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };
+    if emptied > 0 {
+        profile::page_is_empty(emptied);
+    }
 }
 
 /// Bytes that a block may have to spare and still stay where it is when it is resized: about a

@@ -16,6 +16,7 @@ fn main() {
     cc::Build::new()
         .file("layout.c")
         .file("arenas.c")
+        .include(include.join("../src"))
         .include(include)
         .define("MI_DEBUG", "0")
         .warnings(false)

@@ -221,6 +221,8 @@ unsafe extern "C" {
 
     // Of `arenas.c`.
     pub safe fn pyhost_thread_table() -> *mut c_void;
+    pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
+    pub fn pyhost_purge();
     fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
     fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
     fn pyhost_each_thread(visit: Visit, arg: *mut c_void);

@@ -528,7 +528,9 @@ unsafe fn retire(page: *mut Page) {
     // SAFETY: the caller's promise.
     unsafe {
         freed::keep_in_mind(&*page);
+        let bytes = (*page).bytes();
         ffi::_mi_page_retire(page);
+        profile::page_is_empty(bytes);
     }
 }
 
@@ -546,7 +548,11 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         let inside = gate::enter(state().slot(), thread_id());
         let account = page.account();
         check_live(page, pointer, account);
-        if page.used.get() <= 1 {
+        let emptied = match page.used.get() <= 1 {
+            true => page.bytes(),
+            false => 0,
+        };
+        if emptied > 0 {
             freed::keep_in_mind(page);
         }
         release_block(account, pointer, page.block_size, caller);
@@ -561,6 +567,9 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
             }
         } else {
             ffi::mi_free(pointer.cast());
+        }
+        if emptied > 0 {
+            profile::page_is_empty(emptied);
         }
     }
 }

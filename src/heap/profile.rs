@@ -11,12 +11,12 @@ use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
 use std::ffi::c_long;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 /// A trade of memory against time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Gives memory back a second after it was freed.
+    /// Gives back what is more than a share of the rest, and what is left a second after it was freed.
     #[default]
     Balanced,
     /// Keeps what was freed for ten seconds, and asks for huge pages.
@@ -55,7 +55,12 @@ pub(super) fn prepare() {
 /// Puts a profile in force. At the start of `main`, while the process has one thread.
 pub fn apply(profile: Profile) {
     match profile {
-        Profile::Balanced => ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 1000),
+        Profile::Balanced => {
+            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY);
+            if delay() == BALANCED_DELAY {
+                DEBT.store(0, Relaxed);
+            }
+        }
         Profile::Speed => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
             ask_for_huge_pages();
@@ -66,6 +71,83 @@ pub fn apply(profile: Profile) {
             ffi::mi_option_set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
         }
     }
+}
+
+/// Milliseconds for which `balanced` keeps what was freed, if it is little.
+const BALANCED_DELAY: c_long = 1000;
+
+/// Bytes of pages that have become empty between two looks at how much is free.
+const STEP: usize = 1 << 20;
+/// Bytes that may stay free: an eighth of what is in use, and no less than this.
+const LEAST_KEPT: usize = 8 << 20;
+/// The most that may stay free because the program takes it again time after time.
+const MOST_KEPT: usize = 128 << 20;
+
+/// Bytes of pages that became empty since the last look; far below zero where none is made.
+static DEBT: AtomicIsize = AtomicIsize::new(isize::MIN / 2);
+/// Bytes that may stay free, by what the program did with what was given back.
+static KEPT: AtomicUsize = AtomicUsize::new(LEAST_KEPT);
+/// What was given back since the last judgement, see [`judge`]; 0 if nothing.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+/// When memory was given back last, by [`now`].
+static GIVEN_AT: AtomicI64 = AtomicI64::new(0);
+/// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static EMPTIED: AtomicUsize = AtomicUsize::new(0);
+
+/// A page has become empty. Now and then gives back what is free, if it is more than a share of what is in use:
+/// whether the program goes on or sleeps. Inside the gate.
+///
+/// Of threads that look at a time each may see the other's figures; then more or less is given back.
+#[inline(always)]
+pub(super) fn page_is_empty(bytes: usize) {
+    let bytes = bytes as isize;
+    if DEBT.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
+        give_back_what_is_much();
+    }
+}
+
+#[cold]
+fn give_back_what_is_much() {
+    let emptied = DEBT.swap(0, Relaxed).max(0) as usize;
+    EMPTIED.fetch_add(emptied, Relaxed);
+    let (mut used, mut free) = (0, 0);
+    ffi::pyhost_count_slices(&mut used, &mut free);
+    let (used, free) = (used << ffi::SLICE_SHIFT, free << ffi::SLICE_SHIFT);
+    let is_much = || free > KEPT.load(Relaxed).max(used / 8);
+    if !is_much() {
+        return;
+    }
+    judge(used);
+    if !is_much() {
+        return;
+    }
+    if GIVEN.fetch_add(free, Relaxed) == 0 {
+        USED.store(used, Relaxed);
+        EMPTIED.store(0, Relaxed);
+    }
+    GIVEN_AT.store(now(), Relaxed);
+    // SAFETY: inside the gate.
+    unsafe { ffi::pyhost_purge() };
+}
+
+/// Once the program has taken half as much as was given back: if that was soon, it was given back in vain, and as much
+/// more may stay free from now on; else half as much. To give a mebibyte back and have it again costs some 0.25 ms; soon
+/// is within twenty times that.
+fn judge(used: usize) {
+    let given = GIVEN.load(Relaxed);
+    let taken = (used + EMPTIED.load(Relaxed)).saturating_sub(USED.load(Relaxed));
+    if given == 0 || taken < given / 2 {
+        return;
+    }
+    let kept = KEPT.load(Relaxed);
+    let soon = now() - GIVEN_AT.load(Relaxed) <= (given >> 20) as i64 * 5;
+    let kept = match soon {
+        true => (kept + given).min(MOST_KEPT),
+        false => (kept / 2).max(LEAST_KEPT),
+    };
+    KEPT.store(kept, Relaxed);
+    GIVEN.store(0, Relaxed);
 }
 
 /// Milliseconds between two looks for memory whose delay has passed.
