@@ -108,7 +108,7 @@ print(status('VmRSS') - before >> 20, kept.sum() == 1 << 20)"
             .code(&code)
             .ok();
         let (left, kept) = outcome.stdout.trim().split_once(' ').unwrap();
-        let left: u64 = left.parse().unwrap();
+        let left: i64 = left.parse().unwrap();
         assert!(left <= 40, "{profile}: {left} MiB are resident");
         assert_eq!(kept, "True", "{profile}");
     }
