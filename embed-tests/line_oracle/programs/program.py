@@ -106,8 +106,8 @@ def run(ledger):
         call(site, ledger)
     end = found(ledger)
     assert pyhost.snapshot().total_peak_bytes - highest.total_peak_bytes < SLACK, "the peak is elsewhere"
-    # Of pymalloc, obj has blocks in arenas; the end has made one for sure.
-    by_pymalloc = any(line_sites.arenas_of(site.number) for site in sites.SITES)
+    # Without pymalloc CPython takes no more than the stacks of frames from the allocator of arenas.
+    by_pymalloc = pyhost.memory_stats()["accounts"]["arena"]["live_bytes"] > 1 << 20
     by_blocks = {function.__name__: sites.usable(at_once.BLOCKS[function.__name__], by_pymalloc)
                  for function in at_once.FUNCTIONS}
     return {"peak": peak, "end": end, "by_blocks": by_blocks}
