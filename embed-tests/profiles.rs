@@ -65,8 +65,7 @@ fn arrays_that_are_taken_again_time_after_time_stay() {
     let code = "import numpy, resource
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-numpy.ones(4 << 20)
-for _ in range(8): numpy.ones(4 << 20)
+for _ in range(9): numpy.ones(4 << 20)
 before = faults()
 for _ in range(20): numpy.ones(4 << 20)
 print(faults() - before)";

@@ -1,7 +1,7 @@
 /* What mimalloc keeps for itself: its arenas, the threads that it knows, and its blocks in the main heap.
 
-   Called by pages.rs while the heap's gate is closed, so that neither list changes. Nothing here
-   allocates, locks or writes. The structures are internal to the pinned version of mimalloc. */
+   The lists are read by pages.rs while the heap's gate is closed, so that none of them changes. Nothing but
+   pyhost_purge allocates, locks or writes. The structures are internal to the pinned version of mimalloc. */
 
 #include "mimalloc.h"
 #include "mimalloc/internal.h"
@@ -58,7 +58,8 @@ void* pyhost_thread_table(void) {
   return (*mi_thread_locals == 0 ? NULL : mi_thread_locals);
 }
 
-/* Counts slices of all arenas: those in use, and those that are free and wait to be given back. */
+/* Counts slices of all arenas: those in use, and those that are free and wait to be given back. Any thread: bits of the
+   bitmaps may change meanwhile. */
 void pyhost_count_slices(size_t* used, size_t* waiting) {
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
@@ -79,7 +80,8 @@ void pyhost_count_slices(size_t* used, size_t* waiting) {
   }
 }
 
-/* Gives back all that waits for it. Of the thread's description mimalloc reads whose arenas they are, and a number. */
+/* Gives back all that waits for it. Any thread inside the gate. Of the thread's description mimalloc reads whose arenas
+   they are, and a number. */
 void pyhost_purge(void) {
   _mi_arenas_collect(true, true, _mi_theap_default()->tld);
 }

@@ -191,16 +191,10 @@ unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
         release_block(Account::Numpy, block, charged, Account::Numpy);
         sampling::released(Account::Numpy, block, page.heap, &inside);
     }
-    let emptied = if page.used.get() <= 1 {
-        page.bytes()
-    } else {
-        0
-    };
+    let emptied = page.emptied_by_a_free();
     // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };
-    if emptied > 0 {
-        profile::page_is_empty(emptied);
-    }
+    profile::came_free(emptied, &inside);
 }
 
 /// Bytes that a block may have to spare and still stay where it is when it is resized: about a

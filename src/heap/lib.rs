@@ -524,13 +524,13 @@ unsafe fn link(page: *mut Page, block: *mut u8) -> bool {
 #[cold]
 #[inline(never)]
 unsafe fn retire(page: *mut Page) {
-    let _inside = gate::enter(state().slot(), thread_id());
+    let inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the caller's promise.
     unsafe {
         freed::keep_in_mind(&*page);
         let bytes = (*page).bytes();
         ffi::_mi_page_retire(page);
-        profile::page_is_empty(bytes);
+        profile::came_free(bytes, &inside);
     }
 }
 
@@ -548,10 +548,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         let inside = gate::enter(state().slot(), thread_id());
         let account = page.account();
         check_live(page, pointer, account);
-        let emptied = match page.used.get() <= 1 {
-            true => page.bytes(),
-            false => 0,
-        };
+        let emptied = page.emptied_by_a_free();
         if emptied > 0 {
             freed::keep_in_mind(page);
         }
@@ -568,9 +565,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         } else {
             ffi::mi_free(pointer.cast());
         }
-        if emptied > 0 {
-            profile::page_is_empty(emptied);
-        }
+        profile::came_free(emptied, &inside);
     }
 }
 

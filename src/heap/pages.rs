@@ -125,6 +125,14 @@ impl Page {
         self.block_size * usize::from(self.reserved)
     }
 
+    /// Bytes that become free with the page if the free of one block empties it; else 0. A block lives in it.
+    pub(super) fn emptied_by_a_free(&self) -> usize {
+        match self.used.get() <= 1 {
+            true => self.bytes(),
+            false => 0,
+        }
+    }
+
     /// How far into a block of the page `pointer` lies.
     pub(super) fn offset_of(&self, pointer: *mut u8) -> usize {
         pointer.addr().wrapping_sub(self.page_start.addr()) % self.block_size

@@ -7,6 +7,7 @@
 
 use super::apart;
 use super::ffi::{self, Theap};
+use super::gate::Inside;
 use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
@@ -84,7 +85,8 @@ const LEAST_KEPT: usize = 8 << 20;
 const MOST_KEPT: usize = 128 << 20;
 
 /// Bytes of pages that became empty since the last look; far below zero where none is made.
-static DEBT: AtomicIsize = AtomicIsize::new(isize::MIN / 2);
+static DEBT: AtomicIsize = AtomicIsize::new(NEVER);
+const NEVER: isize = isize::MIN / 2;
 /// Bytes that may stay free, by what the program did with what was given back.
 static KEPT: AtomicUsize = AtomicUsize::new(LEAST_KEPT);
 /// What was given back since the last judgement, see [`judge`]; 0 if nothing.
@@ -95,20 +97,20 @@ static GIVEN_AT: AtomicI64 = AtomicI64::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 static EMPTIED: AtomicUsize = AtomicUsize::new(0);
 
-/// A page has become empty. Now and then gives back what is free, if it is more than a share of what is in use:
-/// whether the program goes on or sleeps. Inside the gate.
+/// A page of so many bytes has become empty; none if 0. Now and then gives back what is free, if it is more than a share
+/// of what is in use: whether the program goes on or sleeps.
 ///
 /// Of threads that look at a time each may see the other's figures; then more or less is given back.
 #[inline(always)]
-pub(super) fn page_is_empty(bytes: usize) {
+pub(super) fn came_free(bytes: usize, inside: &Inside) {
     let bytes = bytes as isize;
-    if DEBT.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
-        give_back_what_is_much();
+    if bytes > 0 && DEBT.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
+        give_back_what_is_much(inside);
     }
 }
 
 #[cold]
-fn give_back_what_is_much() {
+fn give_back_what_is_much(_inside: &Inside) {
     let emptied = DEBT.swap(0, Relaxed).max(0) as usize;
     EMPTIED.fetch_add(emptied, Relaxed);
     let (mut used, mut free) = (0, 0);
@@ -189,6 +191,7 @@ pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) -> bool {
 /// thread.
 pub fn keep_everything() {
     ffi::mi_option_set(ffi::OPTION_PURGE_DELAY, -1);
+    DEBT.store(NEVER, Relaxed);
 }
 
 /// Asks for huge pages beneath what mimalloc has reserved so far.
