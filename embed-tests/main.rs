@@ -62,3 +62,4 @@ mod top;
 mod track;
 mod true_python;
 mod venvs;
+mod waits;

@@ -7,7 +7,8 @@
 
 use super::apart;
 use super::ffi::{self, Theap};
-use super::gate::Inside;
+use super::gate::{self, Inside};
+use super::thread::{state, thread_id};
 use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
@@ -150,6 +151,35 @@ fn judge(used: usize) {
     };
     KEPT.store(kept, Relaxed);
     GIVEN.store(0, Relaxed);
+}
+
+/// A wait of the calling thread, in a process that gives back what is free when nothing goes on: under `balanced`.
+/// Neither allocates nor locks, so for signal handlers, too.
+pub struct Wait(isize);
+
+impl Wait {
+    /// `None` if the profile, or the end of the process, leaves nothing to give back.
+    #[inline]
+    pub fn begins() -> Option<Wait> {
+        let debt = DEBT.load(Relaxed);
+        (debt >= 0).then_some(Wait(debt))
+    }
+
+    /// Gives back all that is free, unless pages became empty since the wait began: then another thread is at work,
+    /// and will need them.
+    #[cold]
+    pub fn is_long(self) {
+        if DEBT.load(Relaxed) != self.0 {
+            return;
+        }
+        let _inside = gate::enter(state().slot(), thread_id());
+        let (mut used, mut free) = (0, 0);
+        ffi::pyhost_count_slices(&mut used, &mut free);
+        if free > 0 {
+            // SAFETY: inside the gate.
+            unsafe { ffi::pyhost_purge() };
+        }
+    }
 }
 
 /// Milliseconds between two looks for memory whose delay has passed.

@@ -28,6 +28,7 @@ mod python;
 mod report;
 mod run;
 mod timeline;
+mod waits;
 
 use error::Error;
 use pyhost_heap as heap;

@@ -81,6 +81,8 @@ pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 /// The attributes of a new thread.
 pub type Attributes = *const libc::pthread_attr_t;
 type Action = libc::sigaction;
+/// A moment, or a span of time.
+type Time = *const libc::timespec;
 /// Sets a signal's handler.
 pub type Setter = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
 type Spawn = unsafe extern "C" fn(
@@ -118,6 +120,29 @@ symbols! {
     MADVISE = c"madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
     PTHREAD_CREATE = c"pthread_create":
         unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
+    POLL = c"poll": unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int;
+    EPOLL_WAIT = c"epoll_wait":
+        unsafe extern "C" fn(c_int, *mut libc::epoll_event, c_int, c_int) -> c_int;
+    EPOLL_PWAIT = c"epoll_pwait": unsafe extern "C" fn(
+        c_int,
+        *mut libc::epoll_event,
+        c_int,
+        c_int,
+        *const libc::sigset_t,
+    ) -> c_int;
+    SELECT = c"select": unsafe extern "C" fn(
+        c_int,
+        *mut libc::fd_set,
+        *mut libc::fd_set,
+        *mut libc::fd_set,
+        *mut libc::timeval,
+    ) -> c_int;
+    CLOCK_NANOSLEEP = c"clock_nanosleep":
+        unsafe extern "C" fn(libc::clockid_t, c_int, Time, *mut libc::timespec) -> c_int;
+    SEM_WAIT = c"sem_wait": unsafe extern "C" fn(*mut libc::sem_t) -> c_int;
+    SEM_TIMEDWAIT = c"sem_timedwait": unsafe extern "C" fn(*mut libc::sem_t, Time) -> c_int;
+    SEM_CLOCKWAIT = c"sem_clockwait":
+        unsafe extern "C" fn(*mut libc::sem_t, libc::clockid_t, Time) -> c_int;
     KILL = c"kill": extern "C" fn(libc::pid_t, c_int) -> c_int;
     SIGACTION = c"sigaction": unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
     SIGNAL = c"signal": Setter;

@@ -1,0 +1,194 @@
+//! A program that waits gives back what its heaps keep free; the waits are those of the plain python.
+
+use crate::host::Run;
+
+/// Programs that keep tens of megabytes free, and functions to look at them.
+const BEGIN: &str = "import os, select, signal, socket, threading, time
+def resident():
+    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGESIZE')
+def work():
+    parts = [f'part {n}' for n in range(300_000)]
+    for _ in range(6):
+        ':'.join(parts).split(':')
+def late(seconds, function):
+    thread = threading.Timer(seconds, function)
+    thread.start()
+    return thread
+";
+
+/// Resident bytes before and after a wait, which is written in Python.
+fn before_and_after(run: Run, wait: &str) -> (i64, i64) {
+    let code = format!(
+        "{BEGIN}
+reading, writing = os.pipe()
+work()
+before = resident()
+{wait}
+print(before, resident())"
+    );
+    let outcome = run.code(&code).ok();
+    let (before, after) = outcome.stdout.trim().split_once(' ').unwrap();
+    (before.parse().unwrap(), after.parse().unwrap())
+}
+
+#[test]
+fn each_kind_of_wait_gives_back_what_is_free() {
+    for wait in [
+        "time.sleep(0.3)",
+        "select.select([reading], [], [], 0.3)",
+        "poll = select.poll(); poll.register(reading, select.POLLIN); poll.poll(300)",
+        "poll = select.epoll(); poll.register(reading, select.EPOLLIN); poll.poll(0.3)",
+        "threading.Lock().acquire(timeout=0.3)\nlock = threading.Lock(); lock.acquire(); lock.acquire(timeout=0.3)",
+        "late(0.3, lambda: os.write(writing, b'x'))\nselect.select([reading], [], [])",
+        "lock = threading.Lock(); lock.acquire(); late(0.3, lock.release); lock.acquire()",
+    ] {
+        let (before, after) = before_and_after(Run::host(), wait);
+        assert!(before - after > 20 << 20, "{wait}: {before} {after}");
+    }
+}
+
+#[test]
+fn the_speed_profile_and_one_of_mimallocs_keep_it() {
+    let speed = Run::host().args(["--profile", "speed"]);
+    let own = Run::host().env("MIMALLOC_PURGE_DELAY", "10000");
+    for run in [speed, own] {
+        let (before, after) = before_and_after(run, "time.sleep(0.3)");
+        assert!(before - after < 8 << 20, "{before} {after}");
+    }
+}
+
+#[test]
+fn a_thread_that_waits_takes_nothing_from_one_that_works() {
+    let code = format!(
+        "{BEGIN}
+import resource
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+before = faults()
+for _ in range(5): work()
+alone = faults() - before
+done = threading.Event()
+def wait():
+    while not done.is_set(): time.sleep(0.06)
+thread = threading.Thread(target=wait)
+thread.start()
+before = faults()
+for _ in range(5): work()
+print(alone, faults() - before)
+done.set()
+thread.join()"
+    );
+    let outcome = Run::host().code(&code).ok();
+    let (alone, beside) = outcome.stdout.trim().split_once(' ').unwrap();
+    let (alone, beside): (i64, i64) = (alone.parse().unwrap(), beside.parse().unwrap());
+    // All that is free would be 12,000 pages of 4 KiB, each time.
+    assert!(beside < alone + 12_000, "{alone} {beside}");
+}
+
+#[test]
+fn a_wait_of_two_parts_has_the_results_of_one() {
+    let code = format!(
+        "{BEGIN}
+def took(function):
+    began = time.monotonic()
+    found = function()
+    return time.monotonic() - began, found
+reading, writing = os.pipe()
+left, right = socket.socketpair()
+idle, _ = os.pipe()
+polled = select.poll()
+watched = select.epoll()
+for file in reading, idle:
+    polled.register(file, select.POLLIN)
+    watched.register(file, select.EPOLLIN)
+lock = threading.Lock()
+lock.acquire()
+
+for seconds in 0.01, 0.05, 0.051, 0.2:
+    for wait, nothing in [
+        (lambda: time.sleep(seconds), None),
+        (lambda: select.select([reading, idle], [], [left], seconds), ([], [], [])),
+        (lambda: polled.poll(seconds * 1000), []),
+        (lambda: watched.poll(seconds), []),
+        (lambda: lock.acquire(timeout=seconds), False),
+    ]:
+        passed, found = took(wait)
+        assert found == nothing and passed >= seconds, (seconds, passed, found)
+
+for seconds in 0.01, 0.2:
+    for limit in None, 60:
+        for wait, expected in [
+            (lambda: select.select([idle, reading], [], [left, idle], limit), ([reading], [], [])),
+            (lambda: polled.poll(limit and limit * 1000), [(reading, select.POLLIN)]),
+            (lambda: watched.poll(limit), [(reading, select.EPOLLIN)]),
+        ]:
+            writer = late(seconds, lambda: os.write(writing, b'x'))
+            passed, found = took(wait)
+            assert found == expected and passed < 50, (seconds, limit, passed, found)
+            writer.join()
+            os.read(reading, 1)
+        writer = late(seconds, lock.release)
+        assert lock.acquire(timeout=-1 if limit is None else limit)
+        writer.join()
+
+class Alarm(Exception): pass
+def ring(*_): raise Alarm
+signal.signal(signal.SIGALRM, ring)
+for seconds in 0.02, 0.2:
+    for wait in [
+        lambda: time.sleep(60), lambda: select.select([idle], [], [], 60), lambda: select.select([idle], [], []),
+        lambda: polled.poll(60_000), lambda: polled.poll(), lambda: watched.poll(60), lambda: watched.poll(),
+        lambda: lock.acquire(timeout=60), lambda: lock.acquire(),
+    ]:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            wait()
+        except Alarm:
+            continue
+        raise AssertionError('not interrupted')
+print('ok')"
+    );
+    assert_eq!(Run::host().code(&code).ok().stdout, "ok\n");
+}
+
+#[test]
+fn a_thread_can_be_cancelled_in_a_wait() {
+    let code = "import ctypes, time
+process = ctypes.CDLL(None)
+semaphore = ctypes.create_string_buffer(64)
+assert process.sem_init(semaphore, 0, 0) == 0
+for seconds in 0.01, 0.2:
+    thread, result = ctypes.c_ulong(), ctypes.c_void_p()
+    start = ctypes.cast(process.sem_wait, ctypes.c_void_p)
+    assert process.pthread_create(ctypes.byref(thread), None, start, semaphore) == 0
+    time.sleep(seconds)
+    assert process.pthread_cancel(thread) == 0
+    assert process.pthread_join(thread, ctypes.byref(result)) == 0
+    assert result.value == 2 ** 64 - 1, result
+print('ok')";
+    assert_eq!(Run::host().code(code).ok().stdout, "ok\n");
+}
+
+#[test]
+fn select_says_how_much_of_the_time_is_left() {
+    let code = "import ctypes, os
+reading, writing = os.pipe()
+class Time(ctypes.Structure):
+    _fields_ = [('seconds', ctypes.c_long), ('microseconds', ctypes.c_long)]
+files = (ctypes.c_ulong * 16)()
+def wait(seconds, microseconds):
+    files[reading // 64] = 1 << reading % 64
+    time = Time(seconds, microseconds)
+    count = ctypes.CDLL(None).select(reading + 1, files, None, None, ctypes.byref(time))
+    return count, files[reading // 64] != 0, time.seconds, time.microseconds
+print(wait(0, 200_000), wait(0, 1000))
+os.write(writing, b'x')
+count, is_set, seconds, microseconds = wait(60, 0)
+print(count, is_set, 50 < seconds + microseconds / 1e6 <= 60)";
+    let outcome = Run::host().code(code).ok();
+    assert_eq!(
+        outcome.stdout,
+        "(0, False, 0, 0) (0, False, 0, 0)\n1 True True\n"
+    );
+}
