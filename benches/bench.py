@@ -59,6 +59,12 @@ class Bench:
         pairs.alternate(samples, contenders or self.contenders, rounds, measure, launch.Failed, on_failure, warm_up)
 
     @functools.lru_cache(maxsize=None)
+    def version(self):
+        """Returns the Python's version, such as (3, 13)."""
+        output, _ = launch.output_of(self.stock.command("-I", "-S", "-c", "import sys; print(*sys.version_info[:2])"))
+        return tuple(map(int, output.split()))
+
+    @functools.lru_cache(maxsize=None)
     def packages(self, name):
         """Returns the folder of a pinned environment's packages, made if need be; None, and a note, without it."""
         try:

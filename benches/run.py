@@ -3,13 +3,13 @@
     python3 benches/run.py --python PYTHON --pyhost PYHOST [--short | --full] [--report docs/results/performance.md]
 
 All contenders take turns, so that noise falls on them alike; a ratio is formed of neighbours. Sections: instructions
-by callgrind, start-up, resident size, NumPy arrays, threads, peers, being looked at, pyperformance. Short takes a few minutes, full
-more than an hour. The Markdown goes to standard output, or into the marked block of --report; how far it is, to
+by callgrind, start-up, resident size, NumPy arrays, threads, programs, peers, being looked at, pyperformance. Short takes some
+minutes, full more than two hours. The Markdown goes to standard output, or into the marked block of --report; how far it is, to
 standard error. With --only and a --json FILE that is there, the other sections are taken from FILE, so that one report
 can be measured in parts; with no other executables, though. No time makes this fail.
 
-Needed beside PYTHON and PYHOST: cc; valgrind for the instructions; for peers, what apt calls libmimalloc2.0 and
-libjemalloc2. Packages are installed, pinned, below target/. What is missing is noted in the report.
+Needed beside PYTHON and PYHOST: cc; valgrind for the instructions; for peers, what apt calls libmimalloc2.0,
+libjemalloc2 and libtcmalloc-minimal4. Packages are installed, pinned, below target/. What is missing is noted in the report.
 
 Exit status: 0; 1 where the two cannot be compared or the results have no place; 2 for a bad command line.
 """

@@ -168,18 +168,28 @@ class TargetTests(unittest.TestCase):
         return {row["target"]: (row["ratio"], row["met"], row["contender"]) for row in targets.told(sections, hosts)}
 
     def test_a_target_is_met_up_to_its_bound(self):
-        samples = samples_of("µs", **{"a*2, 8 MB": {"stock": [100.0], "pyhost": [85.0]},
-                                      "a*2, 32 MB": {"stock": [100.0], "pyhost": [86.0]}})
+        samples = samples_of("µs", **{"a*2, 8 MB": {"stock": [100.0], "pyhost": [100.0]},
+                                      "a*2, 32 MB": {"stock": [100.0], "pyhost": [101.0]}})
         told = self.told({"arrays": samples}, ["pyhost"])
-        self.assertEqual(told["a*2, 8 MB"], (0.85, True, "pyhost"))
-        self.assertEqual(told["a*2, 32 MB"], (0.86, False, "pyhost"))
+        self.assertEqual(told["a*2, 8 MB"], (1.0, True, "pyhost"))
+        self.assertEqual(told["a*2, 32 MB"], (1.01, False, "pyhost"))
         self.assertEqual(told["a*2, 100 MB"], (None, None, "pyhost"))
 
-    def test_resident_sizes_are_targets_of_the_small_profile(self):
-        samples = samples_of("MiB", peak={"stock": [100.0], "pyhost": [103.0], "pyhost small": [101.0]})
+    def test_a_target_of_the_small_profile_is_its_alone(self):
+        after = "resident after freeing most, `small`"
+        samples = samples_of("MiB", **{"after freeing most": {
+            "stock": [100.0], "pyhost": [103.0], "pyhost small": [100.0]}})
         told = self.told({"resident": samples}, ["pyhost", "pyhost small"])
-        self.assertEqual(told["resident at peak"], (1.01, True, "pyhost small"))
-        self.assertEqual(self.told({"resident": samples}, ["pyhost"])["resident at peak"], (1.03, False, "pyhost"))
+        self.assertEqual(told[after], (1.0, True, "pyhost small"))
+        self.assertEqual(told["resident after freeing most"], (1.03, True, "pyhost"))
+        self.assertEqual(self.told({"resident": samples}, ["pyhost"])[after], (1.03, False, "pyhost"))
+
+    def test_the_nine_programs_are_summed_up_without_the_others(self):
+        samples = samples_of("ms", **{"JSON": {"stock": [1.0], "pyhost": [0.5]}, "XML": {"stock": [1.0], "pyhost": [2.0]},
+                                      "join and split": {"stock": [1.0], "pyhost": [9.0]}})
+        told = self.told({"programs": samples}, ["pyhost"])
+        self.assertAlmostEqual(told["nine programs, geometric mean"][0], 1.0)
+        self.assertEqual(told["nine programs, worst"][0], 2.0)
 
     def test_pyperformance_counts_times_and_not_sizes(self):
         samples = samples_of("ms", a={"stock": [1.0], "pyhost": [2.0]}, b={"stock": [2.0], "pyhost": [1.0]})
@@ -194,6 +204,12 @@ class TargetTests(unittest.TestCase):
                              y={"stock": [1.0], "pyhost": [1.0]})
         self.assertEqual(list(peers.beside(samples, "pyhost", "jemalloc")), ["x"])
         self.assertAlmostEqual(targets.against("jemalloc")({"peers": samples}, "pyhost"), 0.5)
+
+    def test_a_peer_is_compared_with_by_peaks(self):
+        by = {"stock": [1.0], "pyhost": [3.0], "jemalloc": [2.0]}
+        samples = samples_of("MiB", **{"JSON, peak": by, "JSON, after": {**by, "pyhost": [9.0]}})
+        read = targets.against("jemalloc", peers.KINDS_OF_SIZE, "peak")
+        self.assertAlmostEqual(read({"peers": samples}, "pyhost"), 1.5)
 
 
 class ReportTests(unittest.TestCase):

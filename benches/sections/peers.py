@@ -12,13 +12,20 @@ from contenders import Contender
 from launch import Failed, json_of, output_of
 from pairs import Samples
 
-from . import arrays, resident, threads
+from . import arrays, programs, resident, threads
 
 TITLE = "Peers on the same work"
-PRELOADS = (("mimalloc", "libmimalloc.so.2", "libmimalloc2.0"), ("jemalloc", "libjemalloc.so.2", "libjemalloc2"))
+PRELOADS = (
+    ("mimalloc", "libmimalloc.so.2", "libmimalloc2.0"), ("jemalloc", "libjemalloc.so.2", "libjemalloc2"),
+    ("tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+)
+PROGRAMS = ("JSON", "garbage collection", "walk over a graph", "large dict", "objects", programs.SPLIT)
+OWN_MIMALLOC, HAS_ONE = "PYTHONMALLOC=mimalloc", (3, 13)
 ARRAYS = ("np.empty(3)", "a+b of 3", "a*2, 8 MB")
+MEMRAY, TRACEMALLOC = "memray", "tracemalloc"
 ALL_OF_IT = ", for all"
 KINDS_OF_TIME = ("µs", "ms", "s")
+KINDS_OF_SIZE = ("MiB",)
 
 
 def measure(bench):
@@ -37,6 +44,12 @@ def measure(bench):
     if threads.library(bench):
         alternate("native threads", lambda one: threads.native(bench, one))
     alternate("Python threads", lambda one: threads.python(bench, one))
+    allocators = [one for one in contenders if one.name not in (MEMRAY, TRACEMALLOC)]  # minutes, and no allocators
+    for name in PROGRAMS:
+        bench.alternate(samples, name, bench.pick(1, 5), lambda one: programs.read(bench, one, name), allocators)
+    if programs.file(bench):
+        bench.alternate(samples, programs.SALES, bench.pick(1, 3),
+                        lambda one: programs.read(bench, one, programs.SALES), allocators)
     return samples
 
 
@@ -55,6 +68,8 @@ def peers(bench):
     stock = bench.stock.executable
     everything = ("PYTHONMALLOC", "malloc")
     found = [Contender("PYTHONMALLOC=malloc", stock, variables=(everything,))]
+    if bench.version() >= HAS_ONE:
+        found.append(Contender(OWN_MIMALLOC, stock, variables=(("PYTHONMALLOC", "mimalloc"),)))
     libraries = installed_libraries()
     for name, file, package in PRELOADS:
         if file not in libraries:
@@ -66,8 +81,8 @@ def peers(bench):
     packages = bench.packages("memray")
     if packages:
         options = ("-m", "memray", "run", "--quiet", "--force", "--output", str(bench.folder / "memray.bin"))
-        found.append(Contender("memray", stock, options, packages=(packages,)))
-    found.append(Contender("tracemalloc", stock, ("-X", "tracemalloc")))
+        found.append(Contender(MEMRAY, stock, options, packages=(packages,)))
+    found.append(Contender(TRACEMALLOC, stock, ("-X", "tracemalloc")))
     return found
 
 
@@ -81,7 +96,7 @@ def installed_libraries():
     return dict(re.findall(r"^\s+(\S+) .*=> (\S+)$", listed, re.MULTILINE))
 
 
-def beside(samples, host, peer):
-    """Returns {metric: (raw of host, raw of peer)} of the times that both have."""
+def beside(samples, host, peer, units=KINDS_OF_TIME):
+    """Returns {metric: (raw of host, raw of peer)} of the times, or other units, that both have."""
     return {metric: (by[host], by[peer]) for metric, by in samples.values.items()
-            if samples.units[metric] in KINDS_OF_TIME and host in by and peer in by}
+            if samples.units[metric] in units and host in by and peer in by}
