@@ -81,7 +81,7 @@ const BALANCED_DELAY: c_long = 1000;
 /// Bytes of pages that have become empty between two looks at how much is free.
 const STEP: usize = 1 << 20;
 /// Bytes that may stay free: an eighth of what is in use, and no less than this.
-const LEAST_KEPT: usize = 8 << 20;
+const LEAST_KEPT: usize = 4 << 20;
 /// The most that may stay free because the program takes it again time after time.
 const MOST_KEPT: usize = 128 << 20;
 

@@ -37,13 +37,14 @@ fn now(clock: clockid_t) -> i64 {
 }
 
 fn nanoseconds(time: &timespec) -> i64 {
-    (time.tv_sec as i64).saturating_mul(1_000_000_000) + time.tv_nsec as i64
+    let whole = time.tv_sec.saturating_mul(1_000_000_000);
+    whole.saturating_add(time.tv_nsec)
 }
 
 fn moment(nanoseconds: i64) -> timespec {
     timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+        tv_sec: nanoseconds / 1_000_000_000,
+        tv_nsec: nanoseconds % 1_000_000_000,
     }
 }
 
@@ -142,7 +143,7 @@ unsafe extern "C" fn select(
         let asked = time.as_ref().map(|time| {
             nanoseconds(&timespec {
                 tv_sec: time.tv_sec,
-                tv_nsec: time.tv_usec * 1000,
+                tv_nsec: time.tv_usec.saturating_mul(1000),
             })
         });
         let is_short = asked.is_some_and(|asked| asked <= FIRST_NANOSECONDS);
@@ -151,7 +152,7 @@ unsafe extern "C" fn select(
             return wait(time);
         };
         // An array of longs, of which the kernel writes as many as it needs.
-        let bytes = (count as usize).div_ceil(8 * size_of::<usize>()) * size_of::<usize>();
+        let bytes = (count as usize).div_ceil(usize::BITS as usize) * size_of::<usize>();
         let sets = [reading, writing, exceptions];
         let mut kept = [[0_u8; SET / 8]; 3];
         for (set, kept) in sets.iter().zip(&mut kept) {
@@ -170,7 +171,7 @@ unsafe extern "C" fn select(
             begun.is_long();
         }
         if let (Some(asked), Some(time)) = (asked, time.as_mut()) {
-            let left = moment((asked - (now(libc::CLOCK_MONOTONIC) - start)).max(0));
+            let left = moment((asked.saturating_sub(now(libc::CLOCK_MONOTONIC) - start)).max(0));
             time.tv_sec = left.tv_sec;
             time.tv_usec = left.tv_nsec / 1000;
         }

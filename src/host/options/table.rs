@@ -120,7 +120,7 @@ on memory of less than 32 MiB]
   off    by what is preloaded, else by libc; and no domain on mimalloc";
     profile: Choice<Profile>, "--profile", "PYHOST_PROFILE", Form::Next("NAME"), "\
 How much freed memory the heaps keep, and how long
-  balanced  for a second [default]
+  balanced  little, and nothing while the program waits [default]
   speed     for 10 s, and huge pages for the first GiB
   small     nothing
 MIMALLOC_* variables win";
