@@ -89,20 +89,32 @@ fn a_variable_of_mimallocs_wins_over_a_profile() {
 }
 
 #[test]
-fn huge_pages_are_asked_for_by_the_speed_profile_alone() {
+fn huge_pages_are_asked_for_by_the_speed_profile_alone_and_refused_by_others() {
+    // Of an object, and of the static tables of the host.
     let code = "import sys
-inside = False
-for line in open('/proc/self/smaps'):
-    head = line.split()[0]
-    if '-' in head and not head.endswith(':'):
+def flags(address):
+    inside = False
+    for line in open('/proc/self/smaps'):
+        head = line.split()[0]
+        if '-' in head and not head.endswith(':'):
+            start, end = (int(part, 16) for part in head.split('-'))
+            inside = start <= address < end
+        elif inside and head == 'VmFlags:':
+            return [flag for flag in line.split() if flag in ('hg', 'nh')]
+def tables():
+    own, last = [], ''
+    for line in open('/proc/self/maps'):
+        head, name = line.split()[0], line.split()[-1]
         start, end = (int(part, 16) for part in head.split('-'))
-        inside = start <= id(sys) < end
-    elif inside and head == 'VmFlags:':
-        print('hg' in line.split())";
+        if 'pyhost' in last and name == '0' and end - start > 2 << 20:
+            own.append(flags(start))
+        last = name if name != '0' else ''
+    return own
+print(flags(id(sys)), tables())";
     for (profile, expected) in [
-        ("balanced", "False\n"),
-        ("speed", "True\n"),
-        ("small", "False\n"),
+        ("balanced", "['nh'] [['nh']]\n"),
+        ("speed", "['hg'] [['nh']]\n"),
+        ("small", "['nh'] [['nh']]\n"),
     ] {
         let outcome = Run::host().args(["--profile", profile, "-c", code]).ok();
         assert_eq!(outcome.stdout, expected, "{profile}");

@@ -52,6 +52,7 @@ pub mod profile;
 pub mod region;
 pub mod register;
 pub mod sampling;
+pub mod small_pages;
 pub mod source_line;
 mod thread;
 mod walk;

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use pyhost_os::mapping::{advise_huge_pages, page_size};
+use pyhost_os::mapping::{advise_huge_pages, whole_pages};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.
@@ -91,13 +91,6 @@ pub fn place_in_region(start: *mut u8, size: usize) {
         let (start, size) = whole_pages(start, size);
         advise_on(start, size);
     }
-}
-
-fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
-    let page = page_size() as usize;
-    let first = start.wrapping_add(start.align_offset(page));
-    let rest = size.saturating_sub(first.addr() - start.addr());
-    (first, rest - rest % page)
 }
 
 fn advise_on(start: *mut u8, size: usize) {

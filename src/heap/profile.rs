@@ -8,6 +8,7 @@
 use super::apart;
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
+use super::small_pages;
 use super::thread::{state, thread_id};
 use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
@@ -56,6 +57,7 @@ pub(super) fn prepare() {
 
 /// Puts a profile in force. At the start of `main`, while the process has one thread.
 pub fn apply(profile: Profile) {
+    small_pages::learn();
     match profile {
         Profile::Balanced => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY);
@@ -65,6 +67,7 @@ pub fn apply(profile: Profile) {
         }
         Profile::Speed => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
+            small_pages::stop();
             ask_for_huge_pages();
             reserve_huge_pages();
         }

@@ -120,6 +120,14 @@ pub fn is_mapped(address: usize) -> bool {
     unsafe { libc::mincore(start, page, &mut residency) == 0 }
 }
 
+/// The whole pages of a piece of memory.
+pub fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
+    let page = page_size() as usize;
+    let first = start.wrapping_add(start.align_offset(page));
+    let rest = size.saturating_sub(first.addr() - start.addr());
+    (first, rest - rest % page)
+}
+
 /// Asks the kernel for huge pages, or for none, beneath whole pages of memory. Returns false if it refuses.
 pub fn advise_huge_pages(start: *mut u8, bytes: usize, are_wanted: bool) -> bool {
     let advice = match are_wanted {

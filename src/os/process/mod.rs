@@ -49,8 +49,17 @@ pub fn lockable() -> String {
 
 /// Whether the system grants transparent huge pages to nobody. Allocates.
 pub fn huge_pages_are_off() -> bool {
+    huge_pages_are("[never]")
+}
+
+/// Whether the system uses transparent huge pages wherever it can, asked or not. Allocates.
+pub fn huge_pages_are_for_all() -> bool {
+    huge_pages_are("[always]")
+}
+
+fn huge_pages_are(choice: &str) -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
-    std::fs::read_to_string(path).is_ok_and(|text| text.contains("[never]"))
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains(choice))
 }
 
 /// Bytes of a transparent huge page, which follow from those of a page; `None` where the kernel does

@@ -1,0 +1,78 @@
+//! Keeps the heaps on small pages where the system has huge ones for everything.
+//!
+//! Many distributions set transparent huge pages to `always`: then the first byte of each 2 MiB (32 on ARM64 with pages
+//! of 16 KiB) makes all of them resident, and the kernel joins later what the heaps have given back. The heaps' memory and
+//! the host's own tables refuse that. Blocks of 4 MiB and more ask for huge pages there, as NumPy's arrays do
+//! everywhere ([`super::placement`]): they would have had them from libc's malloc. Under `--profile speed` nothing is
+//! refused.
+
+#![allow(unsafe_code)]
+
+use super::bound;
+use crate::process;
+use pyhost_os::errno::KeptErrno;
+use pyhost_os::mapping::{advise_huge_pages, page_size, whole_pages};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of a mapping that a huge page may have room in.
+const LEAST_MAPPING: usize = 1 << 20;
+/// Bytes of a block that asks for huge pages.
+const LEAST_BLOCK: usize = 4 << 20;
+
+/// Whether mappings refuse huge pages.
+static ARE_REFUSED: AtomicBool = AtomicBool::new(true);
+/// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
+static ASKED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+unsafe extern "C" {
+    static __bss_start: u8;
+    static _end: u8;
+}
+
+/// Refuses huge pages for the host's static memory. Before anything is written there, so before constructors.
+pub fn start() {
+    let page = page_size() as usize;
+    let start = (&raw const __bss_start).addr() & !(page - 1);
+    let end = (&raw const _end).addr().next_multiple_of(page);
+    refuse(std::ptr::with_exposed_provenance_mut(start), end - start);
+}
+
+/// Learns whether the system has huge pages for everything, and blocks are to ask for them; not in a bounded heap, which
+/// counts by small pages. At the start of `main`.
+pub(super) fn learn() {
+    if bound::size().is_none() && process::huge_pages_are_for_all() {
+        ASKED_FROM.store(LEAST_BLOCK, Relaxed);
+    }
+}
+
+/// Refuses huge pages no more: for mappings from here on.
+pub(super) fn stop() {
+    ARE_REFUSED.store(false, Relaxed);
+}
+
+/// Leaves `errno`: kernels without huge pages do not know the advice.
+fn refuse(start: *mut u8, bytes: usize) {
+    let _errno = KeptErrno::new();
+    advise_huge_pages(start, bytes, false);
+}
+
+/// Called with each mapping of the executable's own objects, mimalloc among them; by calls.c.
+#[unsafe(no_mangle)]
+extern "C" fn pyhost_was_mapped(start: *mut u8, bytes: usize, flags: c_int) {
+    const OURS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let is_large = bytes >= LEAST_MAPPING && flags & OURS == OURS;
+    if is_large && ARE_REFUSED.load(Relaxed) && start.cast() != libc::MAP_FAILED {
+        refuse(start, bytes);
+    }
+}
+
+/// Asks for huge pages beneath a block, if the system has them for everything and the block is large.
+#[inline]
+pub(super) fn settled(block: *mut u8, bytes: usize) {
+    if bytes >= ASKED_FROM.load(Relaxed) {
+        let _errno = KeptErrno::new();
+        let (start, bytes) = whole_pages(block, bytes);
+        advise_huge_pages(start, bytes, true);
+    }
+}
