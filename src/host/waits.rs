@@ -226,10 +226,11 @@ unsafe fn first_wait(
     clock: clockid_t,
     end: Option<&timespec>,
 ) -> Option<c_int> {
+    let wait = next::SEM_CLOCKWAIT.get()?; // of glibc 2.30
     let mut result = 0;
     let is_over = until(clock, end, |first| {
-        // SAFETY: the caller's promise. Of glibc 2.30.
-        result = unsafe { call!(SEM_CLOCKWAIT(semaphore, clock, first), -1) };
+        // SAFETY: the caller's promise.
+        result = unsafe { wait(semaphore, clock, first) };
         // SAFETY: the calling thread's own.
         result == 0 || unsafe { *libc::__errno_location() } == libc::EINTR
     });
