@@ -14,7 +14,7 @@ use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
 use std::ffi::c_long;
-use std::sync::atomic::{AtomicI64, AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 /// A trade of memory against time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,8 @@ const MOST_KEPT: usize = 128 << 20;
 /// Bytes of pages that became empty since the last look; far below zero where none is made.
 static DEBT: AtomicIsize = AtomicIsize::new(NEVER);
 const NEVER: isize = isize::MIN / 2;
+/// Whether a page has become empty since a wait gave all back.
+static HAS_EMPTY: AtomicBool = AtomicBool::new(false);
 /// Bytes that may stay free, by what the program did with what was given back.
 static KEPT: AtomicUsize = AtomicUsize::new(LEAST_KEPT);
 /// What was given back since the last judgement, see [`judge`]; 0 if nothing.
@@ -108,6 +110,9 @@ static EMPTIED: AtomicUsize = AtomicUsize::new(0);
 #[inline(always)]
 pub(super) fn came_free(bytes: usize, inside: &Inside) {
     let bytes = bytes as isize;
+    if bytes > 0 {
+        HAS_EMPTY.store(true, Relaxed);
+    }
     if bytes > 0 && DEBT.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
         give_back_what_is_much(inside);
     }
@@ -161,11 +166,12 @@ fn judge(used: usize) {
 pub struct Wait(isize);
 
 impl Wait {
-    /// `None` if the profile, or the end of the process, leaves nothing to give back.
+    /// `None` if no page has become empty since all that was free was given back, or the profile, or the end of the
+    /// process, leaves nothing to give back.
     #[inline]
     pub fn begins() -> Option<Wait> {
         let debt = DEBT.load(Relaxed);
-        (debt >= 0).then_some(Wait(debt))
+        (debt >= 0 && HAS_EMPTY.load(Relaxed)).then_some(Wait(debt))
     }
 
     /// Gives back all that is free, unless pages became empty since the wait began: then another thread is at work,
@@ -176,12 +182,9 @@ impl Wait {
             return;
         }
         let _inside = gate::enter(state().slot(), thread_id());
-        let (mut used, mut free) = (0, 0);
-        ffi::pyhost_count_slices(&mut used, &mut free);
-        if free > 0 {
-            // SAFETY: inside the gate.
-            unsafe { ffi::pyhost_purge() };
-        }
+        HAS_EMPTY.store(false, Relaxed);
+        // SAFETY: inside the gate.
+        unsafe { ffi::pyhost_purge() };
     }
 }
 

@@ -59,9 +59,11 @@ fn refuse(start: *mut u8, bytes: usize) {
 
 /// Called with each mapping of the executable's own objects, mimalloc among them; by calls.c.
 #[unsafe(no_mangle)]
-extern "C" fn pyhost_was_mapped(start: *mut u8, bytes: usize, flags: c_int) {
+extern "C" fn pyhost_was_mapped(start: *mut u8, bytes: usize, access: c_int, flags: c_int) {
     const OURS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let is_large = bytes >= LEAST_MAPPING && flags & OURS == OURS;
+    // What is reserved without access is opened by pieces; those of guard pages would join no longer.
+    let is_open = access & libc::PROT_WRITE != 0;
+    let is_large = bytes >= LEAST_MAPPING && is_open && flags & OURS == OURS;
     if is_large && ARE_REFUSED.load(Relaxed) && start.cast() != libc::MAP_FAILED {
         refuse(start, bytes);
     }

@@ -2,85 +2,96 @@
 //! its heaps keep free.
 //!
 //! The heaps look at what is free when memory is freed or taken, which a program that sleeps does not do, and the host has
-//! no thread of its own. So a wait that may be long is made in two parts. If nothing has come by the end of the first one,
-//! and no page of the heaps has become empty meanwhile, in whichever thread, all that is free goes back; then the wait goes
-//! on. A wait that ends within the first part is the same call as without the host.
+//! no thread of its own. So a wait that may be long, in a process that has freed memory since the heaps last gave back, is
+//! made in two parts. If nothing has come by the end of the first one, and no page of the heaps has become empty meanwhile,
+//! in whichever thread, all that is free goes back; then the wait goes on.
 //!
-//! Not seen: waits in `read`, `accept`, `waitpid`, on a condition, and by a call of the kernel; those are no longer nor
-//! shorter than without the host, either.
+//! Between the parts signals are blocked, and each part waits with the caller's mask: a signal that came between them
+//! would interrupt nothing, and its handler's word would be lost. A lock has no wait of that kind (`sem_wait`), nor has
+//! `read`, `accept` or `waitpid`: those are as without the host.
 //!
-//! Any thread, and inside signal handlers: nothing here allocates or locks. What preloaded libraries do in these functions
-//! they do in both parts.
+//! Any thread, and inside signal handlers: nothing here allocates or locks.
 
 #![allow(unsafe_code)]
 
 use crate::heap::profile::Wait;
 use crate::native::next::{self, call};
-use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sem_t, sigset_t, timespec, timeval};
+use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use pyhost_os::moment::monotonic;
+use pyhost_os::signals::SignalSet;
 use std::ffi::c_int;
+use std::ptr::{from_ref, null_mut};
 
-/// Milliseconds of the first part. To have all of 128 MiB again takes about as long.
-const FIRST: c_int = 50;
-const FIRST_NANOSECONDS: i64 = FIRST as i64 * 1_000_000;
+/// Nanoseconds of the first part. To have all of 128 MiB again takes about as long.
+const FIRST: u64 = 50_000_000;
 /// Descriptors that a set of `select` has room for.
 const SET: usize = 1024;
+const SECOND: u64 = 1_000_000_000;
+/// Signals of faults, which no thread can put off.
+const FAULTS: [c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
 
-/// Nanoseconds of a clock.
-fn now(clock: clockid_t) -> i64 {
-    let mut time = timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call fills the structure.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    nanoseconds(&time)
-}
-
-fn nanoseconds(time: &timespec) -> i64 {
-    let whole = time.tv_sec.saturating_mul(1_000_000_000);
-    whole.saturating_add(time.tv_nsec)
-}
-
-fn moment(nanoseconds: i64) -> timespec {
-    timespec {
-        tv_sec: nanoseconds / 1_000_000_000,
-        tv_nsec: nanoseconds % 1_000_000_000,
+/// Waits for so many nanoseconds, without end if `None`, in two parts; `None` if this wait is to be made in one. `wait`
+/// waits with a mask of signals, and returns 0 if nothing has come.
+fn in_two(
+    nanoseconds: Option<u64>,
+    mut wait: impl FnMut(Option<&timespec>, &SignalSet) -> c_int,
+) -> Option<c_int> {
+    if nanoseconds.is_some_and(|nanoseconds| nanoseconds <= FIRST) {
+        return None;
     }
-}
-
-/// Waits for `timeout` milliseconds, without end below 0. `wait` returns 0 if nothing has come.
-fn in_two(timeout: c_int, wait: impl Fn(c_int) -> c_int) -> c_int {
-    let is_short = (0..=FIRST).contains(&timeout);
-    let Some(begun) = Wait::begins().filter(|_| !is_short) else {
-        return wait(timeout);
-    };
-    let start = now(libc::CLOCK_MONOTONIC);
-    match wait(FIRST) {
-        0 => begun.is_long(),
-        result => return result,
+    let begun = Wait::begins()?;
+    let mut blocked = SignalSet::all();
+    for signal in FAULTS {
+        blocked.remove(signal);
     }
-    let passed = (now(libc::CLOCK_MONOTONIC) - start) / 1_000_000;
-    wait(match timeout {
-        ..0 => timeout,
-        _ => (i64::from(timeout) - passed).max(0) as c_int,
-    })
-}
-
-/// Waits until a moment of a clock, without end if there is none. `wait` waits until the moment that it is given, and
-/// returns false if that came first.
-fn until(clock: clockid_t, end: Option<&timespec>, wait: impl FnOnce(&timespec) -> bool) -> bool {
-    let Some(begun) = Wait::begins() else {
-        return false;
-    };
-    let first = now(clock).saturating_add(FIRST_NANOSECONDS);
-    if end.is_some_and(|end| nanoseconds(end) <= first) {
-        return false;
-    }
-    let is_over = wait(&moment(first));
-    if !is_over {
+    let start = monotonic();
+    let mask = blocked.block();
+    let mut result = wait(Some(&moment(FIRST)), &mask);
+    if result == 0 {
         begun.is_long();
+        let rest = nanoseconds.map(|all| moment(all.saturating_sub(monotonic() - start)));
+        result = wait(rest.as_ref(), &mask);
     }
-    is_over
+    mask.make_mask();
+    Some(result)
+}
+
+fn moment(nanoseconds: u64) -> timespec {
+    timespec {
+        tv_sec: (nanoseconds / SECOND) as libc::time_t,
+        tv_nsec: (nanoseconds % SECOND) as _,
+    }
+}
+
+/// Nanoseconds of seconds and a part of one; `None` if the kernel would refuse them.
+fn nanoseconds(seconds: i64, part: i64) -> Option<u64> {
+    let (seconds, part) = (u64::try_from(seconds).ok()?, u64::try_from(part).ok()?);
+    (part < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(part))
+}
+
+/// Milliseconds as the functions below take them: without end below 0.
+fn milliseconds(timeout: c_int) -> Option<u64> {
+    u64::try_from(timeout)
+        .ok()
+        .map(|timeout| timeout * 1_000_000)
+}
+
+/// Milliseconds of a part, of which a begun one counts whole.
+fn part(time: Option<&timespec>) -> c_int {
+    let Some(time) = time else { return -1 };
+    let all = nanoseconds(time.tv_sec, time.tv_nsec).unwrap_or(0);
+    c_int::try_from(all.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+}
+
+fn pointer(time: Option<&timespec>) -> *const timespec {
+    time.map_or(std::ptr::null(), from_ref)
 }
 
 /// `poll(2)`.
@@ -91,9 +102,12 @@ fn until(clock: clockid_t, end: Option<&timespec>, wait: impl FnOnce(&timespec) 
 unsafe extern "C" fn poll(files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    in_two(timeout, |timeout| unsafe {
-        call!(POLL(files, count, timeout), -1)
-    })
+    unsafe {
+        in_two(milliseconds(timeout), |time, mask| {
+            libc::ppoll(files, count, pointer(time), mask.as_ptr())
+        })
+        .unwrap_or_else(|| call!(POLL(files, count, timeout), -1))
+    }
 }
 
 /// `epoll_wait(2)`.
@@ -106,9 +120,13 @@ unsafe extern "C" fn epoll_wait(
 ) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    in_two(timeout, |timeout| unsafe {
-        call!(EPOLL_WAIT(file, events, most, timeout), -1)
-    })
+    unsafe {
+        in_two(milliseconds(timeout), |time, mask| {
+            let timeout = part(time);
+            call!(EPOLL_PWAIT(file, events, most, timeout, mask.as_ptr()), -1)
+        })
+        .unwrap_or_else(|| call!(EPOLL_WAIT(file, events, most, timeout), -1))
+    }
 }
 
 /// `epoll_pwait(2)`.
@@ -122,9 +140,18 @@ unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    in_two(timeout, |timeout| unsafe {
-        call!(EPOLL_PWAIT(file, events, most, timeout, signals), -1)
-    })
+    unsafe {
+        in_two(milliseconds(timeout), |time, mask| {
+            let timeout = part(time);
+            let mask = if signals.is_null() {
+                mask.as_ptr()
+            } else {
+                signals
+            };
+            call!(EPOLL_PWAIT(file, events, most, timeout, mask), -1)
+        })
+        .unwrap_or_else(|| call!(EPOLL_PWAIT(file, events, most, timeout, signals), -1))
+    }
 }
 
 /// `select(2)`. As the kernel does, it writes what is left of the time.
@@ -139,57 +166,72 @@ unsafe extern "C" fn select(
     next::resolve();
     // SAFETY: the caller's duties; the sets have room for as many descriptors as are asked for.
     unsafe {
-        let wait = |time| call!(SELECT(count, reading, writing, exceptions, time), -1);
-        let asked = time.as_ref().map(|time| {
-            nanoseconds(&timespec {
-                tv_sec: time.tv_sec,
-                tv_nsec: time.tv_usec.saturating_mul(1000),
-            })
+        let plain = || call!(SELECT(count, reading, writing, exceptions, time), -1);
+        let asked = match time.as_ref() {
+            None => None,
+            Some(time) => match nanoseconds(time.tv_sec, time.tv_usec.saturating_mul(1000)) {
+                None => return plain(),
+                asked => asked,
+            },
+        };
+        if !(0..=SET as c_int).contains(&count) {
+            return plain();
+        }
+        let sets = [reading, writing, exceptions].map(|set| Set::of(set, count as usize));
+        let start = monotonic();
+        let result = in_two(asked, |part, mask| {
+            sets.iter().for_each(Set::restore);
+            let mask = mask.as_ptr();
+            libc::pselect(count, reading, writing, exceptions, pointer(part), mask)
         });
-        let is_short = asked.is_some_and(|asked| asked <= FIRST_NANOSECONDS);
-        let begun = Wait::begins().filter(|_| !is_short && (0..=SET as c_int).contains(&count));
-        let Some(begun) = begun else {
-            return wait(time);
+        let Some(result) = result else {
+            return plain();
         };
-        // An array of longs, of which the kernel writes as many as it needs.
-        let bytes = (count as usize).div_ceil(usize::BITS as usize) * size_of::<usize>();
-        let sets = [reading, writing, exceptions];
-        let mut kept = [[0_u8; SET / 8]; 3];
-        for (set, kept) in sets.iter().zip(&mut kept) {
-            if !set.is_null() {
-                set.cast::<u8>()
-                    .copy_to_nonoverlapping(kept.as_mut_ptr(), bytes);
-            }
-        }
-        let start = now(libc::CLOCK_MONOTONIC);
-        let mut first = timeval {
-            tv_sec: 0,
-            tv_usec: (FIRST * 1000).into(),
-        };
-        let result = wait(&mut first);
-        if result == 0 {
-            begun.is_long();
-        }
         if let (Some(asked), Some(time)) = (asked, time.as_mut()) {
-            let left = moment((asked.saturating_sub(now(libc::CLOCK_MONOTONIC) - start)).max(0));
-            time.tv_sec = left.tv_sec;
-            time.tv_usec = left.tv_nsec / 1000;
+            let left = moment(asked.saturating_sub(monotonic() - start));
+            (time.tv_sec, time.tv_usec) = (left.tv_sec, left.tv_nsec / 1000);
         }
-        if result != 0 {
-            return result;
-        }
-        for (set, kept) in sets.iter().zip(&kept) {
-            if !set.is_null() {
-                set.cast::<u8>()
-                    .copy_from_nonoverlapping(kept.as_ptr(), bytes);
-            }
-        }
-        wait(time)
+        result
     }
 }
 
-/// `clock_nanosleep(2)`. In two parts only to a moment: the rest of another sleep would have to be told if it is
-/// interrupted.
+/// A set of descriptors, which each part of a wait needs as the caller gave it.
+struct Set {
+    place: *mut u8,
+    bytes: usize,
+    kept: [u8; SET / 8],
+}
+
+impl Set {
+    /// # Safety
+    /// Null, or an array of longs with a bit for each of the `count` descriptors, at most [`SET`].
+    unsafe fn of(set: *mut fd_set, count: usize) -> Set {
+        let mut kept = [0; SET / 8];
+        let bytes = match set.is_null() {
+            true => 0,
+            false => count.div_ceil(usize::BITS as usize) * size_of::<usize>(),
+        };
+        let place = set.cast::<u8>();
+        if bytes > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { place.copy_to_nonoverlapping(kept.as_mut_ptr(), bytes) };
+        }
+        Set { place, bytes, kept }
+    }
+
+    fn restore(&self) {
+        if self.bytes > 0 {
+            // SAFETY: as in `of`.
+            unsafe {
+                self.place
+                    .copy_from_nonoverlapping(self.kept.as_ptr(), self.bytes)
+            };
+        }
+    }
+}
+
+/// `clock_nanosleep(2)`. In two parts only to a moment of the clock that `ppoll` waits by: the rest of another sleep would
+/// have to be written if it is interrupted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_nanosleep(
     clock: clockid_t,
@@ -200,80 +242,19 @@ unsafe extern "C" fn clock_nanosleep(
     next::resolve();
     // SAFETY: the caller's duties.
     unsafe {
-        let sleep = |time| call!(CLOCK_NANOSLEEP(clock, flags, time, left), libc::ENOSYS);
-        let mut result = 0;
-        if flags == libc::TIMER_ABSTIME
+        if clock == libc::CLOCK_MONOTONIC
+            && flags == libc::TIMER_ABSTIME
             && let Some(end) = time.as_ref()
+            && let Some(end) = nanoseconds(end.tv_sec, end.tv_nsec)
         {
-            until(clock, Some(end), |first| {
-                result = sleep(first);
-                result != 0
+            let slept = in_two(Some(end.saturating_sub(monotonic())), |part, mask| {
+                libc::ppoll(null_mut(), 0, pointer(part), mask.as_ptr())
             });
+            if slept.is_some_and(|result| result < 0) {
+                return libc::EINTR;
+            }
         }
-        match result {
-            0 => sleep(time),
-            result => result,
-        }
-    }
-}
-
-/// Waits for a semaphore until the first part is over. Returns whether that decided the result: 0 or -1.
-///
-/// # Safety
-/// A semaphore.
-unsafe fn first_wait(
-    semaphore: *mut sem_t,
-    clock: clockid_t,
-    end: Option<&timespec>,
-) -> Option<c_int> {
-    let wait = next::SEM_CLOCKWAIT.get()?; // of glibc 2.30
-    let mut result = 0;
-    let is_over = until(clock, end, |first| {
-        // SAFETY: the caller's promise.
-        result = unsafe { wait(semaphore, clock, first) };
-        // SAFETY: the calling thread's own.
-        result == 0 || unsafe { *libc::__errno_location() } == libc::EINTR
-    });
-    is_over.then_some(result)
-}
-
-/// `sem_wait(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
-    next::resolve();
-    // SAFETY: the caller's duties.
-    unsafe {
-        let first = first_wait(semaphore, libc::CLOCK_MONOTONIC, None);
-        first.unwrap_or_else(|| call!(SEM_WAIT(semaphore), -1))
-    }
-}
-
-/// `sem_timedwait(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sem_timedwait(semaphore: *mut sem_t, end: *const timespec) -> c_int {
-    next::resolve();
-    // SAFETY: the caller's duties.
-    unsafe {
-        let first = end
-            .as_ref()
-            .and_then(|end| first_wait(semaphore, libc::CLOCK_REALTIME, Some(end)));
-        first.unwrap_or_else(|| call!(SEM_TIMEDWAIT(semaphore, end), -1))
-    }
-}
-
-/// `sem_clockwait(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sem_clockwait(
-    semaphore: *mut sem_t,
-    clock: clockid_t,
-    end: *const timespec,
-) -> c_int {
-    next::resolve();
-    // SAFETY: the caller's duties.
-    unsafe {
-        let first = end
-            .as_ref()
-            .and_then(|end| first_wait(semaphore, clock, Some(end)));
-        first.unwrap_or_else(|| call!(SEM_CLOCKWAIT(semaphore, clock, end), -1))
+        // After a sleep in two parts the moment is there, or nearly.
+        call!(CLOCK_NANOSLEEP(clock, flags, time, left), libc::ENOSYS)
     }
 }

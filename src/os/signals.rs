@@ -36,6 +36,11 @@ impl SignalSet {
         set
     }
 
+    /// The set, for a call that waits with it as the thread's mask.
+    pub fn as_ptr(&self) -> *const libc::sigset_t {
+        &self.0
+    }
+
     /// Whether a signal is one of them.
     pub fn contains(&self, signal: c_int) -> bool {
         calls::sigismember(&self.0, signal) == 1

@@ -139,10 +139,6 @@ symbols! {
     ) -> c_int;
     CLOCK_NANOSLEEP = c"clock_nanosleep":
         unsafe extern "C" fn(libc::clockid_t, c_int, Time, *mut libc::timespec) -> c_int;
-    SEM_WAIT = c"sem_wait": unsafe extern "C" fn(*mut libc::sem_t) -> c_int;
-    SEM_TIMEDWAIT = c"sem_timedwait": unsafe extern "C" fn(*mut libc::sem_t, Time) -> c_int;
-    SEM_CLOCKWAIT = c"sem_clockwait":
-        unsafe extern "C" fn(*mut libc::sem_t, libc::clockid_t, Time) -> c_int;
     KILL = c"kill": extern "C" fn(libc::pid_t, c_int) -> c_int;
     SIGACTION = c"sigaction": unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
     SIGNAL = c"signal": Setter;

@@ -12,7 +12,7 @@ void *pyhost_mremap(void *start, size_t old_size, size_t size, int flags, void *
 int pyhost_mprotect(void *start, size_t size, int access);
 int pyhost_madvise(void *start, size_t size, int advice);
 
-void pyhost_was_mapped(void *start, size_t size, int flags);
+void pyhost_was_mapped(void *start, size_t size, int access, int flags);
 void *pyhost_place(void *start, size_t size, int flags);
 void *pyhost_next_mmap(void *start, size_t size, int access, int flags, int file, long offset);
 int pyhost_next_munmap(void *start, size_t size);
@@ -50,13 +50,13 @@ EXPORTED(madvise);
 
 void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, long offset) {
     void *found = pyhost_next_mmap(pyhost_place(start, size, flags), size, access, flags, file, offset);
-    pyhost_was_mapped(found, size, flags);
+    pyhost_was_mapped(found, size, access, flags);
     return found;
 }
 
 void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, long offset) {
     void *found = pyhost_next_mmap(start, size, access, flags, file, offset);
-    pyhost_was_mapped(found, size, flags);
+    pyhost_was_mapped(found, size, access, flags);
     return found;
 }
 
