@@ -169,6 +169,8 @@ impl ThreadState {
         if self.ending.get() {
             return LEDGER.overflow();
         }
+        // A library is preloaded before `early` runs: the process's first booking, by its only thread, finds the ledger unopened.
+        crate::ledger::own::open();
         let slot = LEDGER.claim();
         self.slot.set(slot);
         let key = SLOT_KEY.load(Relaxed);

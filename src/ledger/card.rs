@@ -233,18 +233,12 @@ const _: () = {
     assert!(size_of::<Card>() == 2 * UNIT && align_of::<Card>() == UNIT);
 };
 
-impl Default for Card {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Card {
-    /// A card that says nothing yet.
-    pub const fn new() -> Self {
+    /// The bytes of a card before [`Card::open`].
+    pub const fn zeros() -> Self {
         Card {
-            magic: AtomicU64::new(MAGIC),
-            ledger_bytes: AtomicU64::new(size_of::<crate::Ledger>() as u64),
+            magic: AtomicU64::new(0),
+            ledger_bytes: AtomicU64::new(0),
             pid: AtomicI32::new(0),
             parent: AtomicI32::new(0),
             user: AtomicU32::new(0),
@@ -287,6 +281,13 @@ impl Card {
                 }
             }; MARKS],
         }
+    }
+
+    /// Makes zeros a card that says nothing yet.
+    pub fn open(&self) {
+        let ledger = size_of::<crate::Ledger>() as u64;
+        self.ledger_bytes.store(ledger, Relaxed);
+        self.magic.store(MAGIC, Relaxed);
     }
 
     /// The first eight bytes: a card's, of this version or another, or anything.
@@ -506,7 +507,7 @@ mod tests {
 
     #[test]
     fn arguments_come_back_as_far_as_there_is_room() {
-        let card = Card::new();
+        let card = Card::zeros();
         card.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());
         assert_eq!(card.argv(), ["pyhost", "", "a b"]);
         let long = vec![b'x'; 3000];
@@ -518,7 +519,7 @@ mod tests {
 
     #[test]
     fn the_latest_marks_are_kept() {
-        let card = Card::new();
+        let card = Card::zeros();
         for number in 1..=100 {
             card.mark(&format!("phase {number}"), number);
         }

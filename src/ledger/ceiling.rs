@@ -79,11 +79,18 @@ pub(super) struct Ceiling {
 pub(super) const NONE: i64 = i64::MAX;
 
 impl Ceiling {
-    pub(super) const fn none() -> Self {
+    /// Before [`Ceiling::open`].
+    pub(super) const fn zeros() -> Self {
         Ceiling {
-            cap: AtomicI64::new(NONE),
-            hold: AtomicI64::new(NONE),
+            cap: AtomicI64::new(0),
+            hold: AtomicI64::new(0),
         }
+    }
+
+    /// Takes the heights away.
+    pub(super) fn open(&self) {
+        self.cap.store(NONE, Relaxed);
+        self.hold.store(NONE, Relaxed);
     }
 
     pub(super) fn height(&self, reach: Reach) -> i64 {

@@ -42,10 +42,19 @@ struct Own {
 
 static OWN: Own = Own {
     _before: Unused::new(),
-    card: Card::new(),
-    ledger: Ledger::new(),
+    card: Card::zeros(),
+    ledger: Ledger::zeros(),
     _after: Unused::new(),
 };
+
+/// Makes the zeros that the process begins with its card and its ledger. Before the first ceiling and the first
+/// slot, by the only thread; a second call does nothing.
+pub fn open() {
+    if !OWN.ledger.has_magic() {
+        OWN.card.open();
+        OWN.ledger.open();
+    }
+}
 
 /// The process's card.
 pub const CARD: &Card = &OWN.card;

@@ -53,20 +53,21 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    const fn new(policy: u32) -> Self {
+    /// Before [`Ledger::open`].
+    const fn zeros() -> Self {
         Shared {
             bound: AtomicI64::new(0),
             peak: AtomicI64::new(0),
             others: AtomicI64::new(0),
             window_low: AtomicI64::new(0),
             owner: AtomicU32::new(0),
-            policy: AtomicU32::new(policy),
+            policy: AtomicU32::new(0),
             entered: AtomicU32::new(0),
             foreign_live: AtomicI64::new(0),
             foreign_freed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            ceiling: Ceiling::none(),
+            ceiling: Ceiling::zeros(),
             injected: AtomicU64::new(0),
             earlier_peak: AtomicI64::new(0),
         }
@@ -92,12 +93,6 @@ pub struct Ledger {
     overflow: Slot,
 }
 
-impl Default for Ledger {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 // The stored layout: readers in other processes rely on these.
 const _: () = {
     assert!(size_of::<Shared>() == 128);
@@ -111,29 +106,39 @@ const _: () = {
 const OVERFLOW: usize = SLOTS;
 
 impl Ledger {
-    /// An empty ledger.
-    pub const fn new() -> Self {
+    /// The bytes of a ledger before [`Ledger::open`]: all zero, so that a static one takes no room in the
+    /// executable's file, and only the pages that are written become resident.
+    pub const fn zeros() -> Self {
         Ledger {
-            magic: AtomicU64::new(MAGIC),
+            magic: AtomicU64::new(0),
             total_bound: AtomicI64::new(0),
             total_peak: AtomicI64::new(0),
             next_slot: AtomicU32::new(0),
             capped: AtomicU32::new(0),
-            total_ceiling: Ceiling::none(),
+            total_ceiling: Ceiling::zeros(),
             earlier_total_peak: AtomicI64::new(0),
-            accounts: [
-                Shared::new(WINDOWED),
-                Shared::new(EXACT),
-                Shared::new(EXACT),
-                Shared::new(WINDOWED),
-                Shared::new(WINDOWED),
-                Shared::new(WINDOWED),
-                Shared::new(WINDOWED),
-                Shared::new(WINDOWED),
-            ],
-            slots: [const { Slot::open() }; SLOTS],
-            overflow: Slot::closed(),
+            accounts: [const { Shared::zeros() }; ACCOUNTS],
+            slots: [const { Slot::zeros() }; SLOTS],
+            overflow: Slot::zeros(),
         }
+    }
+
+    /// Makes zeros an empty ledger: there are no ceilings, and every booking to the overflow slot takes the slow path.
+    /// Once, before the first ceiling and the first slot, by the only thread.
+    pub fn open(&self) {
+        self.total_ceiling.open();
+        for account in Account::ALL {
+            let shared = &self.accounts[account as usize];
+            shared.ceiling.open();
+            let policy = if account.is_under_gil() {
+                EXACT
+            } else {
+                WINDOWED
+            };
+            shared.policy.store(policy, Relaxed);
+        }
+        self.overflow.close();
+        self.magic.store(MAGIC, Release);
     }
 
     /// Where, in the bytes of a ledger, the upper bounds of all cells lie whose slots have an owner. Whoever stores

@@ -80,10 +80,15 @@ pub const CLOSED: i64 = i64::MIN;
 
 /// The slot of threads that have none: it sends every booking to the slow path and is never
 /// written.
-pub static UNCLAIMED: Slot = Slot::closed();
+pub static UNCLAIMED: Slot = Slot {
+    claimed: AtomicU32::new(1),
+    busy: AtomicU32::new(0),
+    cells: [const { Cell::new(CLOSED, i64::MAX) }; ACCOUNTS],
+};
 
 impl Slot {
-    pub(super) const fn open() -> Self {
+    /// A slot that no thread has claimed.
+    pub(super) const fn zeros() -> Self {
         Slot {
             claimed: AtomicU32::new(0),
             busy: AtomicU32::new(0),
@@ -91,12 +96,10 @@ impl Slot {
         }
     }
 
-    pub(super) const fn closed() -> Self {
-        Slot {
-            claimed: AtomicU32::new(1),
-            busy: AtomicU32::new(0),
-            cells: [const { Cell::new(CLOSED, i64::MAX) }; ACCOUNTS],
-        }
+    /// Makes it nobody's for good: every booking takes the slow path.
+    pub(super) fn close(&self) {
+        self.claimed.store(1, Relaxed);
+        self.cells.iter().for_each(Cell::close);
     }
 
     /// Books an allocated block of `bytes` to account `A`, or returns false, having changed

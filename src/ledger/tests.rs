@@ -43,7 +43,9 @@ impl Sizes for Random {
 }
 
 fn ledger() -> &'static Ledger {
-    Box::leak(Box::new(Ledger::new()))
+    let ledger = Box::leak(Box::new(Ledger::zeros()));
+    ledger.open();
+    ledger
 }
 
 fn book<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, gils: &Gils) {

@@ -122,8 +122,8 @@ impl Record {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
         let bytes = &bytes[start..];
-        let mut card = Box::new(Card::new());
-        let mut ledger = Box::new(Ledger::new());
+        let mut card = Box::new(Card::zeros());
+        let mut ledger = Box::new(Ledger::zeros());
         let (of_card, of_ledger) = bytes.split_at(CARD);
         // SAFETY: structures of atomics alone, for which every pattern of bits is a value; the
         // lengths are theirs.
@@ -220,7 +220,9 @@ impl Record {
 
 /// The bytes of a record that nothing was booked to: what tests of readers begin with.
 pub fn blank() -> Vec<u8> {
-    let (card, ledger) = (Box::new(Card::new()), Box::new(Ledger::new()));
+    let (card, ledger) = (Box::new(Card::zeros()), Box::new(Ledger::zeros()));
+    card.open();
+    ledger.open();
     let mut bytes = vec![0; SIZE];
     // SAFETY: structures of atomics without padding that matters; the lengths are theirs.
     unsafe {
