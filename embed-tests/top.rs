@@ -289,10 +289,10 @@ fn key_sequences_are_read_however_they_are_cut() {
     pane.until("down", selected(title(2)));
     // Escape and the rest one after the other: not the key that leaves. A sequence that no key has,
     // Alt-q and a letter of two bytes do nothing.
+    // tmux types the first two by one command: a busy machine takes longer than Escape is waited for to start a second.
+    pane.tmux(&["send-keys", "-H", "1b", ";", "send-keys", "-H", "5b", "43"]);
     for bytes in [
-        &["1b"][..],
-        &["5b", "43"],
-        &["1b", "5b", "32", "30", "30", "3b", "35", "7e"],
+        &["1b", "5b", "32", "30", "30", "3b", "35", "7e"][..],
         &["1b", "71"],
         &["c3", "a9"],
     ] {

@@ -37,6 +37,7 @@ fn main() {
     link_unwinder();
     link_python(&mut link);
     export_symbols(&mut link);
+    order_functions(&mut link);
     link.hand_over();
     place_gdb_commands();
 }
@@ -87,6 +88,26 @@ fn wrap_mappings(link: &mut Link) {
         .compile_intermediates();
     for object in objects {
         link.with(object.display());
+    }
+}
+
+/// Has the linker lay together what runs at a start: see tools/function-order. Not in a debug build, nor by the linkers
+/// that do not read such a file.
+fn order_functions(link: &mut Link) {
+    const ORDER: &str = "function-order.ld";
+    println!("cargo:rerun-if-changed={ORDER}");
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo gives a folder");
+    let named = ["CARGO_ENCODED_RUSTFLAGS", "RUSTC_LINKER"]
+        .map(|name| std::env::var(name).unwrap_or_default());
+    let can_read = |name: &String| {
+        !["mold", "gold", "wild"]
+            .iter()
+            .any(|linker| name.contains(linker))
+    };
+    if std::env::var("PROFILE").is_ok_and(|profile| profile == "release")
+        && named.iter().all(can_read)
+    {
+        link.0.push(format!("-Wl,-T,{folder}/{ORDER}"));
     }
 }
 
