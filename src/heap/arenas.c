@@ -1,7 +1,7 @@
 /* What mimalloc keeps for itself: its arenas, the threads that it knows, and its blocks in the main heap.
 
    The lists are read by pages.rs while the heap's gate is closed, so that none of them changes. Nothing but
-   pyhost_purge allocates, locks or writes. The structures are internal to the pinned version of mimalloc. */
+   pyhost_purge writes, and nothing allocates or locks. The structures are internal to the pinned version of mimalloc. */
 
 #include "mimalloc.h"
 #include "mimalloc/internal.h"
@@ -80,8 +80,47 @@ void pyhost_count_slices(size_t* used, size_t* waiting) {
   }
 }
 
-/* Gives back all that waits for it. Any thread inside the gate. Of the thread's description mimalloc reads whose arenas
-   they are, and a number. */
+/* Gives back a run of free slices, unless another thread takes one of them at this moment. */
+static bool purge_run(mi_arena_t* arena, size_t first, size_t slices) {
+  if (!mi_bbitmap_try_clearNC(arena->slices_free, first, slices)) return false;
+  /* As mi_arena_purge: set, since only setting counts those that were committed. */
+  size_t committed;
+  mi_bitmap_setN(arena->slices_committed, first, slices, &committed);
+  const bool all = (committed == slices);
+  const bool recommit = _mi_os_purge_ex((uint8_t*)arena + first * MI_ARENA_SLICE_SIZE, slices * MI_ARENA_SLICE_SIZE, all,
+                                        committed * MI_ARENA_SLICE_SIZE, arena->commit_fun, arena->commit_fun_arg);
+  if (recommit || !all) mi_bitmap_clearN(arena->slices_committed, first, slices);
+  mi_bbitmap_setN(arena->slices_free, first, slices);
+  return true;
+}
+
+/* Called for a run of slices that wait, of one word of the bitmap. mimalloc leaves the mark of a slice that is taken
+   again: it would give back such a run slice by slice, each by a system call, and in a process of several threads with an
+   interrupt of the other processors. */
+static bool purge_what_is_free(size_t first, size_t slices, mi_arena_t* arena, void* arg) {
+  MI_UNUSED(arg);
+  const size_t end = first + slices;
+  while (first < end) {
+    const mi_bchunk_t* const chunk = &arena->slices_free->chunks[first / MI_BCHUNK_BITS];
+    const size_t bit = first % MI_BFIELD_BITS;
+    const mi_bfield_t free = mi_atomic_load_relaxed(&chunk->bfields[(first % MI_BCHUNK_BITS) / MI_BFIELD_BITS]) >> bit;
+    size_t run = (~free == 0 ? MI_BFIELD_BITS : mi_ctz(~free));
+    if (run > end - first) run = end - first;
+    if (run > 1 && !purge_run(arena, first, run)) run = 1;
+    if (run == 1) purge_run(arena, first, 1);
+    first += (run > 0 ? run : 1);
+  }
+  return true;
+}
+
+/* Gives back all that waits for it. Any thread inside the gate. */
 void pyhost_purge(void) {
-  _mi_arenas_collect(true, true, _mi_theap_default()->tld);
+  mi_subproc_t* const subproc = _mi_subproc_main();
+  const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
+  for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
+    mi_arena_t* const arena = mi_atomic_load_ptr_acquire(mi_arena_t, &subproc->arenas[i]);
+    if (arena == NULL || arena->memid.is_pinned) continue;
+    mi_atomic_storei64_release(&arena->purge_expire, (mi_msecs_t)0);
+    _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, NULL);
+  }
 }
