@@ -51,6 +51,7 @@ mod probes;
 mod profiles;
 mod prometheus;
 mod pytest_plugin;
+mod repeats;
 mod report;
 mod serve;
 mod stubs;

@@ -485,3 +485,59 @@ fn stock_python_has_no_such_plugin() {
         "{outcome:#?}"
     );
 }
+
+#[test]
+fn a_test_that_leaves_memory_behind_with_every_call_exceeds_its_limit_of_leaks() {
+    let place = folder("leaks");
+    let code = "
+import unittest, pytest
+kept = []
+@pytest.mark.limit_leaks
+def test_clean(tmp_path): (tmp_path / 'a').write_text('x' * 1000)
+@pytest.mark.limit_leaks('0 B')
+def test_leaks(): kept.append(bytearray(5000))
+@pytest.mark.limit_leaks('8 KB', repeat=8)
+def test_below(): kept.append(bytearray(5000))
+@pytest.mark.limit_leaks('1 parsec')
+def test_bad_size(): pass
+@pytest.mark.limit_leaks(repeat=0)
+def test_bad_repeat(): pass
+@pytest.mark.limit_leaks
+def test_own_failure(): assert not kept
+@pytest.mark.limit_leaks
+async def test_async(): pass
+@pytest.mark.xfail
+@pytest.mark.limit_leaks
+def test_known(): kept.append(bytearray(5000))
+class Case(unittest.TestCase):
+    @pytest.mark.limit_leaks
+    def test_unittest(self): pass
+";
+    std::fs::write(place.join("test_leaks.py"), code).unwrap();
+    let outcome = pytest(&place).arg("-p").arg("no:asyncio").run();
+    let found = endings(&outcome);
+    for (name, ending) in [
+        ("test_clean", "PASSED"),
+        ("test_leaks", "FAILED"),
+        ("test_below", "PASSED"),
+        ("test_bad_size", "FAILED"),
+        ("test_bad_repeat", "FAILED"),
+        ("test_own_failure", "FAILED"),
+        ("test_async", "FAILED"),
+        ("test_known", "XFAIL"),
+        ("Case::test_unittest", "FAILED"),
+    ] {
+        assert_eq!(found[name], ending, "{name} {outcome:#?}");
+    }
+    for said in [
+        "test_leaks: limit_leaks: leaves more than 0 B with every call",
+        "test_leaks.py:7 in test_leaks",
+        "test_bad_size: limit_leaks: bad size '1 parsec'",
+        "test_bad_repeat: limit_leaks: expected a repeat from 1 to 10000",
+        "test_async: limit_leaks: expected a plain test function",
+        "test_unittest: limit_leaks: expected a plain test function",
+        "assert not [bytearray",
+    ] {
+        assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
+    }
+}

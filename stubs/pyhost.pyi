@@ -326,6 +326,62 @@ class track:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None: ...
 
+# --- leaks by difference
+
+class _LeakSize(TypedDict):
+    account: _Account
+    block_bytes: int
+    blocks_per_call: int
+
+class _LeakType(TypedDict):
+    type: str
+    objects_per_call: int
+
+class _LeakLine(TypedDict):
+    # None outside of Python code.
+    file: str | None
+    line: int | None
+    function: str | None
+    account: _Account
+    # The package that the line called.
+    package: str | None
+    bytes_per_call: int
+    blocks_per_call: int
+
+class Leaks:
+    """What a function leaves behind with every call, as leaks() returns it. True if there is anything; print() shows it."""
+
+    def __init__(
+        self,
+        name: str,
+        repeat: int,
+        accounts: dict[_Account, tuple[int, int]],
+        sizes: list[_LeakSize],
+        types: list[_LeakType],
+        lines: list[_LeakLine] | None,
+    ) -> None: ...
+    name: str
+    repeat: int
+    # Bytes and blocks a call.
+    accounts: dict[_Account, tuple[int, int]]
+    sizes: list[_LeakSize]
+    # Of the objects that the garbage collector knows.
+    types: list[_LeakType]
+    # None where no lines could be recorded.
+    lines: list[_LeakLine] | None
+    @property
+    def bytes_per_call(self) -> int:
+        """Of all accounts but arena, whose blocks are obj's, and mapped."""
+
+    @property
+    def blocks_per_call(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as a dictionary of plain values, which json.dumps takes."""
+
+def leaks(function: Callable[[], object], *, repeat: int = 16, warmup: int = 4) -> Leaks:
+    """Call a function again and again, and return what grows with every call (docs/python.md)."""
+
 # --- objects that should be freed
 
 class Kept:

@@ -52,7 +52,9 @@ def main(arguments):
         print(f"{name:20} {'stock':10} {resident:7.1f} MiB, {huge:5.1f} in huge pages")
         for profile in "balanced", "small", "speed":
             own, own_huge = measure([host, "--profile", profile], code)
-            passed = own_huge >= 32 if code == LARGE else (own_huge > 0) == (profile == "speed")
+            # Those of 32 MiB, with pages of 16 KiB, are more than a small heap has room for.
+            fits = profile == "speed" and os.sysconf("SC_PAGESIZE") == 4096
+            passed = own_huge >= 32 if code == LARGE else own_huge > 0 if fits else profile == "speed" or own_huge == 0
             checks.append(passed)
             print(f"{name:20} {profile:10} {own:7.1f} MiB, {own_huge:5.1f} in huge pages, {own / resident:.3f} of stock"
                   f"{'' if passed else '  FAILED'}", flush=True)

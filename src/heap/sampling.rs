@@ -60,6 +60,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// Forks so far, those of the parents included.
 static FORKS: AtomicU64 = AtomicU64::new(0);
+/// The samples were forgotten, and none have begun since.
+static ARE_FORGOTTEN: AtomicBool = AtomicBool::new(false);
 /// The script has ended.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
@@ -91,7 +93,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         return false;
     };
     // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
-    if have_begun() {
+    if GENERATION.load(Relaxed) != 0 {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
@@ -110,6 +112,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         names,
     });
     INTERVAL.store(interval, Relaxed);
+    ARE_FORGOTTEN.store(false, Relaxed);
     GENERATION.store(next, Release);
     drop(held);
     ON.store(true, Release);
@@ -180,6 +183,16 @@ pub fn end() {
     with(|samples| samples.end(moment));
 }
 
+/// [`end`], and forgets the samples: as if none had ever been asked for.
+pub fn forget() {
+    end();
+    let inside = gate::enter(state().slot(), thread_id());
+    if let Some(mut held) = hold(&inside) {
+        *held = None;
+        ARE_FORGOTTEN.store(true, Relaxed);
+    }
+}
+
 /// A fork is on its way: the child's draws differ from its parent's and its brothers'.
 pub(super) fn forking() {
     FORKS.fetch_add(1, Relaxed);
@@ -224,9 +237,9 @@ pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
-/// Whether there are samples, or were.
+/// Whether there are samples, though they may be out of reach at this moment.
 pub fn have_begun() -> bool {
-    GENERATION.load(Relaxed) != 0
+    GENERATION.load(Relaxed) != 0 && !ARE_FORGOTTEN.load(Relaxed)
 }
 
 /// A signal that came to a thread that holds the samples, and is raised again once it does not; 0 if there is none.

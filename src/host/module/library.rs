@@ -27,7 +27,7 @@ struct Part {
     names: &'static [&'static CStr],
 }
 
-static PARTS: [Part; 6] = [
+static PARTS: [Part; 7] = [
     Part {
         file: c"<pyhost>/snapshots.py",
         source: concat!(include_str!("library/snapshots.py"), "\0"),
@@ -72,6 +72,12 @@ static PARTS: [Part; 6] = [
         source: concat!(include_str!("library/expected.py"), "\0"),
         module: NAME,
         names: &[c"expect_freed", c"check_expected", c"Expected", c"Kept"],
+    },
+    Part {
+        file: c"<pyhost>/leaks.py",
+        source: concat!(include_str!("library/leaks.py"), "\0"),
+        module: NAME,
+        names: &[c"leaks", c"Leaks"],
     },
     Part {
         file: c"<pyhost>/notebook.py",

@@ -11,6 +11,7 @@ mod faults;
 mod library;
 mod limit;
 mod lines;
+mod repeats;
 mod sizes;
 mod track;
 mod track_spans;
@@ -217,16 +218,23 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-const PARTS: [&[Method<Module>]; 5] = [
+const PARTS: [&[Method<Module>]; 6] = [
     &FUNCTIONS,
     &caps::METHODS,
     &library::METHODS,
     &lines::METHODS,
+    &repeats::METHODS,
     &sizes::METHODS,
 ];
 
-const METHOD_COUNT: usize =
-    PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len() + PARTS[4].len();
+const METHOD_COUNT: usize = {
+    let (mut count, mut part) = (0, 0);
+    while part < PARTS.len() {
+        count += PARTS[part].len();
+        part += 1;
+    }
+    count
+};
 
 const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
     let mut all = [FUNCTIONS[0]; METHOD_COUNT];

@@ -21,8 +21,8 @@ def _needs_host(name):
 
 
 for _name in (
-    "balance_sheet", "big_blocks", "buffer", "fail", "fragmentation", "get_cap", "headroom", "last_refusal", "limit",
-    "lines", "memory_stats", "memory_summary", "numpy_memory_map", "on_pressure", "reset_peak_memory_stats", "set_cap",
+    "balance_sheet", "big_blocks", "buffer", "fail", "fragmentation", "get_cap", "headroom", "last_refusal", "leaks",
+    "limit", "lines", "memory_stats", "memory_summary", "numpy_memory_map", "on_pressure", "reset_peak_memory_stats", "set_cap",
     "size_histogram", "snapshot",
 ):
     globals()[_name] = _needs_host(_name)

@@ -10,16 +10,18 @@ meanwhile counts. PYTEST_DONT_REWRITE
 
 import errno
 import gc
+import inspect
 import json
 import os
 import sys
+import unittest
 
 import pytest
 
 import pyhost
 
 if pyhost.active:
-    from pyhost import _size, _table, _text, memory_stats, track
+    from pyhost import _size, _table, _text, leaks, memory_stats, track
 else:
     def _size(_):
         return 1  # no size is compared with anything
@@ -38,11 +40,25 @@ class _Limit:
     """A limit on the growth of an account, or of all together."""
 
     def __init__(self, size, account=None):
-        self.shown = size if isinstance(size, str) else f"{size} bytes"
+        self.shown = _shown(size)
         self.bytes = _bytes(size)
         if account is not None and account not in _ACCOUNTS:
             raise ValueError(f"bad account {account!r}; expected None or one of {', '.join(_ACCOUNTS)}")
         self.account = account or "total"
+
+
+class _LeakLimit:
+    """A limit on what a test leaves behind with every call."""
+
+    def __init__(self, size="0 B", repeat=16, warmup=4):
+        self.shown = _shown(size)
+        self.bytes = 0 if size in (0, "0", "0 B", "0B") else _bytes(size)
+        self.repeat = repeat
+        self.warmup = warmup
+
+
+def _shown(size):
+    return size if isinstance(size, str) else f"{size} bytes"
 
 
 def _bytes(size):
@@ -62,17 +78,17 @@ def _size_of(text):
     return number
 
 
-def _limit_of(item, default):
+def _limit_of(item, name, kind, default):
     """The limit of a test: its marker's, or the default's; None without either."""
-    marker = item.get_closest_marker("limit_memory")
+    marker = item.get_closest_marker(name)
     if marker is None:
         return default
     try:
-        return _Limit(*marker.args, **marker.kwargs)
+        return kind(*marker.args, **marker.kwargs)
     except (TypeError, ValueError) as error:
         said = str(error).partition("__init__() ")[2] or str(error)
     # Outside of the handler, so that the error is not shown before what it means.
-    pytest.fail(f"{item.nodeid}: limit_memory: {said}", pytrace=False)
+    pytest.fail(f"{item.nodeid}: {name}: {said}", pytrace=False)
 
 
 def _argument(read):
@@ -132,6 +148,11 @@ def pytest_configure(config):
         "limit_memory(size, account=None): fail the test if its peak grows by more than size, such as '24 MB', in "
         "account ('raw', 'mem', 'obj', 'arena', 'numpy', 'native'), or in all together (pyhost).",
     )
+    config.addinivalue_line(
+        "markers",
+        "limit_leaks(size='0 B', repeat=16, warmup=4): call the test again and again, with the same fixtures, and fail it if "
+        "more than size is left behind with every call (pyhost).",
+    )
     if not pyhost.active:
         return
     option = config.option
@@ -168,10 +189,34 @@ class _Meter:
         # Lines cost: a test's are rendered only where they may be shown.
         self.shows = config.option.memory_top or config.option.memory_baseline
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem):
+        limit = _limit_of(pyfuncitem, "limit_leaks", _LeakLimit, None)
+        if limit is None:
+            return None
+        test = pyfuncitem.obj
+        if inspect.iscoroutinefunction(test) or inspect.isasyncgenfunction(test):
+            _refuse_leaks(pyfuncitem)
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        try:
+            found = leaks(lambda: test(**arguments), repeat=limit.repeat, warmup=limit.warmup)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if not str(error).startswith("leaks: "):
+                raise
+            said = str(error).partition("leaks: ")[2]
+        else:
+            if found.bytes_per_call <= limit.bytes and (limit.bytes or not found):
+                return True
+            found.name = pyfuncitem.nodeid
+            said = f"leaves more than {limit.shown} with every call\n{found}"
+        pytest.fail(f"{pyfuncitem.nodeid}: limit_leaks: {said}", pytrace=False)
+
     # The innermost wrapper: what pytest's own take is not the test's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_call(self, item):
-        limit = _limit_of(item, self.default)
+        limit = _limit_of(item, "limit_memory", _Limit, self.default)
+        if item.get_closest_marker("limit_leaks") and _is_of_unittest(item):
+            _refuse_leaks(item)
         account = limit.account if limit else "total"
         if self.collects:
             gc.collect()
@@ -200,6 +245,14 @@ class _Meter:
         if exceeded:
             # As pytest.fail() in the test would: so that xfail, reruns and --maxfail take it for what it is.
             outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
+
+
+def _is_of_unittest(item):
+    return getattr(item, "cls", None) is not None and issubclass(item.cls, unittest.TestCase)
+
+
+def _refuse_leaks(item):
+    pytest.fail(f"{item.nodeid}: limit_leaks: expected a plain test function", pytrace=False)
 
 
 def _lines(by_line, view):

@@ -1,0 +1,227 @@
+"""pyhost.leaks(): functions that leave something behind, and functions of the standard library that do not.
+
+With the word `leaky` or `clean` one part alone; prints `checked` at the end.
+"""
+
+import ctypes
+import json
+import mmap
+import sys
+import threading
+
+import pyhost
+
+kept = []
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+
+
+class Node:
+    def __init__(self):
+        self.data = bytearray(3000)
+
+
+def line_of(function, offset):
+    return function.__code__.co_firstlineno + offset
+
+
+def node():
+    kept.append(Node())
+
+
+def reference():
+    text = str(kept) + "x" * 1000  # as C code that forgets a Py_DECREF
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(text))
+
+
+def error_path():
+    try:
+        libc.malloc(2000)
+        raise ValueError
+    except ValueError:
+        pass
+
+
+def array():
+    kept.append(pyhost.buffer(5000, account="numpy"))
+
+
+def raw():
+    kept.append(pyhost.buffer(700, account="raw"))
+
+
+def cycle_kept_by_a_thread():
+    threading.local().x = 1
+    kept.append([kept])
+
+
+def leaky():
+    pyhost.lines()  # the part of the module that shows lines is no leak of the first function
+    # Function, accounts that grow, bytes a call at least, and the line.
+    for function, accounts, least, offset in [
+        (node, {"mem", "obj"}, 3000, None), (reference, {"obj"}, 1000, 1), (error_path, {"native"}, 2000, 2),
+        (array, {"numpy", "obj"}, 5000, 1), (raw, {"raw", "obj"}, 700, 1), (cycle_kept_by_a_thread, {"obj"}, 64, 2),
+    ]:
+        kept.clear()
+        found = pyhost.leaks(function)
+        assert found, function
+        assert accounts - {"mem"} <= set(found.accounts) <= accounts | {"mem", "arena"}, found
+        assert least <= found.bytes_per_call < least + 1500 + least // 4, str(found)
+        assert found.repeat == 16 and found.blocks_per_call >= 1
+        if found.lines is None:  # malloc is left to another allocator
+            assert "--no-lines" in sys.argv
+        elif offset is not None:
+            places = [(row["file"], row["line"]) for row in found.lines]
+            assert (__file__, line_of(function, offset)) in places, (function, found.lines)
+        assert json.loads(json.dumps(found.to_dict()))["bytes_per_call"] == found.bytes_per_call
+        assert function.__name__ in str(found) and "with every call (16 calls)" in str(found), str(found)
+    kept.clear()
+    found = pyhost.leaks(node, repeat=20, warmup=0)
+    assert found.repeat == 20
+    node_type = {"type": "__main__.Node", "objects_per_call": 1}
+    assert node_type in found.types, found.types
+    if sys.argv[1:2] != ["pymalloc"]:
+        assert any(row["block_bytes"] >= 3000 and row["blocks_per_call"] == 1 for row in found.sizes), found.sizes
+    kept.clear()
+    # A mapping that is never unmapped is beside the blocks of the heaps.
+    assert "mapped" not in pyhost.leaks(lambda: mmap.mmap(-1, 1 << 20).close()).accounts
+
+
+def clean():
+    import array
+    import asyncio
+    import csv
+    import datetime
+    import decimal
+    import email.message
+    import hashlib
+    import io
+    import os
+    import pickle
+    import queue
+    import re
+    import socket
+    import sqlite3
+    import struct
+    import subprocess
+    import tempfile
+    import xml.etree.ElementTree as ElementTree
+    import zlib
+
+    place = os.path.join(tempfile.mkdtemp(), "file")
+
+    def text_file():
+        with open(place, "w") as file:
+            file.write("text")
+        with open(place) as file:
+            file.read()
+
+    def database():
+        connection = sqlite3.connect(":memory:")
+        connection.execute("create table t (n)")
+        connection.executemany("insert into t values (?)", [(n,) for n in range(100)])
+        connection.execute("select sum(n) from t").fetchall()
+        connection.close()
+
+    def threads():
+        mailbox = queue.Queue()
+        thread = threading.Thread(target=lambda: mailbox.put([0] * 100))
+        thread.start()
+        thread.join()
+        mailbox.get()
+
+    def loop():
+        async def work():
+            await asyncio.gather(*(asyncio.sleep(0) for _ in range(10)))
+        asyncio.run(work())
+
+    def sockets():
+        one, other = socket.socketpair()
+        one.sendall(b"x" * 1000)
+        other.recv(1000)
+        one.close()
+        other.close()
+
+    def message():
+        found = email.message.EmailMessage()
+        found["Subject"] = "subject"
+        found.set_content("text")
+        return found.as_string()
+
+    def cycles():
+        found = [[] for _ in range(100)]
+        for one in found:
+            one.append(found)
+
+    def raises():
+        try:
+            {}["key"]
+        except KeyError as error:
+            return error.__traceback__
+
+    def classes():
+        return type("Made", (Node,), {"f": lambda self: 1})().f()
+
+    for function in [
+        lambda: None,
+        lambda: json.loads(json.dumps({str(n): [n, n / 3] for n in range(100)})),
+        lambda: re.sub(r"(\w+) (\w+)", r"\2 \1", "one two " * 100),
+        lambda: list(csv.reader(io.StringIO("a,b\n1,2\n" * 100))),
+        lambda: pickle.loads(pickle.dumps([Node() for _ in range(10)])),
+        lambda: zlib.decompress(zlib.compress(bytes(10000))),
+        lambda: hashlib.sha256(bytes(10000)).hexdigest(),
+        lambda: ElementTree.tostring(ElementTree.fromstring("<a>" + "<b c='d'/>" * 100 + "</a>")),
+        lambda: decimal.Decimal(2).sqrt() + decimal.Decimal("1.5"),
+        lambda: datetime.datetime(2026, 1, 2).strftime("%A %d %B"),
+        lambda: struct.pack("<qd", 1, 2.5) + array.array("q", range(100)).tobytes(),
+        lambda: subprocess.run([sys.executable, "-I", "-S", "-c", "print(1)"], stdout=subprocess.PIPE).stdout,
+        text_file, database, threads, loop, sockets, message, cycles, raises, classes,
+    ]:
+        found = pyhost.leaks(function)
+        assert not found, str(found)
+        assert not found.bytes_per_call and "nothing grows" in str(found), str(found)
+
+
+def arguments():
+    for wrong, of in [((1,), TypeError), ((print, 1), TypeError)]:
+        try:
+            pyhost.leaks(*wrong)
+        except of:
+            pass
+        else:
+            raise AssertionError(wrong)
+    for named in [{"repeat": 0}, {"repeat": 10**9}, {"repeat": "x"}, {"warmup": -1}, {"warmup": 1.5}]:
+        try:
+            pyhost.leaks(lambda: None, **named)
+        except ValueError as error:
+            assert str(error).startswith("leaks: "), error
+        else:
+            raise AssertionError(named)
+
+    def fails():
+        raise KeyError("its own")
+
+    def within():
+        try:
+            pyhost.leaks(lambda: None)
+        except RuntimeError as error:
+            said.append(str(error))
+
+    said = []
+    for _ in range(2):
+        try:
+            pyhost.leaks(fails, warmup=0)
+        except KeyError:
+            pass
+    pyhost.leaks(within, warmup=0, repeat=1)
+    assert said and said[0].startswith("leaks: another"), said
+    before = pyhost.lines()
+    assert not pyhost.leaks(lambda: None)
+    assert (pyhost.lines() is None) == (before is None)
+
+
+parts = {"leaky": leaky, "clean": clean, "arguments": arguments}
+for name in sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in parts else parts:
+    parts[name]()
+print("checked")
