@@ -52,7 +52,7 @@ pub mod profile;
 pub mod region;
 pub mod register;
 pub mod sampling;
-pub mod small_pages;
+mod small_pages;
 pub mod source_line;
 mod thread;
 mod walk;
@@ -93,6 +93,15 @@ pub static GILS: Gils = Gils {
     several: several_gils,
     barrier: gate::barrier_everywhere,
 };
+
+/// Opens the ledger, and keeps static memory on small pages. By the only thread, before anything is booked or limited: an
+/// executable calls it before all constructors. A library is preloaded after those of others have allocated; there the first
+/// booking calls it. A second call does nothing.
+pub fn begin() {
+    if ledger::own::open() {
+        small_pages::start();
+    }
+}
 
 /// Puts the host's handlers of thread ends and forks in place and, with `heaps`, makes the heaps
 /// of the domains. Once, at the start of `main`, while the process has one thread. False where

@@ -30,8 +30,8 @@ unsafe extern "C" {
     static _end: u8;
 }
 
-/// Refuses huge pages for the host's static memory. Before anything is written there, so before constructors.
-pub fn start() {
+/// Refuses huge pages for the host's static memory. Before anything is written there.
+pub(super) fn start() {
     let page = page_size() as usize;
     let start = (&raw const __bss_start).addr() & !(page - 1);
     let end = (&raw const _end).addr().next_multiple_of(page);

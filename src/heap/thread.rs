@@ -169,8 +169,7 @@ impl ThreadState {
         if self.ending.get() {
             return LEDGER.overflow();
         }
-        // A library is preloaded before `early` runs: the process's first booking, by its only thread, finds the ledger unopened.
-        crate::ledger::own::open();
+        super::begin();
         let slot = LEDGER.claim();
         self.slot.set(slot);
         let key = SLOT_KEY.load(Relaxed);

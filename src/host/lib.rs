@@ -48,8 +48,7 @@ use std::ffi::{CStr, OsString};
 ///
 /// Nobody else reads or writes them meanwhile.
 pub fn early(arguments: Strings<'_>, environment: Strings<'_>) {
-    ledger::own::open();
-    heap::small_pages::start();
+    heap::begin();
     native::early::decide(&environment);
     options::early::read(arguments, environment);
 }
