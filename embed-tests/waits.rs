@@ -1,6 +1,8 @@
 //! A program that waits gives back what its heaps keep free; the waits are those of the plain python.
 
+use crate::environments::{named, pins};
 use crate::host::Run;
+use crate::skipping::skipped;
 
 /// Programs that keep tens of megabytes free, and functions to look at them.
 const BEGIN: &str = "import os, select, signal, socket, threading, time
@@ -159,14 +161,17 @@ print('ok')"
 }
 
 #[test]
-fn a_signal_that_comes_between_the_parts_of_a_wait_interrupts_it() {
-    // The first part ends after 50 ms, and then there is much to give back.
+fn a_signal_that_comes_while_memory_goes_back_interrupts_the_wait() {
+    // The first part ends after 50 ms, and then there is much to give back. A thread that waits in C could take a signal of
+    // the process that the main thread has blocked.
     let code = format!(
         "{BEGIN}
 class Alarm(Exception): pass
 def ring(*_): raise Alarm
 signal.signal(signal.SIGALRM, ring)
-idle, _ = os.pipe()
+idle, idle_writer = os.pipe()
+thread = threading.Thread(target=os.read, args=(idle, 1))
+thread.start()
 polled = select.poll()
 watched = select.epoll()
 polled.register(idle, select.POLLIN)
@@ -183,31 +188,81 @@ for turn in range(40):
     except Alarm:
         pass
     if time.monotonic() - began > 15: late.append(turn)
+os.write(idle_writer, b'x')
+thread.join()
 print(late)"
     );
     assert_eq!(Run::host().code(&code).ok().stdout, "[]\n");
 }
 
 #[test]
-fn select_says_how_much_of_the_time_is_left() {
-    let code = "import ctypes, os
-reading, writing = os.pipe()
+fn callers_in_c_are_not_told_of_signals_that_did_not_come() {
+    let code = format!(
+        "{BEGIN}
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
 class Time(ctypes.Structure):
-    _fields_ = [('seconds', ctypes.c_long), ('microseconds', ctypes.c_long)]
-files = (ctypes.c_ulong * 16)()
-def wait(seconds, microseconds):
-    [[n] for n in range(100_000)]  # leaves pages that are empty
-    files[reading // 64] = 1 << reading % 64
-    time = Time(seconds, microseconds)
-    count = ctypes.CDLL(None).select(reading + 1, files, None, None, ctypes.byref(time))
-    return count, files[reading // 64] != 0, time.seconds, time.microseconds
-print(wait(0, 200_000), wait(0, 1000))
-os.write(writing, b'x')
-count, is_set, seconds, microseconds = wait(60, 0)
-print(count, is_set, 50 < seconds + microseconds / 1e6 <= 60)";
-    let outcome = Run::host().code(code).ok();
-    assert_eq!(
-        outcome.stdout,
-        "(0, False, 0, 0) (0, False, 0, 0)\n1 True True\n"
+    _fields_ = [('seconds', ctypes.c_long), ('part', ctypes.c_long)]
+class Event(ctypes.Structure):
+    _fields_ = [('events', ctypes.c_uint32), ('data', ctypes.c_uint32 * 3)]
+watched, events, start = select.epoll(), (Event * 4)(), resident()
+def until(seconds):
+    part, whole = divmod(time.monotonic() + seconds, 1)[::-1]
+    return Time(int(whole), int(part * 1e9))
+waits = [
+    lambda: libc.poll(None, 0, 200),
+    lambda: libc.select(0, None, None, None, ctypes.byref(Time(0, 200_000))),
+    lambda: libc.epoll_wait(watched.fileno(), events, 4, 200),
+    lambda: libc.epoll_pwait(watched.fileno(), events, 4, 200, None),
+    lambda: libc.clock_nanosleep(time.CLOCK_MONOTONIC, 1, ctypes.byref(until(0.2)), None),
+]
+for wait in waits:
+    work()
+    began = time.monotonic()
+    assert wait() == 0 and time.monotonic() - began > 0.199
+time.sleep(0.2)
+print(resident() - start < 10 << 20)"
     );
+    assert_eq!(Run::host().code(&code).ok().stdout, "True\n");
+}
+
+#[test]
+fn the_loops_of_uvloop_and_gevent_give_back_what_is_free() {
+    if !pins("loops").exists() {
+        return skipped("uvloop and gevent are not pinned for this Python");
+    }
+    let loops = named("loops");
+    // Python's own signals come through, and timers are not early.
+    for (package, program) in [
+        (
+            "uvloop",
+            "import asyncio, uvloop
+async def main():
+    start = resident()
+    work()
+    caught = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, caught.set)
+    began = time.monotonic()
+    await asyncio.sleep(0.3)
+    passed, after = time.monotonic() - began, resident()
+    late(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    await caught.wait()
+    return start, after, passed
+start, after, passed = uvloop.run(main())",
+        ),
+        (
+            "gevent",
+            "import gevent
+gevent.sleep(0.01)
+start = resident()
+work()
+began = time.monotonic()
+gevent.joinall([gevent.spawn(gevent.sleep, seconds) for seconds in (0.02, 0.3)])
+passed, after = time.monotonic() - began, resident()",
+        ),
+    ] {
+        let code = format!("{BEGIN}\n{program}\nprint(passed >= 0.299, after - start < 10 << 20)");
+        let outcome = loops.host().code(&code).ok();
+        assert_eq!(outcome.stdout, "True True\n", "{package}");
+    }
 }

@@ -31,7 +31,7 @@ fn main() {
     println!("cargo:rerun-if-changed={EXPORTS}");
     // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
     link.with("-Wl,--wrap=mprotect");
-    wrap_mappings(&mut link);
+    link_exports(&mut link);
     bake();
     compile_frame_reader();
     link_unwinder();
@@ -74,15 +74,21 @@ fn place_gdb_commands() {
 /// executable's own objects call are two, see `native/mapped/calls.c`.
 const MAPPINGS: [&str; 5] = ["mmap", "mmap64", "munmap", "mremap", "madvise"];
 
-/// Links the exported functions into the host alone; `pyhostctl` keeps libc's.
-fn wrap_mappings(link: &mut Link) {
-    const SOURCE: &str = "native/mapped/calls.c";
-    println!("cargo:rerun-if-changed={SOURCE}");
+/// Links the functions that C exports into the host alone; `pyhostctl` keeps libc's.
+fn link_exports(link: &mut Link) {
     for name in MAPPINGS {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
+    for source in ["native/mapped/calls.c", "waits.c"] {
+        export(link, source);
+    }
+}
+
+/// Links exported functions that C has to define.
+fn export(link: &mut Link, source: &str) {
+    println!("cargo:rerun-if-changed={source}");
     let objects = cc::Build::new()
-        .file(SOURCE)
+        .file(source)
         .flag("-fno-builtin")
         .cargo_metadata(false)
         .compile_intermediates();

@@ -25,6 +25,7 @@ use crate::python::objects::Gil;
 use crate::python::{self, native_calls, place, surface, threads};
 use crate::report::{self, Ending, Facts};
 use crate::timeline;
+use crate::waits;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -113,6 +114,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     }
     if native != Mode::Off {
         heap::profile::apply(options.profile);
+        waits::start(place::interpreter_function());
         if let Err(error) = heap::guards::start(options.guard) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"

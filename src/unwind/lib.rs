@@ -30,7 +30,7 @@ mod step;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-pub use object::{Object, object_of};
+pub use object::{Object, learn as learn_objects, object_of};
 
 /// Most calls that a walk visits.
 pub const MOST: usize = 128;

@@ -34,7 +34,7 @@ static FIND: OnceLock<Find> = OnceLock::new();
 
 const PAGE: usize = 4096;
 
-/// Finds the linker's function; false without it.
+/// Finds the linker's function, without which no object is found: glibc has it from 2.35 on. False without it.
 pub fn learn() -> bool {
     // SAFETY: the name ends in a zero byte.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
