@@ -162,7 +162,7 @@ print('ok')"
 
 #[test]
 fn a_signal_that_comes_while_memory_goes_back_interrupts_the_wait() {
-    // The first part ends after 50 ms, and then there is much to give back. A thread that waits in C could take a signal of
+    // The first part ends after 53 ms, and then there is much to give back. A thread that waits in C could take a signal of
     // the process that the main thread has blocked.
     let code = format!(
         "{BEGIN}
@@ -182,7 +182,7 @@ late = []
 for turn in range(40):
     work()
     began = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, 0.05 + turn * 0.0002)
+    signal.setitimer(signal.ITIMER_REAL, 0.053 + turn * 0.0002)
     try:
         waits[turn % 4]()
     except Alarm:
@@ -193,6 +193,42 @@ thread.join()
 print(late)"
     );
     assert_eq!(Run::host().code(&code).ok().stdout, "[]\n");
+}
+
+#[test]
+fn what_comes_in_time_is_no_timeout_though_the_gil_comes_late() {
+    // A C function keeps the GIL until the time of the wait has passed.
+    let code = format!(
+        "{BEGIN}
+import ctypes
+keeper = ctypes.PyDLL(None)
+left, right = socket.socketpair()
+left.settimeout(0.4)
+go, gone = os.pipe()
+if os.fork() == 0:
+    os.close(gone)
+    while os.read(go, 1):
+        time.sleep(0.2)
+        os.write(right.fileno(), b'x')
+    os._exit(0)
+def keep():
+    time.sleep(0.02)
+    keeper.usleep(600_000)
+def read():
+    os.write(gone, b'g')
+    print(left.recv(1))
+work()
+thread = threading.Thread(target=keep)
+thread.start()
+read()
+thread.join()
+work()
+thread = threading.Thread(target=read)
+thread.start()
+keep()
+thread.join()"
+    );
+    assert_eq!(Run::host().code(&code).ok().stdout, "b'x'\nb'x'\n");
 }
 
 #[test]

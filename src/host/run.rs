@@ -114,7 +114,9 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     }
     if native != Mode::Off {
         heap::profile::apply(options.profile);
-        waits::start(place::interpreter_function());
+        if let Some(signal_is_due) = place::signal_is_due() {
+            waits::start(place::interpreter_function(), signal_is_due);
+        }
         if let Err(error) = heap::guards::start(options.guard) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"

@@ -2,17 +2,18 @@
 //! its heaps keep free.
 //!
 //! The heaps look at what is free when memory is freed or taken, which a program that sleeps does not do, and the host has
-//! no thread of its own. So a wait that may be long, in a process that has freed memory since the heaps last gave back,
-//! ends after its first 50 ms as if a signal had come (`EINTR`). If no page of the heaps has become empty meanwhile, in
-//! whichever thread, all that is free goes back first. The caller then waits for the rest.
+//! no thread of its own. So a wait that may be long, in a process that has freed memory since the heaps last gave back, is
+//! made in two parts. If nothing has come by the end of the first one, and no page of the heaps has become empty meanwhile,
+//! in whichever thread, all that is free goes back; then the wait goes on.
 //!
-//! Only callers are told so that wait again after every signal: CPython's own modules (PEP 475) and the loops of uvloop and
-//! gevent. CPython looks for signals before it waits again, so one that comes while memory goes back is not missed; a wait
-//! that went on here would miss it, and with signals blocked another thread would get it. `sem_wait`, `read`, `accept` and
-//! `waitpid` are as without the host.
+//! A signal that comes between the parts would not interrupt the wait. Handlers of Python run in the main thread, which
+//! asks CPython after the first part whether one is due, and then ends the wait as the signal would have. From that
+//! question on signals are blocked, and the second part waits with the caller's mask. Nothing else is told `EINTR`: CPython
+//! would first wait for the GIL, and could find that its time has passed though the data came. Handlers in C are not asked
+//! about, so only callers are made to wait so that need none: CPython's modules and the loops of uvloop and gevent.
 //!
-//! The functions are C's, in `waits.c`: the caller's address is known there alone. Any thread, and inside signal handlers:
-//! nothing here allocates or locks.
+//! `sem_wait`, `read`, `accept` and `waitpid` are as without the host. The functions are C's, in `waits.c`: the caller's
+//! address is known there alone. Any thread, and inside signal handlers: nothing here allocates or locks.
 
 #![allow(unsafe_code)]
 
@@ -22,29 +23,40 @@ use crate::native::next::{self, call};
 use crate::process::loaded;
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use pyhost_os::moment::monotonic;
-use std::cell::Cell;
+use pyhost_os::process::is_first_thread;
+use pyhost_os::signals::SignalSet;
 use std::ffi::c_int;
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Nanoseconds of the first part. To have all of 128 MiB again takes about as long.
-const FIRST: u64 = 50_000_000;
-const FIRST_MILLISECONDS: c_int = (FIRST / 1_000_000) as c_int;
+/// Nanoseconds of the first part. To have all of 128 MiB again takes about as long. No round number, at which timers end.
+const FIRST: u64 = 53_000_000;
 /// Descriptors that a set of `select` has room for.
 const SET: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
-/// Parts of the paths of libraries that wait again after a signal, beside the interpreter itself.
-const WAIT_AGAIN: [&[u8]; 3] = [b"/lib-dynload/", b"/uvloop/", b"/gevent/"];
+/// Signals of faults, which no thread can put off.
+const FAULTS: [c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
 
 /// Where the executable or the library with the interpreter's code lies; 0 before it is known.
 static INTERPRETER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
-thread_local! {
-    /// Whether the thread was told of a signal that did not come: its next wait is the rest of that one.
-    static IS_REST: Cell<bool> = const { Cell::new(false) };
-}
+static SIGNAL_IS_DUE: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Has waits give back memory. Once, by the only thread; `interpreter` is an address in CPython's code.
-pub fn start(interpreter: usize) {
+/// A mask of signals to wait with; `None` for the thread's own.
+type Mask<'a> = Option<&'a SignalSet>;
+
+/// Has waits give back memory. Once, by the only thread; `interpreter` is an address in CPython's code, and the function
+/// says whether a signal has come whose handler in Python has not run yet: from any thread, without the GIL.
+pub fn start(interpreter: usize, signal_is_due: fn() -> bool) {
+    let _ = SIGNAL_IS_DUE.set(signal_is_due);
     loaded::each(|object| {
         if object.holds(interpreter) {
             let parts = || object.segments().filter(|it| it.kind == libc::PT_LOAD);
@@ -59,41 +71,83 @@ pub fn start(interpreter: usize) {
     let _ = pyhost_unwind::learn_objects();
 }
 
-/// Whether the caller waits again after a signal.
-fn waits_again(caller: usize) -> bool {
+/// Whether the caller's waits are made in parts.
+fn may_part(caller: usize) -> bool {
     let [start, end] = [0, 1].map(|it| INTERPRETER[it].load(Relaxed));
-    if (start..end).contains(&caller) {
-        return true;
+    if (start..end).contains(&caller) || start == 0 {
+        return start != 0;
     }
     let Some(object) = pyhost_unwind::object_of(caller) else {
         return false;
     };
-    let holds = |part: &&[u8]| object.path().windows(part.len()).any(|it| it == *part);
-    WAIT_AGAIN.iter().any(holds)
+    let mut names = object.path().rsplit(|&byte| byte == b'/').skip(1);
+    match names.next() {
+        Some(b"lib-dynload" | b"uvloop") => true,
+        Some(b"libev" | b"libuv") => names.next() == Some(b"gevent"),
+        _ => false,
+    }
 }
 
-/// Waits for so many nanoseconds, without end if `None`: the `first` part of it, which returns 0 if nothing has come, or
-/// the `whole`. -1 and `EINTR` after a first part in which nothing came.
+/// Waits for so many nanoseconds, without end if `None`: as a `whole`, or in parts. `part` waits for so long with a mask of
+/// signals, and returns 0 if nothing has come.
 fn in_parts(
     nanoseconds: Option<u64>,
     caller: usize,
     whole: impl FnOnce() -> c_int,
-    first: impl FnOnce() -> c_int,
+    mut part: impl FnMut(Option<u64>, Mask<'_>) -> c_int,
 ) -> c_int {
-    let is_rest = IS_REST.replace(false);
-    let may_part = !is_rest && nanoseconds.is_none_or(|nanoseconds| nanoseconds > FIRST);
-    let begun = may_part.then(Wait::begins).flatten();
-    let Some(begun) = begun.filter(|_| waits_again(caller)) else {
+    let is_long = nanoseconds.is_none_or(|nanoseconds| nanoseconds > FIRST);
+    let begun = is_long.then(Wait::begins).flatten();
+    let Some(begun) = begun.filter(|_| may_part(caller)) else {
         return whole();
     };
-    let result = first();
+    let start = monotonic();
+    let rest = || nanoseconds.map(|all| all.saturating_sub(monotonic() - start));
+    let result = part(Some(FIRST), None);
     if result != 0 {
         return result;
     }
     begun.is_long();
-    IS_REST.set(true);
-    Errno(libc::EINTR).set();
-    -1
+    if !is_first_thread() {
+        return part(rest(), None);
+    }
+    let mut blocked = SignalSet::all();
+    for signal in FAULTS {
+        blocked.remove(signal);
+    }
+    let mask = blocked.block();
+    let result = match SIGNAL_IS_DUE.get().is_some_and(|is_due| is_due()) {
+        true => Err(Errno(libc::EINTR)),
+        false => match part(rest(), Some(&mask)) {
+            -1 => Err(Errno::last()),
+            result => Ok(result),
+        },
+    };
+    mask.make_mask();
+    match result {
+        Ok(result) => result,
+        // A sandbox may know none of the calls that take a mask.
+        Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => part(rest(), None),
+        Err(error) => {
+            error.set();
+            -1
+        }
+    }
+}
+
+fn moment(nanoseconds: u64) -> timespec {
+    timespec {
+        tv_sec: (nanoseconds / SECOND) as libc::time_t,
+        tv_nsec: (nanoseconds % SECOND) as _,
+    }
+}
+
+/// Calls back with a time as the kernel takes it: null without end.
+fn with_moment<T>(nanoseconds: Option<u64>, wait: impl FnOnce(*const timespec) -> T) -> T {
+    match nanoseconds {
+        Some(nanoseconds) => wait(&moment(nanoseconds)),
+        None => wait(null()),
+    }
 }
 
 /// Nanoseconds of seconds and a part of one; `None` if the kernel would refuse them.
@@ -107,6 +161,13 @@ fn milliseconds(timeout: c_int) -> Option<u64> {
     u64::try_from(timeout)
         .ok()
         .map(|timeout| timeout * 1_000_000)
+}
+
+/// Milliseconds of a part, of which a begun one counts whole.
+fn of_part(nanoseconds: Option<u64>) -> c_int {
+    nanoseconds.map_or(-1, |all| {
+        c_int::try_from(all.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    })
 }
 
 /// `poll(2)`.
@@ -123,8 +184,19 @@ unsafe extern "C" fn pyhost_poll(
     next::resolve();
     // SAFETY: the caller's duties.
     let wait = |timeout| unsafe { call!(POLL(files, count, timeout), -1) };
-    let first = || wait(FIRST_MILLISECONDS);
-    in_parts(milliseconds(timeout), caller, || wait(timeout), first)
+    let whole = || wait(timeout);
+    in_parts(
+        milliseconds(timeout),
+        caller,
+        whole,
+        |time, mask| match mask {
+            None => wait(of_part(time)),
+            // SAFETY: as above.
+            Some(mask) => with_moment(time, |time| unsafe {
+                libc::ppoll(files, count, time, mask.as_ptr())
+            }),
+        },
+    )
 }
 
 /// `epoll_wait(2)`.
@@ -139,8 +211,22 @@ unsafe extern "C" fn pyhost_epoll_wait(
     next::resolve();
     // SAFETY: the caller's duties.
     let wait = |timeout| unsafe { call!(EPOLL_WAIT(file, events, most, timeout), -1) };
-    let first = || wait(FIRST_MILLISECONDS);
-    in_parts(milliseconds(timeout), caller, || wait(timeout), first)
+    let whole = || wait(timeout);
+    in_parts(
+        milliseconds(timeout),
+        caller,
+        whole,
+        |time, mask| match mask {
+            None => wait(of_part(time)),
+            // SAFETY: as above.
+            Some(mask) => unsafe {
+                call!(
+                    EPOLL_PWAIT(file, events, most, of_part(time), mask.as_ptr()),
+                    -1
+                )
+            },
+        },
+    )
 }
 
 /// `epoll_pwait(2)`.
@@ -155,9 +241,17 @@ unsafe extern "C" fn pyhost_epoll_pwait(
 ) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    let wait = |timeout| unsafe { call!(EPOLL_PWAIT(file, events, most, timeout, signals), -1) };
-    let first = || wait(FIRST_MILLISECONDS);
-    in_parts(milliseconds(timeout), caller, || wait(timeout), first)
+    let wait = |timeout, mask| unsafe { call!(EPOLL_PWAIT(file, events, most, timeout, mask), -1) };
+    let whole = || wait(timeout, signals);
+    in_parts(
+        milliseconds(timeout),
+        caller,
+        whole,
+        |time, mask| match mask {
+            Some(mask) if signals.is_null() => wait(of_part(time), mask.as_ptr()),
+            _ => wait(of_part(time), signals),
+        },
+    )
 }
 
 /// `select(2)`.
@@ -184,20 +278,30 @@ unsafe extern "C" fn pyhost_select(
         if !(0..=SET as c_int).contains(&count) {
             return wait(time);
         }
-        let first = || {
-            let sets = [reading, writing, exceptions].map(|set| Set::of(set, count as usize));
-            let mut part = timeval {
-                tv_sec: 0,
-                tv_usec: (FIRST / 1000) as _,
-            };
-            let result = wait(&mut part);
-            if result == 0 {
-                // A wait that a signal interrupts leaves the sets as they were.
+        let sets = [reading, writing, exceptions].map(|set| Set::of(set, count as usize));
+        let result = in_parts(
+            asked,
+            caller,
+            || wait(time),
+            |part, mask| {
                 sets.iter().for_each(Set::restore);
-            }
-            result
-        };
-        in_parts(asked, caller, || wait(time), first)
+                with_moment(part, |part| match (mask, part.as_ref()) {
+                    (Some(mask), _) => {
+                        libc::pselect(count, reading, writing, exceptions, part, mask.as_ptr())
+                    }
+                    (None, None) => wait(null_mut()),
+                    (None, Some(part)) => wait(&mut timeval {
+                        tv_sec: part.tv_sec,
+                        tv_usec: (part.tv_nsec + 999) / 1000,
+                    }),
+                })
+            },
+        );
+        if result < 0 {
+            // The kernel leaves them as they were, too.
+            sets.iter().for_each(Set::restore);
+        }
+        result
     }
 }
 
@@ -254,17 +358,23 @@ unsafe extern "C" fn pyhost_clock_nanosleep(
     let (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, Some(end)) = (clock, flags, end) else {
         return wait(time);
     };
-    let now = monotonic();
-    let first = || {
-        let end = now.saturating_add(FIRST);
-        wait(&timespec {
-            tv_sec: (end / SECOND) as libc::time_t,
-            tv_nsec: (end % SECOND) as _,
-        })
-    };
-    let whole = || wait(time);
-    match in_parts(Some(end.saturating_sub(now)), caller, whole, first) {
-        -1 => libc::EINTR,
-        result => result,
+    let left = end.saturating_sub(monotonic());
+    let result = in_parts(
+        Some(left),
+        caller,
+        || wait(time),
+        |part, mask| match mask {
+            // SAFETY: there are no files.
+            Some(mask) => with_moment(part, |part| unsafe {
+                libc::ppoll(null_mut(), 0, part, mask.as_ptr())
+            }),
+            None => wait(&moment(monotonic().saturating_add(part.unwrap_or(0)))),
+        },
+    );
+    match result {
+        -1 => Errno::last().0,
+        // Or nearly.
+        0 => wait(time),
+        error => error,
     }
 }

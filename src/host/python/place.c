@@ -20,13 +20,23 @@
 #define Py_BUILD_CORE 1
 #include <internal/pycore_interpframe.h>
 #include <internal/pycore_debug_offsets.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
 #elif PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
+#else
+#define Py_BUILD_CORE 1
+#if PY_VERSION_HEX >= 0x03090000
+#include <internal/pycore_runtime.h>
+#else
+#include <internal/pycore_pystate.h>
+#endif
+#undef Py_BUILD_CORE
 #endif
 #include <frameobject.h>
 
@@ -532,6 +542,19 @@ uintptr_t pyhost_loop_function(void)
 }
 
 uintptr_t pyhost_interpreter_function(void) { return (uintptr_t)&PyObject_Malloc; }
+
+/* Whether a signal has come whose handler in Python has not run yet; -1 if that cannot be told. Any thread, without the
+   GIL. A word of the runtime's own state, of which all releases of a minor version have had the same layout. */
+int pyhost_signal_is_due(void)
+{
+#if PY_VERSION_HEX >= UNREAD
+    return -1;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return __atomic_load_n((const int *)&_PyRuntime.signals.is_tripped, __ATOMIC_ACQUIRE) != 0;
+#else
+    return __atomic_load_n((const int *)&_PyRuntime.ceval.signals_pending, __ATOMIC_ACQUIRE) != 0;
+#endif
+}
 
 /* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and
    `name`, and the line. 0 where there is none. */

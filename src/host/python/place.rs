@@ -25,6 +25,7 @@ unsafe extern "C" {
     safe fn pyhost_loop_frame() -> usize;
     safe fn pyhost_loop_function() -> usize;
     safe fn pyhost_interpreter_function() -> usize;
+    safe fn pyhost_signal_is_due() -> c_int;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
     fn pyhost_calls(context: *mut c_void, take: TakeCall);
@@ -147,6 +148,12 @@ pub fn loop_function() -> usize {
 /// An address in the interpreter's code.
 pub fn interpreter_function() -> usize {
     pyhost_interpreter_function()
+}
+
+/// The function that says whether a signal has come whose handler in Python has not run yet; `None` if this Python's state
+/// is not known. It may be called by any thread, without the GIL.
+pub fn signal_is_due() -> Option<fn() -> bool> {
+    (pyhost_signal_is_due() >= 0).then_some(|| pyhost_signal_is_due() > 0)
 }
 
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
