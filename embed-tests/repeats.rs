@@ -34,6 +34,13 @@ fn wrong_values_and_failing_functions_are_the_callers() {
 }
 
 #[test]
+fn odd_types_signals_and_threads_disturb_no_measurement() {
+    checked(&[], &["odd_types"]);
+    checked(&[], &["interrupted"]);
+    checked(&[], &["at_once"]);
+}
+
+#[test]
 fn the_lines_of_a_measurement_are_in_no_report() {
     let code = "import pyhost\nkept = []\nassert pyhost.leaks(lambda: kept.append([])).lines";
     let outcome = Run::host().arg("--stats").code(code).ok();

@@ -2,7 +2,7 @@
 really take. For type checkers: MYPYPATH=stubs, or this file in the folder that your checker reads stubs from.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol, TypedDict, final, overload
 
@@ -356,9 +356,10 @@ class Leaks:
         name: str,
         repeat: int,
         accounts: dict[_Account, tuple[int, int]],
-        sizes: list[_LeakSize],
-        types: list[_LeakType],
-        lines: list[_LeakLine] | None,
+        sizes: Iterable[_LeakSize] = ...,
+        types: Iterable[_LeakType] = ...,
+        lines: list[_LeakLine] | None = ...,
+        lines_are_sampled: bool = ...,
     ) -> None: ...
     name: str
     repeat: int
@@ -369,6 +370,8 @@ class Leaks:
     types: list[_LeakType]
     # None where no lines could be recorded.
     lines: list[_LeakLine] | None
+    # Lines were recorded before, as by --lines: their figures are estimates.
+    lines_are_sampled: bool
     @property
     def bytes_per_call(self) -> int:
         """Of all accounts but arena, whose blocks are obj's, and mapped."""

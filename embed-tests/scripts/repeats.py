@@ -1,13 +1,16 @@
 """pyhost.leaks(): functions that leave something behind, and functions of the standard library that do not.
 
-With the word `leaky` or `clean` one part alone; prints `checked` at the end.
+With the name of a part that part alone; prints `checked` at the end.
 """
 
 import ctypes
+import gc
 import json
 import mmap
+import signal
 import sys
 import threading
+import time
 
 import pyhost
 
@@ -191,7 +194,7 @@ def arguments():
             pass
         else:
             raise AssertionError(wrong)
-    for named in [{"repeat": 0}, {"repeat": 10**9}, {"repeat": "x"}, {"warmup": -1}, {"warmup": 1.5}]:
+    for named in [{"repeat": 0}, {"repeat": -1}, {"repeat": 10**9}, {"repeat": 10**30}, {"repeat": "x"}, {"warmup": -1}, {"warmup": 1.5}]:
         try:
             pyhost.leaks(lambda: None, **named)
         except ValueError as error:
@@ -218,10 +221,72 @@ def arguments():
     assert said and said[0].startswith("leaks: another"), said
     before = pyhost.lines()
     assert not pyhost.leaks(lambda: None)
+    assert not pyhost.leaks(int, repeat=1)
     assert (pyhost.lines() is None) == (before is None)
 
 
-parts = {"leaky": leaky, "clean": clean, "arguments": arguments}
+def odd_types():
+    """Types without a hash, and without a module."""
+    class Meta(type):
+        __eq__ = lambda self, other: self is other  # noqa: E731
+
+    made = {"type": type, "__builtins__": {"type": type}}
+    exec("Bare = type('Bare', (), {})", made)
+    kept = []
+    for kind in Meta("Odd", (), {}), made["Bare"]:
+        found = pyhost.leaks(lambda: kept.append(kind()))
+        assert found.types[0] == {"type": found.types[0]["type"], "objects_per_call": 1}, found
+        assert found.types[0]["type"].endswith(kind.__qualname__), found
+
+
+def interrupted():
+    """A handler that raises ends one measurement, and no later one."""
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, ring)
+    gc.collect()
+    gc.freeze()
+    for turn in range(400):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00001 * (1 + turn % 40))
+            pyhost.leaks(int, warmup=0, repeat=2)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Alarm:
+            pass
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    assert not pyhost.leaks(int)
+    assert pyhost.lines() is None
+
+
+def at_once():
+    """Of two threads one is refused at any moment, and its retries measure what is its own."""
+    kept, found = [], {}
+
+    def measure(size):
+        def function():
+            kept.append(bytearray(size))
+            time.sleep(0.001)
+
+        while size not in found:
+            try:
+                found[size] = pyhost.leaks(function)
+            except RuntimeError:
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=measure, args=(size,)) for size in (5000, 7000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for size, leaks in found.items():
+        assert leaks.blocks_per_call == 2 and size <= leaks.bytes_per_call < size * 1.3, leaks
+
+
+parts = {"odd_types": odd_types, "interrupted": interrupted, "at_once": at_once, "leaky": leaky, "clean": clean, "arguments": arguments}
 for name in sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in parts else parts:
     parts[name]()
 print("checked")

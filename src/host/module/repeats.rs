@@ -8,6 +8,7 @@ use crate::lines;
 use crate::python::domains;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Gil, Kind, Object, Returned};
+use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,8 +20,8 @@ const WORDS: usize = 2 * REPORTED.len();
 
 /// The figures of one measurement.
 struct Repeats {
-    /// The process that measures: of a forked child's it is none.
-    process: i32,
+    /// The process and the thread that measure: of a forked child's it is none.
+    owner: (i32, i32),
     /// Calls that are to be measured.
     count: usize,
     /// Moments that were kept: the one before the first call, and those after each.
@@ -29,13 +30,31 @@ struct Repeats {
     figures: Mapped<u64>,
     before: Taken,
     after: Taken,
+    /// Whether lines are recorded for it alone.
+    has_lines: bool,
 }
 
 static CURRENT: Mutex<Option<Repeats>> = Mutex::new(None);
 
-/// Held for a moment only, by threads that have the GIL and let nobody else run meanwhile.
+/// Held for a moment only, by threads that have the GIL. Nothing is made of Python's meanwhile, or its garbage collector would
+/// run code that may ask for it again.
 fn current() -> MutexGuard<'static, Option<Repeats>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn caller() -> (i32, i32) {
+    (process::id(), calls::gettid())
+}
+
+/// Whether a measurement goes on in this process.
+fn is_on(current: &Option<Repeats>) -> bool {
+    current
+        .as_ref()
+        .is_some_and(|other| other.owner.0 == process::id())
+}
+
+fn on(module: This<'_, Module>) -> Returned<'_> {
+    module.gil().bool(is_on(&current()))
 }
 
 /// Whether it begins: not while another measurement goes on.
@@ -47,10 +66,7 @@ fn begin<'a>(_: This<'a, Module>, count: &Object<'a>) -> Returned<'a> {
         return Err(gil.raise(Kind::Value, &text));
     }
     let mut current = current();
-    if current
-        .as_ref()
-        .is_some_and(|other| other.process == process::id())
-    {
+    if is_on(&current) {
         return gil.bool(false);
     }
     let count = count as usize;
@@ -61,12 +77,13 @@ fn begin<'a>(_: This<'a, Module>, count: &Object<'a>) -> Returned<'a> {
         return Err(gil.no_memory());
     };
     *current = Some(Repeats {
-        process: process::id(),
+        owner: caller(),
         count,
         taken: 0,
         figures,
         before,
         after,
+        has_lines: false,
     });
     gil.bool(true)
 }
@@ -89,39 +106,7 @@ impl Repeats {
         }
     }
 
-    /// `(account, ((bytes, blocks), ...))`, a pair a moment.
-    fn rows<'a>(&self, gil: Gil<'a>) -> Returned<'a> {
-        let rows = REPORTED.iter().enumerate().map(|(index, account)| {
-            let pairs = (0..self.taken).map(|moment| {
-                let place = moment * WORDS + 2 * index;
-                gil.tuple([
-                    gil.unsigned(self.figures[place])?,
-                    gil.unsigned(self.figures[place + 1])?,
-                ])
-            });
-            gil.tuple([gil.text(account.name())?, gil.tuple_of(self.taken, pairs)?])
-        });
-        gil.tuple_of(REPORTED.len(), rows)
-    }
-
-    /// `(account, block_bytes, blocks, bytes)`: by how many live blocks, and bytes of these, each size class has grown.
-    fn classes<'a>(&self, gil: Gil<'a>) -> Returned<'a> {
-        let list = gil.list()?;
-        for account in ACCOUNTS_WITH_CLASSES {
-            for (class, blocks, bytes) in self.grown(account) {
-                let row = [
-                    gil.text(account.name())?,
-                    gil.unsigned(class)?,
-                    gil.unsigned(blocks)?,
-                    gil.unsigned(bytes)?,
-                ];
-                list.append(&*gil.tuple(row)?)?;
-            }
-        }
-        Ok(list)
-    }
-
-    fn grown(&self, account: Account) -> impl Iterator<Item = (u64, u64, u64)> {
+    fn grown(&self, account: Account) -> impl Iterator<Item = [u64; 3]> {
         let before = self.before.of(account).entries();
         let after = self.after.of(account).entries();
         after.iter().filter_map(|class| {
@@ -134,11 +119,11 @@ impl Repeats {
                 .live_blocks
                 .checked_sub(blocks)
                 .filter(|&blocks| blocks > 0)?;
-            Some((
+            Some([
                 class.block_bytes,
                 blocks,
                 class.live_bytes.saturating_sub(bytes),
-            ))
+            ])
         })
     }
 }
@@ -150,36 +135,82 @@ fn take(module: This<'_, Module>) -> Returned<'_> {
     Ok(module.gil().none())
 }
 
-fn end(module: This<'_, Module>) -> Returned<'_> {
-    let gil = module.gil();
-    let ended = current().take();
-    match ended {
-        Some(repeats) => gil.tuple([repeats.rows(gil)?, repeats.classes(gil)?]),
-        None => Ok(gil.none()),
+/// `(account, ((bytes, blocks), ...))`, a pair a moment.
+fn rows<'a>(gil: Gil<'a>, words: &[u64]) -> Returned<'a> {
+    let rows = REPORTED.iter().enumerate().map(|(index, account)| {
+        let pairs = words.chunks_exact(WORDS).map(|moment| {
+            gil.tuple([
+                gil.unsigned(moment[2 * index])?,
+                gil.unsigned(moment[2 * index + 1])?,
+            ])
+        });
+        gil.tuple([
+            gil.text(account.name())?,
+            gil.tuple_of(words.len() / WORDS, pairs)?,
+        ])
+    });
+    gil.tuple_of(REPORTED.len(), rows)
+}
+
+/// `(account, block_bytes, blocks, bytes)`: by how many live blocks, and bytes of these, each size class has grown.
+fn classes<'a>(gil: Gil<'a>, grown: &[(Account, [u64; 3])]) -> Returned<'a> {
+    let list = gil.list()?;
+    for (account, [class, blocks, bytes]) in grown {
+        let row = [
+            gil.text(account.name())?,
+            gil.unsigned(*class)?,
+            gil.unsigned(*blocks)?,
+            gil.unsigned(*bytes)?,
+        ];
+        list.append(&*gil.tuple(row)?)?;
     }
+    Ok(list)
+}
+
+/// The figures of the measurement.
+fn figures(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
+    let found = current().as_ref().map(|repeats| {
+        let words = repeats.figures[..repeats.taken * WORDS].to_vec();
+        let of = |account| repeats.grown(account).map(move |class| (account, class));
+        (
+            words,
+            ACCOUNTS_WITH_CLASSES.into_iter().flat_map(of).collect(),
+        )
+    });
+    let (words, grown): (Vec<u64>, Vec<_>) = found.unwrap_or_default();
+    gil.tuple([rows(gil, &words)?, classes(gil, &grown)?])
 }
 
 /// Begins to record each allocation with its line, unless samples are taken already: whether it began.
-fn lines_begin(module: This<'_, Module>) -> Returned<'_> {
+fn lines(module: This<'_, Module>) -> Returned<'_> {
     let begins = !sampling::is_on() && lines::begin(1);
     if begins {
+        if let Some(repeats) = current().as_mut() {
+            repeats.has_lines = true;
+        }
         domains::follow_samples();
     }
     module.gil().bool(begins)
 }
 
-fn lines_end(module: This<'_, Module>) -> Returned<'_> {
-    sampling::forget();
-    domains::follow_samples();
+/// Ends the calling thread's measurement, if it has begun one.
+fn end(module: This<'_, Module>) -> Returned<'_> {
+    let ended = current().take_if(|it| it.owner == caller());
+    if ended.is_some_and(|ended| ended.has_lines) {
+        sampling::forget();
+        domains::follow_samples();
+    }
     Ok(module.gil().none())
 }
 
 /// For the module's table.
-pub const METHODS: [Method<Module>; 5] = [
+pub const METHODS: [Method<Module>; 6] = [
+    Method::plain(c"_repeats_on", on, c"Whether a measurement goes on."),
     Method::one(
         c"_repeats_begin",
         begin,
-        c"Prepare to measure so many calls; False while another thread does.",
+        c"Prepare to measure so many calls; False while another measurement goes on.",
     ),
     Method::plain(
         c"_repeats_take",
@@ -187,18 +218,18 @@ pub const METHODS: [Method<Module>; 5] = [
         c"Keep the figures of this moment: before the first call, and after each.",
     ),
     Method::plain(
-        c"_repeats_end",
-        end,
+        c"_repeats_figures",
+        figures,
         c"The figures of each account, moment by moment, and the size classes that grew.",
     ),
     Method::plain(
-        c"_lines_begin",
-        lines_begin,
-        c"Record each allocation with its line; False if lines are recorded already.",
+        c"_repeats_lines",
+        lines,
+        c"Record each allocation with its line until the end; False if lines are recorded already.",
     ),
     Method::plain(
-        c"_lines_end",
-        lines_end,
-        c"Record no lines any more, and forget those that were.",
+        c"_repeats_end",
+        end,
+        c"End the calling thread's measurement, and forget its lines.",
     ),
 ];

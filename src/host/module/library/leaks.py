@@ -7,43 +7,45 @@ import gc
 import itertools
 import sys
 
-from pyhost import _lines_begin, _lines_end, _repeats_begin, _repeats_end, _repeats_take, _text, track
+from pyhost import _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, track
 
 # CPython's cache of type attributes keeps the name that was looked up last in each of its 4,096 places: C code that makes the
 # name anew for each call would seem to leave one behind.
 _clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
-# Accounts whose bytes are others' too: pymalloc's arenas hold blocks of obj, and what is mapped is no block of a heap.
-_BESIDE = ("arena", "mapped")
+# pymalloc's arenas hold blocks of obj: their bytes would count twice.
+_BESIDE = "arena"
 _MOST_ROWS = 10
+_AT_ONCE = "leaks: another measurement goes on; expected one at a time"
 
 
 class Leaks:
     """What a function leaves behind with every call. True if there is anything.
 
-    repeat is the number of calls that were measured. bytes_per_call and blocks_per_call are of all accounts but arena and
-    mapped. accounts is a dictionary by name of (bytes, blocks) a call; sizes a list of dictionaries with account,
+    repeat is the number of calls that were measured. bytes_per_call and blocks_per_call are of all accounts but arena.
+    accounts is a dictionary by name of (bytes, blocks) a call; sizes a list of dictionaries with account,
     block_bytes and blocks_per_call; types one with type and objects_per_call, of the objects that the garbage collector
     knows; lines one with file, line, function, account, bytes_per_call and blocks_per_call, or None where no lines
-    could be recorded.
+    could be recorded. lines_are_sampled is True if lines were recorded before, as by --lines: then their figures are estimates.
     """
 
-    __slots__ = ("name", "repeat", "accounts", "sizes", "types", "lines")
+    __slots__ = ("name", "repeat", "accounts", "sizes", "types", "lines", "lines_are_sampled")
 
-    def __init__(self, name, repeat, accounts, sizes, types, lines):
+    def __init__(self, name, repeat, accounts, sizes=(), types=(), lines=None, lines_are_sampled=False):
         self.name = name
         self.repeat = repeat
         self.accounts = accounts
-        self.sizes = sizes
-        self.types = types
+        self.sizes = list(sizes)
+        self.types = list(types)
         self.lines = lines
+        self.lines_are_sampled = lines_are_sampled
 
     @property
     def bytes_per_call(self):
-        return sum(size for name, (size, _) in self.accounts.items() if name not in _BESIDE)
+        return sum(size for name, (size, _) in self.accounts.items() if name != _BESIDE)
 
     @property
     def blocks_per_call(self):
-        return sum(blocks for name, (_, blocks) in self.accounts.items() if name not in _BESIDE)
+        return sum(blocks for name, (_, blocks) in self.accounts.items() if name != _BESIDE)
 
     def __bool__(self):
         return bool(self.accounts)
@@ -54,7 +56,7 @@ class Leaks:
                     for name, (size, blocks) in self.accounts.items()}
         return {"function": self.name, "repeat": self.repeat, "bytes_per_call": self.bytes_per_call,
                 "blocks_per_call": self.blocks_per_call, "accounts": accounts, "sizes": self.sizes,
-                "types": self.types, "lines": self.lines}
+                "types": self.types, "lines": self.lines, "lines_are_sampled": self.lines_are_sampled}
 
     def __repr__(self):
         return f"<pyhost.Leaks of {self.name}: {_text(self.bytes_per_call)} in {self.blocks_per_call} blocks a call>"
@@ -75,7 +77,7 @@ class Leaks:
             for row in self.types[:_MOST_ROWS]:
                 text.append(f"  {row['objects_per_call']} {row['type']}")
         if self.lines:
-            text.append("by line:")
+            text.append("by line, estimated from samples:" if self.lines_are_sampled else "by line:")
             for row in self.lines[:_MOST_ROWS]:
                 place = f"{row['file']}:{row['line']} in {row['function']}" if row["file"] else "outside of Python code"
                 by = f", by {row['package']}" if row["package"] else ""
@@ -90,7 +92,7 @@ def leaks(function, *, repeat=16, warmup=4):
     The function is called warmup times first, so that caches are full, then repeat times for the figures; if something
     grows, repeat times more for the types and repeat times more for the lines. Garbage is collected after each
     call. Something grows if it does so in three calls of four at least; of each account the middle growth counts. What other
-    threads allocate meanwhile is counted, too. One measurement at a time; RuntimeError while another thread measures.
+    threads allocate meanwhile is counted, too. One measurement at a time: RuntimeError while another one goes on.
     An exception of the function ends it.
     """
     if not callable(function):
@@ -98,12 +100,21 @@ def leaks(function, *, repeat=16, warmup=4):
     if type(repeat) is not int or type(warmup) is not int or warmup < 0:
         raise ValueError("leaks: repeat and warmup are numbers of calls")
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    _call(function, warmup)
-    rows, classes = _figures(function, repeat)
-    accounts = {account: grown for account, moments in rows if (grown := _growth(moments))}
-    if not accounts:
-        return Leaks(name, repeat, accounts, [], [], [])
-    return Leaks(name, repeat, accounts, _sizes(classes, repeat), _types(function, repeat), _lines(function, repeat))
+    if _repeats_on():
+        raise RuntimeError(_AT_ONCE)
+    try:
+        # In here: a signal's handler may raise as soon as it has begun.
+        if not _repeats_begin(max(0, min(repeat, 1 << 32))):
+            raise RuntimeError(_AT_ONCE)
+        _call(function, warmup)
+        rows, classes = _figures(function, repeat)
+        accounts = {account: grown for account, moments in rows if (grown := _growth(moments))}
+        if not accounts:
+            return Leaks(name, repeat, accounts)
+        types = _types(function, repeat)
+        return Leaks(name, repeat, accounts, _sizes(classes, repeat), types, *_lines(function, repeat))
+    finally:
+        _repeats_end()
 
 
 def _call(function, count):
@@ -119,18 +130,14 @@ def _settle():
 
 def _figures(function, repeat):
     """The figures before the first call and after each, by account, and the size classes that grew."""
-    if not _repeats_begin(repeat):
-        raise RuntimeError("leaks: another thread measures; expected one measurement at a time")
-    try:
+    calls = itertools.repeat(None, repeat)
+    _settle()
+    _repeats_take()
+    for _ in calls:
+        function()
         _settle()
         _repeats_take()
-        for _ in itertools.repeat(None, repeat):
-            function()
-            _settle()
-            _repeats_take()
-    finally:
-        taken = _repeats_end()
-    return taken
+    return _repeats_figures()
 
 
 def _growth(moments):
@@ -152,40 +159,43 @@ def _sizes(classes, repeat):
 
 def _types(function, repeat):
     """The types of objects that grow; the garbage collector knows those that hold others."""
-    before = _counts()
+    before, _ = _counts()
     _call(function, repeat)
-    after = _counts()
-    rows = [{"type": _name(kind), "objects_per_call": round((count - before.get(kind, 0)) / repeat)}
-            for kind, count in after.items() if 4 * (count - before.get(kind, 0)) >= 3 * repeat]
+    after, kinds = _counts()
+    rows = [{"type": _name(kinds[key]), "objects_per_call": round((count - before.get(key, 0)) / repeat)}
+            for key, count in after.items() if 4 * (count - before.get(key, 0)) >= 3 * repeat]
     return sorted(rows, key=lambda row: (-row["objects_per_call"], row["type"]))
 
 
 def _counts():
-    counts = {}
+    """The number of objects of each type, and the types, by the type's address: some types have no hash."""
+    counts, kinds = {}, {}
     for found in gc.get_objects():
         kind = type(found)
-        counts[kind] = counts.get(kind, 0) + 1
-    return counts
+        key = id(kind)
+        kinds[key] = kind
+        counts[key] = counts.get(key, 0) + 1
+    return counts, kinds
 
 
 def _name(kind):
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    # Past the metaclass's own attributes.
+    name = type.__getattribute__(kind, "__qualname__")
+    try:
+        module = type.__getattribute__(kind, "__module__")
+    except AttributeError:
+        return name
+    return f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
 
 
 def _lines(function, repeat):
-    """The lines whose blocks grow; None without lines."""
-    begun = _lines_begin()
-    try:
-        tracked = track()
-        with tracked:
-            _call(function, repeat)
-        lines = tracked.lines
-    finally:
-        if begun:
-            _lines_end()
+    """The lines whose blocks grow, None without lines; and whether they are estimates."""
+    has_begun = _repeats_lines()
+    with track() as tracked:
+        _call(function, repeat)
+    lines = tracked.lines
     if lines is None:
-        return None
+        return None, False
     rows = []
     for line in lines.top(1000, "grown"):
         if 4 * line["blocks"] >= 3 * repeat:
@@ -193,7 +203,7 @@ def _lines(function, repeat):
                          "account": line["account"], "package": line["package"],
                          "bytes_per_call": round(line["bytes"] / repeat),
                          "blocks_per_call": round(line["blocks"] / repeat)})
-    return rows
+    return rows, not has_begun
 
 
 def _blocks(count):
