@@ -199,6 +199,10 @@ fn fail(line: impl std::fmt::Display) -> ! {
 /// Names the folder of the headers of the Python that is built for, where pyo3 knows no interpreter: in a cross build.
 const HEADERS: &str = "PYHOST_PYTHON_INCLUDE";
 
+/// The folder of libpython and of the libraries of extension modules at run time, such as `$ORIGIN/../lib`, instead of the
+/// one that libpython was found in.
+const RUN_PATH: &str = "PYHOST_RUN_PATH";
+
 /// The folder of `Python.h`.
 fn headers() -> PathBuf {
     let python = pyo3_build_config::get();
@@ -278,9 +282,16 @@ fn link_python(link: &mut Link) {
         return;
     }
     let config = pyo3_build_config::get();
+    let run_path = baked(RUN_PATH);
+    if let Some(folder) = &run_path {
+        // Of the older kind: extension modules find their libraries by it, too.
+        link.with("-Wl,--disable-new-dtags");
+        link.with(format_args!("-Wl,-rpath,{folder}"));
+    }
     if config.shared() {
         // In a cross build it is a folder of this machine.
-        if let (Some(folder), false) = (config.lib_dir(), is_cross_build()) {
+        let known = run_path.is_some() || is_cross_build();
+        if let (Some(folder), false) = (config.lib_dir(), known) {
             link.with(format_args!("-Wl,-rpath,{folder}"));
         }
         tell_of_the_other_form(config);
@@ -355,6 +366,12 @@ fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
         localize.arg(format!("--redefine-sym={name}=pyhost_exported_{name}"));
     }
     run(localize);
+    // The base of CPython's probes (`--with-dtrace`, as Debian builds it) lies in a section of which the linker keeps one, of
+    // libgcc's perhaps. So its symbol stays global; the same call of objcopy cannot both make it local and global.
+    let mut globalize = tool("OBJCOPY", "objcopy");
+    globalize.args(["--globalize-symbol", "_.stapsdt.base"]);
+    globalize.arg(&object);
+    run(globalize);
     object
 }
 
