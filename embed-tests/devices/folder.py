@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Builds a folder for this machine's processor (tools/build-device --folder) and tries it in a root that has nothing but it and
+the C library: read-only, without /tmp, /dev/shm, HOME or a shell, and without /proc.
+
+    folder.py [--python 3.11] [--static]
+
+Needs no root: the roots are below target/, and seen by processes of this command alone. The last line says how many checks
+passed and failed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HERE / "tools"))
+from device import folder as layout  # noqa: E402
+from device import targets  # noqa: E402
+
+ENTER = """
+mount --bind "$root" "$root"
+mount -o remount,ro,bind "$root"
+[ -z "$proc" ] || mount --rbind /proc "$root/proc"
+exec env -i $settings "$(command -v chroot)" "$root" "$@"
+"""
+
+counts = {True: 0, False: 0}
+
+
+def check(name, good, seen=None):
+    counts[bool(good)] += 1
+    print(f"{'passed' if good else 'FAILED'}: {name}", flush=True)
+    if not good and seen is not None:
+        print(f"  {seen}")
+
+
+def make_root(path, files, folder, place, shell):
+    """A root with the folder at `place`, the C library, and a shell if it is given."""
+    shutil.rmtree(path, ignore_errors=True)
+    (path / "proc").mkdir(parents=True)
+    (path / place).parent.mkdir(parents=True)
+    shutil.copytree(folder, path / place, symlinks=True)
+    libraries = path / "usr/lib" / files.multiarch
+    libraries.mkdir(parents=True)
+    for source in files.libraries:
+        for library in source.glob("*.so.*"):
+            if layout.OF_THE_DEVICE.fullmatch(library.name) and not (libraries / library.name).exists():
+                shutil.copy(library, libraries / library.name)
+    (path / "lib").symlink_to("usr/lib")
+    (path / "lib64").symlink_to(f"usr/lib/{files.multiarch}")
+    if shell:
+        (path / "bin").mkdir()
+        shutil.copy(shell, path / "bin/busybox")
+        for name in ("sh", "dirname"):
+            (path / "bin" / name).symlink_to("busybox")
+
+
+def enter(root, *command, proc=False, settings=""):
+    environment = {**os.environ, "root": str(root), "proc": "yes" if proc else "", "settings": settings}
+    return subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "bash", "-euc", ENTER, "-", *command],
+        capture_output=True, text=True, env=environment, timeout=300, cwd="/",
+    )  # fmt: skip
+
+
+def said(answer):
+    """The line of the application."""
+    try:
+        return json.loads(answer.stdout)
+    except ValueError:
+        return {}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--python", default="3.11", metavar="VERSION")
+    parser.add_argument("--static", action="store_true")
+    options = parser.parse_args()
+    name = f"{options.python}{'-static' if options.static else ''}"
+    folder = HERE / f"target/devices/folder-{name}"
+    build = ["tools/build-device", "--target", f"{os.uname().machine}-unknown-linux-gnu", "--python", options.python]
+    build += ["--folder", folder, "--modules", "json,sqlite3,http.server,urllib.request", "--with-pyhostctl"]
+    build += ["--application", HERE / "embed-tests/devices/application.py"]
+    print(targets.output_of(*build, *["--static"] * options.static), flush=True)
+    files = targets.root_of_this_machine(options.python)
+    shell = pathlib.Path(targets.output_of("tools/debian-programs", "busybox-static")) / "bin/busybox"
+    root = HERE / f"target/devices/root-{name}"
+
+    make_root(root, files, folder, "opt/device", None)
+    host, origin = "/opt/device/bin/pyhost", "LD_ORIGIN_PATH=/opt/device/bin"
+    bare = enter(root, host, "/opt/device/app", settings=origin)
+    expected = {
+        "answer": 499500,
+        "forked": 7,
+        "hogged": False,
+        "prefix": "/opt/device",
+        "files": [f"/opt/device/lib/python{options.python.replace('.', '')}.zip" + end for end in ("/http", "/json", "/sqlite3")],
+    }
+    check("the application runs in a root without /proc, /tmp, /dev and HOME", said(bare) == expected, bare)
+    check("it prints nothing else", bare.stderr == "" and bare.returncode == 0, bare)
+
+    reported = enter(root, host, "--cap", "40M", "--stats", "/opt/device/app", "hog", settings=origin)
+    check("a cap raises an error that the application catches", said(reported).get("hogged") is True, reported)
+    check("the refusal names the line", "/opt/device/app/__main__.py:" in reported.stderr, reported)
+    check("the report says how far the resident size is known", "resident unknown, peak at most" in reported.stderr, reported)
+
+    region = enter(root, host, "--region", "24M", "/opt/device/app", "hog", settings=origin)
+    check("so does a region", said(region).get("hogged") is True and "region of 24.0 MiB is full" in region.stderr, region)
+
+    live = enter(root, host, "--live", "-c", "print(1)", settings=origin)
+    lines = live.stderr.splitlines()
+    check("--live without /dev/shm is one line, and the script runs", live.stdout == "1\n" and len(lines) == 1, live)
+
+    control = enter(root, "/opt/device/bin/pyhostctl", "--version")
+    check("pyhostctl finds its library", control.returncode == 0 and control.stdout.startswith("pyhostctl "), control)
+
+    missing = enter(root, host, "-c", "import tarfile, xml.dom", settings=origin)
+    check("a module that was not chosen is not there", "ModuleNotFoundError" in missing.stderr, missing)
+
+    traceback = enter(root, host, "-c", "import json; json.loads('{')", settings=origin)
+    check("a traceback names files of the standard library", "json/decoder.py" in traceback.stderr, traceback)
+
+    with_proc = enter(root, host, "/opt/device/app", proc=True)
+    check("with /proc no variable is needed", said(with_proc) == expected and with_proc.stderr == "", with_proc)
+
+    leaks = enter(root, host, "--leak-check", "--stats=json", "-c", "print(1)", proc=True)
+    check("the leak check says that all is well", leaks.returncode == 0 and leaks.stdout == "1\n", leaks)
+
+    code = "import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', 'print(2)']))"
+    child = enter(root, host, "-c", code, proc=True)
+    check("a child process is the host again", child.stdout == "b'2\\n'\n", child)
+
+    make_root(root, files, folder, "mnt/other place", shell)
+    moved = enter(root, "/mnt/other place/run", settings="PATH=/bin")
+    check("a folder that was moved starts by its script", said(moved).get("prefix") == "/mnt/other place", moved)
+    check("and answers as before", said(moved).get("answer") == 499500 and moved.stderr == "", moved)
+
+    print(f"{counts[True]} passed, {counts[False]} failed")
+    return 1 if counts[False] else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except targets.Refused as refused:
+        sys.exit(print(f"embed-tests/devices/folder.py: {refused}", file=sys.stderr) or 2)

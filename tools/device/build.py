@@ -1,0 +1,120 @@
+"""Builds the host for a target, against Debian's libpython for it."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+from .targets import HERE, Refused, output_of
+
+FOLDER = HERE / "target/devices"
+
+
+def prepare_tools(target):
+    """Installs Rust's standard library for the target, and GNU's compiler, where they are missing."""
+    installed = output_of("rustup", "target", "list", "--installed").split()
+    if target.triple not in installed:
+        output_of("rustup", "target", "add", "--quiet", target.triple)
+    if shutil.which(target.binutils + "gcc") is None:
+        package = f"gcc-{target.multiarch.replace('_', '-')}"
+        as_root = [] if os.getuid() == 0 else ["sudo"]
+        output_of(*as_root, "apt-get", "update", "-qq")
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+        output_of(*as_root, "env", "DEBIAN_FRONTEND=noninteractive", *install)
+
+
+def missing_names(archive, nm):
+    """The names of CPython's own that a static libpython uses and does not have."""
+    used, defined = set(), set()
+    for line in output_of(nm, "-P", archive, stderr=subprocess.DEVNULL).splitlines():
+        words = line.split()
+        if len(words) >= 2 and re.match(r"_?Py|python_|_*Hacl", words[0]):
+            (used if words[1] in "Uwv" else defined).add(words[0])
+    return sorted(used - defined)
+
+
+def static_archive(root, target):
+    """Debian's static libpython; where it has a second one that is position-independent, that."""
+    folder = root.configuration
+    for name in (f"python{root.version}-pic", f"python{root.version}"):
+        archive = folder / f"lib{name}.a"
+        if archive.exists():
+            break
+    else:
+        raise Refused(f"--static: no static libpython in {folder}")
+    missing = missing_names(archive, target.binutils + "nm")
+    if missing:
+        raise Refused(
+            f"--static: {len(missing)} functions are not in Debian's {archive.name}, such as {missing[0]}; "
+            "expected a version of which the archive is whole, such as 3.11, or a build without --static"
+        )
+    return folder, name
+
+
+def describe_python(root, target, static):
+    """Writes the file of PYO3_CONFIG_FILE for the target's libpython."""
+    settings = root.settings()
+    flags = ("Py_DEBUG", "Py_REF_DEBUG", "Py_TRACE_REFS", "Py_GIL_DISABLED")
+    folder, name = static_archive(root, target) if static else (root.libraries[0], f"python{root.version}")
+    values = {
+        "implementation": "CPython",
+        "version": root.version,
+        "shared": "false" if static else "true",
+        "lib_name": name,
+        "lib_dir": folder,
+        "pointer_width": settings["SIZEOF_VOID_P"] * 8,
+        "build_flags": ",".join(flag for flag in flags if settings.get(flag)),
+    }
+    arguments = []
+    if static:
+        # As tools/build-static: build.rs links the archive, once and whole.
+        values["suppress_build_script_link_lines"] = "true"
+        words = [word for name in ("LIBS", "MODLIBS", "SYSLIBS") for word in shlex.split(settings.get(name) or "")]
+        arguments = dict.fromkeys(word for word in words if word.startswith("-l"))
+    lines = [f"{key}={value}" for key, value in values.items()]
+    lines += [f"extra_build_script_line=cargo:rustc-link-arg={argument}" for argument in arguments]
+    path = FOLDER / f"pyo3-{root.version}-{target.triple}{'-static' if static else ''}.txt"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def environment(root, target, static, folder, baked):
+    """The variables of a cargo that builds for the target, into a folder."""
+    prepare_tools(target)
+    config = describe_python(root, target, static)
+    # The compiler's own folders would come before those of --sysroot.
+    flags = [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
+    name = target.triple.replace("-", "_")
+    left_out = ["RUSTFLAGS", *(f"PYHOST_BAKED_{variable}" for variable in ("CAP", "REGION", "PROFILE"))]
+    variables = {name: value for name, value in os.environ.items() if name not in left_out}
+    return variables | baked | {
+        "PYO3_CONFIG_FILE": str(config),
+        "PYHOST_PYTHON_INCLUDE": str(root.headers),
+        "PYHOST_RUN_PATH": "$ORIGIN/../lib",
+        "CARGO_TARGET_DIR": str(folder),
+        target.variable("LINKER"): target.binutils + "gcc",
+        target.variable("RUSTFLAGS"): " ".join(f"-Clink-arg={flag}" for flag in flags),
+        f"CC_{name}": target.binutils + "gcc",
+        f"AR_{name}": target.binutils + "ar",
+        # A part of Debian's Python.h is in a folder that only the system's own compiler knows.
+        f"CFLAGS_{name}": " ".join(flags + ["-idirafter", str(root.headers.parent)]),
+        "LD": target.binutils + "ld",
+        "OBJCOPY": target.binutils + "objcopy",
+    }  # fmt: skip
+
+
+def build(root, target, static, profile, baked):
+    """Builds `pyhost` and `pyhostctl`; their folder."""
+    variables = environment(root, target, static, FOLDER / "build", baked)
+    command = ["cargo", "build", "--quiet", "--locked", "--no-default-features", "--target", target.triple]
+    command += ["--profile", profile, "-p", "pyhost", "--bin", "pyhost", "--bin", "pyhostctl"]
+    if subprocess.run(command, cwd=HERE, env=variables, stdout=2).returncode:
+        raise Refused("cargo build: failed")
+    built = FOLDER / "build" / target.triple / {"dev": "debug"}.get(profile, profile)
+    result = FOLDER / f"{target.processor}-{root.version}{'-static' if static else ''}"
+    result.mkdir(exist_ok=True)
+    for program in ("pyhost", "pyhostctl"):
+        shutil.copy2(built / program, result / program)
+    return result

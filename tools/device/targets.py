@@ -1,0 +1,129 @@
+"""The targets of `tools/build-device`, and the Debian files that a build for one of them uses."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parents[2]
+TOOL = "tools/build-device"
+
+
+class Refused(Exception):
+    """A wrong value, or a missing resource: one line, status 2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A processor and its C library, in the words of Rust and of Debian."""
+
+    triple: str
+    processor: str
+    debian: str
+    multiarch: str
+
+    @property
+    def binutils(self):
+        """The names of the cross compiler and its tools begin with this."""
+        return self.multiarch + "-"
+
+    def variable(self, name):
+        """A variable of cargo's for this target, such as `LINKER`."""
+        return f"CARGO_TARGET_{self.triple.replace('-', '_').upper()}_{name}"
+
+
+TARGETS = {
+    target.triple: target
+    for target in [
+        Target("x86_64-unknown-linux-gnu", "x86_64", "amd64", "x86_64-linux-gnu"),
+        Target("aarch64-unknown-linux-gnu", "aarch64", "arm64", "aarch64-linux-gnu"),
+    ]
+}
+
+# The first with a `getpath` that finds the standard library as a zip.
+VERSIONS = ("3.11", "3.13", "3.14", "3.15")
+
+
+def find(triple):
+    if triple in TARGETS:
+        return TARGETS[triple]
+    raise Refused(f"--target: bad value '{triple}'; expected {' or '.join(TARGETS)}")
+
+
+def output_of(*command, **settings):
+    """A command's output, stripped. Its errors go to standard error."""
+    answer = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, **settings)
+    if answer.returncode:
+        raise Refused(f"{' '.join(map(str, command))}: failed with status {answer.returncode}")
+    return answer.stdout.strip()
+
+
+def suite_of(version):
+    """The Debian release that has a CPython."""
+    suite = output_of("bash", "-c", '. tools/debians.sh; echo "${debians[$1]:-}"', "-", version)
+    if version not in VERSIONS or not suite:
+        raise Refused(f"--python: bad value '{version}'; expected {', '.join(VERSIONS)}")
+    return suite
+
+
+@dataclasses.dataclass(frozen=True)
+class Root:
+    """Debian's files of a CPython for one architecture. Nothing of them runs, but on this machine's own architecture."""
+
+    path: pathlib.Path
+    version: str
+    multiarch: str
+
+    @property
+    def standard_library(self):
+        return self.path / "usr/lib" / f"python{self.version}"
+
+    @property
+    def libraries(self):
+        """The folders of shared libraries, those of libpython first."""
+        return [self.path / "usr/lib" / self.multiarch, self.path / "lib" / self.multiarch]
+
+    @property
+    def headers(self):
+        return self.path / "usr/include" / f"python{self.version}"
+
+    @property
+    def configuration(self):
+        """The folder of the static libpython."""
+        return self.standard_library / f"config-{self.version}-{self.multiarch}"
+
+    def settings(self):
+        """The variables of the target's `sysconfig`."""
+        # Two names of one file, and perhaps that of a debug build: `_sysconfigdata_d_...`.
+        path = min(self.standard_library.glob("_sysconfigdata__*.py"))
+        values = {}
+        exec(compile(path.read_text(), path, "exec"), values)
+        return values["build_time_vars"]
+
+    def interpreter(self):
+        """The command that starts this Python here, without this machine's C library."""
+        loader, *_ = self.path.glob("lib*/ld-linux-*.so.*")
+        folders = ":".join(map(str, self.libraries))
+        return [loader, "--library-path", folders, self.path / f"usr/bin/python{self.version}"]
+
+
+def root(version, debian, multiarch):
+    # The last for packages such as NumPy.
+    packages = f"libpython{version}-dev,libc6-dev,python{version}-minimal,libstdc++6"
+    folder = output_of("tools/debian-files", f"device-{version}-{debian}", debian, suite_of(version), packages)
+    path = pathlib.Path(folder)
+    for name in ("lib", "lib64"):
+        # Newer Debians have all below /usr, and a package that was not unpacked has these links.
+        link = path / name
+        if not os.path.lexists(link) and (path / "usr" / name).exists():
+            link.symlink_to(f"usr/{name}")
+    return Root(path, version, multiarch)
+
+
+def root_of_target(version, target):
+    return root(version, target.debian, target.multiarch)
+
+
+def root_of_this_machine(version):
+    debian = output_of("dpkg", "--print-architecture")
+    return root(version, debian, output_of("dpkg-architecture", "-qDEB_HOST_MULTIARCH"))
