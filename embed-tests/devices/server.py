@@ -61,4 +61,5 @@ def main():
     server.server_close()
 
 
-main()
+if __name__ == "__main__":
+    main()
