@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Tries a device folder (tools/build-device --folder) on the machine that it is for: `checks.py FOLDER [--pages BYTES]
+[--embed PROGRAM]`.
+
+Runs under the machine's own python3. The last line says how many checks passed and failed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parents[2]
+
+# A block that shrinks is moved by its pages: on pages of 16 KiB zeros were copied over its tail.
+SHRINK = """
+wrong = 0
+for n in range(38):
+    kept = 20_000 + n * 52_001
+    b = bytearray(b"\\xa5" * 2_000_000)
+    del b[kept:]
+    wrong += b.count(0xA5) != kept or len(b) != kept
+print(wrong)
+"""
+GROW = """
+wrong = 0
+for step in (4096, 65536, 300_001):
+    b = bytearray()
+    while len(b) < 8_000_000:
+        b += b"\\x5a" * step
+    wrong += b.count(0x5A) != len(b)
+print(wrong)
+"""
+HOG = """
+kept = []
+try:
+    while True:
+        kept.append(bytearray(300_000))
+except MemoryError:
+    count = len(kept)
+    del kept
+    print("caught", count > 10)
+"""
+THREADS = """
+import threading, json
+sums = []
+def work(seed):
+    total = 0
+    for turn in range(60):
+        total += sum(json.loads(json.dumps(list(range(seed, seed + 1000)))))
+    sums.append(total)
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1000, 1008)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(sums), len(set(sums)))
+"""
+FORKS = """
+import os, pyhost
+kept = [bytes(1000) for _ in range(1000)]
+ends = []
+for turn in range(10):
+    child = os.fork()
+    if child == 0:
+        more = [bytes(1000) for _ in range(1000)]
+        os._exit(pyhost.memory_stats()["total"]["live_bytes"] > 2_000_000)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(ends)
+"""
+CHILDREN = """
+import subprocess, sys
+code = "import pyhost; print(pyhost.active)"
+print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
+print(subprocess.run("exit 3", shell=True).returncode)
+"""
+EXACT = """
+import pyhost
+obj = lambda: pyhost.memory_stats()["accounts"]["obj"]
+before = obj()
+kept = bytes(5_000_000 - 33)
+after = obj()
+print(after["live_bytes"] - before["live_bytes"] >= 5_000_000, after["live_bytes"] - before["live_bytes"] < 5_400_000)
+del kept
+print(abs(obj()["live_bytes"] - before["live_bytes"]) < 10_000)
+"""
+NUMPY = """
+import numpy, pyhost
+a = numpy.zeros((1000, 1000))
+b = numpy.arange(1_000_000, dtype=float).reshape(1000, 1000)
+c = (a + b) @ numpy.eye(1000)
+print(bool((c == b).all()), pyhost.memory_stats()["accounts"]["numpy"]["live_bytes"] >= 24_000_000)
+try:
+    numpy.ones(1 << 30)
+except MemoryError:
+    print("refused")
+"""
+LEAK = "import ctypes\nfor turn in range(3): ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))"
+LINES = "kept = [bytes(10_000) for _ in range(1000)]\n"
+
+counts = {True: 0, False: 0}
+
+
+class Board:
+    """The host of a folder, and a directory that can be written to."""
+
+    def __init__(self, folder, scratch):
+        self.host, self.control, self.scratch = folder / "bin/pyhost", folder / "bin/pyhostctl", scratch
+        self.seconds = 0
+
+    def run(self, *arguments, program=None, seconds=300):
+        start = time.monotonic()
+        answer = subprocess.run(
+            [program or self.host, *arguments], capture_output=True, text=True, cwd=self.scratch, timeout=seconds
+        )
+        self.seconds = time.monotonic() - start
+        return answer
+
+    def script(self, code, *options):
+        return self.run(*options, "-c", code)
+
+
+def check(board, name, good, answer=None):
+    counts[bool(good)] += 1
+    print(f"{'passed' if good else 'FAILED'} ({board.seconds:.0f} s): {name}", flush=True)
+    if not good and answer is not None:
+        print(f"  status {answer.returncode}\n  {answer.stdout[-1500:]}\n  {answer.stderr[-1500:]}", flush=True)
+
+
+def prints(board, name, answer, *lines):
+    check(board, name, answer.returncode == 0 and answer.stdout.splitlines() == list(lines), answer)
+
+
+def reports(board):
+    answer = board.run("--stats", HERE / "python-scripts/where_memory_went.py")
+    native = re.search(r"^native +\S+ \w+ +([\d.]+) MiB", answer.stderr, re.MULTILINE)
+    good = answer.stdout.startswith("20000 rows") and native and float(native.group(1)) > 20
+    check(board, "README's script runs, and its report shows what sqlite holds", good, answer)
+    answer = board.run("--stats=json", "--stats-file=report.json", "-c", EXACT)
+    prints(board, "a block is counted when it is made and freed", answer, "True True", "True")
+    if answer.returncode == 0:
+        report = json.loads((board.scratch / "report.json").read_text())
+        check(board, "the report is JSON, and reads the resident size", report["process"]["resident_bytes"] > 5_000_000)
+    answer = board.run("--stats=html", "--stats-file=page.html", "-c", LINES)
+    page = board.scratch / "page.html"
+    good = answer.returncode == 0 and page.exists() and "</html>" in page.read_text()
+    check(board, "--stats=html writes a page", good, answer)
+    answer = board.script(LINES, "--lines", "--stats")
+    check(board, "--lines names the line", re.search(r"obj +.*<string>:1", answer.stderr), answer)
+    answer = board.run("--timeline=timeline.csv", "-c", "import time; kept = bytes(9_000_000); time.sleep(2)")
+    written = (board.scratch / "timeline.csv").read_text() if (board.scratch / "timeline.csv").exists() else ""
+    check(board, "--timeline writes its samples", answer.returncode == 0 and len(written.splitlines()) > 2, answer)
+    with subprocess.Popen(
+        [board.host, "--live=live", "-c", "kept = bytes(9_000_000); print(1, flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=board.scratch, text=True,
+    ) as process:  # fmt: skip
+        process.stdout.readline()
+        answer = board.run("report", "--dir=live", str(process.pid), program=board.control)
+        process.communicate("\n")
+    live = json.loads(answer.stdout or "{}").get("accounts", {}).get("obj", {}).get("live_bytes", 0)
+    check(board, "pyhostctl reads the counters of a running host", 9_000_000 < live < 12_000_000, answer)
+
+
+def bounds(board):
+    answer = board.script(HOG, "--cap", "48M")
+    prints(board, "a cap raises an error that can be caught", answer, "caught True")
+    check(board, "the refusal names the line", "cap of 48.0 MiB (total) reached" in answer.stderr and "<string>:5" in answer.stderr, answer)
+    answer = board.script(HOG, "--region", "32M")
+    prints(board, "so does a region", answer, "caught True")
+    check(board, "it says that it is full", "region of 32.0 MiB is full" in answer.stderr, answer)
+    code = "exec(%r)\nprint(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) < 52 * 1024)" % HOG
+    prints(board, "resident stays below the region's bound", board.script(code, "--region", "32M"), "caught True", "True")
+
+
+def programs(board):
+    for options in ((), ("--region", "48M"), ("--debug-hooks",)):
+        named = " ".join(options) or "no option"
+        prints(board, f"blocks that shrink keep their bytes ({named})", board.script(SHRINK, *options), "0")
+        prints(board, f"blocks that grow keep their bytes ({named})", board.script(GROW, *options), "0")
+    prints(board, "threads", board.script(THREADS), "8 8")
+    prints(board, "forks", board.script(FORKS), str([1] * 10))
+    prints(board, "child processes", board.script(CHILDREN), "True", "3")
+    prints(board, "NumPy's arrays are counted and capped", board.script(NUMPY, "--cap", "256M"), "True True", "refused")
+
+
+def leaks(board):
+    answer = board.script("pass", "--leak-check")
+    check(board, "a script without leaks has none", answer.returncode == 0 and "leaked" not in answer.stderr, answer)
+    answer = board.script(LEAK, "--leak-check")
+    check(board, "three lost objects are found", re.search(r"3 blocks leaked", answer.stderr), answer)
+    answer = board.run(HERE / "embed-tests/scripts/planted_leaks.py", board.host, program=sys.executable, seconds=900)
+    check(board, "each planted leak is found", answer.returncode == 0, answer)
+
+
+# Takes minutes where each instruction is emulated; GROW tries the same.
+SLOW = "blocks_that_grow_keep_what_they_hold"
+
+
+def embed(program, modules):
+    """Runs modules of the embed tests, which count as many checks as they have tests."""
+    result = None
+    command = [program, *(f"{module}::" for module in modules), "--skip", SLOW]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            result = re.match(r"test result: .* (\d+) passed; (\d+) failed;", line) or result
+    passed, failed = map(int, result.groups()) if result else (0, 1)
+    counts[True] += passed
+    counts[False] += failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--pages", type=int, help="the kernel's page size, in bytes")
+    parser.add_argument("--embed", type=pathlib.Path, metavar="PROGRAM", help="the embed tests, as they were built for here")
+    parser.add_argument("--embed-modules", default="domains", metavar="NAMES", help="modules of these, with commas")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        board = Board(options.folder.resolve(), pathlib.Path(scratch))
+        (board.scratch / "live").mkdir()
+        answer = board.script("import os; print(os.sysconf('SC_PAGESIZE'), os.uname().machine)")
+        print(f"pages and processor: {answer.stdout.strip()}")
+        pages = options.pages or os.sysconf("SC_PAGESIZE")
+        prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
+        for part in (reports, bounds, programs, leaks):
+            part(board)
+    if options.embed:
+        embed(options.embed, options.embed_modules.split(","))
+    print(f"{counts[True]} passed, {counts[False]} failed")
+    return 1 if counts[False] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Builds a device folder for another processor and tries it on a machine of that kind, emulated with a real kernel:
+
+    run.py --target aarch64 --pages 16k|4k [--python 3.11] [--slice]
+
+The folder is made by tools/build-device, with NumPy in it; the machine is that of tools/in-arm64 --pages, with a Debian as
+its root that is read-only. checks.py runs there, and a part of the embed tests, which is built for it, too. The last line
+says how many checks and tests passed and failed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HERE / "tools"))
+from device import build, targets  # noqa: E402
+
+PAGES = {"4k": 4096, "16k": 16384}
+MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
+# Modules of the embed tests that need no compiler, no network and nothing that writes beside /tmp.
+SLICE = ["domains", "exactness"]
+FURTHER = ["caps", "frames", "live", "peak", "timeline"]
+
+
+def packages(version, processor):
+    """NumPy for the target, as pip lays it, of the version that the tests pin."""
+    folder = HERE / f"target/devices/packages-{processor}-{version}"
+    pins = (HERE / f"embed-tests/environments/pins/py{version}-wheel.txt").read_text()
+    numpy = re.search(r"^numpy==\S+", pins, re.MULTILINE).group()
+    made = folder / "made"
+    if not made.exists() or made.read_text() != numpy:
+        platforms = [f"--platform=manylinux_2_{minor}_{processor}" for minor in (28, 27)]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        command += ["--only-binary=:all:", f"--python-version={version}", *platforms, f"--target={folder}", numpy]
+        subprocess.run(command, check=True)
+        made.write_text(numpy)
+    return folder
+
+
+def embed_tests(version, target):
+    """Builds the host and its embed tests for the target; the program of the tests."""
+    # What the tests write goes to the machine's /tmp: all else is read-only there.
+    output = HERE / "target/devices/tests"
+    written = output / target.triple / "tmp"
+    if not written.is_symlink():
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.symlink_to("/tmp")
+    variables = build.environment(targets.root_of_target(version, target), target, False, output, {})
+    command = ["cargo", "test", "--quiet", "--locked", "--no-default-features", "--target", target.triple, "--no-run"]
+    command += ["--test", "embed", "--message-format=json"]
+    answer = targets.output_of(*command, env=variables)
+    built = [json.loads(line) for line in answer.splitlines() if line.startswith("{")]
+    return next(each["executable"] for each in built if each.get("target", {}).get("name") == "embed" and each.get("executable"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--target", required=True, choices=["aarch64"])
+    parser.add_argument("--pages", default="16k", choices=list(PAGES))
+    parser.add_argument("--python", default="3.11", metavar="VERSION")
+    parser.add_argument("--slice", action="store_true", help="a few modules of the embed tests, not all that can run there")
+    options = parser.parse_args()
+    version, target = options.python, targets.find(f"{options.target}-unknown-linux-gnu")
+    folder = HERE / f"target/devices/board-{options.target}-{version}"
+    command = ["tools/build-device", "--target", target.triple, "--python", version]
+    command += ["--folder", folder, "--modules", MODULES, "--packages", packages(version, options.target), "--with-pyhostctl"]
+    print(targets.output_of(*command), flush=True)
+    tests = embed_tests(version, target)
+
+    suite, needed = targets.suite_of(version), f"python{version},libpython{version},coreutils,dash,bash,libc-bin,procps"
+    # The tests name files by the path of this folder, which is /pyhost there.
+    root = pathlib.Path(targets.output_of("tools/debian-files", "system-arm64", "arm64", suite, needed))
+    here = root / HERE.relative_to("/")
+    here.parent.mkdir(parents=True, exist_ok=True)
+    if not here.is_symlink():
+        here.symlink_to("/pyhost")
+    command = ["tools/in-arm64", "--pages", options.pages, suite, needed, f"python{version}", "embed-tests/boards/checks.py"]
+    command += [os.path.relpath(folder, HERE), "--pages", str(PAGES[options.pages]), "--embed", tests]
+    command += ["--embed-modules", ",".join(SLICE if options.slice else SLICE + FURTHER)]
+    last = "0 passed, 1 failed"
+    with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as machine:
+        for line in machine.stdout:
+            # The machine's own lines come after the checks'.
+            if re.fullmatch(r"\d+ passed, \d+ failed\n", line):
+                last = line.strip()
+            else:
+                print(line, end="", flush=True)
+    if machine.returncode == 125:
+        print("the machine did not come to the end of the checks")
+        last = "0 passed, 1 failed"
+    print(last)
+    return 1 if machine.returncode else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except targets.Refused as refused:
+        sys.exit(print(f"embed-tests/boards/run.py: {refused}", file=sys.stderr) or 2)
