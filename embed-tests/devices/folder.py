@@ -115,7 +115,7 @@ def main():
     lines = live.stderr.splitlines()
     check("--live without /dev/shm is one line, and the script runs", live.stdout == "1\n" and len(lines) == 1, live)
 
-    control = enter(root, "/opt/device/bin/pyhostctl", "--version")
+    control = enter(root, "/opt/device/bin/pyhostctl", "--version", settings=origin)
     check("pyhostctl finds its library", control.returncode == 0 and control.stdout.startswith("pyhostctl "), control)
 
     missing = enter(root, host, "-c", "import tarfile, xml.dom", settings=origin)
