@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Makes the heap bugs of bugs.py under the host's options, and beside other tools, and prints how many each finds.
+
+    run.py --pyhost target/release/pyhost --python python3.11 [--pyhostctl target/release/pyhostctl]
+           [--tools NAME ...] [--only TEXT] [--verbose] [--record]
+
+Each bug is made in a process of its own, by a C extension that is built for the interpreter; for ASan it is built a
+second time. A tool's verdict on a bug:
+
+    found    a message names the kind of the bug
+    vague    the process ended abnormally, or a message is about something else
+    missed   nothing was said
+    hang     the process did not end
+
+The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=all), `all` (both, with
+--leak-check=native; the bugs of a missing check for NULL by `pyhostctl sweep`), `debug` (the interpreter with
+PYTHONMALLOC=debug), `asan` and `valgrind`. valgrind takes ten minutes and runs only if it is named.
+
+The verdicts on the host are compared with those of expected.txt, which --record writes anew: better is a failure, too.
+The verdicts on other tools are printed, not compared: they are as the machine has these tools. The last line is
+`N passed, N failed`. Exit status: 0; 1 with what failed; 2 if it cannot run.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parent / "environments")]
+
+import bugs  # noqa: E402
+import make  # noqa: E402
+
+EXPECTED = HERE / "expected.txt"
+HOSTS = ("none", "hooks", "guard", "all")
+OTHERS = ("debug", "asan", "valgrind")
+# A bound against hangs, not a measurement.
+PATIENCE = {"valgrind": 300}
+SHORT = {"found": "+", "vague": "~", "missed": "-", "hang": "H", "no": "."}
+INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
+
+# The words of a message that names the kind of the bug, of the host's and CPython's lines first, then of other tools.
+OWN = {
+    "overflow write": r"past the end of a block|written past its end|bad trailing pad byte",
+    "underflow": r"before the start of a block|written before its start|bad leading pad byte",
+    "read past the end": r"read \d+ bytes? past the end of a block",
+    "use after free": r"at byte \d+ of a freed block|written to after it was freed",
+    "double free": r"freed before|freed twice",
+    "stale realloc": r"freed before",
+    "wrong family": r"bad ID: Allocated using API '[rmo]', verified using API '[rmo]'|by a function of another family",
+    "free inside a block": r"bytes into a block of|which does not start there",
+    "leak": r"blocks? leaked",
+    "no NULL check": r"crashed|SIGSEGV",
+}
+ASAN = {
+    "overflow write": r"WRITE of size \d+[\s\S]*bytes? (after|to the right of)",
+    "underflow": r"bytes? (before|to the left of)",
+    "read past the end": r"READ of size \d+[\s\S]*bytes? (after|to the right of)",
+    "use after free": r"heap-use-after-free",
+    "double free": r"attempting double-free",
+    "stale realloc": r"attempting double-free|heap-use-after-free",
+    "wrong family": r"alloc-dealloc-mismatch",
+    "free inside a block": r"attempting free on address which was not malloc",
+    "leak": r"(?s)leak of.*heap_bugs",
+}
+VALGRIND = {
+    "overflow write": r"Invalid write[\s\S]*bytes after a block",
+    "underflow": r"Invalid write[\s\S]*bytes before a block",
+    "read past the end": r"Invalid read[\s\S]*bytes after a block",
+    "use after free": r"Invalid (read|write)[\s\S]*inside a block of size \S+ free'd",
+    "double free": r"Invalid free[\s\S]*free'd",
+    "stale realloc": r"Invalid free[\s\S]*free'd",
+    "wrong family": r"Mismatched free",
+    "free inside a block": r"Invalid free[\s\S]*inside a block",
+    "leak": r"(?s)(definitely|indirectly) lost.*heap_bugs",
+}
+GLIBC = {"double free": r"double free", "free inside a block": r"free\(\): invalid pointer"}
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pyhost", required=True, type=pathlib.Path)
+    parser.add_argument("--pyhostctl", type=pathlib.Path, help="[beside --pyhost]")
+    parser.add_argument("--python", required=True, help="the interpreter that the host was built for")
+    parser.add_argument("--tools", nargs="+", choices=HOSTS + OTHERS, default=[*HOSTS, "debug", "asan"], metavar="NAME")
+    parser.add_argument("--only", metavar="TEXT", help="the bugs whose names contain it")
+    parser.add_argument("--verbose", action="store_true", help="print the last lines of each process")
+    parser.add_argument("--record", action="store_true", help="write expected.txt")
+    options = parser.parse_args(arguments)
+    options.pyhost = options.pyhost.resolve()
+    options.pyhostctl = (options.pyhostctl or options.pyhost.with_name("pyhostctl")).resolve()
+    return options
+
+
+class Runner:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        names = make.names_for(make.minor_of(options.python))
+        numpys = sorted((name for name in names if name.startswith("numpy-")), key=lambda name: [int(part) for part in name[6:].split(".")])
+        if not numpys:
+            raise make.Unmakable("no NumPy is pinned for this Python")
+        self.packages = make.site_packages(make.environment(options.python, numpys[-1]))
+        self.tools = [tool for tool in options.tools if self.build(tool)]
+
+    def build(self, tool):
+        """Builds the extension for a tool. Returns False, and says so, if the machine does not have the tool."""
+        if tool == "valgrind" and not shutil.which("valgrind"):
+            print("not tried: valgrind: it is not installed")
+            return False
+        folder = self.folder / ("asan" if tool == "asan" else "plain")
+        if folder.exists():
+            return True
+        folder.mkdir()
+        include = subprocess.run([self.options.python, "-I", "-c", INCLUDE], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        sanitize = ["-fsanitize=address"] if tool == "asan" else []
+        command = ["gcc", "-O1", "-g", "-w", "-fno-omit-frame-pointer", *sanitize, "-shared", "-fPIC", f"-I{include}",
+                   HERE / "heap_bugs.c", "-o", folder / "heap_bugs.so"]
+        built = subprocess.run(command, capture_output=True, text=True)
+        if built.returncode != 0 and tool == "asan":
+            print(f"not tried: asan: {built.stderr.strip().splitlines()[-1]}")
+            folder.rmdir()
+            return False
+        if built.returncode != 0:
+            raise make.Unmakable(f"gcc: {built.stderr.strip()}")
+        return True
+
+    def command(self, tool, name, row):
+        """Returns a command and the variables that it needs."""
+        host, bug, python = [self.options.pyhost], [HERE / "bugs.py", name], [self.options.python]
+        if tool == "all" and row == "no NULL check":
+            accounts = name.rpartition("-")[2]
+            return [self.options.pyhostctl, "sweep", "--host", host[0], "--accounts", accounts, "--above", "2M",
+                    *bug], {}
+        options = {"none": [], "hooks": ["--debug-hooks"], "guard": ["--guard=all"],
+                   "all": ["--debug-hooks", "--guard=all", "--leak-check=native"]}
+        if tool in HOSTS:
+            return [*host, *options[tool], *bug], {}
+        if tool == "debug":
+            return [*python, *bug], {"PYTHONMALLOC": "debug"}
+        if tool == "asan":
+            library = subprocess.run(["gcc", "-print-file-name=libasan.so"], text=True, stdout=subprocess.PIPE).stdout.strip()
+            leaks = int(row == "leak")
+            return [*python, *bug], {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library,
+                                     "ASAN_OPTIONS": f"detect_leaks={leaks}:alloc_dealloc_mismatch=1"}
+        return ["valgrind", "--error-exitcode=97", "--leak-check=full", "--errors-for-leak-kinds=none", *python, *bug], {
+            "PYTHONMALLOC": "malloc"}
+
+    def judge(self, tool, name):
+        """Makes a bug under a tool; returns the verdict and the end of what was said."""
+        row = bugs.VARIANTS[name][0]
+        command, variables = self.command(tool, name, row)
+        plain = self.folder / ("asan" if tool == "asan" else "plain")
+        environment = {**make.clean_environment(), "PYTHONPATH": f"{plain}{os.pathsep}{self.packages}",
+                       "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
+        try:
+            ended = subprocess.run(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                                   text=True, errors="replace", timeout=PATIENCE.get(tool, 60))
+        except subprocess.TimeoutExpired:
+            return "hang", ""
+        said = ended.stdout + ended.stderr
+        words = {"asan": ASAN, "valgrind": VALGRIND}.get(tool, OWN).get(row)
+        if words and re.search(words, said) or tool in ("debug", "none") and re.search(GLIBC.get(row, r"(?!)"), said):
+            # CPython's dump of a freed block may run away, whatever was said before.
+            return ("found" if ended.returncode != -11 or "pyhost:" in said else "vague"), tail(said)
+        is_quiet = ended.returncode == 0 and (tool != "valgrind" or "Invalid" not in said)
+        if tool == "valgrind" and row == "leak":
+            is_quiet = True
+        if row == "no NULL check" and tool == "all":
+            is_quiet = ended.returncode == 0
+        return ("missed" if is_quiet else "vague"), tail(said)
+
+
+def tail(text):
+    return "\n".join("    " + line for line in text.strip().splitlines()[-6:])
+
+
+def print_table(tools, names, verdicts):
+    width = max(map(len, bugs.ROWS)) + 4
+    print(f"{'':{width}}" + "".join(f"{tool:>12}" for tool in tools))
+    for row in bugs.ROWS:
+        of_row = [name for name in names if bugs.VARIANTS[name][0] == row]
+        if not of_row:
+            continue
+        cells = []
+        for tool in tools:
+            count = {kind: sum(verdicts[tool, name] == kind for name in of_row) for kind in SHORT}
+            cell = str(count["found"]) + (f"+{count['vague']}~" if count["vague"] else "") + ("H" * count["hang"])
+            cells.append(f"{cell:>12}")
+        print(f"{row + ', ' + str(len(of_row)):{width}}" + "".join(cells))
+    print("N found exactly, N~ vaguely, H: a hang")
+
+
+def read_expected():
+    lines = EXPECTED.read_text(encoding="utf-8").splitlines() if EXPECTED.exists() else []
+    fields = (line.split() for line in lines if line and not line.startswith("#"))
+    return {(tool, name): verdict for name, *pairs in fields for tool, verdict in (pair.split("=") for pair in pairs)}
+
+
+def record(verdicts):
+    expected = {**read_expected(), **{key: verdict for key, verdict in verdicts.items() if key[0] in HOSTS}}
+    lines = ["# Verdicts on each bug by the host's options. Written by run.py --record."]
+    for name in bugs.VARIANTS:
+        pairs = " ".join(f"{tool}={expected[tool, name]}" for tool in HOSTS if (tool, name) in expected)
+        lines.append(f"{name} {pairs}")
+    EXPECTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(arguments):
+    options = parse(arguments)
+    names = [name for name in bugs.VARIANTS if not options.only or options.only in name]
+    with tempfile.TemporaryDirectory(prefix="heap-bugs-") as folder:
+        try:
+            runner = Runner(options, pathlib.Path(folder))
+        except (make.Unmakable, make.BadName, OSError) as error:
+            print(f"run.py: {error}", file=sys.stderr)
+            return 2
+        keys = [(tool, name) for tool in runner.tools for name in names]
+        with ThreadPoolExecutor(2) as pool:
+            answers = dict(zip(keys, pool.map(lambda key: runner.judge(*key), keys)))
+    verdicts = {key: verdict for key, (verdict, _) in answers.items()}
+    if options.verbose:
+        for key in keys:
+            print(f"{key[0]} {key[1]}: {answers[key][0]}\n{answers[key][1]}")
+    print_table(runner.tools, names, verdicts)
+    if options.record:
+        record(verdicts)
+    expected = read_expected()
+    compared = [key for key in keys if key[0] in HOSTS]
+    failed = [key for key in compared if verdicts[key] != expected.get(key)]
+    for tool, name in failed:
+        print(f"failed: {name} under {tool}: {verdicts[tool, name]}, expected {expected.get((tool, name), 'nothing')}")
+        print(answers[tool, name][1])
+    print(f"{len(compared) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
