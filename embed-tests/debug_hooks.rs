@@ -1,6 +1,6 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
-use crate::host::{Outcome, Run, script};
+use crate::host::{Outcome, Run, script, version};
 
 fn bug(name: &str) -> Outcome {
     Run::host()
@@ -79,14 +79,34 @@ fn a_call_without_the_gil_is_caught() {
     }
 }
 
+/// The host's own lines.
+fn said(outcome: &Outcome) -> Vec<&str> {
+    let lines = outcome.stderr.lines();
+    lines.filter(|line| line.starts_with("pyhost:")).collect()
+}
+
 #[test]
-fn a_double_free_ends_inside_the_dump() {
+fn a_double_free_names_the_block_and_both_lines() {
     let outcome = bug("double-free");
-    assert!(
-        outcome.stderr.contains("Debug memory block at address"),
-        "{outcome:#?}"
-    );
-    assert!([134, 139].contains(&outcome.code()), "{outcome:#?}");
+    assert_eq!(outcome.code(), 134, "{outcome:#?}");
+    let [line] = said(&outcome)[..] else {
+        panic!("{outcome:#?}");
+    };
+    for part in [
+        "pyhost: PyMem_Free(): invalid pointer 0x",
+        ": a block of 40 bytes of the account mem",
+        "freed before",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    if places_are_known() {
+        assert_eq!(line.matches("memory_bugs.py:").count(), 2, "{line}");
+    }
+}
+
+/// Whether a line of Python that allocates is known: up to CPython 3.13.
+fn places_are_known() -> bool {
+    version() <= (3, 13)
 }
 
 #[test]
@@ -97,8 +117,162 @@ fn fresh_and_freed_memory_is_filled() {
 }
 
 #[test]
-fn a_write_after_free_is_not_detected() {
-    // As over CPython's own allocators: the facts are pinned both ways.
+fn a_write_after_free_is_found_at_the_end() {
     let outcome = bug("write-after-free");
-    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(outcome.code(), 134, "{outcome:#?}");
+    let [line] = said(&outcome)[..] else {
+        panic!("{outcome:#?}");
+    };
+    assert!(
+        line.starts_with("pyhost: at the end: a block of 400 bytes of the account mem"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" was written to after it was freed")
+            && line.ends_with(": byte 100 is 0x58, expected 0xdd"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_write_after_free_is_found_when_the_block_leaves_the_quarantine() {
+    let code = "import ctypes, os
+block = ctypes.CDLL(None).malloc
+block.restype = ctypes.c_void_p
+free = ctypes.CDLL(None).free
+free.argtypes = (ctypes.c_void_p,)
+address = block(5000)
+free(address)
+ctypes.memset(address + 4999, 0x58, 1)
+for _ in range(2000):
+    free(block(100000))
+os._exit(0)";
+    let outcome = Run::host().args(["--debug-hooks", "-c", code]).run();
+    assert_eq!(outcome.code(), 134, "{outcome:#?}");
+    let line = said(&outcome).join("");
+    assert!(
+        line.contains("a block of 5000 bytes of the account native")
+            && line.ends_with(": byte 4999 is 0x58, expected 0xdd"),
+        "{line}"
+    );
+}
+
+#[test]
+fn check_heap_gives_a_line_for_each_damaged_block() {
+    let code = "import ctypes, pyhost
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+raw = ctypes.pythonapi.PyMem_Malloc
+raw.restype = ctypes.c_void_p
+assert pyhost.check_heap() == []
+past, before, pythons = malloc(40), malloc(50), raw(60)
+ctypes.memset(past + 40, 1, 2)
+ctypes.memset(before - 3, 1, 3)
+ctypes.memset(pythons + 60, 1, 1)
+found = sorted(line.split(' (')[0].partition(', ')[0] for line in pyhost.check_heap())
+assert found == ['1 byte past the end of a block of 60 bytes of the account mem',
+    '2 bytes past the end of a block of 40 bytes of the account native',
+    '3 bytes before the start of a block of 50 bytes of the account native'], found
+ctypes.memset(past + 40, 0xfd, 2)
+ctypes.memset(before - 3, 0xfd, 3)
+ctypes.memset(pythons + 60, 0xfd, 1)
+assert pyhost.check_heap() == []";
+    Run::host().args(["--debug-hooks", "-c", code]).ok();
+    let outcome = Run::host().code("import pyhost; pyhost.check_heap()").run();
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert_eq!(
+        outcome.stderr.lines().last(),
+        Some("RuntimeError: check_heap: expected --debug-hooks, over allocators on mimalloc")
+    );
+}
+
+#[test]
+fn hooks_that_are_set_up_again_go_on() {
+    let code = "import ctypes, json
+ctypes.pythonapi.PyMem_SetupDebugHooks()
+assert json.loads(json.dumps([{'n': n} for n in range(1000)]))[999] == {'n': 999}
+print('done')";
+    let outcome = Run::host().args(["--debug-hooks", "-c", code]).ok();
+    assert_eq!(outcome.stdout, "done\n");
+}
+
+#[test]
+fn mallocs_family_keeps_its_promises() {
+    let code = "import ctypes, os, random, threading
+libc = ctypes.CDLL(None)
+def function(name, result, *arguments):
+    found = libc[name]
+    found.restype, found.argtypes = result, arguments
+    return found
+address, size = ctypes.c_void_p, ctypes.c_size_t
+malloc = function('malloc', address, size)
+calloc = function('calloc', address, size, size)
+realloc = function('realloc', address, address, size)
+reallocarray = function('reallocarray', address, address, size, size)
+memalign = function('memalign', address, size, size)
+aligned = function('aligned_alloc', address, size, size)
+posix = function('posix_memalign', ctypes.c_int, ctypes.POINTER(address), size, size)
+usable = function('malloc_usable_size', size, address)
+free = function('free', None, address)
+def work(seed):
+    draw = random.Random(seed)
+    kept = {}
+    for step in range(3000):
+        count = draw.choice((1, 15, 16, 17, 100, 1000, 5000, 70000))
+        kind = draw.randrange(7)
+        if kind == 0:
+            block = malloc(count)
+        elif kind == 1:
+            block = calloc(1, count)
+            assert ctypes.string_at(block, count) == bytes(count)
+        elif kind == 2:
+            alignment = 1 << draw.randrange(4, 17)
+            block = memalign(alignment, count)
+            assert block % alignment == 0
+        elif kind == 3:
+            block = aligned(64, count)
+            assert block % 64 == 0
+        elif kind == 4:
+            place = address()
+            assert posix(ctypes.byref(place), 4096, count) == 0 and place.value % 4096 == 0
+            block = place.value
+        elif kept:
+            old, (length, byte) = kept.popitem()
+            block = realloc(old, count) if kind == 5 else reallocarray(old, count, 1)
+            same = min(length, count)
+            assert ctypes.string_at(block, same) == bytes((byte,)) * same
+        else:
+            continue
+        assert block % 16 == 0 and usable(block) >= count
+        byte = draw.randrange(256)
+        ctypes.memset(block, byte, usable(block))
+        kept[block] = count, byte
+        if len(kept) > 50:
+            free(kept.popitem()[0])
+    for block in kept:
+        free(block)
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+[thread.start() for thread in threads]
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        work(9)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+[thread.join() for thread in threads]
+assert realloc(malloc(1), 0) is None
+print('done')";
+    for options in [
+        &["--debug-hooks"][..],
+        &["--debug-hooks", "--guard=all"],
+        &["--debug-hooks", "--fail", "native=above=1T"],
+        &["--debug-hooks", "--lines=4K"],
+    ] {
+        let outcome = Run::host()
+            .args(options)
+            .args(["-c", code])
+            .timeout(300)
+            .ok();
+        assert_eq!(outcome.stdout, "done\n", "{options:?}");
+    }
 }

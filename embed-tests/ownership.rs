@@ -139,7 +139,7 @@ fn an_array_that_frees_the_memory_of_a_bytes_ends_the_process() {
         // libc's words: of 2.36, and of 2.43.
         let is_said = ["invalid pointer", "invalid size"].map(|text| stock.stderr.contains(text));
         assert!(is_said.contains(&true), "{stock:#?}");
-        for (hooks, distance) in [("0", 32), ("1", 48)] {
+        for hooks in ["0", "1"] {
             let host = environment
                 .host()
                 .env("PYHOST_DEBUG_HOOKS", hooks)
@@ -157,8 +157,8 @@ fn an_array_that_frees_the_memory_of_a_bytes_ends_the_process() {
             };
             assert!(
                 line.starts_with("pyhost: free(): invalid pointer 0x")
-                    && line.contains(&format!(": {distance} bytes into a block of "))
-                    && line.ends_with(" bytes of the account obj"),
+                    && line.contains(": 32 bytes into a block of ")
+                    && line.contains(" bytes of the account obj"),
                 "{}: {line}",
                 environment.name
             );

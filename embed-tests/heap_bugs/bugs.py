@@ -49,11 +49,11 @@ def over_resized():
     c.release("native", block)
 
 
-@bug("overflow write", "over-and-kept")
-def over_and_kept():
+@each("overflow write", "over-and-kept-{0}", ("native",), ("mem",))
+def over_and_kept(family):
     """The block is never freed."""
     global kept
-    kept = c.allocate("native", 40)
+    kept = c.allocate(family, 40)
     c.poke(kept, 40, 1)
 
 

@@ -36,6 +36,8 @@ def most(nbytes):
     """The most that a block of so many bytes may be booked with."""
     if DEBUG_HOOKS:
         nbytes += 256 + 16  # the pads
+        if ALLOCATOR == "mimalloc":
+            nbytes += 64 + 64 + 16  # the record and the pads of a checked block, and its alignment
     if ALLOCATOR == "bfc":
         return 2 * nbytes + 256  # a chunk is split only where half of it would be left
     if ALLOCATOR == "system":

@@ -29,7 +29,9 @@ def of(lines, view, function, account="obj"):
 
 def near(lines, view, function, size, count):
     taken, _ = of(lines, view, function)
-    assert size * count <= taken <= size * count * 4 // 3 + 20_000, (view, function, taken, size * count)
+    # Under --debug-hooks each block has a record and pads, which its size class adds to.
+    most = size * count * 3 // 2 if pyhost.memory_stats()["debug_hooks"] else size * count * 4 // 3
+    assert size * count <= taken <= most + 20_000, (view, function, taken, size * count)
 
 
 def exact():

@@ -20,6 +20,26 @@ pub static SAMPLED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_m
 pub static SAMPLED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
     [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
 
+/// The heap of each account for checked blocks (see [`super::checked`]); null without them.
+pub static CHECKED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+
+/// Those of before the mark.
+pub static CHECKED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
+    [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+
+/// Whether a heap is one for checked blocks.
+#[inline]
+pub fn is_checked(heap: *mut Heap) -> bool {
+    let is_same = |other: &AtomicPtr<Heap>| other.load(Relaxed) == heap;
+    !heap.is_null() && (CHECKED.iter().any(is_same) || CHECKED_BEFORE.iter().any(is_same))
+}
+
+/// The heaps for checked blocks of an account.
+pub fn checked(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let heaps = [&CHECKED, &CHECKED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+    heaps.into_iter().filter(|heap| !heap.is_null())
+}
+
 /// Whether an account has a heap of before the mark.
 pub fn is_marked(account: Account) -> bool {
     let [own, before] = [&HEAPS, &BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
@@ -43,7 +63,13 @@ pub fn sampled(account: Account) -> impl Iterator<Item = *mut Heap> {
 
 /// All heaps of an account, the main heap as null.
 pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let all = [&BEFORE, &SAMPLED, &SAMPLED_BEFORE];
+    let all = [
+        &BEFORE,
+        &SAMPLED,
+        &SAMPLED_BEFORE,
+        &CHECKED,
+        &CHECKED_BEFORE,
+    ];
     let others = all.map(|heaps| heaps[account as usize].load(Relaxed));
     let own = HEAPS[account as usize].load(Relaxed);
     let main = account == Account::Native && !own.is_null();
@@ -62,12 +88,18 @@ pub fn heap_before(account: Account) -> *mut Heap {
     }
 }
 
-/// The account of a heap that is not its account's own: of before the mark, or of sampled blocks.
+/// The account of a heap that is not its account's own: of before the mark, or of sampled or checked blocks.
 #[cold]
 pub fn account_of_other(heap: *mut Heap) -> Option<Account> {
     let mut all = REPORTED.iter().copied();
     all.find(|&account| {
-        let others = [&BEFORE, &SAMPLED, &SAMPLED_BEFORE];
+        let others = [
+            &BEFORE,
+            &SAMPLED,
+            &SAMPLED_BEFORE,
+            &CHECKED,
+            &CHECKED_BEFORE,
+        ];
         others
             .map(|heaps| heaps[account as usize].load(Relaxed))
             .contains(&heap)

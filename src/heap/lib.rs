@@ -31,6 +31,7 @@ mod blocks;
 mod booking;
 pub mod bound;
 pub mod caps;
+pub mod checked;
 pub mod classes;
 mod ends;
 mod ffi;
@@ -177,7 +178,8 @@ pub fn collect() {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
-        for theap in heaps::sampled(account).filter_map(known_theap_of) {
+        let others = heaps::sampled(account).chain(heaps::checked(account));
+        for theap in others.filter_map(known_theap_of) {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
@@ -555,6 +557,9 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         if page.block_size >= register::BIG {
             heights::falls();
         }
+        if checked::has(page) {
+            return checked::free(page, pointer, caller);
+        }
         let inside = gate::enter(state().slot(), thread_id());
         let account = page.account();
         check_live(page, pointer, account);
@@ -649,6 +654,9 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         {
             check_live(page, pointer, Account::Native);
         }
+        if !same_heap() && checked::has(page) {
+            return checked::reallocate::<A>(pointer, size);
+        }
         let usable = page.usable(pointer);
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
@@ -677,6 +685,7 @@ unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
     size: usize,
 ) -> Reallocated {
     let Some(before) = guards::size(pointer) else {
+        guards::refuse_if_wrong(pointer, Some(0), "realloc()");
         return Reallocated::Foreign;
     };
     // SAFETY: the caller's duties; both blocks live and are at least that long.
@@ -697,6 +706,8 @@ unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
 pub unsafe fn usable_size(pointer: *mut u8) -> Option<usize> {
     // SAFETY: the caller's duties.
     match unsafe { live_page(pointer) } {
+        // SAFETY: as above.
+        Some(page) if checked::has(page) => Some(unsafe { checked::size(page, pointer) }),
         Some(page) => Some(page.usable(pointer)),
         None => guards::size(pointer),
     }

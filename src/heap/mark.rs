@@ -8,9 +8,11 @@
 use super::blocks::{self, LiveBlock};
 use super::ffi::{self, Heap};
 use super::gate::{self, Closed};
-use super::guards;
-use super::heaps::{self, BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE};
+use super::heaps::{
+    self, BEFORE, CHECKED, CHECKED_BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE, is_checked,
+};
 use super::thread::{state, thread_id};
+use super::{checked, guards};
 use crate::ledger::{Account, REPORTED};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicU64;
@@ -38,6 +40,15 @@ pub fn set(native: bool) -> bool {
         // The next sample has a heap made.
         let before = SAMPLED[account as usize].swap(null_mut(), Relaxed);
         SAMPLED_BEFORE[account as usize].store(before, Release);
+        let before = CHECKED[account as usize].load(Acquire);
+        if !before.is_null() {
+            let heap = ffi::mi_heap_new();
+            if heap.is_null() {
+                return false;
+            }
+            CHECKED[account as usize].store(heap, Release);
+            CHECKED_BEFORE[account as usize].store(before, Release);
+        }
     }
     state.forget_theaps();
     GUARDED_BEFORE.store(guards::latest_number(), Relaxed);
@@ -75,9 +86,24 @@ pub fn is_before() -> bool {
 
 /// The heaps of an account since the mark; null is the main heap.
 fn since(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let sampled = SAMPLED[account as usize].load(Acquire);
+    let others = [&SAMPLED, &CHECKED].map(|heaps| heaps[account as usize].load(Acquire));
     let own = HEAPS[account as usize].load(Acquire);
-    std::iter::once(own).chain((!sampled.is_null()).then_some(sampled))
+    std::iter::once(own).chain(others.into_iter().filter(|heap| !heap.is_null()))
+}
+
+/// Passes a live block of a heap on to `visitor`: of a checked one the caller's bytes, unless it was freed.
+///
+/// # Safety
+/// A block of the heap, whose page stays meanwhile.
+unsafe fn pass_on(heap: *mut Heap, block: LiveBlock, visitor: Visitor<'_>) {
+    if !is_checked(heap) {
+        visitor(block.start, block.size);
+        return;
+    }
+    // SAFETY: the caller's promise.
+    if let Some((start, size)) = unsafe { checked::bytes_of(block.start) } {
+        visitor(start, size);
+    }
 }
 
 type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);
@@ -100,7 +126,8 @@ pub unsafe fn visit_since(
     for heap in since(account).filter(|heap| !heap.is_null()) {
         let mut sure = |block: LiveBlock| {
             if block.is_sure {
-                visitor(block.start, block.size);
+                // SAFETY: the block of a page, while the gate is closed.
+                unsafe { pass_on(heap, block, visitor) };
             }
         };
         // SAFETY: the caller's duties.
@@ -121,16 +148,18 @@ pub unsafe fn visit_since(
 /// As for [`visit_since`], of any heap.
 pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken<'_>) {
     let mut visit = |heap, only_unsure: bool, broken: &mut dyn FnMut(usize)| {
-        let mut pass_on = |block: LiveBlock| {
+        let mut pass = |block: LiveBlock| {
             if !only_unsure || !block.is_sure {
-                visitor(block.start, block.size);
+                // SAFETY: as above.
+                unsafe { pass_on(heap, block, visitor) };
             }
         };
         // SAFETY: the caller's duties.
-        unsafe { blocks::visit(closed, heap, &mut pass_on, broken) };
+        unsafe { blocks::visit(closed, heap, &mut pass, broken) };
     };
     for &account in REPORTED {
-        let before = [&BEFORE, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+        let before = [&BEFORE, &SAMPLED_BEFORE, &CHECKED_BEFORE]
+            .map(|heaps| heaps[account as usize].load(Acquire));
         let own = HEAPS[account as usize].load(Acquire);
         // The main heap, null, is the one of `native` that was before.
         let is_without_mark = before[0].is_null() && (account != Account::Native || own.is_null());

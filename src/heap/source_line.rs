@@ -7,13 +7,24 @@ use std::sync::OnceLock;
 /// Bytes kept of a file's name, from its end.
 pub const FILE: usize = 80;
 
-/// Writes the file of the line that the calling thread runs; returns its length and the line.
-type Find = fn(&mut [u8]) -> (usize, i32);
-static FIND: OnceLock<Find> = OnceLock::new();
+/// Finds the line of Python that the calling thread runs. The functions must not allocate.
+pub struct Finder {
+    /// Writes the file of the line; returns its length, the line, and how many frames were read for it.
+    pub find: fn(&mut [u8]) -> (usize, i32, i32),
+    /// A number of the innermost call and its instruction; 0 outside of Python code.
+    pub spot: fn() -> u64,
+}
 
-/// Registers the function that finds the line of Python that a thread runs. It must not allocate.
-pub fn set_finder(find: Find) {
-    let _ = FIND.set(find);
+static FINDER: OnceLock<Finder> = OnceLock::new();
+
+/// Registers the functions.
+pub fn set_finder(finder: Finder) {
+    let _ = FINDER.set(finder);
+}
+
+/// A number of the calling thread's innermost call and its instruction; 0 outside of Python code.
+pub fn spot() -> u64 {
+    FINDER.get().map_or(0, |finder| (finder.spot)())
 }
 
 /// A line of Python.
@@ -35,12 +46,18 @@ impl SourceLine {
 
     /// The line that the calling thread runs; [`SourceLine::NONE`] outside of Python code.
     pub fn of_caller() -> Self {
+        Self::of_innermost().0
+    }
+
+    /// [`SourceLine::of_caller`], and whether it is that of the innermost call, which [`spot`] is of.
+    pub fn of_innermost() -> (Self, bool) {
         let mut found = SourceLine::NONE;
-        if let Some(find) = FIND.get() {
-            let (length, line) = find(&mut found.file);
-            (found.length, found.line) = (length.min(FILE), line);
-        }
-        found
+        let Some(finder) = FINDER.get() else {
+            return (found, false);
+        };
+        let (length, line, frames) = (finder.find)(&mut found.file);
+        (found.length, found.line) = (length.min(FILE), line);
+        (found, frames == 1)
     }
 
     /// A line of the file whose name ends with `length` bytes of `file`.

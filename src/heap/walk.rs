@@ -4,7 +4,7 @@
 
 use super::blocks::{self, LiveBlock};
 use super::heaps::{self, HEAPS};
-use super::{alone, guards};
+use super::{alone, checked, guards};
 use crate::ledger::Account;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -33,7 +33,12 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let mut found = WalkedHeap::default();
     alone(|closed| {
         for heap in heaps::all_of(account) {
+            let is_checked = heaps::is_checked(heap);
             let mut count = |block: LiveBlock| {
+                // SAFETY: the block of a page, while the gate is closed. What waits to be used again is in no account.
+                if is_checked && unsafe { checked::bytes_of(block.start) }.is_none() {
+                    return;
+                }
                 found.blocks += 1;
                 found.bytes += block.size as u64;
             };

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::caps;
-use crate::heap::{self, Reallocated};
+use crate::heap::{self, Reallocated, checked};
 use crate::ledger::Account;
 use crate::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -72,6 +72,38 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     }
 }
 
+/// The functions of checked blocks, under `--debug-hooks`; they are freed as others are.
+const NATURAL_ALIGNMENT: usize = 16;
+
+extern "C" fn checked_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    checked::allocate(Account::ALL[A], size, NATURAL_ALIGNMENT, false).cast()
+}
+
+extern "C" fn checked_calloc<const A: usize>(
+    _ctx: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => checked::allocate(Account::ALL[A], bytes, NATURAL_ALIGNMENT, true).cast(),
+        None => std::ptr::null_mut(),
+    }
+}
+
+extern "C" fn checked_realloc<const A: usize>(
+    _ctx: *mut c_void,
+    pointer: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: CPython passes a live block, or null.
+    unsafe {
+        match checked::reallocate::<A>(pointer.cast(), size) {
+            Reallocated::Block(block) => block.cast(),
+            Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
+        }
+    }
+}
+
 /// The alignment of pymalloc's pools up to CPython 3.9, whatever the kernel's page; later ones have
 /// 16 KiB, and pymalloc leaves out what lies before the first.
 const ARENA_ALIGNMENT: usize = 4096;
@@ -120,6 +152,15 @@ pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
 }
 
 fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
+    if checked::is_on() {
+        return PyMemAllocatorEx {
+            ctx: context(Account::ALL[A]),
+            malloc: Some(checked_malloc::<A>),
+            calloc: Some(checked_calloc::<A>),
+            realloc: Some(checked_realloc::<A>),
+            free: Some(free::<A>),
+        };
+    }
     PyMemAllocatorEx {
         ctx: context(Account::ALL[A]),
         malloc: Some(malloc::<A, COUNT>),

@@ -153,6 +153,13 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
         debug_hooks,
         ..
     } = *allocators;
+    let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
+    if is_checked && native::mode() == Mode::Count && !python::IS_FREE_THREADED {
+        if !heap::checked::start() {
+            return Err(Error::start("mimalloc gives no heap"));
+        }
+        native::inject(true);
+    }
     faults::start(&options.faults, place::calls_in_a_line, native::inject);
     domains::install(python, debug_hooks);
     let context = hooks::context(Account::Numpy);

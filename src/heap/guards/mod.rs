@@ -228,6 +228,27 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     true
 }
 
+/// Ends the process, with a line, if `pointer` leads into a guarded block that was freed; or does not lead to byte `front` of one
+/// that is live, if that is given.
+pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
+    let Some(record) = record_of(pointer) else {
+        return;
+    };
+    let start = record.start.load(Relaxed);
+    let what = match record.state.load(Acquire) {
+        FREED => "freed before",
+        LIVE if front.is_some_and(|front| start + front != pointer.addr()) => {
+            "which does not start there"
+        }
+        _ => return,
+    };
+    refuse(format_args!(
+        "{function}: invalid pointer {pointer:p}: a guarded block of {} bytes of the account {}, {what}",
+        record.size.load(Relaxed),
+        record.account().name()
+    ));
+}
+
 /// Ends the process where the pattern around a block is damaged.
 fn check_around(slot_end: usize, record: &Record) {
     let start = record.start.load(Relaxed);

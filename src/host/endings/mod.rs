@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+mod damage;
 mod dispositions;
 mod exhibits;
 mod exports;
@@ -146,6 +147,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 fn end_at(status: c_int, top: &StackTop) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     profile::keep_everything();
+    damage::look();
     let leaked = leak_status(status, top);
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
     if let Some(leaked) = leaked {

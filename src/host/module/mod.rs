@@ -8,6 +8,7 @@ mod buffer;
 mod caps;
 mod dictionary;
 mod faults;
+mod heap_check;
 mod library;
 mod limit;
 mod lines;
@@ -218,9 +219,10 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-const PARTS: [&[Method<Module>]; 6] = [
+const PARTS: [&[Method<Module>]; 7] = [
     &FUNCTIONS,
     &caps::METHODS,
+    &heap_check::METHODS,
     &library::METHODS,
     &lines::METHODS,
     &repeats::METHODS,

@@ -13,7 +13,8 @@ pub enum Mode {
     Plain = 1,
     /// From the next malloc in lookup order.
     Off = 2,
-    /// As [`Mode::Count`], but `faults` may let a request fail. Only while faults are armed.
+    /// As [`Mode::Count`], but `faults` may let a request fail, and blocks may be checked. Only while faults are armed, or
+    /// blocks are checked.
     Faulty = 3,
 }
 
@@ -76,6 +77,9 @@ pub fn is_off_from_the_start() -> bool {
 /// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
 /// which alone every block is booked.
 pub fn inject(on: bool) {
+    if !on && crate::heap::checked::is_on() {
+        return;
+    }
     let (from, to) = match on {
         true => (Mode::Count, Mode::Faulty),
         false => (Mode::Faulty, Mode::Count),

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod capi;
+mod checked;
 mod faulty;
 mod guarded;
 mod handler;
@@ -24,14 +25,15 @@ use crate::bytes::{Bytes, Exact};
 use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::faults;
-use crate::heap::bfc;
 use crate::heap::placement::{self, HugePages};
+use crate::heap::{self, bfc};
 use crate::heap::{arrays, guards, pool, region, register};
 use crate::ledger::Account;
 use crate::process;
 use crate::python::objects::{Gil, Object, or_none};
 use crate::python::place;
 use capi::DataMemHandler;
+use checked::Checked;
 use faulty::Faulty;
 use guarded::Guarded;
 use pads::Padded;
@@ -117,6 +119,9 @@ pub fn start(
         ArrayAllocator::Mimalloc | ArrayAllocator::System => {}
     }
     let handler = match array_allocator {
+        ArrayAllocator::Mimalloc if heap::checked::is_on() => {
+            over_guarded::<Checked>(true, context)
+        }
         ArrayAllocator::Mimalloc => over::<Mimalloc>(debug_hooks, context),
         ArrayAllocator::Pool => over::<Pool>(debug_hooks, context),
         ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),

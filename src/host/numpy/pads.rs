@@ -10,7 +10,7 @@
 
 use super::stores::{Free, Reallocate, Store};
 use crate::descriptor::Descriptor;
-use crate::heap::arrays;
+use crate::heap::{arrays, checked};
 use crate::python::place;
 use pyo3::ffi;
 use std::fmt::Write;
@@ -79,6 +79,7 @@ unsafe fn check<'a>(pointer: *mut u8) -> &'a mut Record {
     unsafe {
         let record = &mut *record(pointer);
         if record.mark != LIVE {
+            checked::refuse_if_freed(pointer, "free()");
             fail(
                 pointer,
                 record,

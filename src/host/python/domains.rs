@@ -6,9 +6,11 @@
 
 #![allow(unsafe_code)]
 
+use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
 use crate::faults;
+use crate::heap::checked;
 use crate::hooks;
 use crate::ledger::Account;
 use crate::process::loaded;
@@ -163,11 +165,29 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
         DEBUG_HOOKS.store(true, Relaxed);
+        if checked::is_on() {
+            watch::<RAW>(PYMEM_DOMAIN_RAW);
+            watch::<MEM>(PYMEM_DOMAIN_MEM);
+            watch::<OBJ>(PYMEM_DOMAIN_OBJ);
+        }
     }
     let _ = INSTALLED.set(Tables {
         domains: DOMAINS.map(get),
         arenas: get_arenas(),
     });
+}
+
+/// Has each pointer looked at before CPython's debug hooks get it, which [`install`] has put over a domain.
+fn watch<const A: usize>(domain: PyMemAllocatorDomain) {
+    let hooks = get(domain);
+    if hooks.ctx.is_null() {
+        return;
+    }
+    // SAFETY: the context of a debug hook; see `without_debug_hooks`.
+    let beneath = unsafe { std::ptr::read(&raw const (*hooks.ctx.cast::<DebugContext>()).table) };
+    let mut over = watched::over::<A>(hooks, beneath);
+    // SAFETY: CPython copies the table; its functions live as long as the process.
+    unsafe { ffi::PyMem_SetAllocator(domain, &mut over) };
 }
 
 /// Counts over CPython's own tables. What a preloaded library has put there stays as it is: it takes a block

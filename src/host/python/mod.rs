@@ -17,6 +17,7 @@ mod pools;
 pub mod surface;
 pub mod threads;
 pub mod version;
+mod watched;
 mod wrapped;
 
 pub use gil::several as several_gils;

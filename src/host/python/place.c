@@ -400,13 +400,14 @@ int pyhost_handler(uintptr_t *frame_out, intptr_t *handler_out)
 }
 
 /* Writes the file that the calling thread is at, its end where it is too long, and gives the line:
-   that of the innermost frame which is not NumPy's. 0 without Python code. */
-size_t pyhost_line(char *file, size_t room, int *line)
+   that of the innermost frame which is not NumPy's, and how many frames were read. 0 without Python code. */
+size_t pyhost_line(char *file, size_t room, int *line, int *frames)
 {
     size_t length = 0;
     *line = 0;
     int depth = 0;
     for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
+        *frames = depth;
         PyCodeObject *code = code_of(frame);
         length = copy_text(code->co_filename, file, room);
         *line = PyCode_Addr2Line(code, offset_of(frame));
@@ -473,6 +474,18 @@ static int line_of(PyCodeObject *code, int offset)
         return entry->line;
     *entry = (known_line){key, PyCode_Addr2Line(code, offset)};
     return entry->line;
+}
+
+/* A number of the innermost call's code and instruction, by their addresses; 0 without Python code. */
+uint64_t pyhost_spot(void)
+{
+    frame_t *frame = innermost();
+    if (frame == NULL)
+        return 0;
+    PyCodeObject *code = code_of(frame);
+    const uint64_t parts[] = {(uintptr_t)code, (uintptr_t)code->co_filename, (uintptr_t)LINES_OF(code),
+                              (uint64_t)(uint32_t)offset_of(frame) << 32 | (uint32_t)code->co_firstlineno};
+    return hash_of((const char *)parts, sizeof parts);
 }
 
 typedef void (*take_call)(void *context, const char *file, size_t file_length, const char *name,

@@ -27,7 +27,8 @@ unsafe extern "C" {
     safe fn pyhost_interpreter_function() -> usize;
     safe fn pyhost_signal_is_due() -> c_int;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
-    fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int) -> usize;
+    safe fn pyhost_spot() -> u64;
+    fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int, frames: *mut c_int) -> usize;
     fn pyhost_calls(context: *mut c_void, take: TakeCall);
     fn pyhost_frame(
         depth: c_int,
@@ -71,10 +72,22 @@ pub fn place() -> CodePlace {
 /// Writes the file of the line that the calling thread is at, its end where it is too long; its
 /// length and the line. (0, 0) without Python code. Frames of NumPy's are passed over.
 pub fn line(file: &mut [u8]) -> (usize, i32) {
-    let mut line = 0;
-    // SAFETY: the buffer has that room.
-    let length = unsafe { pyhost_line(file.as_mut_ptr().cast(), file.len(), &mut line) };
+    let (length, line, _) = line_and_frames(file);
     (length, line)
+}
+
+/// [`line()`], and how many frames were read for it.
+pub fn line_and_frames(file: &mut [u8]) -> (usize, i32, i32) {
+    let (mut line, mut frames) = (0, 0);
+    let (room, start) = (file.len(), file.as_mut_ptr().cast());
+    // SAFETY: the buffer has that room.
+    let length = unsafe { pyhost_line(start, room, &mut line, &mut frames) };
+    (length, line, frames)
+}
+
+/// A number of the calling thread's innermost call and its instruction; 0 without Python code.
+pub fn spot() -> u64 {
+    pyhost_spot()
 }
 
 /// Gives file, line and function of the calling thread's Python calls to `take`, innermost first,

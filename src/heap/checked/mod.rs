@@ -1,0 +1,375 @@
+//! Checked blocks (`--debug-hooks`): pads on both sides, fills, and a quarantine of freed blocks.
+//!
+//! A checked block comes from a heap of its account's checked blocks, so that `free` recognises it by the comparison that
+//! it makes in any case, and nothing is paid for without the option. It begins with a [`Record`]; pads lie between the
+//! record and the bytes of the caller, and behind these up to the block's end. A freed block keeps its record and waits in
+//! the [`quarantine`]: whoever frees it again, or writes to it, is found.
+//!
+//! The ledger books the whole block, until it is freed: blocks in the quarantine belong to no account.
+//!
+//! Called from any thread, inside the [`gate`] where the heap is touched. Nothing is locked or allocated. What is wrong ends
+//! the process with one line, as libc does.
+
+mod files;
+mod look;
+mod quarantine;
+mod record;
+
+pub use look::{Damage, each_damaged};
+pub use record::FRONT;
+
+use super::booking::{admits, book_new, failed, release_block};
+use super::ffi::{self, Page, Theap};
+use super::freed::refuse;
+use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
+use super::pages::live_page;
+use super::thread::{ThreadState, state, thread_id};
+use super::{Reallocated, arrays, bound, gate, guards, own, profile, sampling};
+use crate::ledger::Account;
+use record::{Record, State};
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const NATURAL_ALIGNMENT: usize = 16;
+
+/// The accounts whose blocks can be checked. pymalloc's arenas have no bugs of their own.
+const ACCOUNTS: [Account; 5] = [
+    Account::Raw,
+    Account::Mem,
+    Account::Obj,
+    Account::Numpy,
+    Account::Native,
+];
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// CPython's debug hooks lie over the blocks of its domains.
+static HAS_HOOKS: AtomicBool = AtomicBool::new(false);
+
+/// Makes the heaps. Once, while the process has one thread, after [`super::start`]; false if mimalloc gives no heap.
+pub fn start() -> bool {
+    for account in ACCOUNTS {
+        let heap = ffi::mi_heap_new();
+        if heap.is_null() {
+            return false;
+        }
+        CHECKED[account as usize].store(heap, Release);
+    }
+    HAS_HOOKS.store(true, Relaxed);
+    ON.store(true, Release);
+    true
+}
+
+/// Whether blocks are checked: those that were allocated since [`start`].
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Whether `page` has checked blocks.
+#[inline]
+pub(super) fn has(page: &Page) -> bool {
+    is_on() && is_checked(page.heap)
+}
+
+/// The calling thread's theap in the heap of an account's checked blocks; null if there is no memory for it.
+fn theap_of(state: &ThreadState, account: Account) -> *mut Theap {
+    let heaps = match state.is_before() && is_marked(account) {
+        true => &CHECKED_BEFORE,
+        false => &CHECKED,
+    };
+    let heap = heaps[account as usize].load(Acquire);
+    if heap.is_null() || !bound::has_room_for_a_thread() {
+        return null_mut();
+    }
+    let before = own::table();
+    // SAFETY: a heap that is never deleted.
+    let theap = unsafe { ffi::mi_heap_theap(heap) };
+    own::table_changed(before);
+    match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
+        true => null_mut(),
+        false => theap,
+    }
+}
+
+/// Allocates a checked block, or a guarded one; null on failure. `alignment` is a power of two.
+#[cold]
+pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> *mut u8 {
+    sampling::look_if_asked(account);
+    if guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, alignment)
+    {
+        return block;
+    }
+    let state = state();
+    let slot = state.slot();
+    let inside = gate::enter(slot, thread_id());
+    if !admits(slot, account, size) {
+        return null_mut();
+    }
+    let theap = theap_of(state, account);
+    let whole = record::whole(size, alignment);
+    let mut usable = 0;
+    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
+    unsafe {
+        let block: *mut u8 = match whole {
+            Some(whole) if !theap.is_null() => {
+                ffi::_mi_theap_malloc_zero(theap, whole, zero, &mut usable).cast()
+            }
+            _ => null_mut(),
+        };
+        if block.is_null() {
+            failed(account, size);
+            return block;
+        }
+        let block = book_new(account, block, usable, size);
+        if block.is_null() {
+            return block;
+        }
+        let pointer = Record::lay(block, usable, account, size, alignment);
+        // CPython's debug hooks fill the blocks of its domains.
+        if !zero && matches!(account, Account::Native) {
+            record::fill_fresh(pointer, 0..size);
+        }
+        if sampling::is_on() {
+            sampling::booked_inside(account, pointer, usable, &inside);
+        }
+        pointer
+    }
+}
+
+/// The live block that `pointer` was given out for. Ends the process, with a line that begins with `function`, if it is
+/// none, or if its pads are damaged.
+///
+/// # Safety
+/// `pointer` lies in `page`, which has checked blocks.
+unsafe fn live<'a>(
+    page: &Page,
+    pointer: *mut u8,
+    caller: Account,
+    function: &str,
+) -> (&'a Record, *mut u8) {
+    let block = page.start_of(pointer);
+    // SAFETY: the start of a block of the page, all of which is readable.
+    let record = unsafe { Record::at(block) };
+    match record.state() {
+        State::Live => {}
+        State::Freed | State::Gone => refuse(format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
+            record.described(),
+            record.freed_at()
+        )),
+        State::Unknown => refuse(format_args!(
+            "{function}: invalid pointer {pointer:p}: the record of its block was written over: bytes before the start of \
+             a block of the account {}, overwritten",
+            page.account().name()
+        )),
+    }
+    let start = record.start();
+    if start != pointer {
+        refuse_inside(record, pointer, caller, function);
+    }
+    if let Some(damage) = record.damage(page.block_size) {
+        refuse(format_args!(
+            "{function}: {damage} {}, overwritten",
+            record.described()
+        ));
+    }
+    (record, block)
+}
+
+/// Ends the process for a pointer into a live block.
+#[cold]
+fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &str) -> ! {
+    let offset = pointer.addr().wrapping_sub(record.start().addr()) as isize;
+    let is_pythons = HAS_HOOKS.load(Relaxed) && record.is_of_domain();
+    if is_pythons && offset == HOOK as isize && caller == Account::Native {
+        refuse(format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
+            record.described()
+        ));
+    }
+    // The caller's own block begins behind the head of CPython's hooks.
+    let offset = offset - if is_pythons { HOOK as isize } else { 0 };
+    refuse(format_args!(
+        "{function}: invalid pointer {pointer:p}: {offset} bytes into {}",
+        record.described()
+    ));
+}
+
+/// Bytes that CPython's debug hooks have in front of a block (`_PyMem_DebugRawAlloc`).
+const HOOK: usize = 16;
+
+/// Frees a checked block, which the hook of `caller` was given: into the quarantine.
+///
+/// # Safety
+/// `pointer` lies in `page`, which has checked blocks. The GIL is held where `caller` is an account of the GIL.
+#[cold]
+pub(super) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
+    let inside = gate::enter(state().slot(), thread_id());
+    // SAFETY: the caller's duties; a live block of the page from here on.
+    unsafe {
+        let (record, block) = live(page, pointer, caller, "free()");
+        let account = record.account();
+        if !record.begin_free() {
+            refuse(format_args!(
+                "free(): invalid pointer {pointer:p}: {}, freed before{}",
+                record.described(),
+                record.freed_at()
+            ));
+        }
+        if sampling::is_on() {
+            sampling::unbooked_inside(account, pointer, &inside);
+        }
+        release_block(account, block, page.block_size, caller);
+        record::fill_dead(pointer, record.size());
+    }
+    quarantine::add(page.start_of(pointer), page.block_size, &inside);
+}
+
+/// Gives a block of the quarantine back to its heap. Ends the process if it was written to since it was freed.
+///
+/// # Safety
+/// A block in the quarantine that nobody else gives back, inside the gate.
+unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) {
+    // SAFETY: the caller's promise: the page stays while the block is not given back.
+    unsafe {
+        let Some(page) = live_page(block) else { return };
+        let record = Record::at(block);
+        if let Some(damage) = record.damage_after_free(page.block_size) {
+            refuse(format_args!("{damage}"));
+        }
+        let emptied = page.emptied_by_a_free();
+        if emptied > 0 {
+            super::freed::keep_in_mind(page);
+        }
+        record.end_free();
+        ffi::mi_free(block.cast());
+        profile::came_free(emptied, inside);
+    }
+}
+
+fn alignment_of(account: Account) -> usize {
+    match account {
+        Account::Numpy => arrays::alignment(),
+        _ => NATURAL_ALIGNMENT,
+    }
+}
+
+/// Resizes a block of whatever kind, into a checked one of account `A`: it always moves, so that the old address is known to
+/// be stale.
+///
+/// # Safety
+/// As for [`super::reallocate`].
+pub unsafe fn reallocate<const A: usize>(pointer: *mut u8, size: usize) -> Reallocated {
+    let account = Account::ALL[A];
+    if pointer.is_null() {
+        return Reallocated::Block(allocate(account, size, alignment_of(account), false));
+    }
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        let before = match live_page(pointer) {
+            Some(page) if has(page) => {
+                let _inside = gate::enter(state().slot(), thread_id());
+                live(page, pointer, account, "realloc()").0.size()
+            }
+            Some(page) => page.usable(pointer),
+            None => match guards::size(pointer) {
+                Some(size) => size,
+                None => {
+                    guards::refuse_if_wrong(pointer, Some(0), "realloc()");
+                    return Reallocated::Foreign;
+                }
+            },
+        };
+        let moved = allocate(account, size, alignment_of(account), false);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
+            if !super::free::<A, true>(pointer) {
+                guards::free(pointer, account);
+            }
+        }
+        Reallocated::Block(moved)
+    }
+}
+
+/// Ends the process, with a line, if `pointer`, which `function` of the domain `caller` got behind CPython's debug hooks, is
+/// none that they can look at: it was freed before, leads into a block, or is another family's. Else does nothing.
+///
+/// # Safety
+/// Any number that a program passes to `free`.
+pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str) {
+    if pointer.is_null() {
+        return;
+    }
+    if guards::owns(pointer) {
+        guards::refuse_if_wrong(pointer, Some(HOOK), function);
+        return;
+    }
+    // SAFETY: the page of a block that lives or waits in the quarantine stays. That of another one may go meanwhile: the
+    // program's bug, which would end it otherwise.
+    let Some(page) = (unsafe { live_page(pointer) }) else {
+        return;
+    };
+    if !has(page) {
+        return;
+    }
+    let _inside = gate::enter(state().slot(), thread_id());
+    // SAFETY: as above.
+    let record = unsafe { Record::at(page.start_of(pointer)) };
+    match record.state() {
+        State::Freed | State::Gone => refuse(format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
+            record.described(),
+            record.freed_at()
+        )),
+        State::Live if !record.is_of_domain() => refuse(format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
+            record.described()
+        )),
+        State::Live if record.start().wrapping_add(HOOK) != pointer => {
+            refuse_inside(record, pointer, caller, function)
+        }
+        State::Live | State::Unknown => {}
+    }
+}
+
+/// Ends the process, with a line, if `pointer` leads to or into a block that was freed before. Else does nothing.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn refuse_if_freed(pointer: *mut u8, function: &str) {
+    // SAFETY: as in `look_at_pythons`.
+    unsafe {
+        if let Some(page) = live_page(pointer)
+            && has(page)
+        {
+            let record = Record::at(page.start_of(pointer));
+            if matches!(record.state(), State::Freed | State::Gone) {
+                refuse(format_args!(
+                    "{function}: invalid pointer {pointer:p}: {}, freed before{}",
+                    record.described(),
+                    record.freed_at()
+                ));
+            }
+        }
+    }
+}
+
+/// The bytes that were asked for of a checked block.
+///
+/// # Safety
+/// `pointer` was given out for a live block of `page`, which has checked blocks.
+pub(super) unsafe fn size(page: &Page, pointer: *mut u8) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { Record::at(page.start_of(pointer)) }.size()
+}
+
+/// The caller's bytes of a checked block that is live: their start and length. `None` for one that waits in the quarantine.
+///
+/// # Safety
+/// The start of a block of a page that has checked blocks.
+pub(super) unsafe fn bytes_of(block: *mut u8) -> Option<(*mut u8, usize)> {
+    // SAFETY: the caller's promise.
+    let record = unsafe { Record::at(block) };
+    (record.state() == State::Live).then(|| (record.start(), record.size()))
+}

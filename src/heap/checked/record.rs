@@ -1,0 +1,417 @@
+//! The record of a checked block, and the pads around the caller's bytes.
+
+#![allow(unsafe_code)]
+
+use super::files::{self, FileNumber};
+use crate::ledger::Account;
+use crate::source_line::{self, SourceLine};
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Fills the pads, as CPython's debug hooks do.
+const FORBIDDEN: u8 = 0xfd;
+/// Fills fresh bytes of malloc's.
+const FRESH: u8 = 0xcd;
+/// Fills freed bytes.
+const DEAD: u8 = 0xdd;
+
+/// The least pad on each side.
+const PAD: usize = 16;
+/// The most bytes behind the caller's that are filled and looked at, of what the size class leaves.
+const MOST_PAD: usize = 1024;
+/// The most bytes that are filled at the start of a block, so that a large one that is hardly used stays so.
+const MOST_FILL: usize = 64 << 10;
+
+/// Bytes in front of the caller's, unless the alignment asks for more.
+pub const FRONT: usize = size_of::<Record>() + PAD;
+
+/// Of states: numbers that no program writes by accident to the address that they are combined with.
+const LIVE: usize = 0x7c1e_95d3_4b60_a8f5;
+const FREED: usize = 0x58b3_0fe9_c62d_7a1b;
+const GONE: usize = 0x91d6_2a47_e80c_35f3;
+
+/// The state of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The caller has it.
+    Live,
+    /// In the quarantine.
+    Freed,
+    /// Given back to its heap, and not given out since.
+    Gone,
+    /// Never given out, or its record was written over.
+    Unknown,
+}
+
+/// The first bytes of a checked block. No pointer is in them, which the leak check would follow.
+#[repr(C)]
+pub struct Record {
+    /// mimalloc's, of a free block.
+    _link: Cell<usize>,
+    /// The state, combined with the record's address.
+    mark: AtomicUsize,
+    size: Cell<usize>,
+    /// From the block's start to the caller's first byte.
+    front: Cell<u32>,
+    made_line: Cell<i32>,
+    freed_line: Cell<i32>,
+    made_file: Cell<FileNumber>,
+    freed_file: Cell<FileNumber>,
+    account: Cell<u8>,
+    _rest: [u8; 7],
+}
+
+const _: () = assert!(size_of::<Record>() == 48);
+
+/// Bytes of a block for `size` bytes of the caller's; `None` if there are no such blocks.
+pub fn whole(size: usize, alignment: usize) -> Option<usize> {
+    let aligning = if alignment > PAD { alignment } else { 0 };
+    size.checked_add(FRONT + PAD)?.checked_add(aligning)
+}
+
+/// Fills a part of the caller's fresh bytes.
+///
+/// # Safety
+/// Bytes of a block that nobody else has.
+pub unsafe fn fill_fresh(start: *mut u8, bytes: Range<usize>) {
+    let end = bytes.end.min(MOST_FILL).max(bytes.start);
+    // SAFETY: the caller's promise.
+    unsafe { start.add(bytes.start).write_bytes(FRESH, end - bytes.start) };
+}
+
+/// Fills the caller's freed bytes.
+///
+/// # Safety
+/// As for [`fill_fresh`].
+pub unsafe fn fill_dead(start: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { start.write_bytes(DEAD, size.min(MOST_FILL)) };
+}
+
+/// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
+/// long.
+fn is_filled(bytes: *const [u8], value: u8) -> bool {
+    let (start, length) = (bytes.cast::<u8>(), bytes.len());
+    let word = u64::from_ne_bytes([value; 8]);
+    // SAFETY: bytes of a block.
+    unsafe {
+        let is_word = |at: usize| start.add(at).cast::<u64>().read_unaligned() == word;
+        let words = length / 8 * 8;
+        (0..words).step_by(8).all(is_word)
+            && (words..length).all(|at| start.add(at).read_volatile() == value)
+    }
+}
+
+/// Bytes that were written where nobody may: how many, counted from the caller's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// So many before the start.
+    Before(usize),
+    /// So many past the end.
+    Past(usize),
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, side) = match *self {
+            Outside::Before(count) => (count, "before the start of"),
+            Outside::Past(count) => (count, "past the end of"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        write!(out, "{count} byte{plural} {side}")
+    }
+}
+
+impl Record {
+    /// The record of the block at `start`.
+    ///
+    /// # Safety
+    /// The start of a block of a page that has checked blocks, which stays while the value is used.
+    pub unsafe fn at<'a>(start: *mut u8) -> &'a Record {
+        // SAFETY: the caller's promise.
+        unsafe { &*start.cast() }
+    }
+
+    /// Lays record and pads into a fresh block of `usable` bytes; the caller's first byte.
+    ///
+    /// # Safety
+    /// A block of at least [`whole`] bytes that nobody else has.
+    pub unsafe fn lay(
+        block: *mut u8,
+        usable: usize,
+        account: Account,
+        size: usize,
+        alignment: usize,
+    ) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let record = Record::at(block);
+            let start = (block.addr() + FRONT).next_multiple_of(alignment.max(PAD));
+            let front = start - block.addr();
+            block
+                .add(size_of::<Record>())
+                .write_bytes(FORBIDDEN, front - size_of::<Record>());
+            let pad = (usable - front - size).min(MOST_PAD);
+            block.add(front + size).write_bytes(FORBIDDEN, pad);
+            record.size.set(size);
+            record.front.set(front as u32);
+            record.account.set(account as u8);
+            let (file, line) = place();
+            record.made_file.set(file);
+            record.made_line.set(line);
+            record.mark.store(record.key(LIVE), Release);
+            block.add(front)
+        }
+    }
+
+    fn key(&self, state: usize) -> usize {
+        (&raw const *self).addr() ^ state
+    }
+
+    pub fn state(&self) -> State {
+        let mark = self.mark.load(Acquire);
+        match mark ^ (&raw const *self).addr() {
+            LIVE => State::Live,
+            FREED => State::Freed,
+            GONE => State::Gone,
+            _ => State::Unknown,
+        }
+    }
+
+    /// Makes a live block a freed one, and notes where; false if another thread was faster.
+    pub fn begin_free(&self) -> bool {
+        let (live, freed) = (self.key(LIVE), self.key(FREED));
+        let (file, line) = place();
+        let is_first = self
+            .mark
+            .compare_exchange(live, freed, AcqRel, Relaxed)
+            .is_ok();
+        if is_first {
+            self.freed_file.set(file);
+            self.freed_line.set(line);
+        }
+        is_first
+    }
+
+    /// The block leaves the quarantine.
+    pub fn end_free(&self) {
+        self.mark.store(self.key(GONE), Release);
+    }
+
+    pub fn account(&self) -> Account {
+        let index = usize::from(self.account.get());
+        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+    }
+
+    /// Whether it is of a domain of CPython's.
+    pub fn is_of_domain(&self) -> bool {
+        matches!(self.account(), Account::Raw | Account::Mem | Account::Obj)
+    }
+
+    /// Bytes that were asked for.
+    pub fn size(&self) -> usize {
+        self.size.get()
+    }
+
+    /// The caller's first byte.
+    pub fn start(&self) -> *mut u8 {
+        let front = self.front.get() as usize;
+        (&raw const *self)
+            .cast::<u8>()
+            .cast_mut()
+            .wrapping_add(front)
+    }
+
+    /// The account, the size and the place of the allocation, in words.
+    pub fn described(&self) -> Described<'_> {
+        Described(self)
+    }
+
+    /// The place where it was freed, in parentheses; nothing if it is not known.
+    pub fn freed_at(&self) -> At<'static> {
+        At(
+            "at",
+            files::source(self.freed_file.get(), self.freed_line.get()),
+        )
+    }
+
+    /// Bytes outside of the caller's that were overwritten, in a block of `usable` bytes.
+    pub fn damage(&self, usable: usize) -> Option<Outside> {
+        let (front, size) = (self.front.get() as usize, self.size());
+        let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
+        let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
+        if is_filled(self.bytes(front + size, pad), FORBIDDEN)
+            && is_filled(
+                self.bytes(size_of::<Record>(), front - size_of::<Record>()),
+                FORBIDDEN,
+            )
+        {
+            return None;
+        }
+        let past = (front + size..front + size + pad).rev().find(is_damaged);
+        if let Some(last) = past {
+            return Some(Outside::Past(last + 1 - front - size));
+        }
+        let before = (size_of::<Record>()..front).find(is_damaged);
+        before.map(|first| Outside::Before(front - first))
+    }
+
+    /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
+    /// Python's end. Not of `raw`: another thread may be laying them this moment.
+    pub fn damage_of_hooks(&self) -> Option<Outside> {
+        const HEAD: usize = 16;
+        const TAIL: usize = 8;
+        let (front, size) = (self.front.get() as usize, self.size());
+        if !matches!(self.account(), Account::Mem | Account::Obj) || size < HEAD + TAIL {
+            return None;
+        }
+        let head: [u8; HEAD] = std::array::from_fn(|index| self.byte(front + index));
+        let (number, rest) = head.split_first_chunk::<8>()?;
+        let asked = usize::from_be_bytes(*number);
+        let is_head =
+            matches!(rest[0], b'm' | b'o') && asked.checked_add(HEAD + TAIL) == Some(size);
+        let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
+        match (is_head, before) {
+            // A table beneath the hooks was called, or they have just begun to lay their pads.
+            (false, Some(_)) => None,
+            (false, None) => Some(Outside::Before(HEAD)),
+            (true, Some(index)) => Some(Outside::Before(7 - index)),
+            (true, None) => {
+                let end = front + HEAD + asked;
+                let past = (end..end + TAIL)
+                    .rev()
+                    .find(|&at| self.byte(at) != FORBIDDEN);
+                past.map(|last| Outside::Past(last + 1 - end))
+            }
+        }
+    }
+
+    fn bytes(&self, offset: usize, length: usize) -> *const [u8] {
+        let start = (&raw const *self).cast::<u8>().wrapping_add(offset);
+        std::ptr::slice_from_raw_parts(start, length)
+    }
+
+    fn byte(&self, offset: usize) -> u8 {
+        // SAFETY: a byte of the block, which another thread may write to.
+        unsafe { (&raw const *self).cast::<u8>().add(offset).read_volatile() }
+    }
+
+    /// The first write to a freed block of `usable` bytes.
+    pub fn damage_after_free(&self, usable: usize) -> Option<Written<'_>> {
+        if self.state() != State::Freed {
+            return Some(Written {
+                record: self,
+                at: None,
+            });
+        }
+        let (front, size) = (self.front.get() as usize, self.size());
+        let filled = size.min(MOST_FILL);
+        if !is_filled(self.bytes(front, filled), DEAD) {
+            let at = (front..front + filled).find(|&at| self.byte(at) != DEAD);
+            let offset = at.unwrap_or(front) - front;
+            return Some(Written {
+                record: self,
+                at: Some((offset as isize, self.byte(front + offset))),
+            });
+        }
+        let offset = match self.damage(usable)? {
+            Outside::Before(count) => -(count as isize),
+            Outside::Past(count) => (size + count - 1) as isize,
+        };
+        let value = self.byte((front as isize + offset) as usize);
+        Some(Written {
+            record: self,
+            at: Some((offset, value)),
+        })
+    }
+}
+
+/// The line of Python that the calling thread runs.
+fn place() -> (FileNumber, i32) {
+    let spot = source_line::spot();
+    if spot == 0 {
+        return (0, 0);
+    }
+    if let Some(known) = files::known(spot) {
+        return known;
+    }
+    let (source, is_innermost) = SourceLine::of_innermost();
+    let place = (files::number(source.file_bytes()), source.line);
+    if is_innermost {
+        files::keep(spot, place);
+    }
+    place
+}
+
+/// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`.
+pub struct Described<'a>(&'a Record);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(record) = *self;
+        let made = files::source(record.made_file.get(), record.made_line.get());
+        write!(
+            out,
+            "a block of {} bytes of the account {}{}",
+            record.asked(),
+            record.account().name(),
+            At("allocated at", made)
+        )
+    }
+}
+
+impl Record {
+    /// The size without what CPython's debug hooks add, which a program did not ask for.
+    fn asked(&self) -> usize {
+        match self.is_of_domain() {
+            true => self.size().saturating_sub(HOOKS_BYTES),
+            false => self.size(),
+        }
+    }
+}
+
+/// Bytes that CPython's debug hooks add to a block (`_PyMem_DebugRawAlloc`, without serial numbers).
+const HOOKS_BYTES: usize = 24;
+
+/// A place in parentheses; nothing if it is not known.
+pub struct At<'a>(&'a str, SourceLine);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1.file_bytes() {
+            [] => Ok(()),
+            _ => write!(out, " ({} {})", self.0, self.1),
+        }
+    }
+}
+
+/// A write to a freed block, in words.
+pub struct Written<'a> {
+    record: &'a Record,
+    /// Where, and what is there now; `None` if the record itself was written over.
+    at: Option<(isize, u8)>,
+}
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((offset, value)) = self.at else {
+            return out.write_str(
+                "a block was written to after it was freed: the record in front of it was overwritten",
+            );
+        };
+        let front = match self.record.is_of_domain() {
+            true => (HOOKS_BYTES - 8) as isize,
+            false => 0,
+        };
+        write!(
+            out,
+            "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected 0x{DEAD:02x}",
+            self.record.described(),
+            self.record.freed_at(),
+            offset - front
+        )
+    }
+}
