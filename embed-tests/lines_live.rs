@@ -692,7 +692,7 @@ assert now() == plain
 ask('--start=1')
 counting = now()
 if {order:?} == 'after': tracemalloc.start()
-assert now() == counting and not set(plain) & set(counting), (plain, counting)
+assert now() == counting and ({has_debug_hooks} or not set(plain) & set(counting)), (plain, counting)
 kept = during()
 live = pyhost.lines()['live']
 rows = [row['bytes'] for row in live if any(call['function'] == 'during' for call in row['stack'])]

@@ -12,7 +12,7 @@ second time. A tool's verdict on a bug:
     missed   nothing was said
     hang     the process did not end
 
-The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=all), `all` (both, with
+The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks --guard=all with
 --leak-check=native; the bugs of a missing check for NULL by `pyhostctl sweep`), `debug` (the interpreter with
 PYTHONMALLOC=debug), `asan` and `valgrind`. valgrind takes ten minutes and runs only if it is named.
 
@@ -137,7 +137,7 @@ class Runner:
             accounts = name.rpartition("-")[2]
             return [self.options.pyhostctl, "sweep", "--host", host[0], "--accounts", accounts, "--above", "2M",
                     *bug], {}
-        options = {"none": [], "hooks": ["--debug-hooks"], "guard": ["--guard=all"],
+        options = {"none": [], "hooks": ["--debug-hooks"], "guard": ["--guard=min=1,every=1"],
                    "all": ["--debug-hooks", "--guard=all", "--leak-check=native"]}
         if tool in HOSTS:
             return [*host, *options[tool], *bug], {}

@@ -6,7 +6,8 @@
 
 #![allow(unsafe_code)]
 
-use super::{alone, counts_native, guards, own, pages, pool};
+use super::pages::{self, PageView};
+use super::{alone, checked, counts_native, guards, own, pool};
 use crate::ledger::{ACCOUNTS, Account};
 use pyhost_os::mapping::{FromZeros, Mapped};
 use std::ops::{Deref, DerefMut};
@@ -153,10 +154,12 @@ impl Histogram {
                     native.remove(class_of(bytes, is_single), bytes, bytes)
                 });
             }
-            pool::each_kept(closed, |page| {
+            let mut is_free = |page: &PageView| {
                 let class = class_of(page.block_bytes, page.reserved_blocks == 1);
                 self.accounts[page.account as usize].remove(class, page.block_bytes, 0);
-            });
+            };
+            pool::each_kept(closed, &mut is_free);
+            checked::each_waiting(closed, &mut is_free);
             guards::visit(|block| {
                 let bytes = block.charged as u64;
                 self.accounts[block.account as usize].add(SizeClass {

@@ -57,6 +57,7 @@ mod small_pages;
 pub mod source_line;
 mod thread;
 mod walk;
+pub mod watched;
 
 use booking::{admits, book_new, release_block};
 use ffi::{Block, Page, Theap};

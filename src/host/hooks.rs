@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::caps;
-use crate::heap::{self, Reallocated, checked};
+use crate::heap::{self, Reallocated, watched};
 use crate::ledger::Account;
 use crate::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -72,32 +72,33 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     }
 }
 
-/// The functions of checked blocks, under `--debug-hooks`; they are freed as others are.
+/// What every block of a domain is aligned to.
 const NATURAL_ALIGNMENT: usize = 16;
 
-extern "C" fn checked_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    checked::allocate(Account::ALL[A], size, NATURAL_ALIGNMENT, false).cast()
+/// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
+extern "C" fn watched_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    watched::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
 }
 
-extern "C" fn checked_calloc<const A: usize>(
+extern "C" fn watched_calloc<const A: usize>(
     _ctx: *mut c_void,
     count: usize,
     size: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        Some(bytes) => checked::allocate(Account::ALL[A], bytes, NATURAL_ALIGNMENT, true).cast(),
+        Some(bytes) => watched::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
         None => std::ptr::null_mut(),
     }
 }
 
-extern "C" fn checked_realloc<const A: usize>(
+extern "C" fn watched_realloc<const A: usize>(
     _ctx: *mut c_void,
     pointer: *mut c_void,
     size: usize,
 ) -> *mut c_void {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
-        match checked::reallocate::<A>(pointer.cast(), size) {
+        match watched::reallocate::<A>(pointer.cast(), size, NATURAL_ALIGNMENT) {
             Reallocated::Block(block) => block.cast(),
             Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
         }
@@ -152,12 +153,12 @@ pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
 }
 
 fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
-    if checked::is_on() {
+    if watched::is_on() {
         return PyMemAllocatorEx {
             ctx: context(Account::ALL[A]),
-            malloc: Some(checked_malloc::<A>),
-            calloc: Some(checked_calloc::<A>),
-            realloc: Some(checked_realloc::<A>),
+            malloc: Some(watched_malloc::<A>),
+            calloc: Some(watched_calloc::<A>),
+            realloc: Some(watched_realloc::<A>),
             free: Some(free::<A>),
         };
     }

@@ -117,7 +117,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
         if let Some(signal_is_due) = place::signal_is_due() {
             waits::start(place::interpreter_function(), signal_is_due);
         }
-        if let Err(error) = heap::guards::start(options.guard) {
+        if let Err(error) = heap::guards::start(options.guard, !python::IS_FREE_THREADED) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
@@ -154,10 +154,13 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
         ..
     } = *allocators;
     let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
-    if is_checked && native::mode() == Mode::Count && !python::IS_FREE_THREADED {
-        if !heap::checked::start() {
-            return Err(Error::start("mimalloc gives no heap"));
-        }
+    let can_check = native::mode() == Mode::Count && !python::IS_FREE_THREADED;
+    if is_checked && can_check && !heap::checked::start() {
+        return Err(Error::start(
+            "no memory for the quarantine of --debug-hooks",
+        ));
+    }
+    if heap::watched::is_on() {
         native::inject(true);
     }
     faults::start(&options.faults, place::calls_in_a_line, native::inject);
@@ -228,6 +231,7 @@ fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), E
         python::dump::watch(gil, endings::dump_on_signal);
     }
     faults::arm();
+    heap::guards::script_begins();
     Ok(())
 }
 

@@ -16,6 +16,7 @@ mod quarantine;
 mod record;
 
 pub use look::{Damage, each_damaged};
+pub use quarantine::each as each_waiting;
 pub use record::FRONT;
 
 use super::booking::{admits, book_new, failed, release_block};
@@ -54,6 +55,9 @@ pub fn start() -> bool {
             return false;
         }
         CHECKED[account as usize].store(heap, Release);
+    }
+    if !quarantine::start() {
+        return false;
     }
     HAS_HOOKS.store(true, Relaxed);
     ON.store(true, Release);
@@ -107,16 +111,20 @@ pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> 
         return null_mut();
     }
     let theap = theap_of(state, account);
-    let whole = record::whole(size, alignment);
+    let whole = record::whole(size, alignment).filter(|_| !theap.is_null());
     let mut usable = 0;
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
-        let block: *mut u8 = match whole {
-            Some(whole) if !theap.is_null() => {
-                ffi::_mi_theap_malloc_zero(theap, whole, zero, &mut usable).cast()
-            }
-            _ => null_mut(),
+        let mut given = || {
+            whole.map_or(null_mut(), |whole| {
+                ffi::_mi_theap_malloc_zero(theap, whole, zero, &mut usable).cast::<u8>()
+            })
         };
+        let mut block = given();
+        if block.is_null() && whole.is_some() {
+            quarantine::shrink_to(0, &inside);
+            block = given();
+        }
         if block.is_null() {
             failed(account, size);
             return block;

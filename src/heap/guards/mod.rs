@@ -1,4 +1,4 @@
-//! Guard pages: sampled large blocks that end at a page that cannot be touched, so that a write
+//! Guard pages: sampled blocks that end at a page that cannot be touched, so that a write
 //! past the end dies at once (`--guard`).
 //!
 //! All guarded blocks lie in one range of addresses that is reserved at the start and cannot be
@@ -46,6 +46,8 @@ const ALIGNMENT: usize = 16;
 
 /// Requests of this size and more are sampled; nobody asks for as much while guards are off.
 static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// What [`FROM`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
+static FROM_OF_SMALL: AtomicUsize = AtomicUsize::new(0);
 /// One of how many of them is guarded.
 static EVERY: AtomicU64 = AtomicU64::new(1);
 /// Requests that could have been guarded.
@@ -70,21 +72,38 @@ pub struct GuardFigures {
     pub missed_blocks: u64,
 }
 
-/// Reserves the range and begins to sample. Once, while the process has one thread.
+/// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
+/// sampled from [`script_begins`] on if `small` says that their requests come here: what Python's own start leaves would take
+/// the room.
 ///
 /// # Errors
 /// The system gives no such range; nothing is guarded.
-pub fn start(settings: GuardSettings) -> Result<(), Errno> {
+pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
     let GuardSettings::Sample { min, every } = settings else {
         return Ok(());
     };
     let range = GuardRange::reserve().ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
         EVERY.store(every.max(1), Relaxed);
-        // Smaller ones take the inlined path, which does not come here.
-        FROM.store((min as usize).max(SMALL_SIZE_MAX + 1), Relaxed);
+        let min = min as usize;
+        if small && min < SMALL_SIZE_MAX {
+            FROM_OF_SMALL.store(min, Relaxed);
+        }
+        FROM.store(min.max(SMALL_SIZE_MAX + 1), Relaxed);
     }
     Ok(())
+}
+
+/// Whether blocks of [`SMALL_SIZE_MAX`] bytes and less are guarded, or will be.
+pub fn are_small() -> bool {
+    FROM_OF_SMALL.load(Relaxed) > 0
+}
+
+/// Begins to sample small blocks, too. Once.
+pub fn script_begins() {
+    if are_small() {
+        FROM.store(FROM_OF_SMALL.load(Relaxed), Relaxed);
+    }
 }
 
 /// Whether a request of `size` bytes is to be guarded; counts it where it is one to choose from.
@@ -123,7 +142,12 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let slot = state().slot();
     let inside = gate::enter(slot, thread_id());
     let range = RANGE.get()?;
-    let Some((record, slot_end)) = range.take(size, alignment.max(ALIGNMENT)) else {
+    // Small ones leave half of the room to others.
+    let taken = match size > SMALL_SIZE_MAX || 2 * range.live() < range.most_live() {
+        true => range.take(size, alignment.max(ALIGNMENT)),
+        false => None,
+    };
+    let Some((record, slot_end)) = taken else {
         MISSED.fetch_add(1, Relaxed);
         return None;
     };

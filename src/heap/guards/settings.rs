@@ -18,8 +18,8 @@ pub enum GuardSettings {
     },
 }
 
-/// The smallest blocks that can be guarded: smaller ones never leave the inlined path.
-const LEAST: u64 = 1024;
+/// The smallest blocks that `all` guards: smaller ones would take all of the room.
+const LEAST_OF_ALL: u64 = 1024;
 /// The least size where none is given.
 const DEFAULT_MIN: u64 = 4096;
 /// One of how many where that is not given.
@@ -30,13 +30,13 @@ impl FromStr for GuardSettings {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected(
-            "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1K or more",
+            "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1 or more",
         );
         match text {
             "off" => return Ok(GuardSettings::Off),
             "all" => {
                 return Ok(GuardSettings::Sample {
-                    min: LEAST,
+                    min: LEAST_OF_ALL,
                     every: 1,
                 });
             }
@@ -56,7 +56,7 @@ impl FromStr for GuardSettings {
         }
         let min = min.unwrap_or(DEFAULT_MIN);
         let every = every.unwrap_or(DEFAULT_EVERY);
-        if min < LEAST || every == 0 {
+        if min == 0 || every == 0 {
             return Err(expected);
         }
         Ok(GuardSettings::Sample { min, every })
@@ -78,7 +78,14 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
-        for text in ["all", "off", "min=64K", "every=10", "every=3,min=1M"] {
+        for text in [
+            "all",
+            "off",
+            "min=64K",
+            "every=10",
+            "every=3,min=1M",
+            "min=1B",
+        ] {
             let settings: GuardSettings = text.parse().unwrap();
             assert_eq!(
                 settings.to_string().parse::<GuardSettings>().unwrap(),
@@ -104,7 +111,6 @@ mod tests {
             "on",
             "min",
             "min=",
-            "min=1",
             "min=0",
             "every=0",
             "every=-1",

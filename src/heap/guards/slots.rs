@@ -192,6 +192,11 @@ impl GuardRange {
         })
     }
 
+    /// How many blocks may be live.
+    pub fn most_live(&self) -> usize {
+        self.most_live
+    }
+
     /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as
     /// [`TAKEN`], and the end of the slot's pages.
     pub fn take(&self, size: usize, alignment: usize) -> Option<(&'static Record, usize)> {

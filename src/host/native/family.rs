@@ -10,7 +10,7 @@ use super::next::{self, call};
 use super::{Mode, mode};
 use crate::errno::Errno;
 use crate::faults;
-use crate::heap::{self, Reallocated, checked};
+use crate::heap::{self, Reallocated, watched};
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::mapping::page_size;
@@ -59,15 +59,7 @@ fn malloc_otherwise(size: usize) -> *mut u8 {
     match mode() {
         Mode::Off => call!(MALLOC(size), null_mut()),
         _ if may_not(size) => or_no_memory(null_mut()),
-        _ => or_no_memory(watched::<false>(size)),
-    }
-}
-
-/// A block as [`Mode::Faulty`] serves it.
-fn watched<const ZERO: bool>(size: usize) -> *mut u8 {
-    match checked::is_on() {
-        true => checked::allocate(Account::Native, size, 1, ZERO),
-        false => allocate::<ZERO, true>(size),
+        _ => or_no_memory(watched::allocate::<NATIVE, false>(size, 1)),
     }
 }
 
@@ -80,7 +72,7 @@ fn may_not(size: usize) -> bool {
 fn aligned(size: usize, alignment: usize) -> *mut u8 {
     match may_not(size) {
         true => null_mut(),
-        false if checked::is_on() => checked::allocate(Account::Native, size, alignment, false),
+        false if watched::is_on() => watched::allocate::<NATIVE, false>(size, alignment),
         false => heap::allocate_aligned(Account::Native, size, alignment),
     }
 }
@@ -109,7 +101,7 @@ fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
         return call!(CALLOC(count, size), null_mut());
     }
     match count.checked_mul(size) {
-        Some(bytes) if !may_not(bytes) => or_no_memory(watched::<true>(bytes)),
+        Some(bytes) if !may_not(bytes) => or_no_memory(watched::allocate::<NATIVE, true>(bytes, 1)),
         _ => or_no_memory(null_mut()),
     }
 }
@@ -177,8 +169,8 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
             return Some(or_no_memory(null_mut()));
         }
         // SAFETY: the caller's duties.
-        return match checked::is_on()
-            .then(|| unsafe { checked::reallocate::<NATIVE>(pointer, size) })
+        return match watched::is_on()
+            .then(|| unsafe { watched::reallocate::<NATIVE>(pointer, size, 1) })
         {
             Some(Reallocated::Block(block)) => Some(or_no_memory(block)),
             Some(Reallocated::Foreign) | None => None,

@@ -77,7 +77,7 @@ pub fn is_off_from_the_start() -> bool {
 /// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
 /// which alone every block is booked.
 pub fn inject(on: bool) {
-    if !on && crate::heap::checked::is_on() {
+    if !on && crate::heap::watched::is_on() {
         return;
     }
     let (from, to) = match on {

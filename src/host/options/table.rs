@@ -187,7 +187,8 @@ of the request, account, size, and the lines of Python it came from";
     guard: Text<guards::GuardSettings>, "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
 Put a page that cannot be touched behind sampled blocks, so that a write
 past the end dies at once, with the account and the size in one line
-  min=SIZE  blocks of this size and more, 1K at the least [default: 4K]
+  min=SIZE  blocks of this size and more [default: 4K]; those of 1K and
+            less from the script's start on
   every=N   one of N of them [default: 8]; joined by a comma
   all       every block of more than 1K
   off       none";

@@ -1,0 +1,72 @@
+//! Requests that leave the inlined path whatever their size: for checked blocks (`--debug-hooks`), and for guarded ones of
+//! [`SMALL_SIZE_MAX`] bytes and less (`--guard=min=…`).
+//!
+//! The host installs functions that come here in the place of the usual ones, so nothing is paid for without the options.
+//! Any thread.
+
+#![allow(unsafe_code)]
+
+use super::ffi::SMALL_SIZE_MAX;
+use super::{Reallocated, allocate_aligned, checked, guards, usable_size};
+use crate::ledger::Account;
+
+/// Every block of mimalloc's has it.
+const NATURAL_ALIGNMENT: usize = 16;
+
+/// Whether requests are to come here.
+pub fn is_on() -> bool {
+    checked::is_on() || guards::are_small()
+}
+
+/// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A`; null on failure. `alignment` is a power of two; the
+/// GIL is held where the account is of the GIL.
+#[cold]
+pub fn allocate<const A: usize, const ZERO: bool>(size: usize, alignment: usize) -> *mut u8 {
+    let account = Account::ALL[A];
+    if checked::is_on() {
+        return checked::allocate(account, size, alignment, ZERO);
+    }
+    // Larger ones are looked at on the usual path.
+    if size <= SMALL_SIZE_MAX
+        && guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, alignment)
+    {
+        return block;
+    }
+    match alignment <= NATURAL_ALIGNMENT {
+        true => super::allocate::<A, ZERO, true>(size),
+        false => allocate_aligned(account, size, alignment),
+    }
+}
+
+/// Resizes a block of whatever kind: it always moves.
+///
+/// # Safety
+/// As for [`super::reallocate`].
+pub unsafe fn reallocate<const A: usize>(
+    pointer: *mut u8,
+    size: usize,
+    alignment: usize,
+) -> Reallocated {
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        if checked::is_on() {
+            return checked::reallocate::<A>(pointer, size);
+        }
+        if pointer.is_null() {
+            return Reallocated::Block(allocate::<A, false>(size, alignment));
+        }
+        let Some(before) = usable_size(pointer) else {
+            guards::refuse_if_wrong(pointer, Some(0), "realloc()");
+            return Reallocated::Foreign;
+        };
+        let moved = allocate::<A, false>(size, alignment);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
+            if !super::free::<A, true>(pointer) {
+                guards::free(pointer, Account::ALL[A]);
+            }
+        }
+        Reallocated::Block(moved)
+    }
+}
