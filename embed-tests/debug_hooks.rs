@@ -276,3 +276,74 @@ print('done')";
         assert_eq!(outcome.stdout, "done\n", "{options:?}");
     }
 }
+
+#[test]
+fn a_record_that_was_written_over_is_found_at_the_end() {
+    for code in ["p = malloc(100)", "p = malloc(100); free(p)"] {
+        let code = format!("{C}{code}; ctypes.memset(p - 64, 0, 64)");
+        let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+        assert_eq!(outcome.code(), 134, "{outcome:#?}");
+        let expected = "at the end: bytes before the start of a block of the account native at 0x";
+        assert!(outcome.stderr.contains(expected), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn the_quarantine_gives_way_and_great_alignments_are_served() {
+    let code = "for _ in range(50): block = bytearray(8_000_000); block = None
+print('ok')";
+    for bound in [&["--region", "48M"][..], &["--cap", "48M"]] {
+        let run = Run::host().arg("--debug-hooks").args(bound);
+        assert_eq!(run.code(code).ok().stdout, "ok\n", "{bound:?}");
+    }
+    let code = format!(
+        "{C}for shift in (4, 12, 16, 17, 22, 24, 30):
+    p = aligned_alloc(1 << shift, 100)
+    assert p % (1 << shift) == 0
+    ctypes.memset(p, 1, 100)
+    free(realloc(p, 200))
+print('ok')"
+    );
+    let outcome = Run::host().args(["--debug-hooks", "-c", &code]).ok();
+    assert_eq!(outcome.stdout, "ok\n");
+}
+
+#[test]
+fn what_is_right_is_not_reported_at_the_end() {
+    // Blocks of no bytes that a pointer leads to, and a child that libc knows nothing of.
+    let code = format!(
+        "{C}import os, threading
+kept = (ctypes.c_void_p * 20)(*(malloc(0) for _ in range(20)))
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+def work():
+    while not done: free(malloc(200))
+done = []
+thread = threading.Thread(target=work)
+thread.start()
+fork = {fork}
+for _ in range(5):
+    child = ctypes.CDLL(None).syscall(fork, 17, 0, 0, 0, 0)
+    if child == 0: ctypes.CDLL(None).exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+done.append(1)
+thread.join()
+print('ok')",
+        fork = libc::SYS_clone
+    );
+    let outcome = Run::host().args(["--debug-hooks", "-c", &code]).ok();
+    assert_eq!(
+        (outcome.stdout.as_str(), outcome.stderr.as_str()),
+        ("ok\n", "")
+    );
+}
+
+/// Functions of C with addresses as numbers.
+const C: &str = "import ctypes
+def function(name, *types):
+    found = getattr(ctypes.CDLL(None), name)
+    found.restype, found.argtypes = ctypes.c_void_p, types
+    return found
+malloc, free = function('malloc', ctypes.c_size_t), function('free', ctypes.c_void_p)
+realloc = function('realloc', ctypes.c_void_p, ctypes.c_size_t)
+aligned_alloc = function('aligned_alloc', ctypes.c_size_t, ctypes.c_size_t)
+";

@@ -102,7 +102,8 @@ unsafe fn pass_on(heap: *mut Heap, block: LiveBlock, visitor: Visitor<'_>) {
     }
     // SAFETY: the caller's promise.
     if let Some((start, size)) = unsafe { checked::bytes_of(block.start) } {
-        visitor(start, size);
+        // One of no bytes is found by its address.
+        visitor(start, size.max(1));
     }
 }
 

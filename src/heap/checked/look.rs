@@ -6,6 +6,7 @@ use super::super::blocks::{self, LiveBlock};
 use super::super::{alone, heaps};
 use super::record::{Described, Outside, Record, State, Written};
 use super::{ACCOUNTS, is_on};
+use crate::ledger::Account;
 use std::fmt;
 
 /// A block that was written to where or when nobody may.
@@ -14,6 +15,8 @@ pub enum Damage<'a> {
     Outside(Outside, Described<'a>),
     /// After it was freed.
     Freed(Written<'a>),
+    /// In the host's own record before the bytes of a block.
+    Record(Account, *const u8),
 }
 
 impl fmt::Display for Damage<'_> {
@@ -21,16 +24,23 @@ impl fmt::Display for Damage<'_> {
         match self {
             Damage::Outside(outside, block) => write!(out, "{outside} {block}, overwritten"),
             Damage::Freed(written) => write!(out, "{written}"),
+            Damage::Record(account, record) => write!(
+                out,
+                "bytes before the start of a block of the account {} at {:p}, overwritten",
+                account.name(),
+                *record
+            ),
         }
     }
 }
 
-/// Calls `visit` for each damaged block. The gate is closed meanwhile, and `visit` may not allocate.
+/// Calls `visit` for each damaged block. The gate is closed meanwhile, and `visit` may not allocate. The pads of CPython's debug
+/// hooks are looked at only `with_hooks`: while no thread can be laying them, so with the only GIL, or after Python's end.
 ///
 /// # Safety
 /// No other thread is allocating or freeing by the inlined paths in the heaps of checked blocks: none does, since these
 /// blocks take the slow paths.
-pub fn each_damaged(mut visit: impl FnMut(&Damage<'_>)) {
+pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
     if !is_on() {
         return;
     }
@@ -42,8 +52,9 @@ pub fn each_damaged(mut visit: impl FnMut(&Damage<'_>)) {
                     let record = unsafe { Record::at(block.start) };
                     match record.state() {
                         State::Live => {
+                            let of_hooks = || with_hooks.then(|| record.damage_of_hooks());
                             let outside = record.damage(block.size);
-                            if let Some(outside) = outside.or_else(|| record.damage_of_hooks()) {
+                            if let Some(outside) = outside.or_else(|| of_hooks().flatten()) {
                                 visit(&Damage::Outside(outside, record.described()));
                             }
                         }
@@ -52,8 +63,10 @@ pub fn each_damaged(mut visit: impl FnMut(&Damage<'_>)) {
                                 visit(&Damage::Freed(written));
                             }
                         }
-                        // A thread that is just allocating or freeing is not in its slow path; else the record was
-                        // written over, which is found when the block is freed.
+                        // Records are laid, and blocks given back, inside the gate.
+                        State::Unknown if block.is_sure => {
+                            visit(&Damage::Record(account, block.start));
+                        }
                         State::Gone | State::Unknown => {}
                     }
                 };

@@ -25,7 +25,10 @@ use super::freed::refuse;
 use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
 use super::pages::live_page;
 use super::thread::{ThreadState, state, thread_id};
-use super::{Reallocated, arrays, bound, gate, guards, own, profile, sampling};
+use super::{
+    Reallocated, allocate_aligned, arrays, bound, gate, guards, known_theap_of, own, profile,
+    sampling,
+};
 use crate::ledger::Account;
 use record::{Record, State};
 use std::ptr::null_mut;
@@ -33,6 +36,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const NATURAL_ALIGNMENT: usize = 16;
+/// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
+const MOST_ALIGNMENT: usize = 1 << 16;
 
 /// The accounts whose blocks can be checked. pymalloc's arenas have no bugs of their own.
 const ACCOUNTS: [Account; 5] = [
@@ -82,7 +87,13 @@ fn theap_of(state: &ThreadState, account: Account) -> *mut Theap {
         false => &CHECKED,
     };
     let heap = heaps[account as usize].load(Acquire);
-    if heap.is_null() || !bound::has_room_for_a_thread() {
+    if heap.is_null() {
+        return null_mut();
+    }
+    if let Some(theap) = known_theap_of(heap) {
+        return theap;
+    }
+    if !bound::has_room_for_a_thread() {
         return null_mut();
     }
     let before = own::table();
@@ -104,6 +115,14 @@ pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> 
     {
         return block;
     }
+    if alignment > MOST_ALIGNMENT {
+        let block = allocate_aligned(account, size, alignment);
+        if zero && !block.is_null() {
+            // SAFETY: a block of so many bytes that nobody else has.
+            unsafe { block.write_bytes(0, size) };
+        }
+        return block;
+    }
     let state = state();
     let slot = state.slot();
     let inside = gate::enter(slot, thread_id());
@@ -123,6 +142,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> 
         let mut block = given();
         if block.is_null() && whole.is_some() {
             quarantine::shrink_to(0, &inside);
+            ffi::mi_theap_collect(theap, true);
             block = given();
         }
         if block.is_null() {
@@ -234,14 +254,17 @@ pub(super) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
     quarantine::add(page.start_of(pointer), page.block_size, &inside);
 }
 
-/// Gives a block of the quarantine back to its heap. Ends the process if it was written to since it was freed.
+/// Gives a block of the quarantine back to its heap; its bytes. Ends the process if it was written to since it was freed.
 ///
 /// # Safety
 /// A block in the quarantine that nobody else gives back, inside the gate.
-unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) {
+unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
     // SAFETY: the caller's promise: the page stays while the block is not given back.
     unsafe {
-        let Some(page) = live_page(block) else { return };
+        let Some(page) = live_page(block) else {
+            return 0;
+        };
+        let bytes = page.block_size;
         let record = Record::at(block);
         if let Some(damage) = record.damage_after_free(page.block_size) {
             refuse(format_args!("{damage}"));
@@ -253,6 +276,7 @@ unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) {
         record.end_free();
         ffi::mi_free(block.cast());
         profile::came_free(emptied, inside);
+        bytes
     }
 }
 

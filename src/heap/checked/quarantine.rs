@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 const MOST_BLOCKS: usize = 1 << 16;
 const MOST_BYTES: usize = 64 << 20;
 
-/// The ring, in a mapping of its own: each place has the complement of an address, 0 for none, and the block's bytes.
+/// The ring, in a mapping of its own: each place has the complement of an address, 0 for none.
 static RING: OnceLock<&'static [AtomicU64]> = OnceLock::new();
 /// Bytes that may wait: a part of the region.
 static MOST: AtomicUsize = AtomicUsize::new(MOST_BYTES);
@@ -29,7 +29,7 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the ring. Once; false if the system gives no memory.
 pub fn start() -> bool {
-    let Some(ring) = Mapped::private(2 * MOST_BLOCKS) else {
+    let Some(ring) = Mapped::private(MOST_BLOCKS) else {
         return false;
     };
     if let Some(size) = bound::size() {
@@ -38,29 +38,18 @@ pub fn start() -> bool {
     RING.set(ring.leak()).is_ok()
 }
 
-/// A place of the ring: the complement of an address, and bytes.
-fn place(number: usize) -> Option<(&'static AtomicU64, &'static AtomicU64)> {
-    let at = 2 * (number % MOST_BLOCKS);
-    let ring = RING.get()?;
-    Some((&ring[at], &ring[at + 1]))
+fn place(number: usize) -> Option<&'static AtomicU64> {
+    RING.get()?.get(number % MOST_BLOCKS)
 }
 
 /// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest where there are too
 /// many. Inside the gate.
 pub fn add(block: *mut u8, bytes: usize, inside: &Inside<'_>) {
-    let number = ADDED.fetch_add(1, Relaxed);
-    let Some((address, size)) = place(number) else {
+    let Some(place) = place(ADDED.fetch_add(1, Relaxed)) else {
         return;
     };
     BYTES.fetch_add(bytes, Relaxed);
-    if address.load(Relaxed) != 0 {
-        take(number, inside);
-    }
-    size.store(bytes as u64, Relaxed);
-    let overtaken = address.swap(!block.addr() as u64, AcqRel);
-    if overtaken != 0 {
-        give_back_at(overtaken, 0, inside);
-    }
+    end_wait(place.swap(!block.addr() as u64, AcqRel), inside);
     shrink_to(MOST.load(Relaxed), inside);
 }
 
@@ -77,8 +66,9 @@ pub fn shrink_to(most: usize, inside: &Inside<'_>) {
         if TAKEN
             .compare_exchange(taken, oldest + 1, AcqRel, Relaxed)
             .is_ok()
+            && let Some(place) = place(oldest)
         {
-            take(oldest, inside);
+            end_wait(place.swap(0, AcqRel), inside);
         }
     }
 }
@@ -86,7 +76,7 @@ pub fn shrink_to(most: usize, inside: &Inside<'_>) {
 /// Calls `visit` with the page of each block that waits: the heap has it live and the ledger has not.
 pub fn each(closed: &Closed, mut visit: impl FnMut(&pages::PageView)) {
     let ring = RING.get().copied().unwrap_or_default();
-    let addresses = ring.iter().step_by(2).map(|address| address.load(Relaxed));
+    let addresses = ring.iter().map(|address| address.load(Relaxed));
     for complement in addresses.filter(|&complement| complement != 0) {
         if let Some(page) = pages::holding(closed, !complement as usize) {
             visit(&page);
@@ -94,23 +84,13 @@ pub fn each(closed: &Closed, mut visit: impl FnMut(&pages::PageView)) {
     }
 }
 
-/// Gives the block of a place back, unless another thread does.
-fn take(number: usize, inside: &Inside<'_>) {
-    if let Some((address, size)) = place(number) {
-        let bytes = size.load(Relaxed);
-        let complement = address.swap(0, AcqRel);
-        if complement != 0 {
-            give_back_at(complement, bytes as usize, inside);
-        }
-    }
-}
-
-fn give_back_at(complement: u64, bytes: usize, inside: &Inside<'_>) {
-    BYTES.fetch_sub(bytes.min(BYTES.load(Relaxed)), Relaxed);
-    let block = !complement as usize as *mut u8;
-    // SAFETY: a block that waited, and that the exchange gave to this thread alone.
-    #[allow(unsafe_code)]
-    unsafe {
-        give_back(block, inside);
+/// Gives back the block that was taken out of a place, if there was one.
+fn end_wait(complement: u64, inside: &Inside<'_>) {
+    if complement != 0 {
+        let block = !complement as usize as *mut u8;
+        // SAFETY: a block that waited, and that the exchange gave to this thread alone.
+        #[allow(unsafe_code)]
+        let bytes = unsafe { give_back(block, inside) };
+        BYTES.fetch_sub(bytes, Relaxed);
     }
 }

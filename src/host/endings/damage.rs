@@ -9,10 +9,10 @@ use crate::heap::checked;
 const MOST: usize = 10;
 
 /// Looks at every checked block that lives or waits to be used again. Ends the process if one is damaged, as a `free` of it
-/// would, with a line for each.
-pub fn look() {
+/// would, with a line for each. In the process that the report is of, after Python's end or not.
+pub fn look(is_finalized: bool) {
     let mut count = 0;
-    checked::each_damaged(|damage| {
+    checked::each_damaged(is_finalized, |damage| {
         count += 1;
         if count <= MOST {
             notice(format_args!("at the end: {damage}"));

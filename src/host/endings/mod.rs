@@ -147,7 +147,10 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 fn end_at(status: c_int, top: &StackTop) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     profile::keep_everything();
-    damage::look();
+    // A child that was forked past libc waits for ever for threads that it does not have.
+    if OWNER.load(Relaxed) == process::id() {
+        damage::look(FINALIZED.load(Relaxed));
+    }
     let leaked = leak_status(status, top);
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
     if let Some(leaked) = leaked {

@@ -3,6 +3,7 @@
 use crate::heap::checked;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Kind, Returned};
+use crate::python::several_gils;
 use std::ffi::CStr;
 
 const DOC: &CStr = c"check_heap()
@@ -20,7 +21,7 @@ const MOST: usize = 100;
 /// looked at.
 fn damage(number: usize) -> Option<Line> {
     let (mut line, mut count) = (None, 0);
-    checked::each_damaged(|damage| {
+    checked::each_damaged(!several_gils(), |damage| {
         if count == number {
             line = Some(Line::of(damage));
         }
