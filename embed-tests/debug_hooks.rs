@@ -322,8 +322,9 @@ thread = threading.Thread(target=work)
 thread.start()
 fork = {fork}
 for _ in range(5):
-    child = ctypes.CDLL(None).syscall(fork, 17, 0, 0, 0, 0)
-    if child == 0: ctypes.CDLL(None).exit(0)
+    # With the GIL, which the child would wait for.
+    child = ctypes.PyDLL(None).syscall(fork, 17, 0, 0, 0, 0)
+    if child == 0: ctypes.PyDLL(None).exit(0)
     assert os.waitpid(child, 0)[1] == 0
 done.append(1)
 thread.join()

@@ -365,6 +365,24 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
 }
 
+/// Whether `pointer` leads behind the head that CPython's debug hooks have laid into a live block.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
+    let start = pointer.wrapping_sub(HOOK);
+    if guards::owns(pointer) {
+        return guards::size(start).is_some();
+    }
+    // SAFETY: as in `look_at_pythons`.
+    unsafe {
+        live_page(pointer)
+            .filter(|page| has(page))
+            .and_then(|page| bytes_of(page.start_of(pointer)))
+            .is_some_and(|(first, _)| first == start)
+    }
+}
+
 /// Ends the process, with a line, if `pointer` leads to or into a block that was freed before. Else does nothing.
 ///
 /// # Safety

@@ -23,6 +23,17 @@ unsafe impl Sync for Kept {}
 
 static TABLES: [Kept; 3] = [const { Kept(OnceLock::new()) }; 3];
 
+/// The table to call for a block that was made before. CPython 3.15's tracemalloc keeps the table that was there at its start,
+/// and frees by it what it made before a second `PyMem_SetupDebugHooks`: such a block has the head of the hooks.
+fn next_for<const A: usize>(pointer: *mut c_void) -> Option<&'static PyMemAllocatorEx> {
+    let table = next::<A>()?;
+    // SAFETY: what a program passes to `free`.
+    match unsafe { checked::is_behind_hooks(pointer.cast()) } {
+        true => TABLES[A].0.get().map(|tables| &tables.hooks),
+        false => Some(table),
+    }
+}
+
 /// The table to call. The hooks keep the table that they lie over in their context, and a second `PyMem_SetupDebugHooks`
 /// puts them over these functions: then they have looked already, and what is beneath serves.
 fn next<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
@@ -62,7 +73,7 @@ extern "C" fn realloc<const A: usize>(
     pointer: *mut c_void,
     size: usize,
 ) -> *mut c_void {
-    let Some(table) = next::<A>() else {
+    let Some(table) = next_for::<A>(pointer) else {
         return null_mut();
     };
     if is_of_hooks::<A>(table) {
@@ -76,7 +87,9 @@ extern "C" fn realloc<const A: usize>(
 }
 
 extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
-    let Some(table) = next::<A>() else { return };
+    let Some(table) = next_for::<A>(pointer) else {
+        return;
+    };
     if is_of_hooks::<A>(table) {
         // SAFETY: what a program passes to `free`.
         unsafe { checked::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(false)) };
