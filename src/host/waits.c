@@ -9,6 +9,8 @@
 #include <time.h>
 
 int pyhost_poll(struct pollfd *files, nfds_t count, int timeout, const void *caller);
+int pyhost_ppoll(
+    struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *signals, const void *caller);
 int pyhost_epoll_wait(int file, struct epoll_event *events, int most, int timeout, const void *caller);
 int pyhost_epoll_pwait(
     int file, struct epoll_event *events, int most, int timeout, const sigset_t *signals, const void *caller);
@@ -19,6 +21,10 @@ int pyhost_clock_nanosleep(
 
 int poll(struct pollfd *files, nfds_t count, int timeout) {
     return pyhost_poll(files, count, timeout, __builtin_return_address(0));
+}
+
+int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *signals) {
+    return pyhost_ppoll(files, count, time, signals, __builtin_return_address(0));
 }
 
 int epoll_wait(int file, struct epoll_event *events, int most, int timeout) {

@@ -193,10 +193,38 @@ unsafe extern "C" fn pyhost_poll(
             None => wait(of_part(time)),
             // SAFETY: as above.
             Some(mask) => with_moment(time, |time| unsafe {
-                libc::ppoll(files, count, time, mask.as_ptr())
+                call!(PPOLL(files, count, time, mask.as_ptr()), -1)
             }),
         },
     )
+}
+
+/// `ppoll(2)`, by which CPython 3.15 polls.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_ppoll(
+    files: *mut pollfd,
+    count: nfds_t,
+    time: *const timespec,
+    signals: *const sigset_t,
+    caller: usize,
+) -> c_int {
+    next::resolve();
+    // SAFETY: the caller's duties.
+    let wait = |time, mask| unsafe { call!(PPOLL(files, count, time, mask), -1) };
+    // SAFETY: as above.
+    let asked = match unsafe { time.as_ref() } {
+        None => None,
+        Some(given) => match nanoseconds(given.tv_sec, given.tv_nsec) {
+            None => return wait(time, signals),
+            asked => asked,
+        },
+    };
+    let whole = || wait(time, signals);
+    in_parts(asked, caller, whole, |time, mask| {
+        let mask = mask.filter(|_| signals.is_null());
+        let mask = mask.map_or(signals, SignalSet::as_ptr);
+        with_moment(time, |time| wait(time, mask))
+    })
 }
 
 /// `epoll_wait(2)`.
@@ -366,7 +394,7 @@ unsafe extern "C" fn pyhost_clock_nanosleep(
         |part, mask| match mask {
             // SAFETY: there are no files.
             Some(mask) => with_moment(part, |part| unsafe {
-                libc::ppoll(null_mut(), 0, part, mask.as_ptr())
+                call!(PPOLL(null_mut(), 0, part, mask.as_ptr()), -1)
             }),
             None => wait(&moment(monotonic().saturating_add(part.unwrap_or(0)))),
         },

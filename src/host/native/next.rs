@@ -121,6 +121,8 @@ symbols! {
     PTHREAD_CREATE = c"pthread_create":
         unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
     POLL = c"poll": unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int;
+    PPOLL = c"ppoll":
+        unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, Time, *const libc::sigset_t) -> c_int;
     EPOLL_WAIT = c"epoll_wait":
         unsafe extern "C" fn(c_int, *mut libc::epoll_event, c_int, c_int) -> c_int;
     EPOLL_PWAIT = c"epoll_pwait": unsafe extern "C" fn(
