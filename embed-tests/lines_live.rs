@@ -540,6 +540,7 @@ def fill():
         try:
             while other.write(bytes(4096)): pass
         except OSError as error: print(error.strerror)
+asked()  # what it samples itself is there from now on
 first = size()
 fill()
 many(0, 100)
