@@ -223,7 +223,7 @@ fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), E
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);
     }
-    if is_reported {
+    if is_reported || heap::checked::is_on() {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();
