@@ -221,16 +221,26 @@ fn new_theap(account: Account) -> *mut Theap {
     }
     let theap = if heap.is_null() {
         start_mimalloc();
-        ffi::mi_theap_get_default()
+        not_placeholder(ffi::mi_theap_get_default())
     } else {
-        let before = own::table();
-        // SAFETY: a heap that is never deleted.
-        let theap = unsafe { ffi::mi_heap_theap(heap) };
-        own::table_changed(before);
-        theap
+        make_theap(heap)
     };
     pages::find_map();
-    // The placeholder for a failure refuses every request, so it is not kept.
+    theap
+}
+
+/// The theap of the calling thread in a heap that is never deleted, made if need be; null where mimalloc has no memory for
+/// it. After [`bound::has_room_for_a_thread`].
+fn make_theap(heap: *mut ffi::Heap) -> *mut Theap {
+    let before = own::table();
+    // SAFETY: a heap that is never deleted.
+    let theap = unsafe { ffi::mi_heap_theap(heap) };
+    own::table_changed(before);
+    not_placeholder(theap)
+}
+
+/// mimalloc's placeholder for a failure refuses every request, so it is not kept.
+fn not_placeholder(theap: *mut Theap) -> *mut Theap {
     match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
         true => null_mut(),
         false => theap,
@@ -656,7 +666,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
             check_live(page, pointer, Account::Native);
         }
         if !same_heap() && checked::has(page) {
-            return checked::reallocate::<A>(pointer, size);
+            return watched::reallocate::<A>(pointer, size);
         }
         let usable = page.usable(pointer);
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {

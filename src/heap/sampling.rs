@@ -20,7 +20,7 @@ use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_marked, is_sampled};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
-use super::{COUNT_NATIVE, NATIVE, bound, own, probes};
+use super::{COUNT_NATIVE, NATIVE, bound, make_theap, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use elsewhere::ELSEWHERE;
 pub use elsewhere::{Taken, booked, put_back, resized, take_out, unbooked};
@@ -502,14 +502,7 @@ fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) 
     if heap.is_null() {
         return null_mut();
     }
-    let before = own::table();
-    // SAFETY: a heap that is never deleted.
-    let theap = unsafe { ffi::mi_heap_theap(heap) };
-    own::table_changed(before);
-    match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
-        true => null_mut(),
-        false => theap,
-    }
+    make_theap(heap)
 }
 
 /// Gives the memory of a new page for samples back to the system, but for the blocks that it has made: few blocks of a size

@@ -25,6 +25,7 @@ static ARE_REFUSED: AtomicBool = AtomicBool::new(true);
 /// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
 static ASKED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+// SAFETY: the linker defines both; only their addresses are used.
 unsafe extern "C" {
     static __bss_start: u8;
     static _end: u8;

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::ffi::SMALL_SIZE_MAX;
-use super::{Reallocated, allocate_aligned, checked, guards, usable_size};
+use super::{Reallocated, allocate_aligned, arrays, checked, guards, usable_size};
 use crate::ledger::Account;
 
 /// Every block of mimalloc's has it.
@@ -39,23 +39,22 @@ pub fn allocate<const A: usize, const ZERO: bool>(size: usize, alignment: usize)
     }
 }
 
-/// Resizes a block of whatever kind: it always moves.
+/// Resizes a block of whatever kind: it always moves, so that the old address is known to be stale.
 ///
 /// # Safety
 /// As for [`super::reallocate`].
-pub unsafe fn reallocate<const A: usize>(
-    pointer: *mut u8,
-    size: usize,
-    alignment: usize,
-) -> Reallocated {
+pub unsafe fn reallocate<const A: usize>(pointer: *mut u8, size: usize) -> Reallocated {
+    let account = Account::ALL[A];
+    let alignment = match account {
+        Account::Numpy => arrays::alignment(),
+        _ => NATURAL_ALIGNMENT,
+    };
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
-        if checked::is_on() {
-            return checked::reallocate::<A>(pointer, size);
-        }
         if pointer.is_null() {
             return Reallocated::Block(allocate::<A, false>(size, alignment));
         }
+        checked::look_before_realloc(pointer, account);
         let Some(before) = usable_size(pointer) else {
             guards::refuse_if_wrong(pointer, Some(0), "realloc()");
             return Reallocated::Foreign;
@@ -64,7 +63,7 @@ pub unsafe fn reallocate<const A: usize>(
         if !moved.is_null() {
             std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
             if !super::free::<A, true>(pointer) {
-                guards::free(pointer, Account::ALL[A]);
+                guards::free(pointer, account);
             }
         }
         Reallocated::Block(moved)

@@ -72,7 +72,7 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     }
 }
 
-/// What every block of a domain is aligned to.
+/// The alignment of every block of a domain.
 const NATURAL_ALIGNMENT: usize = 16;
 
 /// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
@@ -98,7 +98,7 @@ extern "C" fn watched_realloc<const A: usize>(
 ) -> *mut c_void {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
-        match watched::reallocate::<A>(pointer.cast(), size, NATURAL_ALIGNMENT) {
+        match watched::reallocate::<A>(pointer.cast(), size) {
             Reallocated::Block(block) => block.cast(),
             Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
         }

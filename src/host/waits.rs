@@ -8,8 +8,8 @@
 //!
 //! A signal that comes between the parts would not interrupt the wait. Handlers of Python run in the main thread, which
 //! asks CPython after the first part whether one is due, and then ends the wait as the signal would have. From that
-//! question on signals are blocked, and the second part waits with the caller's mask. Nothing else is told `EINTR`: CPython
-//! would first wait for the GIL, and could find that its time has passed though the data came. Handlers in C are not asked
+//! question on signals are blocked, and the second part waits with the caller's mask. Without such a signal no wait ends
+//! early: CPython would wait for the GIL first, and could then miss data that came in time. Handlers in C are not asked
 //! about, so only callers are made to wait so that need none: CPython's modules and the loops of uvloop and gevent.
 //!
 //! `sem_wait`, `read`, `accept` and `waitpid` are as without the host. The functions are C's, in `waits.c`: the caller's
@@ -24,7 +24,7 @@ use crate::process::loaded;
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use pyhost_os::moment::monotonic;
 use pyhost_os::process::is_first_thread;
-use pyhost_os::signals::SignalSet;
+use pyhost_os::signals::{FAULTS, SignalSet};
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -35,15 +35,6 @@ const FIRST: u64 = 53_000_000;
 /// Descriptors that a set of `select` has room for.
 const SET: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
-/// Signals of faults, which no thread can put off.
-const FAULTS: [c_int; 6] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
 
 /// Where the executable or the library with the interpreter's code lies; 0 before it is known.
 static INTERPRETER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];

@@ -7,6 +7,16 @@ use crate::mapping::FromZeros;
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
 
+/// Signals that the kernel sends for a fault of the thread itself, which it cannot put off.
+pub const FAULTS: [c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
 /// A set of signals.
 #[derive(Clone, Copy)]
 pub struct SignalSet(pub(crate) libc::sigset_t);

@@ -3,7 +3,7 @@
 //! A checked block comes from a heap of its account's checked blocks, so that `free` recognises it by the comparison that
 //! it makes in any case, and nothing is paid for without the option. It begins with a [`Record`]; pads lie between the
 //! record and the bytes of the caller, and behind these up to the block's end. A freed block keeps its record and waits in
-//! the [`quarantine`]: whoever frees it again, or writes to it, is found.
+//! the [`quarantine`]. So a second `free`, or a write to it, is found.
 //!
 //! The ledger books the whole block, until it is freed: blocks in the quarantine belong to no account.
 //!
@@ -17,7 +17,7 @@ mod record;
 
 pub use look::{Damage, each_damaged};
 pub use quarantine::each as each_waiting;
-pub use record::FRONT;
+pub use record::HOOK;
 
 use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
@@ -25,17 +25,13 @@ use super::freed::refuse;
 use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
 use super::pages::live_page;
 use super::thread::{ThreadState, state, thread_id};
-use super::{
-    Reallocated, allocate_aligned, arrays, bound, gate, guards, known_theap_of, own, profile,
-    sampling,
-};
+use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, profile, sampling};
 use crate::ledger::Account;
 use record::{Record, State};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-const NATURAL_ALIGNMENT: usize = 16;
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;
 
@@ -48,9 +44,8 @@ const ACCOUNTS: [Account; 5] = [
     Account::Native,
 ];
 
+/// Whether blocks are checked. CPython's debug hooks lie over those of its domains then.
 static ON: AtomicBool = AtomicBool::new(false);
-/// CPython's debug hooks lie over the blocks of its domains.
-static HAS_HOOKS: AtomicBool = AtomicBool::new(false);
 
 /// Makes the heaps. Once, while the process has one thread, after [`super::start`]; false if mimalloc gives no heap.
 pub fn start() -> bool {
@@ -64,7 +59,6 @@ pub fn start() -> bool {
     if !quarantine::start() {
         return false;
     }
-    HAS_HOOKS.store(true, Relaxed);
     ON.store(true, Release);
     true
 }
@@ -96,14 +90,7 @@ fn theap_of(state: &ThreadState, account: Account) -> *mut Theap {
     if !bound::has_room_for_a_thread() {
         return null_mut();
     }
-    let before = own::table();
-    // SAFETY: a heap that is never deleted.
-    let theap = unsafe { ffi::mi_heap_theap(heap) };
-    own::table_changed(before);
-    match std::ptr::eq(theap, &raw const ffi::_mi_theap_empty_wrong) {
-        true => null_mut(),
-        false => theap,
-    }
+    make_theap(heap)
 }
 
 /// Allocates a checked block, or a guarded one; null on failure. `alignment` is a power of two.
@@ -156,7 +143,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> 
         let pointer = Record::lay(block, usable, account, size, alignment);
         // CPython's debug hooks fill the blocks of its domains.
         if !zero && matches!(account, Account::Native) {
-            record::fill_fresh(pointer, 0..size);
+            record::fill_fresh(pointer, size);
         }
         if sampling::is_on() {
             sampling::booked_inside(account, pointer, usable, &inside);
@@ -181,11 +168,7 @@ unsafe fn live<'a>(
     let record = unsafe { Record::at(block) };
     match record.state() {
         State::Live => {}
-        State::Freed | State::Gone => refuse(format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
-            record.described(),
-            record.freed_at()
-        )),
+        State::Freed | State::Gone => refuse_freed(record, pointer, function),
         State::Unknown => refuse(format_args!(
             "{function}: invalid pointer {pointer:p}: the record of its block was written over: bytes before the start of \
              a block of the account {}, overwritten",
@@ -205,11 +188,21 @@ unsafe fn live<'a>(
     (record, block)
 }
 
+/// Ends the process for a pointer to or into a block that was freed before.
+#[cold]
+fn refuse_freed(record: &Record, pointer: *mut u8, function: &str) -> ! {
+    refuse(format_args!(
+        "{function}: invalid pointer {pointer:p}: {}, freed before{}",
+        record.described(),
+        record.freed_at()
+    ));
+}
+
 /// Ends the process for a pointer into a live block.
 #[cold]
 fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &str) -> ! {
     let offset = pointer.addr().wrapping_sub(record.start().addr()) as isize;
-    let is_pythons = HAS_HOOKS.load(Relaxed) && record.is_of_domain();
+    let is_pythons = record.is_of_domain();
     if is_pythons && offset == HOOK as isize && caller == Account::Native {
         refuse(format_args!(
             "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
@@ -224,9 +217,6 @@ fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &
     ));
 }
 
-/// Bytes that CPython's debug hooks have in front of a block (`_PyMem_DebugRawAlloc`).
-const HOOK: usize = 16;
-
 /// Frees a checked block, which the hook of `caller` was given: into the quarantine.
 ///
 /// # Safety
@@ -239,11 +229,7 @@ pub(super) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
         let (record, block) = live(page, pointer, caller, "free()");
         let account = record.account();
         if !record.begin_free() {
-            refuse(format_args!(
-                "free(): invalid pointer {pointer:p}: {}, freed before{}",
-                record.described(),
-                record.freed_at()
-            ));
+            refuse_freed(record, pointer, "free()");
         }
         if sampling::is_on() {
             sampling::unbooked_inside(account, pointer, &inside);
@@ -280,47 +266,20 @@ unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
     }
 }
 
-fn alignment_of(account: Account) -> usize {
-    match account {
-        Account::Numpy => arrays::alignment(),
-        _ => NATURAL_ALIGNMENT,
-    }
-}
-
-/// Resizes a block of whatever kind, into a checked one of account `A`: it always moves, so that the old address is known to
-/// be stale.
+/// Ends the process, with a line, if `pointer`, which `realloc` of `caller` got, lies in a page of checked blocks and is none of a
+/// live block.
 ///
 /// # Safety
 /// As for [`super::reallocate`].
-pub unsafe fn reallocate<const A: usize>(pointer: *mut u8, size: usize) -> Reallocated {
-    let account = Account::ALL[A];
-    if pointer.is_null() {
-        return Reallocated::Block(allocate(account, size, alignment_of(account), false));
-    }
-    // SAFETY: the caller's duties; both blocks live and are at least that long.
+pub(super) unsafe fn look_before_realloc(pointer: *mut u8, caller: Account) {
+    // SAFETY: the caller's duties.
     unsafe {
-        let before = match live_page(pointer) {
-            Some(page) if has(page) => {
-                let _inside = gate::enter(state().slot(), thread_id());
-                live(page, pointer, account, "realloc()").0.size()
-            }
-            Some(page) => page.usable(pointer),
-            None => match guards::size(pointer) {
-                Some(size) => size,
-                None => {
-                    guards::refuse_if_wrong(pointer, Some(0), "realloc()");
-                    return Reallocated::Foreign;
-                }
-            },
-        };
-        let moved = allocate(account, size, alignment_of(account), false);
-        if !moved.is_null() {
-            std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
-            if !super::free::<A, true>(pointer) {
-                guards::free(pointer, account);
-            }
+        if let Some(page) = live_page(pointer)
+            && has(page)
+        {
+            let _inside = gate::enter(state().slot(), thread_id());
+            live(page, pointer, caller, "realloc()");
         }
-        Reallocated::Block(moved)
     }
 }
 
@@ -349,11 +308,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     // SAFETY: as above.
     let record = unsafe { Record::at(page.start_of(pointer)) };
     match record.state() {
-        State::Freed | State::Gone => refuse(format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
-            record.described(),
-            record.freed_at()
-        )),
+        State::Freed | State::Gone => refuse_freed(record, pointer, function),
         State::Live if !record.is_of_domain() => refuse(format_args!(
             "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
             record.described()
@@ -395,11 +350,7 @@ pub unsafe fn refuse_if_freed(pointer: *mut u8, function: &str) {
         {
             let record = Record::at(page.start_of(pointer));
             if matches!(record.state(), State::Freed | State::Gone) {
-                refuse(format_args!(
-                    "{function}: invalid pointer {pointer:p}: {}, freed before{}",
-                    record.described(),
-                    record.freed_at()
-                ));
+                refuse_freed(record, pointer, function);
             }
         }
     }

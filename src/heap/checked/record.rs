@@ -7,7 +7,6 @@ use crate::ledger::Account;
 use crate::source_line::{self, SourceLine};
 use std::cell::Cell;
 use std::fmt;
-use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -26,7 +25,11 @@ const MOST_PAD: usize = 1024;
 const MOST_FILL: usize = 64 << 10;
 
 /// Bytes in front of the caller's, unless the alignment asks for more.
-pub const FRONT: usize = size_of::<Record>() + PAD;
+const FRONT: usize = size_of::<Record>() + PAD;
+
+/// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
+pub const HOOK: usize = 16;
+const HOOK_TAIL: usize = 8;
 
 /// Of states: numbers that no program writes by accident to the address that they are combined with.
 const LIVE: usize = 0x7c1e_95d3_4b60_a8f5;
@@ -72,14 +75,13 @@ pub fn whole(size: usize, alignment: usize) -> Option<usize> {
     size.checked_add(FRONT + PAD)?.checked_add(aligning)
 }
 
-/// Fills a part of the caller's fresh bytes.
+/// Fills the caller's fresh bytes.
 ///
 /// # Safety
 /// Bytes of a block that nobody else has.
-pub unsafe fn fill_fresh(start: *mut u8, bytes: Range<usize>) {
-    let end = bytes.end.min(MOST_FILL).max(bytes.start);
+pub unsafe fn fill_fresh(start: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
-    unsafe { start.add(bytes.start).write_bytes(FRESH, end - bytes.start) };
+    unsafe { start.write_bytes(FRESH, size.min(MOST_FILL)) };
 }
 
 /// Fills the caller's freed bytes.
@@ -262,26 +264,24 @@ impl Record {
     /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
     /// Python's end. Not of `raw`: another thread may be laying them this moment.
     pub fn damage_of_hooks(&self) -> Option<Outside> {
-        const HEAD: usize = 16;
-        const TAIL: usize = 8;
         let (front, size) = (self.front.get() as usize, self.size());
-        if !matches!(self.account(), Account::Mem | Account::Obj) || size < HEAD + TAIL {
+        if !matches!(self.account(), Account::Mem | Account::Obj) || size < HOOK + HOOK_TAIL {
             return None;
         }
-        let head: [u8; HEAD] = std::array::from_fn(|index| self.byte(front + index));
+        let head: [u8; HOOK] = std::array::from_fn(|index| self.byte(front + index));
         let (number, rest) = head.split_first_chunk::<8>()?;
         let asked = usize::from_be_bytes(*number);
         let is_head =
-            matches!(rest[0], b'm' | b'o') && asked.checked_add(HEAD + TAIL) == Some(size);
+            matches!(rest[0], b'm' | b'o') && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
         let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
         match (is_head, before) {
             // A table beneath the hooks was called, or they have just begun to lay their pads.
             (false, Some(_)) => None,
-            (false, None) => Some(Outside::Before(HEAD)),
+            (false, None) => Some(Outside::Before(HOOK)),
             (true, Some(index)) => Some(Outside::Before(7 - index)),
             (true, None) => {
-                let end = front + HEAD + asked;
-                let past = (end..end + TAIL)
+                let end = front + HOOK + asked;
+                let past = (end..end + HOOK_TAIL)
                     .rev()
                     .find(|&at| self.byte(at) != FORBIDDEN);
                 past.map(|last| Outside::Past(last + 1 - end))
@@ -367,14 +367,11 @@ impl Record {
     /// The size without what CPython's debug hooks add, which a program did not ask for.
     fn asked(&self) -> usize {
         match self.is_of_domain() {
-            true => self.size().saturating_sub(HOOKS_BYTES),
+            true => self.size().saturating_sub(HOOK + HOOK_TAIL),
             false => self.size(),
         }
     }
 }
-
-/// Bytes that CPython's debug hooks add to a block (`_PyMem_DebugRawAlloc`, without serial numbers).
-const HOOKS_BYTES: usize = 24;
 
 /// A place in parentheses; nothing if it is not known.
 pub struct At<'a>(&'a str, SourceLine);
@@ -403,7 +400,7 @@ impl fmt::Display for Written<'_> {
             );
         };
         let front = match self.record.is_of_domain() {
-            true => (HOOKS_BYTES - 8) as isize,
+            true => HOOK as isize,
             false => 0,
         };
         write!(

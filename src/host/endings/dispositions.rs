@@ -19,6 +19,7 @@ use super::OWNER;
 use crate::native::next::{self, Setter};
 use crate::process;
 use pyhost_os::mapping::FromZeros;
+use pyhost_os::signals::FAULTS;
 use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,17 +49,6 @@ static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
 /// Bit n: signal n is watched.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
-
-/// Signals that the kernel sends for a fault of the process itself, which it enforces in a pid
-/// namespace's first process, too.
-const FAULTS: [c_int; 6] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
 
 /// The process id of the first process of a pid namespace: it outlives every signal that it has no
 /// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).

@@ -17,19 +17,6 @@ Raises RuntimeError without --debug-hooks.";
 /// Lines that are given at most.
 const MOST: usize = 100;
 
-/// The damage of that number, as it is counted from 0. One at a time, since nothing may be allocated while the heaps are
-/// looked at.
-fn damage(number: usize) -> Option<Line> {
-    let (mut line, mut count) = (None, 0);
-    checked::each_damaged(!several_gils(), |damage| {
-        if count == number {
-            line = Some(Line::of(damage));
-        }
-        count += 1;
-    });
-    line
-}
-
 /// A line in memory of its own.
 struct Line {
     text: [u8; 512],
@@ -50,7 +37,13 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
         return Err(gil.raise(Kind::Runtime, text));
     }
-    let lines: Vec<Line> = (0..MOST).map_while(damage).collect();
+    // With room for all, since nothing may be allocated while the heaps are looked at.
+    let mut lines = Vec::with_capacity(MOST);
+    checked::each_damaged(!several_gils(), |damage| {
+        if lines.len() < MOST {
+            lines.push(Line::of(damage));
+        }
+    });
     let texts = lines
         .iter()
         .map(|line| String::from_utf8_lossy(&line.text[..line.length]));

@@ -170,7 +170,7 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
         }
         // SAFETY: the caller's duties.
         return match watched::is_on()
-            .then(|| unsafe { watched::reallocate::<NATIVE>(pointer, size, 1) })
+            .then(|| unsafe { watched::reallocate::<NATIVE>(pointer, size) })
         {
             Some(Reallocated::Block(block)) => Some(or_no_memory(block)),
             Some(Reallocated::Foreign) | None => None,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
-use crate::heap::{self, Reallocated, arrays, checked};
+use crate::heap::{self, Reallocated, arrays, checked, watched};
 use crate::ledger::Account;
 use std::ptr::null_mut;
 
@@ -23,7 +23,7 @@ impl Store for Checked {
 
 unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties. Blocks of this store are never another allocator's.
-    match unsafe { checked::reallocate::<NUMPY>(pointer, size) } {
+    match unsafe { watched::reallocate::<NUMPY>(pointer, size) } {
         Reallocated::Block(block) => block,
         Reallocated::Foreign => null_mut(),
     }
