@@ -21,6 +21,7 @@ pub use types::look as look_at_types;
 use crate::allocator::Allocator;
 use crate::descriptor::notice;
 use crate::error::Error;
+use crate::heap::checked::HOOK;
 use crate::heap::gate::Closed;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
@@ -36,8 +37,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use table::{Table, new_table};
 
-/// Bytes that CPython's debug hooks put in front of a block.
-const HOOK: usize = 16;
 /// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 
