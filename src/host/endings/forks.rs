@@ -268,6 +268,7 @@ std::arch::global_asm!(
 // so it is jumped to.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
+    ".pushsection .text.syscall, \"ax\"",
     ".globl syscall",
     ".type syscall,@function",
     "syscall:",
@@ -302,6 +303,7 @@ std::arch::global_asm!(
     "je {missing}",
     "jmp rax",
     ".size syscall, .-syscall",
+    ".popsection",
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
@@ -312,6 +314,7 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "aarch64")]
 std::arch::global_asm!(
+    ".pushsection .text.syscall, \"ax\"",
     ".globl syscall",
     ".type syscall,@function",
     "syscall:",
@@ -342,6 +345,7 @@ std::arch::global_asm!(
     "cbz x16, {missing}",
     "br x16",
     ".size syscall, .-syscall",
+    ".popsection",
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,

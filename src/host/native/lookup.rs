@@ -96,6 +96,7 @@ compile_error!("dlsym is written for x86-64 and aarch64");
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
+    ".pushsection .text.dlsym, \"ax\"",
     ".globl dlsym",
     ".type dlsym,@function",
     "dlsym:",
@@ -106,12 +107,14 @@ std::arch::global_asm!(
     "je {ours}",
     "jmp rax",
     ".size dlsym, .-dlsym",
+    ".popsection",
     ours = sym pyhost_dlsym,
     real = sym next::DLSYM,
 );
 
 #[cfg(target_arch = "aarch64")]
 std::arch::global_asm!(
+    ".pushsection .text.dlsym, \"ax\"",
     ".globl dlsym",
     ".type dlsym,@function",
     "dlsym:",
@@ -122,6 +125,7 @@ std::arch::global_asm!(
     "cbz x16, {ours}",
     "br x16",
     ".size dlsym, .-dlsym",
+    ".popsection",
     ours = sym pyhost_dlsym,
     real = sym next::DLSYM,
 );
