@@ -1,6 +1,6 @@
 """Runs CPython's own test suite by stock Python and by the host, and compares the results case by case.
 
-    python3 embed-tests/cpython_suite/compare.py --python PYTHON --pyhost PYHOST [--slice]
+    python3 embed-tests/cpython_suite/compare.py --python PYTHON --pyhost PYHOST [--slice] [--debug-hooks]
 
 PYTHON and PYHOST must be of one release. Every run is kept below OUT (target/cpython-suite of the checkout), and is
 not done again while the executable stays the same; so the command can be interrupted and goes on where it was.
@@ -10,6 +10,8 @@ Where a module's cases differ, the module is run again by both, and each differi
 - known: listed in known_differences.json, with its reason;
 - flaky on pyhost: the host has at times given an outcome that stock never gave;
 - DIFFERENT: the host has never given stock's outcome.
+With --debug-hooks the host has that option, and stock PYTHONMALLOC=debug.
+
 The last two make the exit status 1. The last line is `N passed, N failed`, in cases. This file is the command line
 and the order of events; record_cases.py says how the cases are observed.
 """
@@ -22,7 +24,7 @@ import threading
 
 import classify
 import report
-from interpreters import MODULES, SLICE, UnusableInterpreter, examine, host_version
+from interpreters import DEBUG_HOOKS, MODULES, SLICE, UnusableInterpreter, examine, host_version
 from run import Runner, Stopped, default_signals, ignore_interrupts
 from store import Store
 
@@ -40,6 +42,7 @@ def parse(arguments):
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--modules", nargs="+", metavar="TEST", help="these test modules (default: the full list)")
     which.add_argument("--slice", action="store_true", help="the short list: " + ", ".join(SLICE))
+    parser.add_argument("--debug-hooks", action="store_true", help="the host with it, stock with PYTHONMALLOC=debug")
     parser.add_argument("--out", type=pathlib.Path, default=DEFAULT_OUT, help="where results are kept (%(default)s)")
     parser.add_argument("--repeat-stock", type=int, default=1, metavar="N", help="runs by stock at the least (1)")
     parser.add_argument("--again", type=int, default=3, metavar="N",
@@ -60,11 +63,12 @@ class Comparison:
 
     def __init__(self, options):
         self.options = options
-        self.stock = examine("stock", options.python)
-        self.pyhost = None if options.stock_only else examine("pyhost", options.pyhost)
+        variables = DEBUG_HOOKS if options.debug_hooks else {"stock": (), "pyhost": ()}
+        self.stock = examine("stock", options.python, variables["stock"])
+        self.pyhost = None if options.stock_only else examine("pyhost", options.pyhost, variables["pyhost"])
         if self.pyhost and self.pyhost.release != self.stock.release:
             raise UnusableInterpreter(f"python is {self.stock.release}, but pyhost is {self.pyhost.release}")
-        self.store = Store(options.out, self.stock.release, options.timeout)
+        self.store = Store(options.out, self.stock.release + "-debug-hooks" * options.debug_hooks, options.timeout)
         self.runner = Runner(options.timeout, options.extra_tests)
         self.known = classify.read_known(KNOWN_DIFFERENCES, self.stock.minor)
         self._print_lock = threading.Lock()
@@ -126,7 +130,7 @@ def finish(comparison, results, missing):
     if comparison.options.report:
         section = report.markdown(comparison.stock, comparison.pyhost, host_version(comparison.options.pyhost),
                                   results, missing, comparison.known)
-        report.write_section(comparison.options.report, comparison.stock.release, section)
+        report.write_section(comparison.options.report, report.subject(comparison.stock), section)
     cases = [case for result in results for case in result.cases]
     failed = sum(case.category in classify.BAD for case in cases)
     print(f"\n{len(cases) - failed} passed, {failed} failed")

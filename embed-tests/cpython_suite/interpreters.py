@@ -20,6 +20,9 @@ MODULES = (
 )
 SLICE = ("test_sys", "test_cmd_line", "test_gc", "test_exceptions", "test_runpy", "test_site", "test_faulthandler")
 
+# Of each side with CPython's debug hooks: the host's lie over its own.
+DEBUG_HOOKS = {"stock": (("PYTHONMALLOC", "debug"),), "pyhost": (("PYHOST_DEBUG_HOOKS", "1"),)}
+
 FACTS = """
 import json, os, sys, test
 print(json.dumps({
@@ -50,7 +53,8 @@ class Interpreter:
 
     def identity(self):
         """Returns what a kept result must have been made with to stand for this interpreter."""
-        return {"executable": self.executable, "version": self.version, "sha256": self.sha256}
+        variables = {"variables": dict(self.variables)} if self.variables else {}
+        return {"executable": self.executable, "version": self.version, "sha256": self.sha256, **variables}
 
     def module_name(self, module):
         """Returns the name that this release has for a module: sqlite's tests were renamed in 3.11."""
@@ -66,8 +70,8 @@ class UnusableInterpreter(Exception):
     """The executable cannot be asked what it is, or has no test suite."""
 
 
-def examine(kind, executable):
-    """Asks the executable, a path or a name on PATH, for its version and its tests."""
+def examine(kind, executable, variables=()):
+    """Asks the executable, a path or a name on PATH, for its version and its tests; its runs have the variables."""
     path = pathlib.Path(shutil.which(executable) or executable).absolute()
     if not path.is_file():
         raise UnusableInterpreter(f"{executable}: no such executable")
@@ -76,7 +80,7 @@ def examine(kind, executable):
         raise UnusableInterpreter(f"{executable}: cannot tell its version and tests: {answer.stderr.strip()}")
     facts = json.loads(answer.stdout)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Interpreter(kind, str(path), sha256=digest, **facts)
+    return Interpreter(kind, str(path), sha256=digest, variables=variables, **facts)
 
 
 def host_version(executable):

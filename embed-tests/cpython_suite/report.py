@@ -110,7 +110,7 @@ def stock_terminal(results, missing):
 def markdown(stock, pyhost, host_version, results, missing, known):
     """Returns the Markdown section of one release."""
     facts = [f"- stock: {one_line(stock.version)}", f"- pyhost: {host_version}; {one_line(pyhost.version)}"]
-    parts = [heading_of(stock.release), "\n".join(facts),
+    parts = [heading_of(subject(stock)), "\n".join(facts),
              markdown_table(COLUMNS, [row(result) for result in results])]
     for heading, lines in sections(results, missing, known):
         parts.append(f"{heading} ({len(lines)}):\n\n" + "\n".join(f"- {code_safe(line)}" for line in lines))
@@ -133,6 +133,11 @@ def one_line(text):
 
 def code_safe(line):
     return "`" + line.replace("`", "'") + "`"
+
+
+def subject(stock):
+    """Returns what a section is about: "3.11.7", or "3.11.7, PYTHONMALLOC=debug"."""
+    return ", ".join([stock.release, *("=".join(pair) for pair in stock.variables)])
 
 
 def heading_of(release):

@@ -10,7 +10,7 @@ import unittest
 
 import report
 from classify import DIFFERENT, FLAKY_ON_PYHOST, FLAKY_ON_STOCK, KNOWN, SAME, Known, compare
-from interpreters import Interpreter
+from interpreters import DEBUG_HOOKS, Interpreter
 from run import cases_from, module_outcome
 from store import Store
 
@@ -103,6 +103,12 @@ class StoreTests(unittest.TestCase):
         store.keep(STOCK, "test_gc", 1, {"end": "exit 0", "timeout": 60, "cases": {}})
         rebuilt = Interpreter(**{**vars(STOCK), "sha256": "1" * 64})
         self.assertEqual((len(store.runs(STOCK, "test_gc")), len(store.runs(rebuilt, "test_gc"))), (1, 0))
+
+    def test_a_record_with_debug_hooks_stands_for_none_without(self):
+        hooked = Interpreter(**{**vars(STOCK), "variables": DEBUG_HOOKS["stock"]})
+        store = Store(self.out, "3.11.7", 60)
+        store.keep(hooked, "test_gc", 1, {"end": "exit 0", "timeout": 60, "cases": {}})
+        self.assertEqual((len(store.runs(hooked, "test_gc")), len(store.runs(STOCK, "test_gc"))), (1, 0))
 
     def test_a_run_that_timed_out_is_done_again_with_more_time(self):
         Store(self.out, "3.11.7", 60).keep(STOCK, "test_gc", 1, {"end": "timed out", "timeout": 60, "cases": {}})

@@ -1,6 +1,6 @@
 """Runs NumPy's own tests, and some of pandas', SciPy's and scikit-learn's, by stock Python and by the host.
 
-    python3 embed-tests/library_suites/compare.py --python PYTHON --pyhost PYHOST --numpy 2.4 [--slice]
+    python3 embed-tests/library_suites/compare.py --python PYTHON --pyhost PYHOST --numpy 2.4 [--slice] [--debug-hooks]
 
 PYTHON and PYHOST must be of one release. The libraries are those pinned as suites-numpy-2.4 in ../environments, which
 make.py there installs first; suites.py lists what is run. The results are compared case by case, kept below OUT
@@ -9,7 +9,7 @@ run is not done again while the executable, the pins and the tests asked for sta
 differ is run again by both, whole. In known_differences.json `versions` are NumPy's.
 
 A case is named by its path below site-packages, `(module)` stands for the process: where that has crashed, the last
-case is told. The exit status is 1 where a case is DIFFERENT or flaky on pyhost, or where stock has run no case of a
+case is told. With --debug-hooks the host has that option, and stock PYTHONMALLOC=debug. The exit status is 1 where a case is DIFFERENT or flaky on pyhost, or where stock has run no case of a
 suite; 2 where nothing could be run. The last line is `N passed, N failed`, in cases.
 """
 
@@ -29,7 +29,7 @@ import make  # noqa: E402
 import report  # noqa: E402
 import results as rendering  # noqa: E402
 import suites  # noqa: E402
-from interpreters import UnusableInterpreter, host_version  # noqa: E402
+from interpreters import DEBUG_HOOKS, UnusableInterpreter, host_version  # noqa: E402
 from run import MODULE_CASE, Stopped, default_signals, ignore_interrupts  # noqa: E402
 from run_suite import SuiteRunner, examine  # noqa: E402
 from store import Store  # noqa: E402
@@ -50,6 +50,7 @@ def parse(arguments):
     parser.add_argument("--suites", nargs="+", choices=suites.LIBRARIES, default=suites.LIBRARIES, metavar="LIBRARY",
                         help="those of: " + ", ".join(suites.LIBRARIES) + " (all)")
     parser.add_argument("--only", nargs="+", metavar="SUITE", help="these of the suites, such as numpy.lib")
+    parser.add_argument("--debug-hooks", action="store_true", help="the host with it, stock with PYTHONMALLOC=debug")
     parser.add_argument("--out", type=pathlib.Path, default=DEFAULT_OUT, help="where results are kept (%(default)s)")
     parser.add_argument("--repeat-stock", type=int, default=1, metavar="N", help="runs by stock at the least (1)")
     parser.add_argument("--again", type=int, default=2, metavar="N",
@@ -82,13 +83,16 @@ class Comparison:
         pins = (folder / make.MADE_FROM).read_text(encoding="utf-8")
         self.versions = pinned_versions(pins)
         digest = hashlib.sha256(pins.encode()).hexdigest()
-        self.stock = examine("stock", options.python, self.site_packages, digest)
+        variables = DEBUG_HOOKS if options.debug_hooks else {"stock": (), "pyhost": ()}
+        self.stock = examine("stock", options.python, self.site_packages, digest, variables=variables["stock"])
         self.pyhost = None
         if not options.stock_only:
-            self.pyhost = examine("pyhost", options.pyhost, self.site_packages, digest, options.pyhost_options)
+            self.pyhost = examine("pyhost", options.pyhost, self.site_packages, digest, options.pyhost_options,
+                                  variables["pyhost"])
         if self.pyhost and self.pyhost.release != self.stock.release:
             raise UnusableInterpreter(f"python is {self.stock.release}, but pyhost is {self.pyhost.release}")
-        self.store = Store(options.out, f"{self.stock.release}-numpy-{options.numpy}", options.timeout)
+        name = f"{self.stock.release}-numpy-{options.numpy}" + "-debug-hooks" * options.debug_hooks
+        self.store = Store(options.out, name, options.timeout)
         self.runner = SuiteRunner(options.timeout, folder / "bin")
         self.known = classify.read_known(KNOWN_DIFFERENCES, options.numpy)
         self._print_lock = threading.Lock()
@@ -162,7 +166,7 @@ def finish(comparison, results):
     if options.report:
         section = rendering.markdown(comparison.stock, comparison.pyhost, host_version(options.pyhost),
                                      comparison.versions, results, comparison.known)
-        rendering.write_section(options.report, comparison.stock.release, comparison.versions, section)
+        rendering.write_section(options.report, comparison.stock, comparison.versions, section)
     cases = [case for result in results for case in result.cases]
     failed = sum(case.category in classify.BAD for case in cases)
     if idle:

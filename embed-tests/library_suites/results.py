@@ -86,9 +86,10 @@ def terminal(results, known):
     return "\n\n".join(parts)
 
 
-def pair(release, versions):
-    """Returns what a section is about, such as "3.11.7, NumPy 2.4.6"."""
-    return f"{release}, NumPy {versions['numpy']}"
+def pair(stock, versions):
+    """Returns what a section is about, such as "3.11.7, NumPy 2.4.6", with the variables of stock's runs."""
+    release, *variables = report.subject(stock).split(", ")
+    return ", ".join([release, f"NumPy {versions['numpy']}", *variables])
 
 
 def markdown(stock, pyhost, host_version, versions, results, known):
@@ -97,16 +98,16 @@ def markdown(stock, pyhost, host_version, versions, results, known):
     if pyhost.options:
         facts.append(f"- pyhost's options: `{' '.join(pyhost.options)}`")
     facts.append("- " + ", ".join(f"{name} {version}" for name, version in versions.items()))
-    parts = [report.heading_of(pair(stock.release, versions)), "\n".join(facts),
+    parts = [report.heading_of(pair(stock, versions)), "\n".join(facts),
              report.markdown_table(COLUMNS, [row(result) for result in results])]
     for heading, lines in sections(results, known):
         parts.append(f"{heading} ({len(lines)}):\n\n" + "\n".join(f"- {report.code_safe(line)}" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
-def write_section(path, release, versions, section):
+def write_section(path, stock, versions, section):
     """Puts a pair's section into a Markdown file, in place of its earlier one."""
     path = pathlib.Path(path)
     if not path.exists():
         path.write_text(INTRODUCTION, encoding="utf-8")
-    report.write_section(path, pair(release, versions), section)
+    report.write_section(path, pair(stock, versions), section)

@@ -39,8 +39,8 @@ class Side(interpreters.Interpreter):
                 "arguments": list(self.arguments)}
 
 
-def examine(kind, executable, site_packages, environment, options=()):
-    """Asks the executable, with its options, for its version."""
+def examine(kind, executable, site_packages, environment, options=(), variables=()):
+    """Asks the executable, with its options, for its version; its runs have the variables."""
     path = pathlib.Path(executable).absolute()
     if not path.is_file():
         raise interpreters.UnusableInterpreter(f"{executable}: no such executable")
@@ -49,7 +49,7 @@ def examine(kind, executable, site_packages, environment, options=()):
         raise interpreters.UnusableInterpreter(f"{executable}: cannot tell its version: {answer.stderr.strip()}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Side(kind, str(path), sha256=digest, tests=str(site_packages), environment=environment,
-                options=tuple(options), **json.loads(answer.stdout))
+                options=tuple(options), variables=variables, **json.loads(answer.stdout))
 
 
 class SuiteRunner(run.Runner):
@@ -88,6 +88,7 @@ def environment_for(interpreter, folder, tools):
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "NPY_AVAILABLE_MEM": "4GB",  # one of NumPy's tests takes 17 GB where it may
         "TMPDIR": str(folder / "tmp"),
+        **dict(interpreter.variables),
     }
 
 
