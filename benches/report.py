@@ -74,7 +74,7 @@ def of_section(name, rows):
     shown = [row for row in rows if not row["metric"].endswith(LEFT_TO_JSON)]
     if not shown:
         return ["Not measured."]
-    if name == "peers":
+    if name in ("peers", "checkers"):
         return ["Ratios to stock; their intervals are in the JSON.", table(*ratios_alone(shown))]
     other = "pyhost" if baseline(name) == "stock" else "with it"
     told = table(("", "with", baseline(name), other, "ratio", "interval", "rounds"), map(row_cells, shown))
