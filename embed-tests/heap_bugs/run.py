@@ -2,7 +2,7 @@
 """Makes the heap bugs of bugs.py under the host's options, and beside other tools, and prints how many each finds.
 
     run.py --pyhost target/release/pyhost --python python3.11 [--pyhostctl target/release/pyhostctl]
-           [--tools NAME ...] [--only TEXT] [--verbose] [--record]
+           [--tools NAME ...] [--only TEXT] [--verbose] [--record] [--report FILE.md]
 
 Each bug is made in a process of its own, by a C extension that is built for the interpreter; for ASan it is built a
 second time. A tool's verdict on a bug:
@@ -14,7 +14,8 @@ second time. A tool's verdict on a bug:
 
 The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks --guard=all with
 --leak-check=native; the bugs of a missing check for NULL by `pyhostctl sweep`), `debug` (the interpreter with
-PYTHONMALLOC=debug), `asan` and `valgrind`. valgrind takes ten minutes and runs only if it is named.
+PYTHONMALLOC=debug), `asan`, `valgrind` and `memray`. valgrind takes ten minutes. It and memray, which is asked for leaks
+alone, run only if they are named.
 
 The verdicts on the host are compared with those of expected.txt, which --record writes anew: better is a failure, too.
 The verdicts on other tools are printed, not compared: they are as the machine has these tools. The last line is
@@ -32,17 +33,20 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "environments")]
+sys.path += [str(HERE), str(HERE.parent / "environments"), str(HERE.parent / "cpython_suite")]
 
 import bugs  # noqa: E402
 import make  # noqa: E402
+import report  # noqa: E402
+from interpreters import host_version  # noqa: E402
 
 EXPECTED = HERE / "expected.txt"
 HOSTS = ("none", "hooks", "guard", "all")
-OTHERS = ("debug", "asan", "valgrind")
+OTHERS = ("debug", "asan", "valgrind", "memray")
 # A bound against hangs, not a measurement.
-PATIENCE = {"valgrind": 300}
-SHORT = {"found": "+", "vague": "~", "missed": "-", "hang": "H", "no": "."}
+PATIENCE = {"valgrind": 300, "memray": 120}
+MEMRAY_FINDS = ("leak",)
+KINDS = ("found", "vague", "missed", "hang", "no")
 INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
 
 # The words of a message that names the kind of the bug, of the host's and CPython's lines first, then of other tools.
@@ -80,6 +84,8 @@ VALGRIND = {
     "free inside a block": r"Invalid free[\s\S]*inside a block",
     "leak": r"(?s)(definitely|indirectly) lost.*heap_bugs",
 }
+# Of each group of live allocations of heap_bugs.c, as memray_leaks.py prints them.
+MEMRAY = {"leak": r"heap_bugs\.c"}
 GLIBC = {"double free": r"double free", "free inside a block": r"free\(\): invalid pointer"}
 
 
@@ -92,6 +98,7 @@ def parse(arguments):
     parser.add_argument("--only", metavar="TEXT", help="the bugs whose names contain it")
     parser.add_argument("--verbose", action="store_true", help="print the last lines of each process")
     parser.add_argument("--record", action="store_true", help="write expected.txt")
+    parser.add_argument("--report", type=pathlib.Path, metavar="FILE.md", help="put the table into a Markdown file")
     options = parser.parse_args(arguments)
     options.pyhost = options.pyhost.resolve()
     options.pyhostctl = (options.pyhostctl or options.pyhost.with_name("pyhostctl")).resolve()
@@ -113,6 +120,12 @@ class Runner:
         if tool == "valgrind" and not shutil.which("valgrind"):
             print("not tried: valgrind: it is not installed")
             return False
+        if tool == "memray":
+            try:
+                self.memray = make.site_packages(make.environment(self.options.python, "memray"))
+            except make.BadName as error:
+                print(f"not tried: memray: {error}")
+                return False
         folder = self.folder / ("asan" if tool == "asan" else "plain")
         if folder.exists():
             return True
@@ -130,7 +143,7 @@ class Runner:
             raise make.Unmakable(f"gcc: {built.stderr.strip()}")
         return True
 
-    def command(self, tool, name, row):
+    def command(self, tool, name, row, plain):
         """Returns a command and the variables that it needs."""
         host, bug, python = [self.options.pyhost], [HERE / "bugs.py", name], [self.options.python]
         if tool == "all" and row == "no NULL check":
@@ -148,14 +161,19 @@ class Runner:
             leaks = int(row == "leak")
             return [*python, *bug], {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library,
                                      "ASAN_OPTIONS": f"detect_leaks={leaks}:alloc_dealloc_mismatch=1"}
+        if tool == "memray":
+            return [*python, HERE / "memray_leaks.py", self.folder / f"{name}.memray", *bug], {
+                "PYTHONMALLOC": "malloc", "PYTHONPATH": os.pathsep.join(map(str, (plain, self.packages, self.memray)))}
         return ["valgrind", "--error-exitcode=97", "--leak-check=full", "--errors-for-leak-kinds=none", *python, *bug], {
             "PYTHONMALLOC": "malloc"}
 
     def judge(self, tool, name):
         """Makes a bug under a tool; returns the verdict and the end of what was said."""
         row = bugs.VARIANTS[name][0]
-        command, variables = self.command(tool, name, row)
+        if tool == "memray" and row not in MEMRAY_FINDS:
+            return "no", ""
         plain = self.folder / ("asan" if tool == "asan" else "plain")
+        command, variables = self.command(tool, name, row, plain)
         environment = {**make.clean_environment(), "PYTHONPATH": f"{plain}{os.pathsep}{self.packages}",
                        "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
         try:
@@ -164,7 +182,7 @@ class Runner:
         except subprocess.TimeoutExpired:
             return "hang", ""
         said = ended.stdout + ended.stderr
-        words = {"asan": ASAN, "valgrind": VALGRIND}.get(tool, OWN).get(row)
+        words = {"asan": ASAN, "valgrind": VALGRIND, "memray": MEMRAY}.get(tool, OWN).get(row)
         if words and re.search(words, said) or tool in ("debug", "none") and re.search(GLIBC.get(row, r"(?!)"), said):
             # CPython's dump of a freed block may run away, whatever was said before.
             return ("found" if ended.returncode != -11 or "pyhost:" in said else "vague"), tail(said)
@@ -180,20 +198,35 @@ def tail(text):
     return "\n".join("    " + line for line in text.strip().splitlines()[-6:])
 
 
-def print_table(tools, names, verdicts):
-    width = max(map(len, bugs.ROWS)) + 4
-    print(f"{'':{width}}" + "".join(f"{tool:>12}" for tool in tools))
+def table(tools, names, verdicts):
+    """Returns the cells of a row for each kind of bug."""
+    found = []
     for row in bugs.ROWS:
         of_row = [name for name in names if bugs.VARIANTS[name][0] == row]
-        if not of_row:
-            continue
-        cells = []
-        for tool in tools:
-            count = {kind: sum(verdicts[tool, name] == kind for name in of_row) for kind in SHORT}
-            cell = str(count["found"]) + (f"+{count['vague']}~" if count["vague"] else "") + ("H" * count["hang"])
-            cells.append(f"{cell:>12}")
-        print(f"{row + ', ' + str(len(of_row)):{width}}" + "".join(cells))
-    print("N found exactly, N~ vaguely, H: a hang")
+        if of_row:
+            found.append([row, str(len(of_row)), *(cell([verdicts[tool, name] for name in of_row]) for tool in tools)])
+    return found
+
+
+def cell(verdicts):
+    count = {kind: verdicts.count(kind) for kind in KINDS}
+    if count["no"] == len(verdicts):
+        return "–"
+    vague = [f"{count['vague']}~"] if count["vague"] else []
+    return ", ".join([str(count["found"]), *vague, *["H"] * count["hang"]])
+
+
+def markdown(options, tools, rows):
+    """Returns the section of a Python."""
+    version = make.run([options.python, "-I", "-c", "import sys; print(sys.version)"]).stdout
+    facts = [host_version(options.pyhost), "Python " + report.one_line(version)]
+    asked = {"asan": ["gcc", "--version"], "valgrind": ["valgrind", "--version"]}
+    facts += [make.run(command).stdout.splitlines()[0] for tool, command in asked.items() if tool in tools]
+    if "memray" in tools:
+        [pin] = re.findall(r"^memray==(.+)$", make.pin_file(make.minor_of(options.python), "memray").read_text(), re.MULTILINE)
+        facts.append(f"memray {pin}")
+    return "\n\n".join([report.heading_of(version.split()[0]), "\n".join(f"- {fact}" for fact in facts),
+                        report.markdown_table(["bug", "planted", *tools], rows)]) + "\n"
 
 
 def read_expected():
@@ -227,7 +260,12 @@ def main(arguments):
     if options.verbose:
         for key in keys:
             print(f"{key[0]} {key[1]}: {answers[key][0]}\n{answers[key][1]}")
-    print_table(runner.tools, names, verdicts)
+    rows = table(runner.tools, names, verdicts)
+    print(report.plain_table(["bug", "planted", *runner.tools], rows))
+    print("N found exactly, N~ vaguely, H: a hang")
+    if options.report:
+        section = markdown(options, runner.tools, rows)
+        report.write_section(options.report, section.splitlines()[0].removeprefix("## CPython "), section)
     if options.record:
         record(verdicts)
     expected = read_expected()
