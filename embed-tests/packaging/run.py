@@ -106,7 +106,7 @@ def buildroot_itself(folder):
     check("nothing of it is warned of", "warning" not in configured.stdout.lower(), configured.stdout[-1000:])
     facts = run(*make, "-s", "--no-print-directory", "printvars", "VARS=PYHOST_%")
     commit = run("git", "rev-parse", "HEAD").stdout.strip()
-    for line in ("PYHOST_LICENSE=MIT, vendored dependencies licenses probably not listed", f"PYHOST_VERSION={commit}", f"PYHOST_SITE={HERE}"):
+    for line in ("PYHOST_LICENSE=MIT", f"PYHOST_VERSION={commit}", f"PYHOST_SITE={HERE}"):
         check(f"Buildroot knows {line.split('=')[0]}", line in facts.stdout, facts.stdout[-2000:])
     steps = run(*make, "-s", "--no-print-directory", "printvars", "VARS=PYHOST_BUILD_CMDS PYHOST_INSTALL_TARGET_CMDS PYHOST_CARGO_ENV")
     words = ("cargo build", "--offline", "--bin pyhost --bin pyhostctl", 'PYHOST_BAKED_CAP="14M"', "/usr/bin/pyhostctl")
