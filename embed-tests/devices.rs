@@ -577,11 +577,41 @@ fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
     });
     let (_, script) = scripts.max().expect("the build script of the heap");
     for (target, arch, os, env, found) in [
-        ("i686-unknown-linux-gnu", "x86", "linux", "gnu", "x86-linux-gnu"),
-        ("riscv64gc-unknown-linux-gnu", "riscv64", "linux", "gnu", "riscv64-linux-gnu"),
-        ("arm-unknown-linux-gnueabihf", "arm", "linux", "gnu", "arm-linux-gnu"),
-        ("aarch64-apple-darwin", "aarch64", "macos", "", "aarch64-macos-"),
-        ("x86_64-unknown-linux-musl", "x86_64", "linux", "musl", "x86_64-linux-musl"),
+        (
+            "i686-unknown-linux-gnu",
+            "x86",
+            "linux",
+            "gnu",
+            "x86-linux-gnu",
+        ),
+        (
+            "riscv64gc-unknown-linux-gnu",
+            "riscv64",
+            "linux",
+            "gnu",
+            "riscv64-linux-gnu",
+        ),
+        (
+            "arm-unknown-linux-gnueabihf",
+            "arm",
+            "linux",
+            "gnu",
+            "arm-linux-gnu",
+        ),
+        (
+            "aarch64-apple-darwin",
+            "aarch64",
+            "macos",
+            "",
+            "aarch64-macos-",
+        ),
+        (
+            "x86_64-unknown-linux-musl",
+            "x86_64",
+            "linux",
+            "musl",
+            "x86_64-linux-musl",
+        ),
     ] {
         let output = Command::new(&script)
             .env("TARGET", target)
@@ -594,6 +624,10 @@ fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
             "cargo::error=pyhost cannot be built for {found}; expected x86_64, aarch64 or armv7, linux, gnu\n"
         );
         let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!((output.status.code(), said), (Some(1), expected), "{target}");
+        assert_eq!(
+            (output.status.code(), said),
+            (Some(1), expected),
+            "{target}"
+        );
     }
 }

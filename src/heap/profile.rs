@@ -60,8 +60,8 @@ pub fn apply(profile: Profile) {
     small_pages::learn();
     match profile {
         Profile::Balanced => {
-            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY);
-            if delay() == BALANCED_DELAY as i64 {
+            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY as c_long);
+            if delay() == BALANCED_DELAY {
                 DEBT.store(0, Relaxed);
             }
         }
@@ -79,7 +79,7 @@ pub fn apply(profile: Profile) {
 }
 
 /// Milliseconds for which `balanced` keeps what was freed, if it is little.
-const BALANCED_DELAY: c_long = 1000;
+const BALANCED_DELAY: i64 = 1000;
 
 /// Bytes of pages that have become empty between two looks at how much is free.
 const STEP: usize = 1 << 20;

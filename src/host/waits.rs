@@ -289,7 +289,10 @@ unsafe extern "C" fn pyhost_select(
         let wait = |time| call!(SELECT(count, reading, writing, exceptions, time), -1);
         let asked = match time.as_ref() {
             None => None,
-            Some(given) => match nanoseconds(given.tv_sec, (given.tv_usec as libc::c_long).saturating_mul(1000)) {
+            Some(given) => match nanoseconds(
+                given.tv_sec,
+                (given.tv_usec as libc::c_long).saturating_mul(1000),
+            ) {
                 None => return wait(time),
                 asked => asked,
             },

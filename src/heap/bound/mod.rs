@@ -26,8 +26,8 @@ pub use backing::{RegionError, lock, use_huge_pages};
 pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
-use super::thread::{state, thread_id};
 use super::ffi::{ARENA_UNIT, IS_64_BIT};
+use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;

@@ -8,10 +8,10 @@
 
 #![allow(unsafe_code)]
 
-use super::{MOST_BLOCKS, WORD};
 use super::memory::{Range, Readable};
 use super::objects::{self, Object};
 use super::table::{Table, new_table};
+use super::{MOST_BLOCKS, WORD};
 use crate::heap::gate::Closed;
 use crate::heap::mark;
 use crate::ledger::Account;

@@ -6,10 +6,10 @@
 
 #![allow(unsafe_code)]
 
-use super::{MOST_BLOCKS, WORD};
 use super::memory::Readable;
 use super::objects::Memory;
 use super::table::{Table, new_table};
+use super::{MOST_BLOCKS, WORD};
 use crate::heap::{self, mark, region};
 use crate::ledger::Account;
 use crate::numpy;
