@@ -563,3 +563,71 @@ print(type(error).__name__, count > 3)";
         assert!(outcome.stdout.ends_with(" True\n"), "{outcome:#?}");
     }
 }
+
+#[test]
+fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
+    // target/PROFILE/build/pyhost-heap-HASH/build-script-build, the last that was built.
+    let folder = Path::new(PYHOST).parent().unwrap().join("build");
+    let scripts = std::fs::read_dir(folder).unwrap().filter_map(|entry| {
+        let entry = entry.unwrap();
+        let is_heaps = entry.file_name().to_str()?.starts_with("pyhost-heap-");
+        let script = entry.path().join("build-script-build");
+        let built = script.metadata().ok()?.modified().unwrap();
+        is_heaps.then_some((built, script))
+    });
+    let (_, script) = scripts.max().expect("the build script of the heap");
+    for (target, arch, os, env, found) in [
+        (
+            "i686-unknown-linux-gnu",
+            "x86",
+            "linux",
+            "gnu",
+            "x86-linux-gnu",
+        ),
+        (
+            "riscv64gc-unknown-linux-gnu",
+            "riscv64",
+            "linux",
+            "gnu",
+            "riscv64-linux-gnu",
+        ),
+        (
+            "arm-unknown-linux-gnueabihf",
+            "arm",
+            "linux",
+            "gnu",
+            "arm-linux-gnu",
+        ),
+        (
+            "aarch64-apple-darwin",
+            "aarch64",
+            "macos",
+            "",
+            "aarch64-macos-",
+        ),
+        (
+            "x86_64-unknown-linux-musl",
+            "x86_64",
+            "linux",
+            "musl",
+            "x86_64-linux-musl",
+        ),
+    ] {
+        let output = Command::new(&script)
+            .env("TARGET", target)
+            .env("CARGO_CFG_TARGET_ARCH", arch)
+            .env("CARGO_CFG_TARGET_OS", os)
+            .env("CARGO_CFG_TARGET_ENV", env)
+            .output()
+            .unwrap();
+        let expected = format!(
+            "cargo::error=pyhost cannot be built for {found}; expected x86_64, aarch64 or armv7, linux, gnu\n"
+        );
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), said),
+            (Some(1), expected),
+            "{target}"
+        );
+    }
+}

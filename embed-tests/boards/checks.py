@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tries a device folder (tools/build-device --folder) on the machine that it is for: `checks.py FOLDER [--pages BYTES]
-[--embed PROGRAM]`.
+[--embed PROGRAM] [--matrix]`.
 
 Runs under the machine's own python3. The last line says how many checks passed and failed.
 """
@@ -183,6 +183,9 @@ def programs(board):
     prints(board, "threads", board.script(THREADS), "8 8")
     prints(board, "forks", board.script(FORKS), str([1] * 10))
     prints(board, "child processes", board.script(CHILDREN), "True", "3")
+
+
+def numpy(board):
     prints(board, "NumPy's arrays are counted and capped", board.script(NUMPY, "--cap", "256M"), "True True", "refused")
 
 
@@ -201,12 +204,30 @@ SLOW = "blocks_that_grow_keep_what_they_hold"
 
 def embed(program, modules):
     """Runs modules of the embed tests, which count as many checks as they have tests."""
+    count_of([program, *(f"{module}::" for module in modules), "--skip", SLOW], r"test result: .* (\d+) passed; (\d+) failed;")
+
+
+# Gives its threads 20 seconds, which is too little where each instruction is emulated.
+IMPATIENT = "bystanders.py"
+
+
+def matrix(board):
+    """Runs a slice of the cap matrix, each run of which counts as a check."""
+    folder = HERE / "embed-tests/cap_matrix"
+    names = {path.name for path in (folder / "scripts").glob("*.py")} - {"growing.py", "numpy_arrays.py", IMPATIENT}
+    version = "%d.%d" % sys.version_info[:2]
+    command = [sys.executable, folder / "run.py", f"--host={version}={board.host}", "--no-numpy", "--scripts", *sorted(names)]
+    command += ["--caps=32", "--seeds=1", "--timeout=600", f"--out={board.scratch}/matrix"]
+    count_of(command, r"(\d+) passed, (\d+) failed$")
+
+
+def count_of(command, pattern):
+    """Runs a command, whose last line of a pattern says how many checks passed and failed."""
     result = None
-    command = [program, *(f"{module}::" for module in modules), "--skip", SLOW]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             print(line, end="", flush=True)
-            result = re.match(r"test result: .* (\d+) passed; (\d+) failed;", line) or result
+            result = re.match(pattern, line) or result
     passed, failed = map(int, result.groups()) if result else (0, 1)
     counts[True] += passed
     counts[False] += failed
@@ -218,6 +239,8 @@ def main():
     parser.add_argument("--pages", type=int, help="the kernel's page size, in bytes")
     parser.add_argument("--embed", type=pathlib.Path, metavar="PROGRAM", help="the embed tests, as they were built for here")
     parser.add_argument("--embed-modules", default="domains", metavar="NAMES", help="modules of these, with commas")
+    parser.add_argument("--with-numpy", action="store_true", help="the folder has NumPy")
+    parser.add_argument("--matrix", action="store_true", help="run a slice of the cap matrix, too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         board = Board(options.folder.resolve(), pathlib.Path(scratch))
@@ -226,8 +249,10 @@ def main():
         print(f"pages and processor: {answer.stdout.strip()}")
         pages = options.pages or os.sysconf("SC_PAGESIZE")
         prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
-        for part in (reports, bounds, programs, leaks):
+        for part in (reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
             part(board)
+        if options.matrix:
+            matrix(board)
     if options.embed:
         embed(options.embed, options.embed_modules.split(","))
     print(f"{counts[True]} passed, {counts[False]} failed")

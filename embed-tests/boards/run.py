@@ -2,10 +2,11 @@
 """Builds a device folder for another processor and tries it on a machine of that kind, emulated with a real kernel:
 
     run.py --target aarch64 --pages 16k|4k [--python 3.11] [--slice]
+    run.py --target armv7 [--python 3.11] [--slice]
 
-The folder is made by tools/build-device, with NumPy in it; the machine is that of tools/in-arm64 --pages, with a Debian as
-its root that is read-only. checks.py runs there, and a part of the embed tests, which is built for it, too. The last line
-says how many checks and tests passed and failed.
+The folder is made by tools/build-device; the machine is that of tools/in-arm, with a Debian as its root that is read-only.
+checks.py runs there, and a part of the embed tests, which is built for it, too. For aarch64 NumPy is in the folder; for armv7
+a slice of the cap matrix (embed-tests/cap_matrix) runs, too. The last line says how many checks and tests passed and failed.
 """
 
 import argparse
@@ -17,29 +18,16 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(HERE / "tools"))
+sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+import packages  # noqa: E402
 from device import build, targets  # noqa: E402
 
 PAGES = {"4k": 4096, "16k": 16384}
+TRIPLES = {"aarch64": "aarch64-unknown-linux-gnu", "armv7": "armv7-unknown-linux-gnueabihf"}
 MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
 # Modules of the embed tests that need no compiler, no network and nothing that writes beside /tmp.
 SLICE = ["domains", "exactness"]
 FURTHER = ["caps", "frames", "live", "peak", "timeline"]
-
-
-def packages(version, processor):
-    """NumPy for the target, as pip lays it, of the version that the tests pin."""
-    folder = HERE / f"target/devices/packages-{processor}-{version}"
-    pins = (HERE / f"embed-tests/environments/pins/py{version}-wheel.txt").read_text()
-    numpy = re.search(r"^numpy==\S+", pins, re.MULTILINE).group()
-    made = folder / "made"
-    if not made.exists() or made.read_text() != numpy:
-        platforms = [f"--platform=manylinux_2_{minor}_{processor}" for minor in (28, 27)]
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-deps", "--upgrade"]
-        command += ["--only-binary=:all:", f"--python-version={version}", *platforms, f"--target={folder}", numpy]
-        subprocess.run(command, check=True)
-        made.write_text(numpy)
-    return folder
 
 
 def embed_tests(version, target):
@@ -60,28 +48,37 @@ def embed_tests(version, target):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--target", required=True, choices=["aarch64"])
-    parser.add_argument("--pages", default="16k", choices=list(PAGES))
+    parser.add_argument("--target", required=True, choices=list(TRIPLES))
+    parser.add_argument("--pages", choices=list(PAGES), help="of the kernel (default: 16k, and 4k for armv7)")
     parser.add_argument("--python", default="3.11", metavar="VERSION")
     parser.add_argument("--slice", action="store_true", help="a few modules of the embed tests, not all that can run there")
     options = parser.parse_args()
-    version, target = options.python, targets.find(f"{options.target}-unknown-linux-gnu")
+    has_16k = options.target == "aarch64"
+    pages = options.pages or ("16k" if has_16k else "4k")
+    if pages == "16k" and not has_16k:
+        parser.error("--pages: bad value '16k'; expected 4k, the pages of every kernel for armv7")
+    version, target = options.python, targets.find(TRIPLES[options.target])
     folder = HERE / f"target/devices/board-{options.target}-{version}"
     command = ["tools/build-device", "--target", target.triple, "--python", version]
-    command += ["--folder", folder, "--modules", MODULES, "--packages", packages(version, options.target), "--with-pyhostctl"]
+    command += ["--folder", folder, "--with-pyhostctl"]
+    # The cap matrix needs most modules.
+    if has_16k:
+        command += ["--modules", MODULES, "--packages", packages.numpy(version, options.target)]
     print(targets.output_of(*command), flush=True)
     tests = embed_tests(version, target)
 
     suite, needed = targets.suite_of(version), f"python{version},libpython{version},coreutils,dash,bash,libc-bin,procps"
     # The tests name files by the path of this folder, which is /pyhost there.
-    root = pathlib.Path(targets.output_of("tools/debian-files", "system-arm64", "arm64", suite, needed))
+    root = pathlib.Path(targets.output_of("tools/debian-files", f"system-{target.debian}", target.debian, suite, needed))
     here = root / HERE.relative_to("/")
     here.parent.mkdir(parents=True, exist_ok=True)
     if not here.is_symlink():
         here.symlink_to("/pyhost")
-    command = ["tools/in-arm64", "--pages", options.pages, suite, needed, f"python{version}", "embed-tests/boards/checks.py"]
-    command += [os.path.relpath(folder, HERE), "--pages", str(PAGES[options.pages]), "--embed", tests]
+    machine = ["--pages", pages] if has_16k else ["--armhf"]
+    command = ["tools/in-arm", *machine, suite, needed, f"python{version}", "embed-tests/boards/checks.py"]
+    command += [os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
     command += ["--embed-modules", ",".join(SLICE if options.slice else SLICE + FURTHER)]
+    command += ["--with-numpy"] if has_16k else ["--matrix"]
     last = "0 passed, 1 failed"
     with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as machine:
         for line in machine.stdout:

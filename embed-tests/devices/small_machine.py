@@ -2,14 +2,15 @@
 """Tries a device folder on an emulated machine with the memory of a board of 64 MiB, without swap, whose root is a read-only
 disk:
 
-    small_machine.py [--memory 106M] [--region 24M] [--seconds 600]
+    small_machine.py [--seconds 600] [--numpy]
 
-The machine's init, BusyBox's, starts a service (sqlite3, json, http.server) in the region, and again when it ends. Clients
+With --numpy it is a board of 128 MiB, and NumPy computes for every tenth request. The machine's init, BusyBox's, starts a service (sqlite3, json, http.server) in the region, and again when it ends. Clients
 of this command send requests over the network and check each answer; then a request takes all memory, then one kills the
 service. The last line says how many checks passed and failed.
 """
 
 import argparse
+import dataclasses
 import http.client
 import pathlib
 import re
@@ -22,17 +23,33 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+import packages  # noqa: E402
 from device import targets  # noqa: E402
 from folder import check, counts, make_root  # noqa: E402
 from serve import Client  # noqa: E402
 
 MIB = 1 << 20
-# Debian's kernel keeps 60 MiB for itself, which one that is built for a board does not: a board of 64 MiB leaves its programs
-# as much as this.
-MEMORY = "106M"
-LEFT = 58 * MIB
-# Below the region, so that a refusal leaves room to handle it.
-CAP = "14M"
+
+
+@dataclasses.dataclass(frozen=True)
+class Board:
+    """What a board has. The cap lies below the region, so that a refusal leaves room to handle it."""
+
+    size: int
+    region: str
+    cap: str
+
+    # Debian's kernel keeps 60 MiB for itself, which one that is built for a board does not: so the machine has this much more,
+    # and its programs are left as much as on a board.
+    def memory(self):
+        return f"{self.size + 42}M"
+
+    def left(self):
+        return (self.size - 6) * MIB
+
+
+SMALL = Board(64, "24M", "14M")
+WITH_NUMPY = Board(128, "48M", "32M")
 PORT = 8080
 PYTHON = "3.11"
 # In the order in which they need each other.
@@ -64,7 +81,7 @@ if [ -e /run/counters ]; then
   echo "the run before:"
   /opt/device/bin/pyhostctl show /run/counters.before
 fi
-exec /opt/device/bin/pyhost --region {region} --cap {cap} --live=file:/run/counters /opt/device/app {port}
+exec /opt/device/bin/pyhost --region {region} --cap {cap} --live=file:/run/counters /opt/device/app {port} {words}
 """
 
 
@@ -74,11 +91,13 @@ def write(path, text):
     path.chmod(0o755)
 
 
-def make_disk(scratch, region):
+def make_disk(scratch, board):
     """The image of the root: the folder, the C library and BusyBox."""
     folder = HERE / "target/devices/station"
     build = ["tools/build-device", "--python", PYTHON, "--static", "--folder", folder, "--with-pyhostctl"]
     build += ["--modules", "json,sqlite3,http.server", "--application", scratch / "app"]
+    if board is WITH_NUMPY:
+        build += ["--packages", packages.numpy(PYTHON, "x86_64")]
     shutil.rmtree(scratch / "app", ignore_errors=True)
     shutil.copytree(HERE / "embed-tests/devices/station", scratch / "app", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(HERE / "embed-tests/devices/server.py", scratch / "app")
@@ -91,10 +110,11 @@ def make_disk(scratch, region):
         (root / name).mkdir()
     write(root / "etc/inittab", INITTAB)
     write(root / "etc/start", START)
-    write(root / "etc/service", SERVICE.format(region=region, cap=CAP, port=PORT))
+    words = "numpy" if board is WITH_NUMPY else ""
+    write(root / "etc/service", SERVICE.format(region=board.region, cap=board.cap, port=PORT, words=words))
     disk = scratch / "disk"
     disk.unlink(missing_ok=True)
-    targets.output_of("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", root, disk, "64M")
+    targets.output_of("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", root, disk, "192M")
     return disk
 
 
@@ -166,12 +186,18 @@ class Machine:
             pass
 
 
-def load(client, seconds):
+# Of the product of a matrix with the numbers from 0 to 39,999 and one of ones, both 200 wide.
+SUM = 200 * sum(range(40_000))
+
+
+def load(client, board, seconds):
     """Sends requests one after the other, which the client checks; the first that was not answered as it must be."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             client.request()
+            if board is WITH_NUMPY and client.sent % 10 == 0 and (found := client.talk("GET", "/product")) != {"sum": SUM}:
+                raise ValueError(f"{found}, not {SUM}")
         except (OSError, http.client.HTTPException, ValueError) as error:
             return error
     return None
@@ -179,22 +205,23 @@ def load(client, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--memory", default=MEMORY, help="of the machine, with Debian's kernel (default: %(default)s)")
-    parser.add_argument("--region", default="24M")
+    parser.add_argument("--numpy", action="store_true", help="a board of 128 MiB, and a service that uses NumPy")
     parser.add_argument("--seconds", type=float, default=600, help="of the load before memory is taken (default: %(default)s)")
     options = parser.parse_args()
     if shutil.which("qemu-system-x86_64") is None:
         print("skipped: a small machine: no qemu-system-x86_64 (Debian: qemu-system-x86)\n0 passed, 0 failed")
         return 0
-    scratch = HERE / "target/devices/small-machine"
+    board = WITH_NUMPY if options.numpy else SMALL
+    scratch = HERE / f"target/devices/small-machine-{board.size}"
     scratch.mkdir(parents=True, exist_ok=True)
-    machine = Machine(options.memory, make_disk(scratch, options.region), *make_first_root(scratch))
+    machine = Machine(board.memory(), make_disk(scratch, board), *make_first_root(scratch))
     try:
         before = machine.ask()
         print(f"at the start: {before}", flush=True)
-        check("the machine has no swap, and no more memory than a board of 64 MiB", before["swap"] == 0 and before["total"] * 1024 < LEFT, before)
+        is_small = before["swap"] == 0 and before["total"] * 1024 < board.left()
+        check(f"the machine has no swap, and no more memory than a board of {board.size} MiB", is_small, before)
         client = Client(machine.port)
-        error = load(client, options.seconds)
+        error = load(client, board, options.seconds)
         loaded = machine.ask()
         print(f"{client.sent} requests in {options.seconds:.0f} s, then: {loaded}", flush=True)
         check("each request under load is answered", error is None, error)
@@ -204,9 +231,9 @@ def main():
         hogged = machine.ask()
         print(f"after the hog: {hogged}", flush=True)
         check("the service lives on after a request took all memory", hogged["process"] == before["process"], hogged)
-        check("the console says that the cap was reached", f"cap of {CAP[:-1]}.0 MiB (total) reached" in machine.console)
+        check("the console says that the cap was reached", f"cap of {board.cap[:-1]}.0 MiB (total) reached" in machine.console)
         check("and names the line", re.search(r"/opt/device/app/__main__.py:\d+", machine.console))
-        error = load(client, min(options.seconds, 60) / 2)
+        error = load(client, board, min(options.seconds, 60) / 2)
         check("it has its rows still, and answers each request", error is None, error)
 
         machine.post("/die")
@@ -214,7 +241,7 @@ def main():
         print(f"after the kill: {again}", flush=True)
         check("init starts the service again after a kill", again["process"] != before["process"], again)
         check("the counters of the run before are shown", "the run before:" in machine.console and re.search(r"^obj .*MiB", machine.console, re.M))
-        error = load(Client(machine.port), min(options.seconds, 60) / 2)
+        error = load(Client(machine.port), board, min(options.seconds, 60) / 2)
         check("each request after that is answered", error is None, error)
         last = machine.ask()
         check("the kernel killed nothing", last["killed"] == 0 and "Out of memory" not in machine.console, last)

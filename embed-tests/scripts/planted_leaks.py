@@ -1,6 +1,7 @@
 """Plants lost blocks and expects the leak check to find each: `planted_leaks.py PYHOST...`, any Python.
 
-Nothing but a number of Python's keeps their addresses, and a number is no pointer.
+Nothing but a number of Python's keeps their addresses, and a number is no pointer. With addresses of 32 bits any word of a
+program may look like one, such as the hash of a string; so long blocks are planted where addresses have 64.
 """
 import re
 import subprocess
@@ -28,14 +29,19 @@ def caught(host, kind, count, size, usable):
     return int(found.group(1)) if found else 0, done.stderr
 
 
-KINDS = [("reference", 0, 16), ("PyMem_RawMalloc", 3000, 3072), ("PyMem_Malloc", 100, 112),
-         ("PyObject_Malloc", 3000, 3072), ("native", 100, 112), ("native", 2000000, 2031616)]
+def kinds(host):
+    """What is planted: the kind, the bytes that are asked for, the usable bytes."""
+    asked = subprocess.run([host, "-c", "import struct; print(struct.calcsize('P'))"], stdout=subprocess.PIPE, check=True)
+    word = int(asked.stdout)
+    small = [("reference", 0, 2 * word), ("PyMem_RawMalloc", 3000, 3072), ("PyMem_Malloc", 100, 112),
+             ("PyObject_Malloc", 3000, 3072), ("native", 100, 112)]
+    return small + [("native", 2000000, 2031616)] * (word == 8)
 
 
 def main(hosts):
     missed = False
     for host in hosts:
-        for kind, size, usable in KINDS:
+        for kind, size, usable in kinds(host):
             # Of long ones as many as the device build's region of 32 MiB holds.
             for count in (1, 2, 20) if size < 1000000 else (1, 2, 7):
                 number, errors = caught(host, kind, count, size, usable)

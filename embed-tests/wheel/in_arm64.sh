@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries the wheels for aarch64 that `tools/build-wheels --target aarch64` has built, in the Debians that have their CPythons,
-# emulated by QEMU (tools/in-arm64, which needs no root):
+# emulated by QEMU (tools/in-arm, which needs no root):
 #
 #   in_arm64.sh [--pages 4k|16k] [VERSION...]      default: 3.9, 3.11, 3.13, 3.14 and 3.15
 #
@@ -24,7 +24,7 @@ for version in "${versions[@]}"; do
   for each in "${!debians[@]}"; do
     [ "${debians[$each]}" != "$debian" ] || packages+=,python$each-venv
   done
-  tools/in-arm64 "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py "${mode[@]}" --seconds 900 \
+  tools/in-arm "${pages[@]}" "$debian" "$packages" "python$version" embed-tests/wheel/run.py "${mode[@]}" --seconds 900 \
     --wheelhouse "$wheelhouse" "python$version" | tee -a "$output" || status=1
 done
 awk '/^[0-9]+ of [0-9]+ checks passed$/ { passed += $1; all += $3 }

@@ -16,21 +16,21 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The addresses that share an upper half.
-const SPAN: usize = 4 << 30;
+const SPAN: u64 = 4 << 30;
 /// Bytes left out at both ends of each span: lower halves that are small numbers, signed or unsigned.
-const EDGE: usize = 512 << 20;
+const EDGE: u64 = 512 << 20;
 /// The upper halves.
-const UPPER: std::ops::Range<usize> = 0x7b00..0x7d00;
+const UPPER: std::ops::Range<u64> = 0x7b00..0x7d00;
 /// The addresses that mimalloc asks for (`MI_HINT_BASE`, `MI_HINT_MAX`).
-const WISHES: std::ops::Range<usize> = 2 << 40..31 << 40;
+const WISHES: std::ops::Range<u64> = 2 << 40..31 << 40;
 /// The alignment of the addresses that mimalloc asks for, and the gap between two (`MI_HINT_ALIGN`).
-const ALIGNMENT: usize = 4 << 20;
+const ALIGNMENT: u64 = 4 << 20;
 
 /// The next address; 0 where heaps lie where mimalloc wants them.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Places the heaps from here on. Before mimalloc's first request; allocates nothing.
 pub fn start() {
@@ -38,12 +38,13 @@ pub fn start() {
     // SAFETY: fills an array of ours. Where it fails the first addresses do.
     unsafe { libc::syscall(libc::SYS_getrandom, random.as_mut_ptr(), random.len(), 1) };
     // The other half is for those that follow.
-    let upper = UPPER.start + usize::from(u16::from_ne_bytes(random)) % (UPPER.len() / 2);
+    let half = (UPPER.end - UPPER.start) / 2;
+    let upper = UPPER.start + u64::from(u16::from_ne_bytes(random)) % half;
     NEXT.store(upper * SPAN + EDGE, Relaxed);
 }
 
 /// The first address from `next` on for `size` bytes.
-fn fit(next: usize, size: usize) -> Option<usize> {
+fn fit(next: u64, size: u64) -> Option<u64> {
     let low = next % SPAN;
     if size > SPAN - 2 * EDGE {
         return None;
@@ -55,8 +56,9 @@ fn fit(next: usize, size: usize) -> Option<usize> {
     (start / SPAN < UPPER.end).then_some(start)
 }
 
-/// An address to ask the kernel for `size` bytes at; None where heaps lie anywhere.
+/// An address to ask the kernel for `size` bytes at; None where heaps lie anywhere, as with addresses of 32 bits.
 pub fn wish(size: usize) -> Option<usize> {
+    let size = size as u64;
     let place = |next| match next {
         0 => None,
         _ => fit(next, size),
@@ -64,14 +66,14 @@ pub fn wish(size: usize) -> Option<usize> {
     let taken = NEXT.fetch_update(Relaxed, Relaxed, |next| {
         Some(place(next)? + size.next_multiple_of(ALIGNMENT) + ALIGNMENT)
     });
-    taken.ok().and_then(place)
+    usize::try_from(taken.ok().and_then(place)?).ok()
 }
 
 /// The address to ask the kernel for where an object of the executable asks for `start`.
 #[unsafe(no_mangle)]
 extern "C" fn pyhost_place(start: usize, size: usize, flags: c_int) -> usize {
     let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-    match !is_fixed && WISHES.contains(&start) {
+    match !is_fixed && WISHES.contains(&(start as u64)) {
         true => wish(size).unwrap_or(start),
         false => start,
     }

@@ -28,13 +28,47 @@ fn main() {
 fn refuse_other_targets() {
     let of_target =
         |name: &str| std::env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
-    let found = ["ARCH", "OS", "ENV"].map(of_target);
+    let target = std::env::var("TARGET").expect("cargo names the target");
+    let processor = match target.split_once('-') {
+        Some(("armv7", _)) => "armv7".to_owned(),
+        _ => of_target("ARCH"),
+    };
+    let found = [processor, of_target("OS"), of_target("ENV")];
     let found = found.each_ref().map(String::as_str);
-    if !matches!(found, ["x86_64" | "aarch64", "linux", "gnu"]) {
-        println!(
-            "cargo::error=pyhost cannot be built for {}; expected x86_64 or aarch64, linux, gnu",
+    if !matches!(found, ["x86_64" | "aarch64" | "armv7", "linux", "gnu"]) {
+        fail(format_args!(
+            "pyhost cannot be built for {}; expected x86_64, aarch64 or armv7, linux, gnu",
             found.join("-")
-        );
-        std::process::exit(1);
+        ));
     }
+    if found[0] == "armv7" {
+        require_macros(&target);
+    }
+}
+
+/// What mimalloc must be compiled with for 32-bit ARM. Its number of a thread is else the address of a list of the
+/// loader's, which changes when libraries are loaded and may then be another thread's. Its description of a page is else
+/// in front of the page's blocks, so that those of arrays are not aligned.
+const MACROS: [&str; 2] = [
+    "-DMI_USE_BUILTIN_THREAD_POINTER=1",
+    "-DMI_PAGE_META_IS_SEPARATED=1",
+];
+
+/// Ends the build with one line if C is compiled without [`MACROS`]. mimalloc's own build script reads the same variables.
+fn require_macros(target: &str) {
+    let compiler = cc::Build::new().get_compiler();
+    let is_set = |flag: &&str| compiler.args().iter().any(|argument| argument == *flag);
+    if !MACROS.iter().all(is_set) {
+        fail(format_args!(
+            "CFLAGS_{}: no {}; expected both, which tools/build-device sets",
+            target.replace('-', "_"),
+            MACROS.join(" ")
+        ));
+    }
+}
+
+/// Ends the build with one line.
+fn fail(line: std::fmt::Arguments<'_>) -> ! {
+    println!("cargo::error={line}");
+    std::process::exit(1)
 }

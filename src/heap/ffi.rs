@@ -63,12 +63,19 @@ pub struct Page {
 /// A thread's part of a heap (`mi_theap_t`), up to its table of pages by size.
 #[repr(C)]
 pub struct Theap {
-    _opaque: [u8; 176],
+    _opaque: [u8; PAGE_COUNT],
     /// Its pages, empty ones too; changed by its thread.
     pub page_count: Owners<usize>,
-    _rest: [u8; 88],
+    _rest: [u8; FREE_DIRECT - PAGE_COUNT - size_of::<usize>()],
     pub pages_free_direct: [*mut Page; 129],
 }
+
+/// Offsets in [`Theap`].
+const PAGE_COUNT: usize = if IS_64_BIT { 176 } else { 164 };
+const FREE_DIRECT: usize = if IS_64_BIT { 272 } else { 212 };
+
+/// Whether addresses have 64 bits.
+pub const IS_64_BIT: bool = cfg!(target_pointer_width = "64");
 
 /// A first-class heap (`mi_heap_t`).
 #[repr(C)]
@@ -133,14 +140,20 @@ pub const OPTION_MAX_VABITS: c_int = 38;
 pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
 
 /// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
-pub const SMALL_SIZE_MAX: usize = 1024;
+pub const SMALL_SIZE_MAX: usize = 128 * size_of::<usize>();
 /// The flag in [`Page::xthread_id`] of a page with aligned blocks (`MI_PAGE_HAS_INTERIOR_POINTERS`).
 pub const HAS_INTERIOR_POINTERS: usize = 2;
 /// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
-pub const SLICE_SHIFT: usize = 16;
+pub const SLICE_SHIFT: usize = if IS_64_BIT { 16 } else { 15 };
+/// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
+pub const ARENA_UNIT: usize = (if IS_64_BIT { 512 } else { 256 }) << SLICE_SHIFT;
 /// Bits of an address that the page map is for (`MI_MAX_VABITS`): all that the kernel gives to a
 /// process that does not ask for more.
-pub const ADDRESS_BITS: usize = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
+pub const ADDRESS_BITS: usize = match (IS_64_BIT, cfg!(target_arch = "x86_64")) {
+    (false, _) => 32,
+    (_, true) => 47,
+    (_, false) => 48,
+};
 /// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).
 pub const SUBMAP_SHIFT: usize = 13;
 /// A part of the page map: a page is entered for each of its slices.
@@ -150,11 +163,15 @@ pub type PageMap = [AtomicPtr<Submap>; 1 << (ADDRESS_BITS - SLICE_SHIFT - SUBMAP
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(Page, local_free) == 24);
-    assert!(offset_of!(Page, block_size) == 40);
-    assert!(offset_of!(Page, heap) == 64);
-    assert!(offset_of!(Theap, page_count) == 176);
-    assert!(offset_of!(Theap, pages_free_direct) == 272);
+    /// Behind so many words and eight bytes.
+    const fn words(words: usize) -> usize {
+        words * size_of::<usize>() + 8
+    }
+    assert!(offset_of!(Page, local_free) == words(2));
+    assert!(offset_of!(Page, block_size) == words(4));
+    assert!(offset_of!(Page, heap) == words(7));
+    assert!(offset_of!(Theap, page_count) == PAGE_COUNT);
+    assert!(offset_of!(Theap, pages_free_direct) == FREE_DIRECT);
 };
 
 // SAFETY: the declarations are those of the pinned version's headers. The safe ones take any argument, from any

@@ -1,9 +1,9 @@
 //! Blocks of `native` that are freed a second time, or in their middle, are found here. mimalloc would
 //! take them, and give overlapping blocks out later; glibc ends such a process, and so does the host.
 //!
-//! A freed block of `native` carries a mark in its second word (the first is mimalloc's link): the
+//! A freed block of `native` carries a mark in its second eight bytes (the first word is mimalloc's link): the
 //! constant [`KEY`] and the block's own address. Giving a block out takes the mark off, so that a marked
-//! block is free, whoever asks. So every block of `native` has at least two words.
+//! block is free, whoever asks. So every block of `native` has at least 16 bytes.
 //!
 //! A page that has become empty is given back, and with it the marks of its blocks: the last of such pages
 //! are kept in mind, with the size of their blocks.
@@ -19,16 +19,16 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.
-pub const LEAST: usize = 16;
+pub const LEAST: usize = size_of::<NativeBlock>();
 
 /// A number that no program writes by accident to the address that it is combined with.
-const KEY: usize = 0xa3c5_9ac2_f1d6_7e4b;
+const KEY: u64 = 0xa3c5_9ac2_f1d6_7e4b;
 
-/// The first words of a block of `native`.
-#[repr(C)]
+/// The first bytes of a block of `native`.
+#[repr(C, align(8))]
 pub struct NativeBlock {
-    _next: Cell<usize>,
-    mark: Cell<usize>,
+    _link: Cell<u64>,
+    mark: Cell<u64>,
 }
 
 impl NativeBlock {
@@ -39,13 +39,13 @@ impl NativeBlock {
     /// it is marked and unmarked only by the thread that frees it or gives it out.
     #[inline(always)]
     pub unsafe fn at<'a>(start: *mut u8) -> &'a NativeBlock {
-        // SAFETY: the caller's promise; the block has two words.
+        // SAFETY: the caller's promise; the block has room for both, and begins on a multiple of 16 bytes.
         unsafe { &*start.cast() }
     }
 
     #[inline(always)]
-    fn key(&self) -> usize {
-        (&raw const *self).addr() ^ KEY
+    fn key(&self) -> u64 {
+        (&raw const *self).addr() as u64 ^ KEY
     }
 
     /// Whether the block is free.

@@ -289,13 +289,13 @@ fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     size: usize,
     mask: usize,
 ) -> *mut u8 {
-    // Of `native` no block has less than two words (see `freed`): by steps of 16 from 16 on, as
+    // Of `native` no block has less than 16 bytes (see `freed`): by steps of 16 from 16 on, as
     // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
     let index = match A == NATIVE {
         true if size.wrapping_sub(1) >= ffi::SMALL_SIZE_MAX => return null_mut(),
-        true => size.div_ceil(16) * 2,
+        true => size.div_ceil(freed::LEAST) * (freed::LEAST / size_of::<usize>()),
         false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
-        false => size.div_ceil(8),
+        false => size.div_ceil(size_of::<usize>()),
     };
     // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
     // the calling thread or the empty page, and only this thread pops from it.
@@ -361,7 +361,7 @@ fn allocate_after_samples<const A: usize, const ZERO: bool>(size: usize) -> *mut
 /// Null, or a live block of the account, which nobody else has.
 unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
     if account == Account::Native {
-        // SAFETY: the caller's promise; a block of `native` has two words.
+        // SAFETY: the caller's promise; a block of `native` has 16 bytes.
         unsafe {
             if let Some(page) = live_page(block) {
                 NativeBlock::at(page.start_of(block)).unmark_if_marked();
@@ -562,7 +562,7 @@ unsafe fn retire(page: *mut Page) {
 #[cold]
 #[inline(never)]
 unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
-    // SAFETY: the page of a live block, until it is freed, inside the gate; a block of `native` has two words.
+    // SAFETY: the page of a live block, until it is freed, inside the gate; a block of `native` has 16 bytes.
     unsafe {
         let page = &*place;
         if page.block_size >= register::BIG {
@@ -609,7 +609,7 @@ unsafe fn check_live(page: &Page, pointer: *mut u8, account: Account) {
             account.name()
         ));
     }
-    // SAFETY: the start of a block of the page; those of `native` have two words.
+    // SAFETY: the start of a block of the page; those of `native` have 16 bytes.
     if account == Account::Native && unsafe { NativeBlock::at(page.start_of(pointer)) }.is_marked()
     {
         freed::refuse_twice(pointer, bytes, account);

@@ -206,8 +206,8 @@ pub fn lead() -> usize {
 
 impl PoolState {
     fn bucket(&mut self, size: usize) -> &mut Option<PoolBlock> {
-        let hash = (size / GRAIN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-        &mut self.buckets[hash % BUCKETS]
+        let hash = ((size / GRAIN) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        &mut self.buckets[hash as usize % BUCKETS]
     }
 
     /// Takes a kept block of exactly this size.

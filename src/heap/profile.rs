@@ -60,7 +60,7 @@ pub fn apply(profile: Profile) {
     small_pages::learn();
     match profile {
         Profile::Balanced => {
-            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY);
+            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY as c_long);
             if delay() == BALANCED_DELAY {
                 DEBT.store(0, Relaxed);
             }
@@ -79,7 +79,7 @@ pub fn apply(profile: Profile) {
 }
 
 /// Milliseconds for which `balanced` keeps what was freed, if it is little.
-const BALANCED_DELAY: c_long = 1000;
+const BALANCED_DELAY: i64 = 1000;
 
 /// Bytes of pages that have become empty between two looks at how much is free.
 const STEP: usize = 1 << 20;
@@ -196,7 +196,7 @@ static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
 
 /// Milliseconds for which memory that was freed is kept; below 0 for ever.
 pub(super) fn delay() -> i64 {
-    ffi::mi_option_get(ffi::OPTION_PURGE_DELAY)
+    ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) as i64
 }
 
 /// Milliseconds of a clock that is cheap to read.
@@ -247,10 +247,10 @@ fn ask_for_huge_pages() {
     }
 }
 
-/// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first.
-/// If the system refuses, nothing changes.
+/// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first; 64 MiB if addresses have
+/// 32 bits. If the system refuses, nothing changes.
 fn reserve_huge_pages() {
-    const SIZE: usize = 1 << 30;
+    const SIZE: usize = if ffi::IS_64_BIT { 1 << 30 } else { 64 << 20 };
     /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of
     /// 2 MiB.
     const ALIGNMENT: usize = 1 << 21;

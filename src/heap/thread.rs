@@ -133,8 +133,10 @@ mod initial_exec {
 #[cfg(feature = "preloaded")]
 pub use initial_exec::state;
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("the thread pointer is read on x86-64 and aarch64");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+compile_error!("the thread pointer is read on x86-64, aarch64 and arm");
+#[cfg(all(feature = "preloaded", target_arch = "arm"))]
+compile_error!("the library that is preloaded is for 64 bits");
 
 /// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc
 /// stores it in its pages.
@@ -148,6 +150,8 @@ pub fn thread_id() -> usize {
         std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
         #[cfg(target_arch = "aarch64")]
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
+        #[cfg(target_arch = "arm")]
+        std::arch::asm!("mrc p15, 0, {}, c13, c0, 3", out(reg) pointer, options(nostack, preserves_flags, nomem, pure));
     }
     pointer
 }

@@ -142,7 +142,7 @@ fn with_moment<T>(nanoseconds: Option<u64>, wait: impl FnOnce(*const timespec) -
 }
 
 /// Nanoseconds of seconds and a part of one; `None` if the kernel would refuse them.
-fn nanoseconds(seconds: i64, part: i64) -> Option<u64> {
+fn nanoseconds(seconds: libc::time_t, part: libc::c_long) -> Option<u64> {
     let (seconds, part) = (u64::try_from(seconds).ok()?, u64::try_from(part).ok()?);
     (part < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(part))
 }
@@ -289,7 +289,10 @@ unsafe extern "C" fn pyhost_select(
         let wait = |time| call!(SELECT(count, reading, writing, exceptions, time), -1);
         let asked = match time.as_ref() {
             None => None,
-            Some(given) => match nanoseconds(given.tv_sec, given.tv_usec.saturating_mul(1000)) {
+            Some(given) => match nanoseconds(
+                given.tv_sec,
+                (given.tv_usec as libc::c_long).saturating_mul(1000),
+            ) {
                 None => return wait(time),
                 asked => asked,
             },

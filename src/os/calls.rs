@@ -25,11 +25,11 @@ unsafe extern "C" {
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
     pub safe fn flock(file: c_int, operation: c_int) -> c_int;
-    pub safe fn fstat(file: c_int, found: &mut libc::stat) -> c_int;
-    pub safe fn fstatat(
+    pub safe fn fstat64(file: c_int, found: &mut libc::stat64) -> c_int;
+    pub safe fn fstatat64(
         folder: c_int,
         path: Text<'_>,
-        found: &mut libc::stat,
+        found: &mut libc::stat64,
         flags: c_int,
     ) -> c_int;
     pub safe fn ftruncate(file: c_int, length: off_t) -> c_int;
@@ -37,7 +37,10 @@ unsafe extern "C" {
     pub safe fn geteuid() -> libc::uid_t;
     pub safe fn getpid() -> pid_t;
     pub safe fn getppid() -> pid_t;
-    pub safe fn getrlimit(resource: libc::__rlimit_resource_t, limit: &mut libc::rlimit) -> c_int;
+    pub safe fn getrlimit64(
+        resource: libc::__rlimit_resource_t,
+        limit: &mut libc::rlimit64,
+    ) -> c_int;
     pub safe fn getrusage(whose: c_int, usage: &mut libc::rusage) -> c_int;
     pub safe fn gettid() -> pid_t;
     pub safe fn isatty(file: c_int) -> c_int;

@@ -35,8 +35,9 @@ impl Fd {
     /// # Errors
     /// The system's reason.
     pub fn create(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, Errno> {
+        let flags = flags | libc::O_CLOEXEC | libc::O_LARGEFILE;
         // SAFETY: a path that ends with a zero byte.
-        opened(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
+        opened(unsafe { libc::open(path.as_ptr(), flags, mode) })
     }
 
     /// Makes a file without a place, in memory.
@@ -215,18 +216,18 @@ pub fn is_open(number: RawFd) -> bool {
 ///
 /// # Errors
 /// The system's reason: `EBADF` where the number is not open.
-pub fn status(file: &impl AsRawFd) -> Result<libc::stat, Errno> {
-    let mut found = libc::stat::zeroed();
-    done(calls::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
+pub fn status(file: &impl AsRawFd) -> Result<libc::stat64, Errno> {
+    let mut found = libc::stat64::zeroed();
+    done(calls::fstat64(file.as_raw_fd(), &mut found)).map(|()| found)
 }
 
 /// What the system knows of the file at a path; `flags` of fstatat(2).
 ///
 /// # Errors
 /// The system's reason.
-pub fn status_of(path: &CStr, flags: c_int) -> Result<libc::stat, Errno> {
-    let mut found = libc::stat::zeroed();
-    done(calls::fstatat(
+pub fn status_of(path: &CStr, flags: c_int) -> Result<libc::stat64, Errno> {
+    let mut found = libc::stat64::zeroed();
+    done(calls::fstatat64(
         libc::AT_FDCWD,
         path.into(),
         &mut found,
@@ -267,7 +268,7 @@ pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
 
 /// Whether a path names a regular file that this process may execute.
 pub fn is_executable(path: &CStr) -> bool {
-    let is_regular = |found: libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let is_regular = |found: libc::stat64| found.st_mode & libc::S_IFMT == libc::S_IFREG;
     status_of(path, 0).is_ok_and(is_regular) && access(path, libc::X_OK).is_ok()
 }
 

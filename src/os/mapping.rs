@@ -223,8 +223,8 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, AtomicU64, libc::mallinfo, libc::mallinfo2, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
-    libc::sysinfo, libc::rusage, libc::rlimit, libc::flock,
+    u8, u64, AtomicU64, libc::mallinfo, libc::mallinfo2, libc::stat64, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    libc::sysinfo, libc::rusage, libc::rlimit64, libc::flock,
 }
 
 // SAFETY: every pattern of bits is a value, and nothing is dropped.

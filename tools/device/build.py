@@ -99,7 +99,7 @@ def environment(root, target, static, folder, baked):
         f"CC_{name}": target.binutils + "gcc",
         f"AR_{name}": target.binutils + "ar",
         # A part of Debian's Python.h is in a folder that only the system's own compiler knows.
-        f"CFLAGS_{name}": " ".join(flags + ["-idirafter", str(root.headers.parent)]),
+        f"CFLAGS_{name}": " ".join([*flags, *target.macros, "-idirafter", str(root.headers.parent)]),
         "LD": target.binutils + "ld",
         "OBJCOPY": target.binutils + "objcopy",
     }  # fmt: skip

@@ -21,6 +21,8 @@ class Target:
     processor: str
     debian: str
     multiarch: str
+    # Of the C compiler, see src/heap/build.rs.
+    macros: tuple = ()
 
     @property
     def binutils(self):
@@ -37,6 +39,10 @@ TARGETS = {
     for target in [
         Target("x86_64-unknown-linux-gnu", "x86_64", "amd64", "x86_64-linux-gnu"),
         Target("aarch64-unknown-linux-gnu", "aarch64", "arm64", "aarch64-linux-gnu"),
+        Target(
+            "armv7-unknown-linux-gnueabihf", "armv7", "armhf", "arm-linux-gnueabihf",
+            ("-DMI_USE_BUILTIN_THREAD_POINTER=1", "-DMI_PAGE_META_IS_SEPARATED=1"),
+        ),
     ]
 }
 
@@ -47,7 +53,7 @@ VERSIONS = ("3.11", "3.13", "3.14", "3.15")
 def find(triple):
     if triple in TARGETS:
         return TARGETS[triple]
-    raise Refused(f"--target: bad value '{triple}'; expected {' or '.join(TARGETS)}")
+    raise Refused(f"--target: bad value '{triple}'; expected {', '.join(TARGETS)}")
 
 
 def output_of(*command, **settings):

@@ -1,8 +1,9 @@
 """The service of a small machine: that of server.py, on a port that others reach, and what a test asks of the machine.
 
-POST /hog    takes memory until there is none; the request ends with a MemoryError.
-POST /die    ends the process as a kill does.
-GET /machine answers how many processes the kernel killed, the memory, and this process's sizes.
+POST /hog     takes memory until there is none; the request ends with a MemoryError.
+POST /die     ends the process as a kill does.
+GET /machine  answers how many processes the kernel killed, the memory, and this process's sizes.
+GET /product  answers the sum of a product of matrices, of NumPy if the word `numpy` was given.
 """
 
 import http.server
@@ -14,6 +15,9 @@ import sys
 import traceback  # noqa: F401  (before memory is short: socketserver imports it to show an error)
 
 import server
+
+if "numpy" in sys.argv[2:]:
+    import numpy
 
 
 def fields(path):
@@ -34,6 +38,9 @@ class Station(server.Handler):
             super().do_POST()
 
     def do_GET(self):
+        if self.path == "/product":
+            matrix = numpy.arange(40_000, dtype=float).reshape(200, 200)
+            return self.answer({"sum": float((matrix @ numpy.ones((200, 200))).sum())})
         if self.path != "/machine":
             return super().do_GET()
         memory, own = fields("/proc/meminfo"), fields("/proc/self/status")

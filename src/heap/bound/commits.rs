@@ -5,18 +5,23 @@
 //! With huge pages the kernel backs a block of slices at a time: then a block counts in full from
 //! its first slice to its last.
 
+pub use crate::pages::SLICE;
 use std::ops::Range;
 
-/// Bytes of a slice (`MI_ARENA_SLICE_SIZE`): the unit in which mimalloc commits.
-pub const SLICE: usize = 1 << 16;
-/// Slices of a block: one word of bits.
-pub const BLOCK_SLICES: usize = 32;
 /// Bytes of a block: those of a huge page.
-pub const BLOCK: usize = SLICE * BLOCK_SLICES;
+pub const BLOCK: usize = 2 << 20;
+/// Slices of a block: one word of bits.
+pub const BLOCK_SLICES: usize = BLOCK / SLICE;
+/// A bit a slice, the unit in which mimalloc commits.
+#[cfg(target_pointer_width = "64")]
+pub type Bits = u32;
+#[cfg(target_pointer_width = "32")]
+pub type Bits = u64;
+const _: () = assert!(Bits::BITS as usize == BLOCK_SLICES);
 
 /// The bits of the slices, and their sum. Never above its limit.
 pub struct Commits {
-    blocks: &'static mut [u32],
+    blocks: &'static mut [Bits],
     limit: u64,
     committed: u64,
     kept: u64,
@@ -33,19 +38,19 @@ pub struct Added {
 }
 
 /// The part of a block's slices that lies in a range of slices, as bits.
-fn parts(slices: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
+fn parts(slices: Range<usize>) -> impl Iterator<Item = (usize, Bits)> {
     (slices.start / BLOCK_SLICES..slices.end.div_ceil(BLOCK_SLICES)).map(move |block| {
         let first = block * BLOCK_SLICES;
         let from = slices.start.max(first) - first;
         let to = slices.end.min(first + BLOCK_SLICES) - first;
-        let upto = |bit: usize| ((1u64 << bit) - 1) as u32;
+        let upto = |bit: usize| ((1u128 << bit) - 1) as Bits;
         (block, upto(to) & !upto(from))
     })
 }
 
 impl Commits {
     /// Nothing committed of as many blocks as there are words, all of which are 0.
-    pub fn new(blocks: &'static mut [u32], limit: u64) -> Self {
+    pub fn new(blocks: &'static mut [Bits], limit: u64) -> Self {
         Commits {
             blocks,
             limit,
@@ -81,7 +86,7 @@ impl Commits {
     }
 
     /// The bytes that a word of bits counts as.
-    fn weight(whole_blocks: bool, bits: u32) -> u64 {
+    fn weight(whole_blocks: bool, bits: Bits) -> u64 {
         match whole_blocks {
             true => u64::from(bits != 0) * BLOCK as u64,
             false => u64::from(bits.count_ones()) * SLICE as u64,
@@ -130,7 +135,7 @@ impl Commits {
 
     /// Whether the slices of a range that are committed are all that is committed of a block:
     /// what must be so for the block's memory to be given back.
-    fn would_empty(&self, block: usize, bits: u32) -> bool {
+    fn would_empty(&self, block: usize, bits: Bits) -> bool {
         self.blocks[block] & !bits == 0
     }
 
@@ -177,7 +182,7 @@ impl Commits {
     /// Counts whole blocks from here on; false, having done nothing, where that would pass the
     /// limit. Before it is true, `widen` is told each block of which any slice is committed.
     pub fn count_blocks(&mut self, mut widen: impl FnMut(Range<usize>) -> bool) -> bool {
-        let sum = |blocks: &[u32]| blocks.iter().map(|&bits| Self::weight(true, bits)).sum();
+        let sum = |blocks: &[Bits]| blocks.iter().map(|&bits| Self::weight(true, bits)).sum();
         let after: u64 = sum(self.blocks);
         if after > self.limit {
             return false;

@@ -26,13 +26,14 @@ pub use backing::{RegionError, lock, use_huge_pages};
 pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
+use super::ffi::{ARENA_UNIT, IS_64_BIT};
 use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::process::end_now;
-use commits::{BLOCK, Commits, SLICE};
+use commits::{BLOCK, Bits, Commits, SLICE};
 use promises::Promises;
 use pyhost_os::mapping::Mapping;
 use std::ffi::{c_int, c_void};
@@ -48,12 +49,12 @@ pub const HUGE_PAGE: u64 = BLOCK as u64;
 pub const LEAST: u64 = 8 << 20;
 
 /// Addresses of one arena at most: those of 16 GiB have more to keep of themselves than mimalloc
-/// allows (`mi_arena_initialize`).
-const ARENA: usize = 8 << 30;
-/// Most arenas of a region. mimalloc has room for 160 (`MI_MAX_ARENAS`).
-const MAX_ARENAS: usize = 150;
-/// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
-const ARENA_UNIT: usize = 32 << 20;
+/// allows (`mi_arena_initialize`). With 32 bits an arena is the longest range: a process has 2 or 3 GiB of addresses.
+const ARENA: usize = if IS_64_BIT { ARENA_UNIT << 8 } else { 1 << 30 };
+/// Bytes of the longest range. mimalloc has room for 160 arenas (`MI_MAX_ARENAS`).
+const MOST: u64 = ARENA as u64 * if IS_64_BIT { 150 } else { 1 };
+/// Bytes of the shortest range.
+const LEAST_RANGE: u64 = 128 << 20;
 
 /// Bytes that must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
 const THREAD_ROOM: u64 = 2 * SLICE as u64;
@@ -111,15 +112,13 @@ fn locked() -> MutexGuard<'static, Option<Commits>> {
 /// The range of addresses for a region of `size` bytes. Several times the size, since each size
 /// of blocks has runs of addresses of its own, of which only a part is committed.
 fn range_for(size: u64) -> Option<usize> {
-    let size = usize::try_from(size).ok()?;
     let range = match size {
-        ..=0x4000_0000 => (size * 4).max(4 * ARENA_UNIT),
+        ..=0x4000_0000 => (size * 4).max(LEAST_RANGE),
         _ => size.checked_mul(2)?.max(4 << 30),
     };
-    let range = range.min(MAX_ARENAS * ARENA);
-    (size < range)
-        .then_some(range)?
-        .checked_next_multiple_of(ARENA_UNIT)
+    let range = range.min(MOST);
+    let range = usize::try_from(range).ok().filter(|_| size < range)?;
+    range.checked_next_multiple_of(ARENA_UNIT)
 }
 
 /// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false where the
@@ -129,7 +128,7 @@ pub(super) fn reserve(size: u64) -> bool {
         return false;
     };
     let words = range / BLOCK;
-    let table_bytes = (words * size_of::<u32>()).next_multiple_of(SLICE);
+    let table_bytes = (words * size_of::<Bits>()).next_multiple_of(SLICE);
     let Some(total) = range.checked_add(table_bytes + BLOCK) else {
         return false;
     };
@@ -145,7 +144,7 @@ pub(super) fn reserve(size: u64) -> bool {
         if libc::mprotect(table, table_bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             return false;
         }
-        std::slice::from_raw_parts_mut(table.cast::<u32>(), words)
+        std::slice::from_raw_parts_mut(table.cast::<Bits>(), words)
     };
     memory.leak();
     *locked() = Some(Commits::new(table, size));

@@ -7,7 +7,7 @@ use crate::ledger::Account;
 use crate::source_line::{self, SourceLine};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Fills the pads, as CPython's debug hooks do.
@@ -28,13 +28,13 @@ const MOST_FILL: usize = 64 << 10;
 const FRONT: usize = size_of::<Record>() + PAD;
 
 /// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
-pub const HOOK: usize = 16;
-const HOOK_TAIL: usize = 8;
+pub const HOOK: usize = 2 * HOOK_TAIL;
+const HOOK_TAIL: usize = size_of::<usize>();
 
 /// Of states: numbers that no program writes by accident to the address that they are combined with.
-const LIVE: usize = 0x7c1e_95d3_4b60_a8f5;
-const FREED: usize = 0x58b3_0fe9_c62d_7a1b;
-const GONE: usize = 0x91d6_2a47_e80c_35f3;
+const LIVE: u64 = 0x7c1e_95d3_4b60_a8f5;
+const FREED: u64 = 0x58b3_0fe9_c62d_7a1b;
+const GONE: u64 = 0x91d6_2a47_e80c_35f3;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,9 @@ pub enum State {
 #[repr(C)]
 pub struct Record {
     /// mimalloc's, of a free block.
-    _link: Cell<usize>,
+    _link: Cell<u64>,
     /// The state, combined with the record's address.
-    mark: AtomicUsize,
+    mark: AtomicU64,
     size: Cell<usize>,
     /// From the block's start to the caller's first byte.
     front: Cell<u32>,
@@ -169,13 +169,13 @@ impl Record {
         }
     }
 
-    fn key(&self, state: usize) -> usize {
-        (&raw const *self).addr() ^ state
+    fn key(&self, state: u64) -> u64 {
+        (&raw const *self).addr() as u64 ^ state
     }
 
     pub fn state(&self) -> State {
         let mark = self.mark.load(Acquire);
-        match mark ^ (&raw const *self).addr() {
+        match self.key(mark) {
             LIVE => State::Live,
             FREED => State::Freed,
             GONE => State::Gone,
@@ -269,7 +269,7 @@ impl Record {
             return None;
         }
         let head: [u8; HOOK] = std::array::from_fn(|index| self.byte(front + index));
-        let (number, rest) = head.split_first_chunk::<8>()?;
+        let (number, rest) = head.split_first_chunk::<HOOK_TAIL>()?;
         let asked = usize::from_be_bytes(*number);
         let is_head =
             matches!(rest[0], b'm' | b'o') && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
@@ -278,7 +278,7 @@ impl Record {
             // A table beneath the hooks was called, or they have just begun to lay their pads.
             (false, Some(_)) => None,
             (false, None) => Some(Outside::Before(HOOK)),
-            (true, Some(index)) => Some(Outside::Before(7 - index)),
+            (true, Some(index)) => Some(Outside::Before(HOOK_TAIL - 1 - index)),
             (true, None) => {
                 let end = front + HOOK + asked;
                 let past = (end..end + HOOK_TAIL)

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::ffi::IS_64_BIT;
 use crate::ledger::Account;
 use crate::source_line::{FILE, SourceLine};
 use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
@@ -28,12 +29,12 @@ pub const FREED: u32 = 3;
 /// Could not be closed; not used again.
 pub const STUCK: u32 = 4;
 
-/// Classes: blocks of up to 2^18 pages, 1 GiB where a page has 4 KiB.
-const CLASSES: usize = 19;
+/// Classes: blocks of up to 2^18 pages, 1 GiB where a page has 4 KiB. If addresses have 32 bits, of up to 16 MiB.
+const CLASSES: usize = if IS_64_BIT { 19 } else { 13 };
 /// Slots of a class, at most.
 const SLOTS: usize = 32768;
 /// Bytes of a class, at most; what exceeds the pages of one slot alone.
-const CLASS_BYTES: usize = 4 << 30;
+const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 
 /// The record of a slot.
 #[repr(C, align(128))]

@@ -150,7 +150,7 @@ unsafe extern "C" fn pyhost_note_syscall(number: c_long, first: c_long, second: 
             let is_process = || unsafe { flags.read_unaligned() } & libc::CLONE_THREAD as u64 == 0;
             first != 0 && second >= 64 && is_process()
         }
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "arm"))]
         libc::SYS_fork | libc::SYS_vfork => true,
         _ => false,
     };
@@ -177,8 +177,8 @@ unsafe extern "C" fn pyhost_no_such_call() -> c_long {
     -1
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("vfork, clone and syscall are written for x86-64 and aarch64");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+compile_error!("vfork, clone and syscall are written for x86-64, aarch64 and arm");
 
 // vfork(2) returns twice through the same frame, so it can only be jumped to.
 #[cfg(target_arch = "x86_64")]
@@ -213,6 +213,35 @@ std::arch::global_asm!(
     "ldr x16, [x16, :lo12:{real}]",
     "cbz x16, {fork}",
     "br x16",
+    ".size vfork, .-vfork",
+    forks = sym PYHOST_COUNT,
+    real = sym next::VFORK,
+    fork = sym pyhost_fork,
+);
+
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl vfork",
+    ".type vfork,%function",
+    ".arm",
+    "vfork:",
+    "ldr r12, 5f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "2: ldrexd r0, r1, [r12]",
+    "adds r0, r0, #1",
+    "adc r1, r1, #0",
+    "strexd r2, r0, r1, [r12]",
+    "cmp r2, #0",
+    "bne 2b",
+    "ldr r12, 6f",
+    "3: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {fork}",
+    "bx r12",
+    "5: .word {forks} - (1b + 8)",
+    "6: .word {real} - (3b + 8)",
     ".size vfork, .-vfork",
     forks = sym PYHOST_COUNT,
     real = sym next::VFORK,
@@ -257,6 +286,40 @@ std::arch::global_asm!(
     "ldr x16, [x16, :lo12:{real}]",
     "cbz x16, {missing}",
     "br x16",
+    ".size clone, .-clone",
+    thread = const libc::CLONE_THREAD,
+    forks = sym PYHOST_COUNT,
+    real = sym next::CLONE,
+    missing = sym pyhost_no_such_call,
+);
+
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl clone",
+    ".type clone,%function",
+    ".arm",
+    "clone:",
+    "tst r2, #{thread}",
+    "bne 3f",
+    "push {{r0, r1, r2, r3}}",
+    "ldr r12, 5f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "2: ldrexd r0, r1, [r12]",
+    "adds r0, r0, #1",
+    "adc r1, r1, #0",
+    "strexd r2, r0, r1, [r12]",
+    "cmp r2, #0",
+    "bne 2b",
+    "pop {{r0, r1, r2, r3}}",
+    "3: ldr r12, 6f",
+    "4: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {missing}",
+    "bx r12",
+    "5: .word {forks} - (1b + 8)",
+    "6: .word {real} - (4b + 8)",
     ".size clone, .-clone",
     thread = const libc::CLONE_THREAD,
     forks = sym PYHOST_COUNT,
@@ -349,6 +412,29 @@ std::arch::global_asm!(
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
+    real = sym next::SYSCALL,
+    note = sym pyhost_note_syscall,
+    missing = sym pyhost_no_such_call,
+);
+
+// Each call is looked at: their numbers fit into no instruction.
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl syscall",
+    ".type syscall,%function",
+    ".arm",
+    "syscall:",
+    "push {{r0, r1, r2, r3, r12, lr}}",
+    "bl {note}",
+    "pop {{r0, r1, r2, r3, r12, lr}}",
+    "ldr r12, 2f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {missing}",
+    "bx r12",
+    "2: .word {real} - (1b + 8)",
+    ".size syscall, .-syscall",
     real = sym next::SYSCALL,
     note = sym pyhost_note_syscall,
     missing = sym pyhost_no_such_call,

@@ -68,7 +68,19 @@ fn call_on<F: FnMut()>(memory: &mut Memory, work: &mut F) {
             out("x20") _,
             clobber_abi("C"),
         );
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        compile_error!("a call on another stack is written for x86-64 and aarch64");
+        #[cfg(target_arch = "arm")]
+        std::arch::asm!(
+            "mov r4, sp",
+            "mov sp, {top}",
+            "blx {function}",
+            "mov sp, r4",
+            top = in(reg) top,
+            function = in(reg) call::<F> as *const (),
+            in("r0") work,
+            out("r4") _,
+            clobber_abi("C"),
+        );
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+        compile_error!("a call on another stack is written for x86-64, aarch64 and arm");
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use super::WORD;
 use super::objects::Memory;
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
@@ -73,13 +74,13 @@ fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
     };
     let (hole, hole_length) = region::description();
     let range = Range {
-        start: start.next_multiple_of(8),
-        end: (start + length) & !7,
+        start: start.next_multiple_of(WORD),
+        end: (start + length) & !(WORD - 1),
     };
     if range.start <= hole && hole < range.end {
         ranges.push(Range { end: hole, ..range });
         ranges.push(Range {
-            start: (hole + hole_length).next_multiple_of(8),
+            start: (hole + hole_length).next_multiple_of(WORD),
             ..range
         });
     } else {
@@ -105,8 +106,8 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
     // On another thread's stack the distance is too large for a stack.
     if top < bottom && bottom - top < 64 << 20 {
         ranges.push(Range {
-            start: top.next_multiple_of(8),
-            end: bottom & !7,
+            start: top.next_multiple_of(WORD),
+            end: bottom & !(WORD - 1),
         });
     }
     Some(ranges)
@@ -197,7 +198,7 @@ pub struct Readable<'a>(pub &'a [Range]);
 
 impl Memory for Readable<'_> {
     fn holds(&self, address: usize, length: usize) -> bool {
-        if address == 0 || !address.is_multiple_of(8) {
+        if address == 0 || !address.is_multiple_of(WORD) {
             return false;
         }
         let Some(last) = address.checked_add(length - 1) else {
@@ -213,7 +214,7 @@ impl Memory for Readable<'_> {
 
     fn word(&self, address: usize) -> Option<usize> {
         // SAFETY: readable, as was just seen.
-        self.holds(address, 8)
+        self.holds(address, WORD)
             .then(|| unsafe { *(address as *const usize) })
     }
 }

@@ -37,6 +37,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use table::{Table, new_table};
 
+/// Bytes of a pointer.
+const WORD: usize = size_of::<usize>();
+
+/// Entries of the tables of blocks, which take addresses alone: as many as a machine has blocks, or, with addresses of 32
+/// bits, as there is room for.
+const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
+
 /// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 

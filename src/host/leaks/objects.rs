@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use super::WORD;
 use pyo3::ffi::{self, PyTypeObject};
 use std::mem::offset_of;
 
@@ -19,13 +20,13 @@ const PRE_HEADER: u64 = if cfg!(Py_3_12) {
     0
 };
 /// `sizeof(PyGC_Head)`, and of a managed dictionary and weak references.
-const HEAD: usize = 16;
+const HEAD: usize = 2 * WORD;
 /// Bytes of a type's name that are kept.
 pub const NAME: usize = 40;
 
 /// Memory as the reader of blocks sees it.
 pub trait Memory {
-    /// Whether `length` bytes at `address`, a multiple of 8, can be read.
+    /// Whether `length` bytes at `address`, a multiple of a word, can be read.
     fn holds(&self, address: usize, length: usize) -> bool;
     /// The word at `address`.
     fn word(&self, address: usize) -> Option<usize>;
@@ -126,11 +127,16 @@ pub fn object_with(
 /// 3.12 on it forgets the interned strings at finalisation without freeing them.
 pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     /// Of `PyASCIIObject`, behind length and hash.
-    const STATE: usize = size_of::<ffi::PyObject>() + 16;
+    const STATE: usize = size_of::<ffi::PyObject>() + 2 * WORD;
     /// `interned`, the lowest bits.
     const INTERNED: usize = 0b11;
     let word = |address| memory.word(address).unwrap_or(0);
-    let is_immortal = (word(object.address) as i32) < 0;
+    let references = word(object.address);
+    let is_immortal = match WORD {
+        8 => (references as i32) < 0,
+        // `_Py_IMMORTAL_REFCNT`, and what 3.14 begins with, is more.
+        _ => references >= 0x3fff_ffff,
+    };
     let is_string = object.kind == (&raw const ffi::PyUnicode_Type).addr();
     let is_interned = || is_string && word(object.address + STATE) & INTERNED != 0;
     cfg!(Py_3_12) && (is_immortal || is_interned())

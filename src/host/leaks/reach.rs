@@ -11,6 +11,7 @@
 use super::memory::{Range, Readable};
 use super::objects::{self, Object};
 use super::table::{Table, new_table};
+use super::{MOST_BLOCKS, WORD};
 use crate::heap::gate::Closed;
 use crate::heap::mark;
 use crate::ledger::Account;
@@ -49,9 +50,6 @@ fn note(broken: &mut Table<Broken>, account: Account, size: usize) {
         })),
     }
 }
-
-/// Addresses alone: the table has room for as many blocks as a machine holds.
-const MOST_BLOCKS: usize = 1 << 28;
 
 /// The live blocks of `accounts` that were allocated since the mark, by address, and `chunks`, the
 /// live array data of the region.
@@ -134,13 +132,13 @@ pub fn find(
         mark::visit_before(
             closed,
             &mut |start, size| {
-                search.search(start.addr().next_multiple_of(8), start.addr() + size);
+                search.search(start.addr().next_multiple_of(WORD), start.addr() + size);
             },
             &mut |account, size| note(broken, account, size),
         );
         while let Some(index) = search.open.pop() {
             let block = search.blocks[index as usize];
-            search.search(block.start.next_multiple_of(8), block.start + block.size);
+            search.search(block.start.next_multiple_of(WORD), block.start + block.size);
         }
     }
     Some(blocks)
@@ -177,9 +175,9 @@ impl Search<'_> {
     /// Follows every word of a piece of memory.
     ///
     /// # Safety
-    /// It can be read, and starts at a multiple of 8.
+    /// It can be read, and starts at a multiple of a word.
     unsafe fn search(&mut self, start: usize, end: usize) {
-        for address in (start..end & !7).step_by(8) {
+        for address in (start..end & !(WORD - 1)).step_by(WORD) {
             // SAFETY: the caller's duty. Read as volatile: other threads may write there.
             let word = unsafe { (address as *const usize).read_volatile() };
             self.follow(word);

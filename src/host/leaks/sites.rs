@@ -9,6 +9,7 @@
 use super::memory::Readable;
 use super::objects::Memory;
 use super::table::{Table, new_table};
+use super::{MOST_BLOCKS, WORD};
 use crate::heap::{self, mark, region};
 use crate::ledger::Account;
 use crate::numpy;
@@ -97,8 +98,7 @@ fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Op
 }
 
 fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
-    const MOST: usize = 1 << 28;
-    let mut blocks = new_table(MOST)?;
+    let mut blocks = new_table(MOST_BLOCKS)?;
     heap::alone(|closed| {
         for &account in accounts {
             let mut add = |start: *mut u8, _: usize| {
@@ -114,8 +114,8 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     }
     blocks.sort_unstable_by_key(|&(start, _)| start);
     let mut sites = Sites {
-        sites: new_table(MOST)?,
-        names: new_table(MOST)?,
+        sites: new_table(MOST_BLOCKS)?,
+        names: new_table(MOST_BLOCKS)?,
     };
     let mut latest: Option<(Owned<'_>, (usize, usize))> = None;
     for &(start, account) in blocks.iter() {
@@ -177,14 +177,14 @@ pub fn may_be_tracemallocs(
 }
 
 /// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
-/// their number before the limit, and 12 bytes for each frame.
+/// their number before the limit, and a word and four bytes for each frame.
 fn looks_like_traceback(memory: &Readable<'_>, address: usize, size: usize) -> bool {
-    const HEAD: usize = 12;
-    const FRAME: usize = 12;
+    const HEAD: usize = WORD + 4;
+    const FRAME: usize = WORD + 4;
     if size < HEAD + FRAME {
         return false;
     }
-    let [a, b, c, d, ..] = memory.word(address + 8).unwrap_or(0).to_ne_bytes();
+    let [a, b, c, d, ..] = memory.word(address + WORD).unwrap_or(0).to_ne_bytes();
     let (frames, all) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
     let needed = HEAD + FRAME * usize::from(frames);
     frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::WORD;
 use super::objects::{self, Kind, Memory};
 use crate::heap;
 use crate::heap::sampling::{Kinds, Samples};
@@ -13,7 +14,7 @@ use pyhost_os::growing::Growing;
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
 const HEAD: usize = super::HOOK + objects::LONGEST;
 /// The second word of a block of the debug hooks: the domain `o`, and forbidden bytes.
-const HOOKED: usize = usize::from_le_bytes([b'o', 0xFD, 0xFD, 0xFD, 0xFD, 0xFD, 0xFD, 0xFD]);
+const HOOKED: usize = usize::MAX / 0xFF * 0xFD & !0xFF | b'o' as usize;
 /// Entries of the table of types.
 const KNOWN: usize = 1 << 12;
 
@@ -27,7 +28,7 @@ impl Memory for Unsure {
     }
 
     fn word(&self, address: usize) -> Option<usize> {
-        let mut word = [0; 8];
+        let mut word = [0; WORD];
         self.read(address, &mut word)
             .then(|| usize::from_ne_bytes(word))
     }
@@ -35,7 +36,7 @@ impl Memory for Unsure {
 
 impl Unsure {
     fn read(&self, address: usize, to: &mut [u8]) -> bool {
-        address.is_multiple_of(8) && address != 0 && objects::read(address, to) == to.len()
+        address.is_multiple_of(WORD) && address != 0 && objects::read(address, to) == to.len()
     }
 }
 
@@ -49,11 +50,11 @@ struct Types<'a> {
 impl Types<'_> {
     fn kind_at(&mut self, address: usize) -> Option<Kind> {
         // No type lies elsewhere, and most words that are no address end here.
-        if !address.is_multiple_of(8) || !(1 << 12..1 << 56).contains(&address) {
+        if !address.is_multiple_of(WORD) || !(1 << 12..1 << 56).contains(&(address as u64)) {
             return None;
         }
-        let place = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
-        let known = &mut self.known[place % KNOWN];
+        let place = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
+        let known = &mut self.known[place as usize % KNOWN];
         if known.0 != address {
             *known = (address, objects::kind_at(&Unsure, address));
         }
@@ -72,10 +73,10 @@ impl Kinds for Types<'_> {
             return None;
         }
         let word = |place: usize| {
-            let word = head.get(place..place + 8)?;
+            let word = head.get(place..place + WORD)?;
             word.try_into().ok().map(usize::from_ne_bytes)
         };
-        let front = if word(8) == Some(HOOKED) {
+        let front = if word(WORD) == Some(HOOKED) {
             super::HOOK
         } else {
             0

@@ -41,7 +41,7 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
             let mut done = 0;
             while done < length {
                 // After a part, the rest has the system's reason.
-                match libc::pwrite(file, start.add(done), length - done, done as i64) {
+                match libc::pwrite(file, start.add(done), length - done, done as libc::off_t) {
                     -1 => return Err(Errno::last()),
                     0 => return Err(Errno(libc::ENOSPC)),
                     written => done += written as usize,

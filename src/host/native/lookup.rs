@@ -91,8 +91,8 @@ unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *
         .map_or(found, |twin| (twin.exported)())
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("dlsym is written for x86-64 and aarch64");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+compile_error!("dlsym is written for x86-64, aarch64 and arm");
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
@@ -126,6 +126,26 @@ std::arch::global_asm!(
     "br x16",
     ".size dlsym, .-dlsym",
     ".popsection",
+    ours = sym pyhost_dlsym,
+    real = sym next::DLSYM,
+);
+
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl dlsym",
+    ".type dlsym,%function",
+    ".arm",
+    "dlsym:",
+    "cmn r0, #1", // RTLD_NEXT
+    "bne {ours}",
+    "ldr r12, 2f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {ours}",
+    "bx r12",
+    "2: .word {real} - (1b + 8)",
+    ".size dlsym, .-dlsym",
     ours = sym pyhost_dlsym,
     real = sym next::DLSYM,
 );

@@ -67,11 +67,11 @@ impl<F: Copy> Symbol<F> {
 }
 
 macro_rules! symbols {
-    ($($identifier:ident = $name:literal: $type:ty;)*) => {
-        $(pub static $identifier: Symbol<$type> = Symbol::new($name);)*
+    ($($(#[$condition:meta])? $identifier:ident = $name:literal: $type:ty;)*) => {
+        $($(#[$condition])? pub static $identifier: Symbol<$type> = Symbol::new($name);)*
         /// Finds every function of the list. Once, before `main` or at its start.
         fn resolve_all() {
-            $($identifier.resolve();)*
+            $($(#[$condition])? $identifier.resolve();)*
         }
     };
 }
@@ -81,6 +81,9 @@ pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 /// The attributes of a new thread.
 pub type Attributes = *const libc::pthread_attr_t;
 type Action = libc::sigaction;
+/// Where in a file, with 64 bits everywhere.
+pub type Offset = i64;
+type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, Offset) -> *mut c_void;
 /// A moment, or a span of time.
 type Time = *const libc::timespec;
 /// Sets a signal's handler.
@@ -111,8 +114,10 @@ symbols! {
     TRIM = c"malloc_trim": extern "C" fn(usize) -> c_int;
     MALLINFO = c"mallinfo": extern "C" fn() -> libc::mallinfo;
     MALLINFO2 = c"mallinfo2": extern "C" fn() -> libc::mallinfo2;
-    MMAP = c"mmap":
-        unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
+    #[cfg(target_pointer_width = "64")]
+    MMAP = c"mmap": Map;
+    #[cfg(target_pointer_width = "32")]
+    MMAP = c"mmap64": Map;
     MUNMAP = c"munmap": unsafe extern "C" fn(*mut c_void, usize) -> c_int;
     MREMAP = c"mremap":
         unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
@@ -165,7 +170,7 @@ pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mu
     Symbol::new(c"dlsym");
 
 /// Versions under which glibc has had `dlsym`, by architecture and age.
-const DLSYM_VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
+const DLSYM_VERSIONS: [&CStr; 4] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17", c"GLIBC_2.4"];
 
 /// Whether two functions are of one library. Here no function but the loader's own may be called: a preloaded sanitizer,
 /// which is not ready yet, has a `dl_iterate_phdr` of its own. `dladdr` looks at all names of a library, so it is not

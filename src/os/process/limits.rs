@@ -38,12 +38,12 @@ pub fn too_tight() -> Option<Ulimit> {
 }
 
 fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    Some(soft(resource)).filter(|&limit| limit != libc::RLIM_INFINITY)
+    Some(soft(resource)).filter(|&limit| limit != libc::RLIM64_INFINITY)
 }
 
 /// A soft limit, as the system has it.
 pub(crate) fn soft(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit::zeroed();
-    calls::getrlimit(resource, &mut limit);
+    let mut limit = libc::rlimit64::zeroed();
+    calls::getrlimit64(resource, &mut limit);
     limit.rlim_cur
 }

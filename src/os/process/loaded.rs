@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_pointer_width = "32")]
+use libc::Elf32_Phdr as ProgramHeader;
+#[cfg(target_pointer_width = "64")]
+use libc::Elf64_Phdr as ProgramHeader;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 
@@ -12,7 +16,7 @@ pub struct LoadedObject<'a> {
     /// Its thread-local data in the calling thread; 0 for none.
     pub thread_data: usize,
     base: usize,
-    headers: &'a [libc::Elf64_Phdr],
+    headers: &'a [ProgramHeader],
 }
 
 /// A part of an object.

@@ -6,7 +6,10 @@
 
 #include <stddef.h>
 
-void *pyhost_mmap(void *start, size_t size, int access, int flags, int file, long offset, const void *caller);
+/* The offset of mmap64, of 64 bits everywhere. */
+typedef long long offset_t;
+
+void *pyhost_mmap(void *start, size_t size, int access, int flags, int file, offset_t offset, const void *caller);
 int pyhost_munmap(void *start, size_t size);
 void *pyhost_mremap(void *start, size_t old_size, size_t size, int flags, void *target, const void *caller);
 int pyhost_mprotect(void *start, size_t size, int access);
@@ -14,19 +17,23 @@ int pyhost_madvise(void *start, size_t size, int advice);
 
 void pyhost_was_mapped(void *start, size_t size, int access, int flags);
 void *pyhost_place(void *start, size_t size, int flags);
-void *pyhost_next_mmap(void *start, size_t size, int access, int flags, int file, long offset);
+void *pyhost_next_mmap(void *start, size_t size, int access, int flags, int file, offset_t offset);
 int pyhost_next_munmap(void *start, size_t size);
 void *pyhost_next_mremap(void *start, size_t old_size, size_t size, int flags, void *target);
 int pyhost_next_madvise(void *start, size_t size, int advice);
-
-_Static_assert(sizeof(long) == 8, "mmap and mmap64 are one function where offsets have 64 bits");
 
 void *mmap(void *start, size_t size, int access, int flags, int file, long offset) {
     return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
 }
 
+#if __SIZEOF_LONG__ == 8
 /* One address, as in libc: memray compares what it was linked to with what it finds. */
 extern __typeof__(mmap) mmap64 __attribute__((alias("mmap")));
+#else
+void *mmap64(void *start, size_t size, int access, int flags, int file, offset_t offset) {
+    return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
+}
+#endif
 
 int munmap(void *start, size_t size) { return pyhost_munmap(start, size); }
 
@@ -42,7 +49,7 @@ int madvise(void *start, size_t size, int advice) { return pyhost_madvise(start,
 /* The exported functions by names that are not renamed. */
 #define EXPORTED(name) extern __typeof__(name) pyhost_exported_##name __attribute__((alias(#name)))
 EXPORTED(mmap);
-extern __typeof__(mmap) pyhost_exported_mmap64 __attribute__((alias("mmap")));
+EXPORTED(mmap64);
 EXPORTED(munmap);
 EXPORTED(mremap);
 EXPORTED(mprotect);
@@ -54,7 +61,7 @@ void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, lon
     return found;
 }
 
-void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, long offset) {
+void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, offset_t offset) {
     void *found = pyhost_next_mmap(start, size, access, flags, file, offset);
     pyhost_was_mapped(found, size, access, flags);
     return found;

@@ -19,7 +19,7 @@ pub use lock::{memory, watch_forks};
 pub use table::Range;
 
 use super::mode::{Mode, mode};
-use super::next::call;
+use super::next::{Offset, call};
 use crate::caps;
 use crate::errno::Errno;
 use crate::faults;
@@ -125,9 +125,6 @@ macro_rules! next_functions {
 }
 
 next_functions! {
-    pyhost_next_mmap = MMAP, SYS_mmap: (
-        start: *mut c_void, size: usize, access: c_int, flags: c_int, file: c_int, offset: c_long
-    ) -> *mut c_void;
     pyhost_next_munmap = MUNMAP, SYS_munmap: (start: *mut c_void, size: usize) -> c_int;
     pyhost_next_mremap = MREMAP, SYS_mremap: (
         start: *mut c_void, old: usize, new: usize, flags: c_int, target: *mut c_void
@@ -138,6 +135,36 @@ next_functions! {
     pyhost_next_madvise = MADVISE, SYS_madvise: (
         start: *mut c_void, size: usize, advice: c_int
     ) -> c_int;
+}
+
+/// The system call that maps, and the unit of its offset.
+#[cfg(target_pointer_width = "64")]
+const MAP: (c_long, Offset) = (libc::SYS_mmap, 1);
+#[cfg(target_pointer_width = "32")]
+const MAP: (c_long, Offset) = (libc::SYS_mmap2, 4096);
+
+/// As the functions above.
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_mmap(
+    start: *mut c_void,
+    size: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: Offset,
+) -> *mut c_void {
+    let (number, unit) = MAP;
+    let offset_of_call = (offset / unit) as c_long;
+    // SAFETY: the caller's duties.
+    unsafe {
+        call!(
+            MMAP(start, size, access, flags, file, offset),
+            libc::syscall(number, start, size, access, flags, file, offset_of_call) as *mut c_void
+        )
+    }
 }
 
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
@@ -151,7 +178,7 @@ unsafe extern "C" fn pyhost_mmap(
     access: c_int,
     flags: c_int,
     file: c_int,
-    offset: c_long,
+    offset: Offset,
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
