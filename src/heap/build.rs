@@ -30,9 +30,9 @@ fn refuse_other_targets() {
         |name: &str| std::env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     let found = ["ARCH", "OS", "ENV"].map(of_target);
     let found = found.each_ref().map(String::as_str);
-    if !matches!(found, ["x86_64" | "aarch64", "linux", "gnu"]) {
+    if !matches!(found, ["x86_64" | "aarch64", "linux", "gnu" | "musl"]) {
         println!(
-            "cargo::error=pyhost cannot be built for {}; expected x86_64 or aarch64, linux, gnu",
+            "cargo::error=pyhost cannot be built for {}; expected x86_64 or aarch64, linux, gnu or musl",
             found.join("-")
         );
         std::process::exit(1);

@@ -197,7 +197,7 @@ pub fn rewind(file: &impl AsRawFd) {
 /// The system's reason; `EINTR` if a signal came first.
 pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno> {
     let time = libc::timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
         tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
     };
     let (start, length) = (files.as_mut_ptr(), files.len() as libc::nfds_t);

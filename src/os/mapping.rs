@@ -223,9 +223,12 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, AtomicU64, libc::mallinfo, libc::mallinfo2, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    u8, u64, AtomicU64, libc::stat, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
     libc::sysinfo, libc::rusage, libc::rlimit, libc::flock,
 }
+
+#[cfg(target_env = "gnu")]
+from_zeros!(libc::mallinfo, libc::mallinfo2);
 
 // SAFETY: every pattern of bits is a value, and nothing is dropped.
 unsafe impl<T> FromZeros for MaybeUninit<T> {}

@@ -1,7 +1,7 @@
 //! The limits that the caller set for the process (`ulimit`), as far as they reach what the host does.
 //! Nothing here allocates.
 
-use crate::calls;
+use crate::calls::{self, Resource};
 use crate::mapping::FromZeros;
 
 /// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
@@ -37,12 +37,12 @@ pub fn too_tight() -> Option<Ulimit> {
     })
 }
 
-fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
+fn bytes(resource: Resource) -> Option<u64> {
     Some(soft(resource)).filter(|&limit| limit != libc::RLIM_INFINITY)
 }
 
 /// A soft limit, as the system has it.
-pub(crate) fn soft(resource: libc::__rlimit_resource_t) -> u64 {
+pub(crate) fn soft(resource: Resource) -> u64 {
     let mut limit = libc::rlimit::zeroed();
     calls::getrlimit(resource, &mut limit);
     limit.rlim_cur
