@@ -183,6 +183,9 @@ def programs(board):
     prints(board, "threads", board.script(THREADS), "8 8")
     prints(board, "forks", board.script(FORKS), str([1] * 10))
     prints(board, "child processes", board.script(CHILDREN), "True", "3")
+
+
+def numpy(board):
     prints(board, "NumPy's arrays are counted and capped", board.script(NUMPY, "--cap", "256M"), "True True", "refused")
 
 
@@ -226,7 +229,7 @@ def main():
         print(f"pages and processor: {answer.stdout.strip()}")
         pages = options.pages or os.sysconf("SC_PAGESIZE")
         prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
-        for part in (reports, bounds, programs, leaks):
+        for part in (reports, bounds, programs, numpy, leaks):
             part(board)
     if options.embed:
         embed(options.embed, options.embed_modules.split(","))
