@@ -11,9 +11,24 @@ use pyhost_host::Strings;
 use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 
+#[cfg(target_env = "gnu")]
 #[used]
 #[unsafe(link_section = ".preinit_array")]
 static EARLY: extern "C" fn(c_int, Strings<'_>, Strings<'_>) = early;
+
+/// The first of the constructors. musl gives them no arguments.
+#[cfg(target_env = "musl")]
+#[used]
+#[unsafe(link_section = ".init_array.0")]
+static EARLY: extern "C" fn() = {
+    extern "C" fn first() {
+        // SAFETY: nothing has run that could set a variable.
+        let environment = unsafe { Strings::environment() };
+        // SAFETY: as above.
+        early(0, unsafe { environment.arguments() }, environment);
+    }
+    first
+};
 
 /// Runs before the constructors of all libraries.
 extern "C" fn early(_argc: c_int, arguments: Strings<'_>, environment: Strings<'_>) {

@@ -31,12 +31,21 @@ fn main() {
     println!("cargo:rerun-if-changed={EXPORTS}");
     // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
     link.with("-Wl,--wrap=mprotect");
-    link_exports(&mut link);
+    let exports = compile_exports(&mut link);
     bake();
     compile_frame_reader();
-    link_unwinder();
+    if is_static() {
+        link_c_library(&exports);
+    } else {
+        exports
+            .iter()
+            .for_each(|object| link.with(object.display()));
+        link_unwinder();
+    }
     link_python(&mut link);
-    export_symbols(&mut link);
+    if !is_static() {
+        export_symbols(&mut link);
+    }
     order_functions(&mut link);
     link.hand_over();
     place_gdb_commands();
@@ -53,7 +62,7 @@ fn place_gdb_commands() {
         String::from_utf8(output.ok()?.stdout).ok()
     });
     // target/PROFILE/build/pyhost-HASH/out
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"));
+    let out = output_folder();
     let (Some(answer), Some(folder)) = (answer, out.ancestors().nth(3)) else {
         return;
     };
@@ -74,27 +83,93 @@ fn place_gdb_commands() {
 /// executable's own objects call are two, see `native/mapped/calls.c`.
 const MAPPINGS: [&str; 5] = ["mmap", "mmap64", "munmap", "mremap", "madvise"];
 
-/// Links the functions that C exports into the host alone; `pyhostctl` keeps libc's.
-fn link_exports(link: &mut Link) {
+/// Compiles the exported functions that C has to define, which are for the host alone; `pyhostctl` keeps libc's.
+fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
     for name in MAPPINGS {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
-    for source in ["native/mapped/calls.c", "waits.c"] {
-        export(link, source);
+    let sources = ["native/mapped/calls.c", "waits.c"];
+    for source in sources {
+        println!("cargo:rerun-if-changed={source}");
     }
-}
-
-/// Links exported functions that C has to define.
-fn export(link: &mut Link, source: &str) {
-    println!("cargo:rerun-if-changed={source}");
-    let objects = cc::Build::new()
-        .file(source)
+    cc::Build::new()
+        .files(sources)
         .flag("-fno-builtin")
         .cargo_metadata(false)
-        .compile_intermediates();
-    for object in objects {
-        link.with(object.display());
+        .compile_intermediates()
+}
+
+/// Whether the executable is static: with musl. There is no static form with glibc, whose name service needs libraries.
+fn is_static() -> bool {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    if variable("CARGO_CFG_TARGET_ENV") != "musl" {
+        return false;
     }
+    if variable("CARGO_ENCODED_RUSTFLAGS").contains("-crt-static") {
+        fail("pyhost with musl is a static executable; expected RUSTFLAGS without '-crt-static'")
+    }
+    true
+}
+
+/// Functions that the host has in place of libc's, also for libc itself, as the loader has it for malloc's with glibc. Of the
+/// other ones libc calls its own.
+const REPLACED: [&str; 11] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "malloc_usable_size",
+    "exit",
+];
+
+/// Links libc in a form in which the host finds libc's functions behind its own: in a static executable one name is one
+/// function. What the host exports, libc has as `__next_NAME`: see `native/next/by_linker.rs`. The archive of Rust's musl
+/// target comes after this one, which has the host's `exports`, too, and so has nothing left to give.
+fn link_c_library(exports: &[PathBuf]) {
+    let variable = |name: &str| std::env::var(name).expect("cargo sets it");
+    let rustc = Command::new(variable("RUSTC"))
+        .args(["--print", "target-libdir", "--target"])
+        .arg(variable("TARGET"))
+        .output()
+        .expect("rustc starts");
+    let folder = String::from_utf8_lossy(&rustc.stdout).trim().to_owned();
+    let archive = Path::new(&folder).join("self-contained/libc.a");
+    if !archive.exists() {
+        fail(format_args!(
+            "no musl in '{folder}'; expected Rust's target as rustup has it"
+        ));
+    }
+    let output = output_folder();
+    let object = output.join("libc.o");
+    // One member's call of another is undefined before this link, and defined after it.
+    let mut link = tool("LD", "ld");
+    link.args(["-r", "-o"]).arg(&object);
+    link.args(REPLACED.map(|name| format!("--wrap={name}")));
+    run(link.arg("--whole-archive").arg(&archive));
+    let mut rename = tool("OBJCOPY", "objcopy");
+    for name in REPLACED {
+        rename.arg(format!("--redefine-sym={name}=__next_{name}"));
+        rename.arg(format!("--redefine-sym=__wrap_{name}={name}"));
+    }
+    let list = exported();
+    for name in list
+        .iter()
+        .filter(|name| !REPLACED.contains(&name.as_str()))
+    {
+        rename.arg(format!("--redefine-sym={name}=__next_{name}"));
+    }
+    run(rename.arg(&object));
+    let library = output.join("libpyhost_c.a");
+    let _ = std::fs::remove_file(&library);
+    let mut archive = tool("AR", "ar");
+    run(archive.arg("cr").arg(&library).arg(&object).args(exports));
+    println!("cargo:rustc-link-search=native={}", output.display());
+    println!("cargo:rustc-link-lib=static:-bundle,+whole-archive=pyhost_c");
 }
 
 /// Has the linker lay together what runs at a start: see tools/function-order. Not in a debug build, nor by the linkers
@@ -307,8 +382,22 @@ fn link_python(link: &mut Link) {
     let object = static_python(config.lib_dir(), config.lib_name());
     link.with(object.display());
     // Extension modules find libpython's symbols in the executable, also those that the host
-    // does not use itself.
-    link.with("-rdynamic");
+    // does not use itself; `ctypes` does, too.
+    link.with("-Wl,--export-dynamic");
+    if is_static() {
+        // The table that `native/own_symbols.rs` reads. Without mimalloc's names: an exported variable of a thread is
+        // for a loader to find, and musl's start knows the executable's own address alone.
+        link.with("-Wl,--hash-style=sysv");
+        let hidden = output_folder().join("hidden.map");
+        std::fs::write(&hidden, "{ local: mi_*; _mi_*; __mi_*; };\n").expect("it can be written");
+        link.with(format_args!("-Wl,--version-script={}", hidden.display()));
+        // A bit for each address that depends on where the executable lies, instead of 24 bytes. Other linkers warn.
+        link.with("-Wl,-z,pack-relative-relocs");
+        // As threads have with glibc; musl's default is 128 KiB.
+        link.with("-Wl,-z,stack-size=8388608");
+        link.with("-lgcc");
+        return;
+    }
     // cargo keeps the link arguments of pyo3's own build script from this executable.
     let lines = config.extra_build_script_lines().iter();
     for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
@@ -317,6 +406,10 @@ fn link_python(link: &mut Link) {
     for library in ["dl", "util", "pthread", "m"] {
         link.with(format_args!("-l{library}"));
     }
+}
+
+fn output_folder() -> PathBuf {
+    PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"))
 }
 
 fn is_cross_build() -> bool {
@@ -351,27 +444,26 @@ fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
     let name = name.expect("lib_name in the file of PYO3_CONFIG_FILE");
     let archive = Path::new(folder).join(format!("lib{name}.a"));
     println!("cargo:rerun-if-changed={}", archive.display());
-    let output = std::env::var_os("OUT_DIR").expect("cargo gives OUT_DIR");
-    let object = Path::new(&output).join("libpython.o");
+    let object = output_folder().join("libpython.o");
     let mut link = tool("LD", "ld");
     link.args(["-r", "-o"])
         .arg(&object)
         .arg("--whole-archive")
         .arg(&archive);
-    run(link);
+    run(&mut link);
     let mut localize = tool("OBJCOPY", "objcopy");
     localize.arg("--localize-hidden").arg(&object);
     // It is a library still: what it maps is to be seen.
     for name in MAPPINGS.iter().chain(&["mprotect"]) {
         localize.arg(format!("--redefine-sym={name}=pyhost_exported_{name}"));
     }
-    run(localize);
+    run(&mut localize);
     // The base of CPython's probes (`--with-dtrace`, as Debian builds it) lies in a section of which the linker keeps one, of
     // libgcc's perhaps. So its symbol stays global; the same call of objcopy cannot both make it local and global.
     let mut globalize = tool("OBJCOPY", "objcopy");
     globalize.args(["--globalize-symbol", "_.stapsdt.base"]);
     globalize.arg(&object);
-    run(globalize);
+    run(&mut globalize);
     object
 }
 
@@ -381,7 +473,7 @@ fn tool(variable: &str, name: &str) -> Command {
     Command::new(std::env::var_os(variable).unwrap_or_else(|| name.into()))
 }
 
-fn run(mut command: Command) {
+fn run(command: &mut Command) {
     let status = command.status();
     assert!(
         status.is_ok_and(|status| status.success()),
@@ -389,11 +481,17 @@ fn run(mut command: Command) {
     );
 }
 
-/// Puts the exported family into the executable's dynamic symbol table.
-fn export_symbols(link: &mut Link) {
+/// The symbols that the executable exports.
+fn exported() -> Vec<String> {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
     let names = list.lines().map(str::trim);
-    for name in names.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    let names = names.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    names.map(str::to_owned).collect()
+}
+
+/// Puts the exported family into the executable's dynamic symbol table.
+fn export_symbols(link: &mut Link) {
+    for name in exported() {
         link.with(format_args!("-Wl,--export-dynamic-symbol={name}"));
     }
 }

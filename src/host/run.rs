@@ -69,7 +69,7 @@ fn run_python(mut options: Options, program: Option<OsString>) -> Result<i32, Er
         *name = program;
     }
     let arguments = Arguments::new(std::mem::take(&mut options.python_argv));
-    lookup::clear_error();
+    process::loaded::clear_error();
     interpreter::preinitialize(&arguments);
 
     let allocators = Allocators::choose(&options, native, domains::asked())?;

@@ -128,7 +128,7 @@ fn in_parts(
 
 fn moment(nanoseconds: u64) -> timespec {
     timespec {
-        tv_sec: (nanoseconds / SECOND) as libc::time_t,
+        tv_sec: (nanoseconds / SECOND) as _,
         tv_nsec: (nanoseconds % SECOND) as _,
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, missing_docs)]
 
-use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, off_t, pid_t, sigset_t, timespec};
+use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, timespec};
 use std::ffi::CStr;
 use std::marker::PhantomData;
 
@@ -17,19 +17,34 @@ impl<'a> From<&'a CStr> for Text<'a> {
     }
 }
 
+/// A resource that has a limit.
+#[cfg(target_env = "gnu")]
+pub type Resource = libc::__rlimit_resource_t;
+#[cfg(target_env = "musl")]
+pub type Resource = c_int;
+
+// With numbers of 64 bits, of which musl has no others.
+#[cfg(target_env = "gnu")]
+pub use libc::{rlimit64 as Limit, stat64 as Status};
+#[cfg(target_env = "musl")]
+pub use libc::{rlimit as Limit, stat as Status};
+
 // SAFETY: the functions have these types. During the call alone they read or fill what a reference leads to; an `Option`
 // is a pointer that may be null.
 unsafe extern "C" {
+    pub safe fn atexit(function: extern "C" fn()) -> c_int;
     pub safe fn at_quick_exit(function: extern "C" fn()) -> c_int;
     pub safe fn chdir(path: Text<'_>) -> c_int;
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
     pub safe fn flock(file: c_int, operation: c_int) -> c_int;
-    pub safe fn fstat64(file: c_int, found: &mut libc::stat64) -> c_int;
-    pub safe fn fstatat64(
+    #[cfg_attr(target_env = "gnu", link_name = "fstat64")]
+    pub safe fn fstat(file: c_int, found: &mut Status) -> c_int;
+    #[cfg_attr(target_env = "gnu", link_name = "fstatat64")]
+    pub safe fn fstatat(
         folder: c_int,
         path: Text<'_>,
-        found: &mut libc::stat64,
+        found: &mut Status,
         flags: c_int,
     ) -> c_int;
     pub safe fn ftruncate(file: c_int, length: off_t) -> c_int;
@@ -37,10 +52,8 @@ unsafe extern "C" {
     pub safe fn geteuid() -> libc::uid_t;
     pub safe fn getpid() -> pid_t;
     pub safe fn getppid() -> pid_t;
-    pub safe fn getrlimit64(
-        resource: libc::__rlimit_resource_t,
-        limit: &mut libc::rlimit64,
-    ) -> c_int;
+    #[cfg_attr(target_env = "gnu", link_name = "getrlimit64")]
+    pub safe fn getrlimit(resource: Resource, limit: &mut Limit) -> c_int;
     pub safe fn getrusage(whose: c_int, usage: &mut libc::rusage) -> c_int;
     pub safe fn gettid() -> pid_t;
     pub safe fn isatty(file: c_int) -> c_int;
@@ -49,9 +62,10 @@ unsafe extern "C" {
     pub safe fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int;
     pub safe fn mkfifo(path: Text<'_>, mode: libc::mode_t) -> c_int;
     pub safe fn nanosleep(time: &timespec, rest: Option<&mut timespec>) -> c_int;
+    #[cfg(target_env = "gnu")]
     pub safe fn on_exit(
-        function: extern "C" fn(c_int, *mut c_void),
-        argument: *mut c_void,
+        function: extern "C" fn(c_int, *mut libc::c_void),
+        argument: *mut libc::c_void,
     ) -> c_int;
     pub safe fn pipe2(ends: &mut [c_int; 2], flags: c_int) -> c_int;
     pub safe fn pthread_atfork(

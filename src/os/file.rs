@@ -198,7 +198,7 @@ pub fn rewind(file: &impl AsRawFd) {
 /// The system's reason; `EINTR` if a signal came first.
 pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno> {
     let time = libc::timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
         tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
     };
     let (start, length) = (files.as_mut_ptr(), files.len() as libc::nfds_t);
@@ -216,18 +216,18 @@ pub fn is_open(number: RawFd) -> bool {
 ///
 /// # Errors
 /// The system's reason: `EBADF` where the number is not open.
-pub fn status(file: &impl AsRawFd) -> Result<libc::stat64, Errno> {
-    let mut found = libc::stat64::zeroed();
-    done(calls::fstat64(file.as_raw_fd(), &mut found)).map(|()| found)
+pub fn status(file: &impl AsRawFd) -> Result<calls::Status, Errno> {
+    let mut found = calls::Status::zeroed();
+    done(calls::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
 }
 
 /// What the system knows of the file at a path; `flags` of fstatat(2).
 ///
 /// # Errors
 /// The system's reason.
-pub fn status_of(path: &CStr, flags: c_int) -> Result<libc::stat64, Errno> {
-    let mut found = libc::stat64::zeroed();
-    done(calls::fstatat64(
+pub fn status_of(path: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
+    let mut found = calls::Status::zeroed();
+    done(calls::fstatat(
         libc::AT_FDCWD,
         path.into(),
         &mut found,
@@ -268,7 +268,7 @@ pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
 
 /// Whether a path names a regular file that this process may execute.
 pub fn is_executable(path: &CStr) -> bool {
-    let is_regular = |found: libc::stat64| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let is_regular = |found: calls::Status| found.st_mode & libc::S_IFMT == libc::S_IFREG;
     status_of(path, 0).is_ok_and(is_regular) && access(path, libc::X_OK).is_ok()
 }
 

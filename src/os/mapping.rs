@@ -223,9 +223,12 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, AtomicU64, libc::mallinfo, libc::mallinfo2, libc::stat64, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
-    libc::sysinfo, libc::rusage, libc::rlimit64, libc::flock,
+    u8, u64, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    libc::sysinfo, libc::rusage, calls::Limit, libc::flock,
 }
+
+#[cfg(target_env = "gnu")]
+from_zeros!(libc::mallinfo, libc::mallinfo2);
 
 // SAFETY: every pattern of bits is a value, and nothing is dropped.
 unsafe impl<T> FromZeros for MaybeUninit<T> {}

@@ -30,7 +30,7 @@ fn with_message<T>(byte: &mut u8, act: impl FnOnce(&mut libc::msghdr) -> T) -> T
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
+    message.msg_controllen = size_of_val(&control) as _;
     act(&mut message)
 }
 
@@ -43,11 +43,11 @@ pub fn send(socket: &impl AsRawFd, mut byte: u8, descriptors: &[c_int]) -> Resul
     let bytes = size_of_val(descriptors) as u32;
     // SAFETY: the control part has room for a header and all descriptors.
     let sent = with_message(&mut byte, |message| unsafe {
-        message.msg_controllen = CMSG_SPACE(bytes) as usize;
+        message.msg_controllen = CMSG_SPACE(bytes) as _;
         let header = CMSG_FIRSTHDR(message);
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = CMSG_LEN(bytes) as usize;
+        (*header).cmsg_len = CMSG_LEN(bytes) as _;
         let room = CMSG_DATA(header).cast::<c_int>();
         room.copy_from_nonoverlapping(descriptors.as_ptr(), descriptors.len());
         again(|| libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL))
@@ -68,7 +68,8 @@ pub fn receive(socket: &impl AsRawFd) -> Result<Option<Received>, Errno> {
         let length = again(|| libc::recvmsg(socket.as_raw_fd(), message, flags))?;
         let header = CMSG_FIRSTHDR(message);
         if !header.is_null() {
-            let bytes = (*header).cmsg_len.saturating_sub(CMSG_LEN(0) as usize);
+            // Of 32 bits in musl.
+            let bytes: usize = (*header).cmsg_len.saturating_sub(CMSG_LEN(0) as _) as _;
             let received = CMSG_DATA(header).cast::<c_int>();
             for (index, place) in (0..bytes / size_of::<c_int>()).zip(&mut descriptors) {
                 *place = Some(Fd::owned(received.add(index).read()));

@@ -24,8 +24,28 @@ impl<'a> Strings<'a> {
     /// # Safety
     /// Nobody sets a variable while the value is used.
     pub unsafe fn environment() -> Self {
+        unsafe extern "C" {
+            static mut environ: *const *const c_char;
+        }
         // SAFETY: the caller's promise; libc keeps such an array there.
-        unsafe { Strings::at(libc::environ.cast()) }
+        unsafe { Strings::at(environ) }
+    }
+
+    /// The arguments of this process: the kernel puts their number, them and a null in front of the environment.
+    ///
+    /// # Safety
+    /// This is the environment that the process was started with, as the kernel made it.
+    pub unsafe fn arguments(&self) -> Self {
+        // SAFETY: the caller's promise. No argument has an address as low as their number.
+        unsafe {
+            let mut first = self.0.sub(1);
+            let mut count = 0;
+            while (*first.sub(1)).addr() != count {
+                first = first.sub(1);
+                count += 1;
+            }
+            Strings(first, PhantomData)
+        }
     }
 
     /// The address of the array.
@@ -122,6 +142,23 @@ mod tests {
         let mut none = Strings(std::ptr::null_mut(), PhantomData);
         none.retain(|_| true);
         assert_eq!(none.iter().count(), 0);
+    }
+
+    #[test]
+    fn the_arguments_lie_in_front_of_the_environment() {
+        for words in [&[][..], &[c"pyhost"], &[c"pyhost", c"-c", c"pass"]] {
+            let texts = words.iter().map(|word| word.as_ptr());
+            let number = std::ptr::without_provenance(words.len());
+            let mut stack: Vec<*const c_char> = std::iter::once(number).chain(texts).collect();
+            stack.extend([std::ptr::null(), c"HOME=/".as_ptr(), std::ptr::null()]);
+            // SAFETY: what the kernel puts on the stack of a process.
+            let found = unsafe {
+                let environment = Strings::at(stack.as_ptr().add(words.len() + 2));
+                assert_eq!(environment.iter().collect::<Vec<_>>(), [b"HOME=/"]);
+                environment.arguments()
+            };
+            assert!(found.texts().eq(words.iter().copied()));
+        }
     }
 
     #[test]

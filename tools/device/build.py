@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 
-from .targets import HERE, Refused, output_of
+from .targets import HERE, Refused, install, output_of
 
 FOLDER = HERE / "target/devices"
 
@@ -16,12 +16,7 @@ def prepare_tools(target):
     installed = output_of("rustup", "target", "list", "--installed").split()
     if target.triple not in installed:
         output_of("rustup", "target", "add", "--quiet", target.triple)
-    if shutil.which(target.binutils + "gcc") is None:
-        package = f"gcc-{target.multiarch.replace('_', '-')}"
-        as_root = [] if os.getuid() == 0 else ["sudo"]
-        output_of(*as_root, "apt-get", "update", "-qq")
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
-        output_of(*as_root, "env", "DEBIAN_FRONTEND=noninteractive", *install)
+    install(target.binutils + "gcc", target.compiler_package)
 
 
 def missing_names(archive, nm):
@@ -46,7 +41,7 @@ def static_archive(root, target):
     missing = missing_names(archive, target.binutils + "nm")
     if missing:
         raise Refused(
-            f"--static: {len(missing)} functions are not in Debian's {archive.name}, such as {missing[0]}; "
+            f"--static: {len(missing)} functions are not in {archive}, such as {missing[0]}; "
             "expected a version of which the archive is whole, such as 3.11, or a build without --static"
         )
     return folder, name
@@ -84,22 +79,29 @@ def environment(root, target, static, folder, baked):
     """The variables of a cargo that builds for the target, into a folder."""
     prepare_tools(target)
     config = describe_python(root, target, static)
-    # The compiler's own folders would come before those of --sysroot.
-    flags = [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
     name = target.triple.replace("-", "_")
+    if target.is_static:
+        # Rust's target brings musl, and links it by any compiler.
+        of_compiler = {f"CC_{name}": str(root.compiler)}
+    else:
+        # The compiler's own folders would come before those of --sysroot.
+        flags = [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
+        of_compiler = {
+            "PYHOST_RUN_PATH": "$ORIGIN/../lib",
+            target.variable("RUSTFLAGS"): " ".join(f"-Clink-arg={flag}" for flag in flags),
+            f"CC_{name}": target.binutils + "gcc",
+            # A part of Debian's Python.h is in a folder that only the system's own compiler knows.
+            f"CFLAGS_{name}": " ".join([*flags, *target.macros, "-idirafter", str(root.headers.parent)]),
+        }
     left_out = ["RUSTFLAGS", *(f"PYHOST_BAKED_{variable}" for variable in ("CAP", "REGION", "PROFILE"))]
     variables = {name: value for name, value in os.environ.items() if name not in left_out}
-    return variables | baked | {
+    return variables | baked | of_compiler | {
         "PYO3_CONFIG_FILE": str(config),
         "PYHOST_PYTHON_INCLUDE": str(root.headers),
-        "PYHOST_RUN_PATH": "$ORIGIN/../lib",
         "CARGO_TARGET_DIR": str(folder),
         target.variable("LINKER"): target.binutils + "gcc",
-        target.variable("RUSTFLAGS"): " ".join(f"-Clink-arg={flag}" for flag in flags),
-        f"CC_{name}": target.binutils + "gcc",
         f"AR_{name}": target.binutils + "ar",
-        # A part of Debian's Python.h is in a folder that only the system's own compiler knows.
-        f"CFLAGS_{name}": " ".join([*flags, *target.macros, "-idirafter", str(root.headers.parent)]),
+        "AR": target.binutils + "ar",
         "LD": target.binutils + "ld",
         "OBJCOPY": target.binutils + "objcopy",
     }  # fmt: skip
@@ -113,7 +115,7 @@ def build(root, target, static, profile, baked):
     if subprocess.run(command, cwd=HERE, env=variables, stdout=2).returncode:
         raise Refused("cargo build: failed")
     built = FOLDER / "build" / target.triple / {"dev": "debug"}.get(profile, profile)
-    result = FOLDER / f"{target.processor}-{root.version}{'-static' if static else ''}"
+    result = FOLDER / f"{target.processor}{'-musl' if target.is_static else ''}-{root.version}{'-static' if static else ''}"
     result.mkdir(exist_ok=True)
     for program in ("pyhost", "pyhostctl"):
         shutil.copy2(built / program, result / program)

@@ -132,5 +132,6 @@ def describe(folder, native):
     }
     lines = [f"{size(paths) / 2**20:7.2f} MiB  {part}" for part, paths in parts.items() if size(paths)]
     lines.append(f"{size(everything) / 2**20:7.2f} MiB  in all")
-    lines.append(f"The device must have glibc {newest_libc(native)} or later.")
+    newest = newest_libc(native)
+    lines.append(f"The device must have glibc {newest} or later." if newest else "The device needs no library.")
     return lines

@@ -64,7 +64,10 @@ def all_modules(library):
 
 
 def extensions(library):
-    return {path.name.split(".")[0]: path for path in (library / "lib-dynload").glob("*.so")}
+    """The extension modules by name, with the file of each; None for one that is in the executable."""
+    table = library / "compiled-in"
+    found = dict.fromkeys(table.read_text().split()) if table.exists() else {}
+    return found | {path.name.split(".")[0]: path for path in (library / "lib-dynload").glob("*.so")}
 
 
 def imported(folders):
@@ -146,8 +149,8 @@ def main():
             entry.compress_type = zipfile.ZIP_DEFLATED
             output.writestr(entry, bytecode(path, name, library), compresslevel=9)
     archive.write_bytes(packed.getvalue())
-    for name in sorted(needed):
-        print(native[name])
+    for path in filter(None, (native[name] for name in sorted(needed))):
+        print(path)
 
 
 if __name__ == "__main__":

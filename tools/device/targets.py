@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
@@ -25,6 +26,16 @@ class Target:
     macros: tuple = ()
 
     @property
+    def is_static(self):
+        """Whether all is in one executable, the C library too: musl's form."""
+        return self.triple.endswith("-musl")
+
+    @property
+    def compiler_package(self):
+        """Debian's package of GNU's compiler for the target."""
+        return f"gcc-{self.multiarch.replace('_', '-')}"
+
+    @property
     def binutils(self):
         """The names of the cross compiler and its tools begin with this."""
         return self.multiarch + "-"
@@ -43,6 +54,8 @@ TARGETS = {
             "armv7-unknown-linux-gnueabihf", "armv7", "armhf", "arm-linux-gnueabihf",
             ("-DMI_USE_BUILTIN_THREAD_POINTER=1", "-DMI_PAGE_META_IS_SEPARATED=1"),
         ),
+        Target("x86_64-unknown-linux-musl", "x86_64", "amd64", "x86_64-linux-gnu"),
+        Target("aarch64-unknown-linux-musl", "aarch64", "arm64", "aarch64-linux-gnu"),
     ]
 }
 
@@ -53,7 +66,7 @@ VERSIONS = ("3.11", "3.13", "3.14", "3.15")
 def find(triple):
     if triple in TARGETS:
         return TARGETS[triple]
-    raise Refused(f"--target: bad value '{triple}'; expected {', '.join(TARGETS)}")
+    raise Refused(f"--target: bad value '{triple}'; expected one of {', '.join(TARGETS)}")
 
 
 def output_of(*command, **settings):
@@ -62,6 +75,15 @@ def output_of(*command, **settings):
     if answer.returncode:
         raise Refused(f"{' '.join(map(str, command))}: failed with status {answer.returncode}")
     return answer.stdout.strip()
+
+
+def install(program, package):
+    """Installs a package of Debian's for a program that is missing."""
+    if shutil.which(program) is None:
+        as_root = [] if os.getuid() == 0 else ["sudo"]
+        output_of(*as_root, "apt-get", "update", "-qq")
+        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+        output_of(*as_root, "env", "DEBIAN_FRONTEND=noninteractive", *command)
 
 
 def suite_of(version):

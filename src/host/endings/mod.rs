@@ -29,6 +29,7 @@ use crate::leaks::{self, StackTop};
 use crate::ledger::CARD;
 use crate::ledger::LEDGER;
 use crate::live;
+use crate::native;
 use crate::numpy;
 use crate::peak;
 use crate::process;
@@ -95,7 +96,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
         leak_status,
         pid,
     });
-    calls::on_exit(at_exit, std::ptr::null_mut());
+    native::on_exit(at_exit);
     calls::at_quick_exit(exports::at_quick_exit);
     calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }

@@ -12,11 +12,10 @@ use crate::process::maps::Mapping;
 #[cfg(target_arch = "x86_64")]
 use crate::process::maps::PageMap;
 use crate::process::small_file;
-use pyhost_os::file;
 #[cfg(target_arch = "x86_64")]
 use pyhost_os::mapping::page_size;
+use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
-use std::ffi::c_void;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +89,14 @@ fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
 
 /// The data of the libraries, their thread-local data, and the stack from `top` on.
 pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
-    // SAFETY: a variable of the loader, which is set before `main` and constant from there on.
-    unsafe extern "C" {
-        /// Where the main thread's stack begins (ld.so).
-        safe static __libc_stack_end: *mut c_void;
-    }
     let mut ranges = new_table(MOST_RANGES)?;
     loaded::each(|object| {
         for segment in object.segments() {
             add(&mut ranges, object.thread_data, &segment);
         }
     });
-    let bottom = __libc_stack_end.addr();
+    // The kernel puts these bytes above all that the main thread has on its stack.
+    let bottom = calls::getauxval(libc::AT_RANDOM) as usize;
     let top = top.address();
     // On another thread's stack the distance is too large for a stack.
     if top < bottom && bottom - top < 64 << 20 {

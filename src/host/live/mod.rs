@@ -22,6 +22,7 @@ use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
+use crate::native;
 use crate::output::{self, Draft, OutputError, Target};
 use crate::process::{self, small_file::read_once};
 use crate::report::{Ending, Facts};
@@ -37,7 +38,6 @@ use std::ffi::{CStr, OsString, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
@@ -141,7 +141,7 @@ pub fn start(
     if is_shared {
         keep_noting();
         calls::pthread_atfork(None, None, Some(begin_child));
-        calls::on_exit(exit_before_the_plan, null_mut());
+        native::on_exit(exit_before_the_plan);
         bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
     Ok(Kept {

@@ -11,8 +11,7 @@ use super::{Mode, mode};
 use crate::errno::Errno;
 use crate::faults;
 use crate::heap::{self, Reallocated, watched};
-use crate::ledger::{Account, LEDGER};
-use pyhost_os::mapping::FromZeros;
+use crate::ledger::Account;
 use pyhost_os::mapping::page_size;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -27,7 +26,7 @@ fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
 }
 
 #[inline(always)]
-fn or_no_memory(pointer: *mut u8) -> *mut u8 {
+pub(super) fn or_no_memory(pointer: *mut u8) -> *mut u8 {
     if pointer.is_null() {
         no_memory();
     }
@@ -69,7 +68,7 @@ fn may_not(size: usize) -> bool {
 }
 
 /// Returns an aligned block, or null if there is no memory or a forced failure is due.
-fn aligned(size: usize, alignment: usize) -> *mut u8 {
+pub(super) fn aligned(size: usize, alignment: usize) -> *mut u8 {
     match may_not(size) {
         true => null_mut(),
         false if watched::is_on() => watched::allocate::<NATIVE, false>(size, alignment),
@@ -259,19 +258,6 @@ pub extern "C" fn valloc(size: usize) -> *mut u8 {
     }
 }
 
-/// `pvalloc(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn pvalloc(size: usize) -> *mut u8 {
-    if mode() == Mode::Off {
-        return call!(PVALLOC(size), null_mut());
-    }
-    let page = page_size() as usize;
-    match size.checked_next_multiple_of(page) {
-        Some(rounded) => or_no_memory(aligned(rounded, page)),
-        None => or_no_memory(null_mut()),
-    }
-}
-
 /// `malloc_usable_size(3)`, of any pointer of the process.
 ///
 /// # Safety
@@ -283,42 +269,4 @@ pub unsafe extern "C" fn malloc_usable_size(pointer: *mut u8) -> usize {
     }
     // SAFETY: the caller's duties.
     unsafe { heap::usable_size(pointer).unwrap_or_else(|| next::usable_size(pointer)) }
-}
-
-/// `malloc_trim(3)`: gives back what the calling thread's heaps keep.
-#[unsafe(no_mangle)]
-pub extern "C" fn malloc_trim(pad: usize) -> c_int {
-    if mode() == Mode::Off {
-        return call!(TRIM(pad), 0);
-    }
-    heap::collect();
-    1
-}
-
-/// `mallinfo2(3)`: `uordblks` is the total's live bytes, `usmblks` its peak.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
-    let mut info = libc::mallinfo2::zeroed();
-    if mode() == Mode::Off {
-        return call!(MALLINFO2(), info);
-    }
-    let snapshot = LEDGER.snapshot();
-    info.uordblks = snapshot.total_live_bytes as usize;
-    info.usmblks = snapshot.total_peak_bytes as usize;
-    info.arena = info.uordblks;
-    info
-}
-
-/// `mallinfo(3)`: as [`mallinfo2`], cut to `int`.
-#[unsafe(no_mangle)]
-pub extern "C" fn mallinfo() -> libc::mallinfo {
-    let mut info = libc::mallinfo::zeroed();
-    if mode() == Mode::Off {
-        return call!(MALLINFO(), info);
-    }
-    let wide = mallinfo2();
-    info.uordblks = wide.uordblks as c_int;
-    info.usmblks = wide.usmblks as c_int;
-    info.arena = wide.arena as c_int;
-    info
 }

@@ -7,11 +7,22 @@
 
 #![allow(unsafe_code)]
 
+use super::mode::is_off_from_the_start;
 use super::next::{self, call};
-use super::{family, is_off_from_the_start, mapped};
+use super::{family, glibc};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+unsafe extern "C" {
+    // The exported functions (`mapped/calls.c`), for their addresses alone.
+    fn pyhost_exported_mmap();
+    fn pyhost_exported_mmap64();
+    fn pyhost_exported_munmap();
+    fn pyhost_exported_mremap();
+    fn pyhost_exported_mprotect();
+    fn pyhost_exported_madvise();
+}
 
 /// The family: the name, libc's own address, the host's.
 struct Twin {
@@ -40,17 +51,17 @@ twins! {
     family::aligned_alloc: c"aligned_alloc",
     family::memalign: c"memalign",
     family::valloc: c"valloc",
-    family::pvalloc: c"pvalloc",
+    glibc::pvalloc: c"pvalloc",
     family::malloc_usable_size: c"malloc_usable_size",
-    family::malloc_trim: c"malloc_trim",
-    family::mallinfo: c"mallinfo",
-    family::mallinfo2: c"mallinfo2",
-    mapped::pyhost_exported_mmap: c"mmap",
-    mapped::pyhost_exported_mmap64: c"mmap64",
-    mapped::pyhost_exported_munmap: c"munmap",
-    mapped::pyhost_exported_mremap: c"mremap",
-    mapped::pyhost_exported_mprotect: c"mprotect",
-    mapped::pyhost_exported_madvise: c"madvise",
+    glibc::malloc_trim: c"malloc_trim",
+    glibc::mallinfo: c"mallinfo",
+    glibc::mallinfo2: c"mallinfo2",
+    pyhost_exported_mmap: c"mmap",
+    pyhost_exported_mmap64: c"mmap64",
+    pyhost_exported_munmap: c"munmap",
+    pyhost_exported_mremap: c"mremap",
+    pyhost_exported_mprotect: c"mprotect",
+    pyhost_exported_madvise: c"madvise",
 }
 
 /// Finds libc's own family. Once, at the start of `main`.
@@ -67,13 +78,6 @@ pub fn learn_libc() {
             twin.in_libc.store(address, Relaxed);
         }
     }
-}
-
-/// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing, where a
-/// program that asks before its own first `dlopen` expects null. At the end of the host's own lookups.
-pub fn clear_error() {
-    // SAFETY: the text that it returns is not read.
-    unsafe { libc::dlerror() };
 }
 
 /// `dlsym(3)` for every handle but `RTLD_NEXT`.

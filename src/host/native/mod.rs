@@ -8,7 +8,11 @@
 pub mod checkers;
 mod choice;
 pub mod early;
+mod exit;
 pub mod family;
+#[cfg(target_env = "gnu")]
+mod glibc;
+#[cfg_attr(target_env = "musl", path = "own_symbols.rs")]
 pub mod lookup;
 pub mod mapped;
 mod mode;
@@ -17,7 +21,8 @@ mod own;
 mod threads;
 
 pub use choice::{choose, hand_over, set_mode};
-pub use mode::{Mode, inject, is_off_from_the_start, leave_to, left_to, mode};
+pub use exit::on_exit;
+pub use mode::{Mode, inject, leave_to, left_to, mode};
 
 /// Leaves malloc to the definition behind the host's own from the first request on. Before any constructor.
 pub fn stand_aside() {

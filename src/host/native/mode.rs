@@ -70,6 +70,7 @@ pub fn set_handed_over() {
 }
 
 /// Whether the process has no blocks of the exported family.
+#[cfg(target_env = "gnu")]
 pub fn is_off_from_the_start() -> bool {
     mode() == Mode::Off && !HANDED_OVER.load(Relaxed)
 }

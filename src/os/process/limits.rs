@@ -1,7 +1,7 @@
 //! The limits that the caller set for the process (`ulimit`), as far as they reach what the host does.
 //! Nothing here allocates.
 
-use crate::calls;
+use crate::calls::{self, Limit, Resource};
 use crate::mapping::FromZeros;
 
 /// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
@@ -37,13 +37,16 @@ pub fn too_tight() -> Option<Ulimit> {
     })
 }
 
-fn bytes(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    Some(soft(resource)).filter(|&limit| limit != libc::RLIM64_INFINITY)
+/// The limit of a resource that has none (`RLIM64_INFINITY`).
+pub(crate) const NO_LIMIT: u64 = u64::MAX;
+
+fn bytes(resource: Resource) -> Option<u64> {
+    Some(soft(resource)).filter(|&limit| limit != NO_LIMIT)
 }
 
 /// A soft limit, as the system has it.
-pub(crate) fn soft(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit64::zeroed();
-    calls::getrlimit64(resource, &mut limit);
+pub(crate) fn soft(resource: Resource) -> u64 {
+    let mut limit = Limit::zeroed();
+    calls::getrlimit(resource, &mut limit);
     limit.rlim_cur
 }

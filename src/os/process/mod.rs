@@ -42,7 +42,7 @@ pub fn largest_grant() -> usize {
 /// Bytes that the process may lock in memory, as text: the soft RLIMIT_MEMLOCK.
 pub fn lockable() -> String {
     match limits::soft(libc::RLIMIT_MEMLOCK) {
-        libc::RLIM64_INFINITY => "none".to_owned(),
+        limits::NO_LIMIT => "none".to_owned(),
         bytes => format!("{bytes} bytes"),
     }
 }

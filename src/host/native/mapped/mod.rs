@@ -31,16 +31,6 @@ use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
 
-unsafe extern "C" {
-    // The exported functions (`calls.c`), for their addresses alone.
-    pub fn pyhost_exported_mmap();
-    pub fn pyhost_exported_mmap64();
-    pub fn pyhost_exported_munmap();
-    pub fn pyhost_exported_mremap();
-    pub fn pyhost_exported_mprotect();
-    pub fn pyhost_exported_madvise();
-}
-
 /// Whether what libraries map is booked.
 fn counts() -> bool {
     matches!(mode(), Mode::Count | Mode::Faulty)

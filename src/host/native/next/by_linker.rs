@@ -1,0 +1,26 @@
+//! The functions behind the host's own in a static executable, which has no loader: libc's by the names that the build
+//! gives them (`c_library` in build.rs).
+
+use super::Symbol;
+use std::ffi::{c_char, c_void};
+
+/// Declares functions, at the addresses that the linker writes.
+macro_rules! symbols {
+    ($($(#[$attribute:meta])* $identifier:ident = $name:literal: $type:ty;)*) => {
+        $($(#[$attribute])* pub static $identifier: Symbol<$type> = {
+            unsafe extern "C" {
+                #[link_name = concat!("__next_", $name)]
+                fn next();
+            }
+            Symbol::at(next as *const c_void)
+        };)*
+    };
+}
+pub(super) use symbols;
+
+/// A library that is not there has no names either.
+pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void> =
+    Symbol::at(std::ptr::null());
+
+/// The linker has found them.
+pub(super) fn find() {}
