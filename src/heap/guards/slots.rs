@@ -86,7 +86,8 @@ impl Record {
 }
 
 struct Class {
-    /// Address of the first slot, and bytes from one to the next.
+    /// Bytes from the range's start to the first slot, and from one to the next. No address: the leak check would take it
+    /// for a pointer to the block that fills the slot.
     first: usize,
     stride: usize,
     slots: usize,
@@ -134,7 +135,7 @@ impl GuardRange {
         let range = Mapping::reserve_at(0, length + page, false)?;
         let records = Mapped::reserve(records)?.leak();
         let start = range.leak().addr().get();
-        let (mut first, mut record) = (start + page, 0);
+        let (mut first, mut record) = (page, 0);
         let classes = std::array::from_fn(|class| {
             let made = Class {
                 first,
@@ -184,13 +185,23 @@ impl GuardRange {
         if !self.holds(address) {
             return None;
         }
-        let mut classes = self.classes.iter();
-        let class = classes.rfind(|class| class.first <= address)?;
-        let index = (address - class.first) / class.stride;
+        let class = self.class_at(address)?;
+        let index = (address - self.start - class.first) / class.stride;
         Some(Slot {
             record: self.record(class, index),
-            end: class.first + (index + 1) * class.stride - self.page,
+            end: self.end_of(class, index),
         })
+    }
+
+    /// The last class that begins at an address or before it.
+    fn class_at(&self, address: usize) -> Option<&Class> {
+        let offset = address.checked_sub(self.start)?;
+        self.classes.iter().rfind(|class| class.first <= offset)
+    }
+
+    /// Address behind the pages of a slot's block.
+    fn end_of(&self, class: &Class, index: usize) -> usize {
+        self.start + class.first + (index + 1) * class.stride - self.page
     }
 
     /// How many blocks may be live.
@@ -216,7 +227,7 @@ impl GuardRange {
             self.live.fetch_sub(1, Relaxed);
             return None;
         };
-        let end = class.first + (index + 1) * class.stride - self.page;
+        let end = self.end_of(class, index);
         let open = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: pages of a closed slot that nobody else has.
         if unsafe { libc::mprotect((end - mapped) as *mut _, mapped, open) } != 0 {
@@ -284,7 +295,7 @@ impl GuardRange {
     }
 
     fn slot_before(&self, address: usize) -> Option<Slot> {
-        let class = self.classes.iter().rfind(|class| class.first <= address)?;
+        let class = self.class_at(address)?;
         self.slot_at(address.checked_sub(class.stride)?)
     }
 
