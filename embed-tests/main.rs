@@ -64,3 +64,4 @@ mod track;
 mod true_python;
 mod venvs;
 mod waits;
+mod workflow;
