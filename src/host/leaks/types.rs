@@ -14,7 +14,7 @@ use pyhost_os::growing::Growing;
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
 const HEAD: usize = super::HOOK + objects::LONGEST;
 /// The second word of a block of the debug hooks: the domain `o`, and forbidden bytes.
-const HOOKED: usize = usize::MAX / 0xFF * 0xFD & !0xFF | b'o' as usize;
+const HOOKED: usize = (usize::MAX / 0xFF * 0xFD) & !0xFF | b'o' as usize;
 /// Entries of the table of types.
 const KNOWN: usize = 1 << 12;
 
