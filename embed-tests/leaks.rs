@@ -2,7 +2,7 @@
 //! status.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, PYHOST, Run, compile, script, stock};
+use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,14 +209,18 @@ fn numpy_itself_is_no_leak() {
 a = np.arange(10000.0)
 print(round(float(np.linalg.det(np.eye(3))) + float(np.fft.fft(a)[0].real) + np.sort(a)[::-1][0]))
 b = np.array(['x', None], dtype=object); c = np.random.default_rng(1).random(10)
-d = np.frombuffer(b'12345678', 'i4'); e = np.zeros(3, [('x', 'f8')]); f = a.astype('f4') @ a.astype('f4')";
+d = np.frombuffer(b'12345678', 'i4'); e = np.zeros(3, [('x', 'f8')]); f = a.astype('f4') @ a.astype('f4')
+g = np.ones((300, 300)); g @ g; np.linalg.inv(g + np.eye(300))";
     for hooks in ["0", "1"] {
-        let outcome = newest_numpy()
-            .host()
-            .env("PYHOST_DEBUG_HOOKS", hooks)
-            .args(["--leak-check", "-c", code])
-            .run();
-        assert!(is_silent(&outcome), "{outcome:#?}");
+        // OpenBLAS has thread-local data of its own.
+        for option in ["--leak-check", "--leak-check=native"] {
+            let outcome = newest_numpy()
+                .host()
+                .env("PYHOST_DEBUG_HOOKS", hooks)
+                .args([option, "-c", code])
+                .run();
+            assert!(is_silent(&outcome), "{outcome:#?}");
+        }
     }
 }
 
@@ -532,4 +536,161 @@ fn forks_from_a_busy_process_neither_crash_nor_hang() {
         .run();
     assert_eq!(outcome.last_line(), "done", "{outcome:#?}");
     assert!([0, LEAK].contains(&outcome.code()), "{outcome:#?}");
+}
+
+/// Runs functions of `kept_elsewhere.c` under the check, in a script that loads so many copies of the library.
+fn kept_elsewhere(options: &[&str], copies: u32, calls: &str) -> Outcome {
+    let library = compile(
+        "kept_elsewhere.c",
+        "kept_elsewhere.so",
+        &["-shared", "-fPIC"],
+    );
+    let code = format!(
+        "import ctypes, shutil
+libraries = []
+for number in range({copies}):
+    path = {library:?} + str(number)
+    shutil.copy({library:?}, path)
+    libraries.append(ctypes.CDLL(path))
+for library in libraries:
+    {calls}"
+    );
+    let run = Run::host().arg("--leak-check=native").args(options);
+    run.code(&code).run()
+}
+
+#[test]
+fn what_the_loader_and_libc_keep_for_a_thread_is_no_leak() {
+    for options in [&[][..], &["--debug-hooks"]] {
+        // The loader's table of thread-local data has room for few libraries, and then lies in malloc's memory.
+        for (copies, calls) in [
+            (1, "library.touch()"),
+            (40, "library.touch()"),
+            (1, "library.keep_by_key()"),
+            (40, "library.keep_by_key()"),
+            (1, "library.keep_in_map()"),
+        ] {
+            let outcome = kept_elsewhere(options, copies, calls);
+            assert!(is_silent(&outcome), "{copies} {calls} {outcome:#?}");
+        }
+        let outcome = kept_elsewhere(options, 2, "library.lose(); library.touch()");
+        assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
+        assert!(
+            outcome.stderr.starts_with("pyhost: 2 blocks leaked, "),
+            "{outcome:#?}"
+        );
+    }
+}
+
+/// A file with these rules.
+fn rules(text: &str) -> PathBuf {
+    let path = folder("suppressions").join("known.supp");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn what_a_rule_matches_is_not_reported_but_counted() {
+    let code = "import leaky
+leaky.leak('mem')
+leaky.leak_reference([object(), 1 << 70])
+";
+    let known = rules("# what we know\nleak:list\n\naccount:mem size:112\nleak:<string>:9$\n");
+    let path = known.to_str().unwrap();
+    let (outcome, report) = checked(&["--leak-suppressions", path], code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(report["leaks"]["blocks"], 0);
+    // What the list holds is not lost: it has no rule of its own.
+    let line = format!("by 'leak:list' ({path}:2), 1 by 'account:mem size:112' ({path}:4)\n");
+    assert!(
+        outcome.stderr.starts_with("pyhost: ")
+            && outcome.stderr.contains(" leaked blocks not reported, ")
+            && outcome.stderr.ends_with(&line)
+            && outcome.stderr.lines().count() == 1,
+        "{outcome:#?}"
+    );
+    let suppressed = report["leaks"]["suppressed"].as_array().unwrap();
+    assert_eq!(suppressed.len(), 2, "{report:#}");
+    assert_eq!(suppressed[1]["rule"], "account:mem size:112");
+    assert_eq!(
+        (&suppressed[1]["file"], &suppressed[1]["line"]),
+        (&path.into(), &4.into())
+    );
+    assert_eq!(
+        (&suppressed[1]["blocks"], &suppressed[1]["bytes"]),
+        (&1.into(), &112.into())
+    );
+
+    // By the line, where it is known. The rest is reported, and makes the status.
+    let by_line = rules("line:<string>:2$ account:mem");
+    let options = ["-X", "tracemalloc"];
+    let run = checked(&options, code).env("PYHOST_LEAK_SUPPRESSIONS", &by_line);
+    let (outcome, report) = run.reported();
+    assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
+    let found = groups(&report);
+    assert!(found.iter().all(|group| group.1 != 112), "{outcome:#?}");
+    assert_eq!(report["leaks"]["suppressed"][0]["blocks"], 1, "{report:#}");
+}
+
+#[test]
+fn a_child_process_has_the_rules_and_unused_ones_are_named_where_asked() {
+    let known = rules("leak:nothing_of_the_kind\nsize:112");
+    let name = known.file_name().unwrap();
+    let code = format!(
+        "import os, subprocess, sys
+os.chdir('/')
+print(subprocess.run([sys.executable, '-c', {:?}]).returncode)",
+        leak("mem")
+    );
+    let run = Run::host()
+        .env("PYTHONPATH", leaky())
+        .folder(known.parent().unwrap());
+    let run = run.args(["--leak-check", "--leak-suppressions"]).arg(name);
+    let outcome = run.args(["--leak-suppressions=unused", "-c", &code]).run();
+    assert_eq!(
+        (outcome.code(), outcome.stdout.as_str()),
+        (0, "0\n"),
+        "{outcome:#?}"
+    );
+    let path = known.display();
+    let unused = |rule: &str, line: u32| {
+        format!("pyhost: --leak-suppressions: '{rule}' ({path}:{line}) matched nothing\n")
+    };
+    let first = unused("leak:nothing_of_the_kind", 1);
+    let child =
+        format!("pyhost: 1 leaked block not reported, 112 B: 1 by 'size:112' ({path}:2)\n{first}");
+    assert_eq!(
+        outcome.stderr,
+        format!("{child}{first}{}", unused("size:112", 2))
+    );
+}
+
+#[test]
+fn a_wrong_rule_or_file_is_one_line_and_status_2() {
+    let wrong = rules("leak:a\nleek:b\n");
+    let path = wrong.to_str().unwrap();
+    let line = format!(
+        "pyhost: --leak-suppressions: '{path}' line 2: bad rule 'leek:b'; expected conditions with spaces between them, of \
+         leak:, line:, type:, account:, size:\n"
+    );
+    let run = || Run::host().args(["--leak-check", "--leak-suppressions"]);
+    let outcome = run().arg(path).arg("-V").run();
+    assert_eq!((outcome.code(), outcome.stderr), (2, line.clone()));
+    let outcome = Run::host()
+        .env("PYHOST_LEAK_SUPPRESSIONS", path)
+        .arg("-V")
+        .run();
+    assert_eq!((outcome.code(), outcome.stderr), (2, line));
+    let outcome = run().args(["/nowhere/known.supp", "-V"]).run();
+    let line = "pyhost: --leak-suppressions: '/nowhere/known.supp' cannot be read (No such file or directory (os error 2))\n";
+    assert_eq!((outcome.code(), outcome.stderr.as_str()), (2, line));
+    // A child process says so, and runs.
+    let inherited = Run::host().env("PYHOST_OUTERMOST", "1").arg("--leak-check");
+    let inherited = inherited.env("PYHOST_LEAK_SUPPRESSIONS", "/nowhere/known.supp");
+    let outcome = inherited.code("print(1)").ok();
+    assert_eq!(outcome.stdout, "1\n");
+    assert_eq!(
+        outcome.stderr,
+        line.replace("2))\n", "2)); the script runs without its rules\n")
+    );
 }

@@ -1,8 +1,9 @@
 //! The pytest plugin, beneath real pytest, xdist and asyncio: which tests fail, what is said of them,
 //! the totals of all workers, and a baseline's way there and back.
 
-use crate::environments::development;
+use crate::environments::{development, named, pinned};
 use crate::host::{Outcome, Run, folder, script};
+use crate::skipping::skipped;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -540,4 +541,215 @@ class Case(unittest.TestCase):
     ] {
         assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
     }
+}
+
+/// The growth of each test at its peak, of a suite in `place`.
+fn peaks(run: Run, place: &Path) -> BTreeMap<String, i64> {
+    let _ = std::fs::remove_file(place.join("base.json"));
+    run.arg("--memory-baseline=base.json").ok();
+    let text = std::fs::read_to_string(place.join("base.json")).unwrap();
+    let baseline: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let tests = baseline["tests"].as_object().unwrap().iter();
+    tests
+        .map(|(name, test)| {
+            let (_, name) = name.split_once("::").unwrap();
+            (name.to_owned(), test["peak_growth_bytes"].as_i64().unwrap())
+        })
+        .collect()
+}
+
+/// Tests that take nothing, and one that takes known bytes of several accounts.
+const EMPTY: &str = "import ctypes, unittest, pytest
+def test_empty(): pass
+@pytest.fixture
+def large():
+    yield bytes(1 << 20)
+def test_with_fixtures(large, tmp_path): pass
+@pytest.mark.parametrize('number', [1, 2])
+def test_parameters(number): pass
+class TestGroup:
+    def test_method(self): pass
+class TestOfUnittest(unittest.TestCase):
+    def test_method(self): pass
+libc, api, void, size = ctypes.CDLL(None), ctypes.pythonapi, ctypes.c_void_p, ctypes.c_size_t(4096)
+families = [(libc.malloc, libc.free), (api.PyMem_RawMalloc, api.PyMem_RawFree), (api.PyMem_Malloc, api.PyMem_Free)]
+for make, free in families: make.restype, free.argtypes = void, [void]
+def test_known():
+    for make, free in families: free(make(size))
+    blocks = [make(size) for make, free in families]
+    for (make, free), block in zip(families, blocks): free(block)
+";
+
+#[test]
+fn an_empty_test_measures_nothing_and_others_what_their_functions_take() {
+    let place = folder("empty");
+    std::fs::write(place.join("test_empty.py"), EMPTY).unwrap();
+    let found = peaks(pytest(&place), &place);
+    for (name, &peak) in &found {
+        let expected = match name.as_str() {
+            // Its list and integers beside the blocks, and a 32nd.
+            "test_known" => 3 * 4096..=3 * 4096 + 900,
+            // What unittest takes around it.
+            "TestOfUnittest::test_method" => 0..=8192,
+            "test_empty" | "TestGroup::test_method" => 0..=16,
+            // The arguments.
+            _ => 0..=256,
+        };
+        assert!(expected.contains(&peak), "{name}: {found:#?}");
+    }
+    assert_eq!(found.len(), 7, "{found:#?}");
+}
+
+#[test]
+fn what_pytest_memray_takes_around_a_test_is_not_the_tests_and_a_line_names_it() {
+    if pinned("pytest-memray", "pytest-memray").is_none() {
+        return skipped("no pytest-memray is pinned for this Python");
+    }
+    let place = folder("memray");
+    std::fs::write(place.join("test_empty.py"), EMPTY).unwrap();
+    let run = || named("pytest-memray").host().folder(&place).args(PYTEST);
+    let found = peaks(run().arg("--memray"), &place);
+    assert!((0..=256).contains(&found["test_empty"]), "{found:#?}");
+    assert!(found["test_known"] >= 4096, "{found:#?}");
+    for (arguments, is_named) in [
+        (&["--memray"][..], true),
+        (&[], true),
+        (&["-p", "no:memray"], false),
+    ] {
+        let outcome = run().args(["--memory-top=1"]).args(arguments).ok();
+        let section = section(&outcome);
+        let named = section
+            .iter()
+            .filter(|line| line.starts_with("pytest-memray is loaded"));
+        assert_eq!(named.count(), usize::from(is_named), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn tests_that_damage_the_heap_fail_where_it_is_looked_at() {
+    let place = folder("damage");
+    let code = "import ctypes, pytest
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+def damage(size):
+    block = malloc(ctypes.c_size_t(size))
+    ctypes.memset(ctypes.c_void_p(block + size), 1, 4)
+def test_unmarked(): damage(50)
+@pytest.mark.check_heap
+def test_damages(): damage(40)
+@pytest.mark.check_heap
+def test_clean(): pass
+@pytest.mark.check_heap
+@pytest.mark.xfail(strict=True)
+def test_known(): damage(60)
+@pytest.mark.check_heap
+def test_own_failure():
+    damage(70)
+    raise ValueError('its own error')
+";
+    std::fs::write(place.join("test_damage.py"), code).unwrap();
+    let run = |options: &[&str], arguments: &[&str]| {
+        let run = development().host().args(options).folder(&place);
+        run.args(PYTEST).args(arguments).run()
+    };
+    let outcome = run(&["--debug-hooks"], &[]);
+    // At its end the process looks, too.
+    assert_eq!(outcome.code(), 128 + libc::SIGABRT, "{outcome:#?}");
+    let found = endings(&outcome);
+    let ended = ["test_unmarked", "test_damages", "test_clean", "test_known"]
+        .map(|name| found[name].as_str());
+    assert_eq!(
+        ended,
+        ["PASSED", "FAILED", "PASSED", "XFAIL"],
+        "{outcome:#?}"
+    );
+    for said in [
+        "test_damages: check_heap:\n4 bytes past the end of a block of 40 bytes of the account native",
+        "test_damage.py:5), overwritten\n",
+        "ValueError: its own error",
+        "4 bytes past the end of a block of 70 bytes of the account native",
+    ] {
+        assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
+    }
+    let outcome = run(&["--debug-hooks"], &["--memory-check-heap"]);
+    assert_eq!(endings(&outcome)["test_unmarked"], "FAILED", "{outcome:#?}");
+    // Without the hooks nothing is found, which is said.
+    let outcome = run(&[], &["-k", "damages"]);
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(
+        section(&outcome)
+            .contains(&"1 test not checked as marked: that needs pyhost --debug-hooks -m pytest"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_test_is_called_with_each_of_its_requests_failing() {
+    let place = folder("requests");
+    let code = "import pytest, unittest
+calls = []
+def work(size):
+    try: return bytes(size)
+    except MemoryError: return None
+@pytest.mark.fail_requests('obj', above='4K')
+def test_sound():
+    calls.append(1)
+    work(5000); work(6000)
+    bytearray(7000)
+def test_was_called(): assert len(calls) >= 4
+@pytest.mark.fail_requests('obj', above='4K')
+def test_broken():
+    work(5000)
+    work(6000)[0]
+@pytest.mark.fail_requests(above='4K', most=1)
+def test_one_request():
+    work(5000)
+    work(6000)[0]
+@pytest.mark.fail_requests
+def test_own_failure(): assert not calls
+@pytest.mark.fail_requests('heap')
+def test_bad_account(): pass
+@pytest.mark.fail_requests(most=0)
+def test_bad_most(): pass
+class Case(unittest.TestCase):
+    @pytest.mark.fail_requests
+    def test_unittest(self): pass
+";
+    std::fs::write(place.join("test_requests.py"), code).unwrap();
+    let run = |options: &[&str], arguments: &[&str]| {
+        let run = development().host().args(options).folder(&place);
+        run.args(PYTEST).args(arguments).run()
+    };
+    let outcome = run(&["--fail", "when=open"], &[]);
+    let found = endings(&outcome);
+    for (name, ending) in [
+        ("test_sound", "PASSED"),
+        ("test_was_called", "PASSED"),
+        ("test_broken", "FAILED"),
+        ("test_one_request", "PASSED"),
+        ("test_own_failure", "FAILED"),
+        ("test_bad_account", "FAILED"),
+        ("test_bad_most", "FAILED"),
+        ("Case::test_unittest", "FAILED"),
+    ] {
+        assert_eq!(found[name], ending, "{name} {outcome:#?}");
+    }
+    for said in [
+        "test_broken: fail_requests: the 2nd request fails, and the test with it at ",
+        "test_requests.py:15: TypeError: 'NoneType' object is not subscriptable\n",
+        "assert not [1",
+        "test_bad_account: fail_requests: bad accounts 'heap'; expected None, or one of raw, mem",
+        "test_bad_most: fail_requests: bad most 0; expected a whole number from 1 on",
+        "test_unittest: fail_requests: expected a plain test function",
+    ] {
+        assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
+    }
+    let outcome = run(&[], &["-k", "broken"]);
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(
+        section(&outcome).contains(
+            &"1 test not checked as marked: that needs pyhost --fail when=open -m pytest"
+        ),
+        "{outcome:#?}"
+    );
 }

@@ -1,7 +1,9 @@
 //! `pyhostctl sweep`: a program that runs once for each of its requests for memory.
 
+use crate::environments::named;
 use crate::host::{PYHOST, PYHOSTCTL, Run, folder, until};
-use std::path::Path;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 fn sweep() -> Run {
     Run::program(PYHOSTCTL).arg("sweep")
@@ -61,7 +63,8 @@ time.sleep(1)";
     let line = outcome.stderr.lines().next().unwrap_or_default();
     assert!(
         line.starts_with("pyhostctl: sweep of mem above 300.0 KiB: N = ")
-            && line.ends_with(" s so far"),
+            && line.contains(" of about 13 runs, 0 findings, ")
+            && line.ends_with(" s left"),
         "{outcome:?}"
     );
     assert!(
@@ -205,4 +208,279 @@ time.sleep(100)"
     });
     let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// A sweep of blocks of 2,000,000 bytes in `mem`, of which the program makes as many as `count` says. It does `work` with
+/// the index of the block that failed, or -1.
+fn blocks(count: u32, work: &str) -> (Run, PathBuf) {
+    let code = format!(
+        "import ctypes, os, signal, sys, time
+api, void = ctypes.pythonapi, ctypes.c_void_p
+api.PyMem_Malloc.restype = void
+blocks = [api.PyMem_Malloc(ctypes.c_size_t(2_000_000)) for _ in range({count})]
+for block in blocks:
+    api.PyMem_Free(void(block))
+failed = blocks.index(None) if None in blocks else -1
+{work}"
+    );
+    let folder = folder("sweep");
+    let script = folder.join("blocks.py");
+    std::fs::write(&script, code).unwrap();
+    let run = sweep().args(["--accounts=mem", "--above=1M"]);
+    (run.folder(&folder), script)
+}
+
+#[test]
+fn a_run_that_leaks_is_a_finding() {
+    let leaks =
+        "if failed in (1, 2): api.PyMem_Malloc(ctypes.c_size_t(5000))\nsys.exit(failed == 2)";
+    let (run, script) = blocks(4, leaks);
+    let outcome = run.env("PYHOST_LEAK_CHECK", "python").arg(&script).run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
+    assert_eq!(
+        outcome.last_line(),
+        "pyhostctl: sweep of mem above 1.0 MiB: 5 runs; 2 status 0, 1 leak, status 1, 1 leak, status 23; N = 5 \
+         passed, status 0",
+        "{outcome:#?}"
+    );
+    for said in [
+        "N = 2: leak, status 23\n  injected: 2 mem 2000000 ",
+        "N = 3: leak, status 1\n",
+        "  | pyhost: 1 block leaked, 5.0 KiB: ",
+    ] {
+        assert!(outcome.stdout.contains(said), "{said}: {outcome:#?}");
+    }
+    // Without the check there is none.
+    let (run, script) = blocks(4, leaks);
+    let outcome = run.arg(&script).ok();
+    assert!(
+        outcome.stdout.contains("3 status 0, 1 status 1; N = 5"),
+        "{outcome:#?}"
+    );
+    // It leaks whatever fails.
+    let (run, script) = blocks(4, "api.PyMem_Malloc(ctypes.c_size_t(5000))");
+    let outcome = run.env("PYHOST_LEAK_CHECK", "python").arg(&script).run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
+    assert!(
+        outcome
+            .stdout
+            .starts_with("No request fails: leak, status 23\n"),
+        "{outcome:#?}"
+    );
+    assert_eq!(
+        outcome.last_line(),
+        "pyhostctl: sweep of mem above 1.0 MiB: nothing was tested: the program ends with leak, status 23 by itself",
+    );
+}
+
+#[test]
+fn in_a_terminal_one_line_says_how_far_the_sweep_is() {
+    let (_, script) = blocks(6, "time.sleep(0.15)");
+    let code = "import os, pty, sys\nsys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
+    let run = Run::stock().code(code).arg(PYHOSTCTL);
+    let run = run.args(["sweep", "--accounts=mem", "--above=1M"]);
+    let outcome = run.arg(&script).ok();
+    let states: Vec<&str> = outcome.stdout.split("\r\x1b[K").collect();
+    assert!(states.len() > 3, "{outcome:#?}");
+    assert!(
+        states[1].starts_with("N = ")
+            && states[1].contains(" of about 7 runs, 0 findings, ")
+            && states[1].ends_with(" left"),
+        "{outcome:#?}"
+    );
+    // It is gone before anything else is said.
+    let last = states.last().unwrap();
+    assert!(last.starts_with("pyhostctl: sweep of "), "{outcome:#?}");
+}
+
+#[test]
+fn a_sweep_that_was_ended_goes_on_where_it_stopped() {
+    // Each run adds a byte; the fourth, in which the third block fails, ends the sweep.
+    let work = "with open('runs', 'ab', 0) as file: file.write(b'x')
+if os.path.getsize('runs') == 4:
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(100)
+if failed == 0: os.abort()";
+    let (run, script) = blocks(6, work);
+    let place = script.parent().unwrap();
+    let state = place.join("state");
+    let again = || {
+        let run = sweep().folder(place);
+        run.args(["--accounts=mem", "--above=1M", "--resume=state"])
+    };
+    let outcome = run.arg("--resume").arg(&state).arg(&script).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGTERM, "{outcome:#?}");
+    assert!(
+        outcome.stdout.contains("N = 1: crash by SIGABRT"),
+        "{outcome:#?}"
+    );
+    for earlier in [2, 7] {
+        let outcome = again().arg(&script).run();
+        assert_eq!(outcome.code(), 24, "{outcome:#?}");
+        // Findings of before are shown again.
+        let finding = "N = 1: crash by SIGABRT\n  injected: 1 mem ";
+        assert!(outcome.stdout.contains(finding), "{outcome:#?}");
+        let line = format!(
+            "pyhostctl: sweep of mem above 1.0 MiB: 7 runs ({earlier} of them earlier); 5 status 0, 1 crash by \
+             SIGABRT; N = 7 passed, status 0"
+        );
+        assert_eq!(outcome.last_line(), line);
+        assert_eq!(std::fs::metadata(place.join("runs")).unwrap().len(), 9);
+    }
+    // It goes with its command alone.
+    let before = std::fs::read(&state).unwrap();
+    let outcome = again().args(["-c", "pass"]).run();
+    assert_eq!((outcome.code(), outcome.stdout.as_str()), (2, ""));
+    assert!(
+        outcome
+            .stderr
+            .contains("state' is of another sweep: its program is [\"")
+            && outcome.stderr.lines().count() == 1,
+        "{outcome:#?}"
+    );
+    let outcome = again().env("PYTHONHASHSEED", "1").arg(&script).run();
+    assert_eq!(outcome.code(), 2, "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("its variables is {}, not {\"PYTHONHASHSEED\":\"1\"}"),
+        "{outcome:#?}"
+    );
+    assert_eq!(std::fs::read(&state).unwrap(), before);
+}
+
+#[test]
+fn files_of_others_are_not_written_over() {
+    let (_, script) = blocks(1, "");
+    let place = script.parent().unwrap();
+    let notes = place.join("notes");
+    std::fs::write(&notes, "mine\n").unwrap();
+    for (option, reason) in [
+        (
+            "--resume=notes",
+            "--resume: 'notes' exists, and pyhostctl sweep did not write it; expected a new file",
+        ),
+        (
+            "--junit=notes",
+            "--junit: 'notes' exists, and pyhost did not write it; expected a new file, an empty one, or one that pyhost wrote",
+        ),
+        (
+            "--resume=none/a",
+            "--resume: 'none/a' cannot be read and written (No such file or directory (os error 2))",
+        ),
+        (
+            "--junit=none/a",
+            "--junit: 'none/a' is in no directory; expected a file in one that exists",
+        ),
+    ] {
+        let outcome = sweep().folder(place).arg(option).arg(&script).run();
+        assert_eq!(
+            (outcome.code(), outcome.stdout.as_str()),
+            (2, ""),
+            "{outcome:#?}"
+        );
+        assert_eq!(outcome.stderr, format!("pyhostctl: {reason}\n"));
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine\n");
+    }
+}
+
+#[test]
+fn several_runs_go_at_once_and_are_reported_in_order() {
+    // The runs of the first two blocks wait for each other; the first crashes later than the second.
+    let work = "if failed in (0, 1):
+    open(str(failed), 'w').close()
+    for _ in range(1000):
+        if os.path.exists(str(1 - failed)): break
+        time.sleep(0.01)
+    else: sys.exit(9)
+    if failed == 0: time.sleep(0.5)
+    os.abort()";
+    let (run, script) = blocks(5, work);
+    let outcome = run.arg("--jobs=2").arg(&script).run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
+    let found: Vec<&str> = outcome
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("N = "))
+        .collect();
+    assert_eq!(
+        found,
+        ["N = 1: crash by SIGABRT", "N = 2: crash by SIGABRT"]
+    );
+    assert_eq!(
+        outcome.last_line(),
+        "pyhostctl: sweep of mem above 1.0 MiB: 6 runs; 3 status 0, 2 crash by SIGABRT; N = 6 passed, status 0"
+    );
+}
+
+#[test]
+fn a_file_for_ci_has_a_case_for_each_line_whose_requests_failed() {
+    let work = "def more():
+    for _ in range(2):
+        api.PyMem_Free(void(api.PyMem_Malloc(ctypes.c_size_t(2_000_000))))
+more()
+if failed == 2:
+    os.write(2, b'\\x1b[31m<red>&\\xff\\n')
+    os.abort()";
+    let (run, script) = blocks(3, work);
+    let place = script.parent().unwrap().to_owned();
+    let outcome = run.arg("--junit=junit.xml").arg(&script).run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
+    // A reader of such files.
+    let code = "import json, sys
+from junitparser import JUnitXml
+report = JUnitXml.fromfile(sys.argv[1])
+[suite] = report
+cases = [[case.classname, case.name, case.time, [[type(r).__name__, r.type, r.message, r.text] for r in case.result]]
+         for case in suite]
+print(json.dumps([report.tests, report.failures, report.errors, suite.name, cases]))";
+    let read = |file: &Path| -> Value {
+        let run = Run::stock().env("PYTHONPATH", named("junit").site_packages);
+        let outcome = run.code(code).arg(file).ok();
+        serde_json::from_str(&outcome.stdout).unwrap()
+    };
+    let file = place.join("junit.xml");
+    let report = read(&file);
+    assert_eq!(report[0], 3, "{report:#}");
+    assert_eq!((&report[1], &report[2]), (&Value::from(1), &Value::from(0)));
+    assert_eq!(report[3], "pyhostctl sweep of mem above 1.0 MiB");
+    let cases = report[4].as_array().unwrap();
+    let named = |part: &str| {
+        let mut cases = cases.iter();
+        cases
+            .find(|case| case[1].as_str().unwrap().contains(part))
+            .unwrap_or_else(|| panic!("{part}: {report:#}"))
+    };
+    assert_eq!(named("no request fails")[3], Value::Array(Vec::new()));
+    let passed = named("in more");
+    assert_eq!(
+        (&passed[0], &passed[3]),
+        (&"sweep.mem".into(), &Value::Array(Vec::new())),
+        "{report:#}"
+    );
+    let failed = named(":4 in ");
+    assert_eq!(failed[3][0][0], "Failure", "{report:#}");
+    assert_eq!(failed[3][0][2], "1 of 3 runs: crash by SIGABRT");
+    let text = failed[3][0][3].as_str().unwrap();
+    assert!(
+        text.contains("N = 3: crash by SIGABRT\n  injected: 3 mem 2000000 ")
+            && text.contains("  | \u{fffd}[31m<red>&\u{fffd}\n"),
+        "{text}"
+    );
+    // It is written again, also where nothing was tested.
+    let run = sweep()
+        .folder(&place)
+        .args(["--accounts=mem", "--above=100M", "--junit=junit.xml"]);
+    let outcome = run.arg(&script).run();
+    assert_eq!(outcome.code(), 25, "{outcome:#?}");
+    let report = read(&file);
+    assert_eq!(
+        (&report[0], &report[2]),
+        (&Value::from(1), &Value::from(1)),
+        "{report:#}"
+    );
+    assert_eq!(
+        report[4][0][3][0][2],
+        "the program, status 0, makes no such request"
+    );
 }

@@ -68,6 +68,6 @@ pub enum Command {
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
     Serve(ServeOptions),
-    /// Run a program once for each of its requests for memory, which fails, and find crashes and hangs
+    /// Run a program once for each of its requests for memory, which fails, and find crashes, hangs and leaks
     Sweep(SweepOptions),
 }

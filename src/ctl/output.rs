@@ -20,10 +20,7 @@ use std::path::Path;
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let shown = path.display();
     let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{shown}' {why}"));
-    let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
-    let place = PathBuffer::of(absolute.as_os_str().as_bytes());
-    let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
-    let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
+    let (place, target) = look(path, &refuse)?;
     let written = match target {
         Target::New | Target::Old => write_file(&place, target, bytes),
         Target::Stream => File::options()
@@ -33,6 +30,27 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         Target::Descriptor(own) => write_descriptor(own, bytes),
     };
     written.map_err(|error| refuse(&format_args!("cannot be written ({error})")))
+}
+
+/// Whether [`write()`] could write to a path, as far as that can be known without a change.
+///
+/// # Errors
+/// A line that names the path.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{}' {why}", path.display()));
+    let (place, target) = look(path, &refuse)?;
+    output::check(&place, target).map_err(|refusal| refuse(&refusal))
+}
+
+fn look(
+    path: &Path,
+    refuse: &impl Fn(&dyn std::fmt::Display) -> Failure,
+) -> Result<(PathBuffer, Target), Failure> {
+    let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
+    let place = PathBuffer::of(absolute.as_os_str().as_bytes());
+    let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
+    let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
+    Ok((place, target))
 }
 
 /// Writes a file beside its place, then moves it there.

@@ -76,7 +76,7 @@ fn run_python(mut options: Options, program: Option<OsString>) -> Result<i32, Er
     install(&options, &allocators)?;
     plan_report(&mut options, &allocators);
     let interpreter = initialize(&options, &allocators, &arguments);
-    arm(interpreter.gil(), &options, &allocators)?;
+    arm(interpreter.gil(), &mut options, &allocators)?;
     Ok(interpreter.run())
 }
 
@@ -201,7 +201,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 }
 
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
-fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), Error> {
+fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(), Error> {
     surface::arm(gil, report::first_refusal, endings::end_exhausted);
     endings::watch_peak(surface::peak_watcher());
     live::arm();
@@ -218,6 +218,7 @@ fn arm(gil: Gil<'_>, options: &Options, allocators: &Allocators) -> Result<(), E
         options.leak_check,
         allocators.python,
         allocators.debug_hooks,
+        std::mem::take(&mut options.leak_suppressions),
     )?;
     let is_reported = endings::is_planned() || leaks::is_armed();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {

@@ -34,6 +34,10 @@ pub struct Gils {
     pub barrier: fn(),
 }
 
+/// In a precise span half a window is this part of what the account has grown. What is published is too high by a whole one
+/// at most.
+const PRECISION: i64 = 64;
+
 /// How high a booking may take the account's bound and the total's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Heights {
@@ -140,6 +144,18 @@ impl Ledger {
         }
     }
 
+    /// How far a cell may move from where it is without a word, if the account's bytes are about `live`.
+    fn half_window(&self, account: Account, live: impl FnOnce() -> i64) -> i64 {
+        let half = account.window() / 2;
+        match self.precise_spans.load(Relaxed) {
+            0 => half,
+            _ => {
+                let start = self.precise_starts[account as usize].load(Relaxed);
+                ((live() - start) / PRECISION).clamp(0, half)
+            }
+        }
+    }
+
     /// The heights that hold for a booking.
     fn heights(&self, account: Account, reach: Reach) -> Heights {
         if account == Account::Pooled {
@@ -174,7 +190,8 @@ impl Ledger {
             return Ok(());
         }
         let live = cell.live.load(Relaxed) + delta;
-        let half = account.window() / 2;
+        let bound = &self.accounts[account as usize].bound;
+        let half = self.half_window(account, || bound.load(Relaxed));
         let published = cell.published.load(Relaxed);
         let low = live - half;
         // Published before it is booked: the bound is never below what is live.
@@ -213,7 +230,7 @@ impl Ledger {
         let others = shared.others.load(Relaxed);
         let own = cell.live.load(Relaxed) + delta;
         let live = own + others;
-        let half = account.window() / 2;
+        let half = self.half_window(account, || live);
         let bound = shared.bound.load(Relaxed);
         if delta > 0 && live > heights.account && live > bound {
             return Err(Scope::Account(account));

@@ -88,6 +88,21 @@ impl Ledger {
         Peaks::of(ended, total)
     }
 
+    /// Until [`Ledger::end_precise`], which each caller owes, windows are narrow: a 32nd of what an account has grown since
+    /// the latest call of this. So a segment that begins now has peaks that are that precise, however little is allocated
+    /// in it, but for the windows that other threads have. Where much is allocated, booking costs what it always does.
+    pub fn begin_precise(&self) {
+        for account in Account::ALL {
+            self.precise_starts[account as usize].store(self.live_of(account), Relaxed);
+        }
+        self.precise_spans.fetch_add(1, Relaxed);
+    }
+
+    /// The end of [`Ledger::begin_precise`].
+    pub fn end_precise(&self) {
+        self.precise_spans.fetch_sub(1, Relaxed);
+    }
+
     /// The peaks of the segment that runs, so far.
     pub fn segment_peaks(&self) -> Peaks {
         let accounts = Account::ALL.map(|account| self.segment_peak_of(account));
@@ -146,8 +161,10 @@ impl Ledger {
             cell.top.store(own, Relaxed);
             if !self.is_overflow(owner) {
                 cell.high.store(own, Relaxed); // the overflow slot's is closed, and stays so
+                cell.low.store(own, Relaxed); // what falls is taken off the total's bound at once
             }
         }
+        shared.window_low.store(live, Relaxed);
         shared.peak.store(live, Relaxed);
         let moved = live - shared.bound.swap(live, Relaxed);
         self.total_bound.fetch_add(moved, Relaxed);

@@ -91,6 +91,10 @@ pub struct Ledger {
     pub(super) accounts: [Shared; ACCOUNTS],
     pub(super) slots: [Slot; SLOTS],
     overflow: Slot,
+    /// While it is not 0 windows are narrow; see [`Ledger::begin_precise`].
+    pub(super) precise_spans: AtomicU32,
+    /// The live bytes of each account when the latest of these spans began.
+    pub(super) precise_starts: [AtomicI64; ACCOUNTS],
 }
 
 // The stored layout: readers in other processes rely on these.
@@ -120,6 +124,8 @@ impl Ledger {
             accounts: [const { Shared::zeros() }; ACCOUNTS],
             slots: [const { Slot::zeros() }; SLOTS],
             overflow: Slot::zeros(),
+            precise_spans: AtomicU32::new(0),
+            precise_starts: [const { AtomicI64::new(0) }; ACCOUNTS],
         }
     }
 

@@ -1,27 +1,40 @@
 //! `pyhostctl sweep`: runs a program again and again under the host, each time with the next request
 //! for memory failing, until one run passes because the program made no such request.
 
+mod ending;
+mod junit;
+mod order;
+mod progress;
 mod rule;
 mod run;
-
-use rule::{Range, Rule};
+mod state;
 
 use crate::failure::{Failure, print};
+use crate::output;
 use clap::{Args, value_parser};
-use run::{End, Run, Runner};
+use ending::End;
+use junit::Cases;
+use progress::{Done, Progress};
+use pyhost_os::plain::plain;
+use rule::{Range, Rule};
+use run::{Run, Runner};
+use state::State;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Runs the program under the host with N = 1, 2, 3, ...: the Nth request fails. It ends with the run in which
-/// nothing failed, since the program makes no such request. Prints how each run ended, and for a crash or a hang
-/// the request and the end of standard error. The runs' output is dropped, and their input is empty.
+/// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
+/// run in which nothing failed, since the program makes no such request. Prints how the runs ended, and for a crash,
+/// a hang or a leak the request and the end of standard error. The runs' output is dropped, and their input is empty.
 ///
-/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed or hung; 25 if the
-/// program makes no request that is counted.
+/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed, hung or leaked; 25 if
+/// the program makes no request that is counted.
 ///
-/// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too.
+/// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too. With
+/// PYHOST_LEAK_CHECK a run that leaks is a finding.
 #[derive(Debug, Args)]
 pub struct SweepOptions {
     /// The requests that are counted.
@@ -35,6 +48,19 @@ pub struct SweepOptions {
     /// A run that takes longer hangs, and is ended
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub timeout: u64,
+
+    /// Make so many runs at once; the program must not mind
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+
+    /// Keep the result of each run in this file, and make no run whose result is in it: a sweep that was ended goes on
+    /// where it stopped. The file belongs to the command
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
+    /// Write the results to this file in JUnit's form: a test case for each line of Python whose requests failed
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
 
     /// The host [default: pyhost beside this program, else in PATH]
     #[arg(long, value_name = "PATH")]
@@ -50,16 +76,12 @@ pub struct SweepOptions {
     pub program: Vec<OsString>,
 }
 
-/// Exit status if a run crashed or hung.
+/// Exit status if a run crashed, hung or leaked.
 const FOUND: u8 = 24;
 /// Exit status if the program made no request that is counted: nothing was tested.
 const NOTHING: u8 = 25;
-/// Exit status of a bad option, here of one that the host refuses.
+/// Exit status of a bad option, here of one that the host refuses, or of a file that cannot be used.
 const BAD_OPTION: u8 = 2;
-/// Between two lines that say how far the sweep is.
-const PROGRESS: Duration = Duration::from_secs(5);
-/// Lines of a bad run's standard error that are shown.
-const SHOWN_LINES: usize = 40;
 
 /// Runs the sweep and reports it on standard output; the exit status.
 ///
@@ -67,71 +89,38 @@ const SHOWN_LINES: usize = 40;
 /// There is no room for the runs' files, or the host cannot be started.
 pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     let host = options.host.clone().unwrap_or_else(host);
-    let others = std::env::var("PYHOST_FAIL").ok();
-    let others = others.filter(|rules| !rules.is_empty());
-    let timeout = Duration::from_secs(options.timeout);
-    let mut runner = Runner::new(host.clone(), options.program.clone(), timeout)
-        .map_err(|error| Failure(format!("no folder for the files of the runs ({error})")))?;
-    let mut run_once = |number| {
-        let swept = options.rule.with_nth(number);
-        let rules = others.iter().chain([&swept]).map(String::as_str);
-        let rules: Vec<&str> = rules.collect();
-        runner
-            .run(&rules.join(";"))
-            .map_err(|error| Failure(format!("'{}' cannot be run ({error})", host.display())))
-    };
-    let subject = options.rule.subject();
-    let Range { first, end, step } = options.range;
-    let (mut number, mut runs) = (first, 0);
-    let mut ends: BTreeMap<End, u64> = BTreeMap::new();
-    let mut progress = Progress::new(&subject);
-    let passed = loop {
-        if end.is_some_and(|end| number >= end) {
-            break None;
-        }
-        let run = run_once(number)?;
-        runs += 1;
-        if runs == 1 && is_refused(&run) {
-            eprint!("{}", run.errors);
+    let state = match files(options, &host) {
+        Ok(state) => state,
+        Err(Failure(text)) => {
+            let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
             return Ok(BAD_OPTION);
         }
-        if run.injected.is_empty() && !run.end.is_bad() {
-            let requests_nothing = runs == 1 && (number == 1 || run_once(1)?.injected.is_empty());
-            if requests_nothing {
-                print(&format!(
-                    "pyhostctl: sweep of {subject}: nothing was tested: the program, {}, makes no such request\n",
-                    run.end.text()
-                ))?;
-                return Ok(NOTHING);
-            }
-            break Some((number, run.end));
-        }
-        *ends.entry(run.end).or_default() += 1;
-        if run.end.is_bad() {
-            print(&describe(number, &run))?;
-        }
-        if run.injected.is_empty() {
-            break None; // so it ends without a failure, too: there is nothing to search on
-        }
-        progress.show(number, runs, &ends);
-        number = number.saturating_add(step);
     };
-    let listed: Vec<String> = ends
-        .iter()
-        .map(|(end, count)| format!("{count} {}", end.text()))
-        .collect();
-    let listed = match listed.is_empty() {
-        true => String::new(),
-        false => format!("; {}", listed.join(", ")),
+    let timeout = Duration::from_secs(options.timeout);
+    let runner = Runner::new(host.clone(), options.program.clone(), timeout)
+        .map_err(|error| Failure(format!("no folder for the files of the runs ({error})")))?;
+    let program = Program {
+        host: &host,
+        others: std::env::var("PYHOST_FAIL").unwrap_or_default(),
+        rule: &options.rule,
+        runner: &runner,
     };
-    let passed = match passed {
-        Some((number, end)) => format!("N = {number} passed, {}", end.text()),
-        None => "none passed".to_owned(),
-    };
-    print(&format!(
-        "pyhostctl: sweep of {subject}: {runs} runs{listed}; {passed}\n"
-    ))?;
-    Ok(if bad_ends(&ends) > 0 { FOUND } else { 0 })
+    let swept = Sweep::new(options, state).run(&program);
+    runner
+        .close()
+        .map_err(|error| Failure(format!("the signal cannot end the sweep ({error})")))?;
+    swept
+}
+
+/// Looks at the files that the sweep is to write, and reads the results of an earlier one.
+fn files(options: &SweepOptions, host: &Path) -> Result<State, Failure> {
+    if let Some(path) = &options.junit {
+        output::check(path).map_err(|Failure(text)| Failure(format!("--junit: {text}")))?;
+    }
+    match &options.resume {
+        Some(path) => State::open(path, &state::command(options, host)),
+        None => Ok(State::default()),
+    }
 }
 
 /// The host: beside this program, else in `PATH`.
@@ -145,62 +134,245 @@ fn host() -> PathBuf {
         .unwrap_or_else(|| NAME.into())
 }
 
+/// Makes the runs.
+struct Program<'a> {
+    host: &'a Path,
+    /// The rules of the variable.
+    others: String,
+    rule: &'a Rule,
+    runner: &'a Runner,
+}
+
+impl Program<'_> {
+    /// The run in which no request fails, which counts them; `None` if it was ended.
+    fn count(&self) -> Result<Option<Run>, Failure> {
+        let run = self.runner.count(&self.rules(self.rule.with_none()));
+        run.map_err(|error| self.cannot(&error))
+    }
+
+    /// The run in which the request of this number fails; `None` if it was ended.
+    fn fail(&self, number: u64) -> Result<Option<Run>, Failure> {
+        let run = self.runner.run(&self.rules(self.rule.with_nth(number)));
+        let mut run = run.map_err(|error| self.cannot(&error))?;
+        if let Some(run) = run.as_mut().filter(|run| !run.end.is_finding()) {
+            (run.errors, run.errors_left_out) = (Vec::new(), 0); // nobody shows them
+        }
+        Ok(run)
+    }
+
+    /// The rules of a run, of which the sweep's is the last.
+    fn rules(&self, swept: String) -> String {
+        match self.others.is_empty() {
+            true => swept,
+            false => format!("{};{swept}", self.others),
+        }
+    }
+
+    fn cannot(&self, error: &std::io::Error) -> Failure {
+        Failure(format!("'{}' cannot be run ({error})", self.host.display()))
+    }
+}
+
+/// A sweep and its results so far.
+struct Sweep<'a> {
+    options: &'a SweepOptions,
+    subject: String,
+    state: State,
+    progress: Progress,
+    done: Done,
+    /// The requests that the program makes if none fails, as far as that is known.
+    requests: Option<u64>,
+    ends: BTreeMap<End, u64>,
+    passed: Option<(u64, End)>,
+    cases: Cases,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(options: &'a SweepOptions, state: State) -> Self {
+        let subject = options.rule.subject();
+        Sweep {
+            options,
+            state,
+            progress: Progress::new(subject.clone(), None),
+            subject,
+            done: Done::default(),
+            requests: None,
+            ends: BTreeMap::new(),
+            passed: None,
+            cases: Cases::default(),
+        }
+    }
+
+    /// Makes all runs, and reports. The exit status; any if a signal has ended it.
+    fn run(mut self, program: &Program<'_>) -> Result<u8, Failure> {
+        let unfailed = match self.state.take(0) {
+            Some(run) => run,
+            None => {
+                let Some(run) = program.count()? else {
+                    return Ok(0);
+                };
+                if is_refused(&run) {
+                    let _ = writeln!(std::io::stderr(), "{}", run.errors[0]);
+                    return Ok(BAD_OPTION);
+                }
+                self.state.keep(0, &run)?;
+                run
+            }
+        };
+        self.cases
+            .add(0, &unfailed, || describe("no request fails", &unfailed));
+        if unfailed.end.is_finding() {
+            print(&describe("No request fails", &unfailed))?;
+            return self.nothing(
+                FOUND,
+                &format!("the program ends with {} by itself", unfailed.end.text()),
+            );
+        }
+        if unfailed.requests == Some(0) {
+            return self.nothing(
+                NOTHING,
+                &format!(
+                    "the program, {}, makes no such request",
+                    unfailed.end.text()
+                ),
+            );
+        }
+        self.requests = unfailed.requests;
+        let runs = self
+            .requests
+            .map(|requests| self.options.range.runs(requests));
+        self.progress = Progress::new(self.subject.clone(), runs);
+        let jobs = usize::from(self.options.jobs);
+        let finish = || program.runner.finish();
+        let numbers = self.options.range.numbers();
+        order::in_order(
+            numbers,
+            jobs,
+            |number| program.fail(number),
+            finish,
+            &mut self,
+        )?;
+        self.progress.clear();
+        if program.runner.was_ended() {
+            return Ok(0);
+        }
+        match self.passed {
+            // The run that was to count left no report.
+            Some((_, end)) if self.requests.is_none() && self.ends.is_empty() => self.nothing(
+                NOTHING,
+                &format!("the program, {}, makes no such request", end.text()),
+            ),
+            _ => self.end(),
+        }
+    }
+
+    /// Reports that no run was made, and why.
+    fn nothing(&mut self, status: u8, reason: &str) -> Result<u8, Failure> {
+        if status == NOTHING {
+            self.cases.add_error(reason);
+        }
+        self.write_cases()?;
+        print(&format!(
+            "pyhostctl: sweep of {}: nothing was tested: {reason}\n",
+            self.subject
+        ))?;
+        Ok(status)
+    }
+
+    /// Reports how the runs ended.
+    fn end(&self) -> Result<u8, Failure> {
+        let mut text = format!(
+            "pyhostctl: sweep of {}: {} runs",
+            self.subject, self.done.runs
+        );
+        if self.done.earlier > 0 {
+            text += &format!(" ({} of them earlier)", self.done.earlier);
+        }
+        for (index, (end, count)) in self.ends.iter().enumerate() {
+            let separator = if index == 0 { ";" } else { "," };
+            text += &format!("{separator} {count} {}", end.text());
+        }
+        text += &match self.passed {
+            Some((number, end)) => format!("; N = {number} passed, {}\n", end.text()),
+            None => "; none passed\n".to_owned(),
+        };
+        self.write_cases()?;
+        print(&text)?;
+        Ok(if self.done.findings > 0 { FOUND } else { 0 })
+    }
+
+    fn write_cases(&self) -> Result<(), Failure> {
+        let Some(path) = &self.options.junit else {
+            return Ok(());
+        };
+        output::write(path, self.cases.text(&self.subject).as_bytes())
+            .map_err(|Failure(text)| Failure(format!("--junit: {text}")))
+    }
+}
+
+impl order::Sweep for Sweep<'_> {
+    fn known(&mut self, number: u64) -> Option<Run> {
+        let known = self.state.take(number)?;
+        self.done.earlier += 1;
+        Some(known)
+    }
+
+    fn may_be_early(&self, number: u64) -> bool {
+        self.requests.is_none_or(|requests| number <= requests)
+    }
+
+    fn ended(&mut self, number: u64, run: &Run) -> Result<(), Failure> {
+        self.state.keep(number, run)
+    }
+
+    fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure> {
+        let has_failed = !run.injected.is_empty();
+        let is_finding = run.end.is_finding();
+        self.done.number = number;
+        self.done.runs += 1;
+        self.done.findings += u64::from(is_finding);
+        if has_failed || is_finding {
+            let title = format!("N = {number}");
+            self.cases.add(number, &run, || describe(&title, &run));
+            *self.ends.entry(run.end).or_default() += 1;
+        } else {
+            self.passed = Some((number, run.end));
+        }
+        if is_finding {
+            self.progress.clear();
+            print(&describe(&format!("N = {number}"), &run))?;
+        }
+        self.progress.show(self.done);
+        // Where nothing fails there is nothing to search on.
+        Ok(match has_failed {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    }
+
+    fn tick(&mut self) {
+        self.progress.show(self.done);
+    }
+}
+
 /// Whether the host has refused an option, a variable or a rule: then its standard error is one line of its own.
 fn is_refused(run: &Run) -> bool {
-    run.end == End::Status(2)
-        && run.errors.starts_with("pyhost: ")
-        && run.errors.lines().count() == 1
+    let [line] = run.errors.as_slice() else {
+        return false;
+    };
+    run.end == End::Status(2) && line.starts_with("pyhost: ")
 }
 
-/// How many runs crashed or hung.
-fn bad_ends(ends: &BTreeMap<End, u64>) -> u64 {
-    let bad = ends.iter().filter(|(end, _)| end.is_bad());
-    bad.map(|(_, count)| count).sum()
-}
-
-/// Says on standard error how far the sweep is, now and then.
-struct Progress<'a> {
-    subject: &'a str,
-    start: Instant,
-    shown: Instant,
-}
-
-impl<'a> Progress<'a> {
-    fn new(subject: &'a str) -> Self {
-        let now = Instant::now();
-        Progress {
-            subject,
-            start: now,
-            shown: now,
-        }
-    }
-
-    fn show(&mut self, number: u64, runs: u64, ends: &BTreeMap<End, u64>) {
-        if self.shown.elapsed() < PROGRESS {
-            return;
-        }
-        self.shown = Instant::now();
-        eprintln!(
-            "pyhostctl: sweep of {}: N = {number}, {runs} runs, {} of them bad, {} s so far",
-            self.subject,
-            bad_ends(ends),
-            self.start.elapsed().as_secs()
-        );
-    }
-}
-
-/// A run that crashed or hung: the failure and the end of standard error.
-fn describe(number: u64, run: &Run) -> String {
-    let mut text = format!("N = {number}: {}\n", run.end.text());
+/// A run that is a finding: the failure and the end of standard error.
+fn describe(title: &str, run: &Run) -> String {
+    let mut text = format!("{title}: {}\n", run.end.text());
     for line in &run.injected {
         text += &format!("  injected: {line}\n");
     }
-    let lines: Vec<&str> = run.errors.lines().collect();
-    let skipped = lines.len().saturating_sub(SHOWN_LINES);
-    if skipped > 0 {
-        text += &format!("  | ({skipped} lines)\n");
+    if run.errors_left_out > 0 {
+        text += &format!("  | ({} lines)\n", run.errors_left_out);
     }
-    for line in &lines[skipped..] {
+    for line in &run.errors {
         text += &format!("  | {line}\n");
     }
     text

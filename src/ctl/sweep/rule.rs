@@ -3,10 +3,11 @@
 use clap::Args;
 use pyhost_ledger::REPORTED;
 use pyhost_os::bytes::{self, Bytes, Expected};
+use serde::Serialize;
 use std::str::FromStr;
 
 /// The requests that are counted.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args, Serialize)]
 pub struct Rule {
     /// Count the requests of these accounts alone: raw, mem, obj, arena, numpy, native, mapped, or several
     /// with + between them [default: all]
@@ -53,6 +54,11 @@ impl Rule {
         text
     }
 
+    /// The rule in whose run no request fails: they are counted alone.
+    pub fn with_none(&self) -> String {
+        self.with_nth(u64::MAX)
+    }
+
     /// The requests that are swept, in words: `mem above 64.0 KiB`.
     pub fn subject(&self) -> String {
         let mut text = self
@@ -76,6 +82,24 @@ pub struct Range {
     pub end: Option<u64>,
     /// How many requests lie between two runs.
     pub step: u64,
+}
+
+impl Range {
+    /// The requests.
+    pub fn numbers(self) -> impl Iterator<Item = u64> {
+        let next = move |number: &u64| number.checked_add(self.step);
+        let numbers = std::iter::successors(Some(self.first), next);
+        numbers.take_while(move |&number| self.end.is_none_or(|end| number < end))
+    }
+
+    /// How many runs it takes if the program makes so many requests: those and the one in which nothing fails.
+    pub fn runs(self, requests: u64) -> u64 {
+        let below = |end: u64| end.saturating_sub(self.first).div_ceil(self.step);
+        let to_the_first_that_passes = below(requests.saturating_add(1)) + 1;
+        self.end.map_or(to_the_first_that_passes, |end| {
+            below(end).min(to_the_first_that_passes)
+        })
+    }
 }
 
 impl FromStr for Range {
@@ -123,6 +147,35 @@ mod tests {
             ("1:9:1:1", None),
         ] {
             assert_eq!(text.parse().ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_takes_a_run_for_each_request_and_one_in_which_nothing_fails() {
+        for (text, requests, runs) in [
+            ("1", 7, 8),
+            ("9", 7, 1),
+            ("1:5", 7, 4),
+            ("1:8", 7, 7),
+            ("1:9", 7, 8),
+            ("1:10", 7, 8),
+            ("5:45:10", 50, 4),
+            ("5:45:10", 34, 4),
+            ("5:45:10", 20, 3),
+            ("::3", 0, 1),
+        ] {
+            let range: Range = text.parse().unwrap();
+            assert_eq!(range.runs(requests), runs, "{text} {requests}");
+            let failing = range
+                .numbers()
+                .take_while(|&number| number <= requests)
+                .count();
+            let passing = range.numbers().nth(failing).is_some();
+            assert_eq!(
+                (failing + usize::from(passing)) as u64,
+                runs,
+                "{text} {requests}"
+            );
         }
     }
 

@@ -1,94 +1,46 @@
 //! One run of the program: the host with one request that fails, CPython's `faulthandler`, and a log
 //! that says whether and where the failure was injected.
 
+use super::ending::End;
 use pyhost_os::process;
-use pyhost_os::signals::signal_name;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a run that hangs may take to print where it is, and one that a signal ends to end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// With an exit status.
-    Status(i32),
-    /// With an exit status, after a `MemoryError` that nothing caught.
-    MemoryError(i32),
-    /// By a signal.
-    Signal(i32),
-    /// By a fatal error of CPython's.
-    Fatal,
-    /// It took too long.
-    Hang,
-}
-
-impl End {
-    /// Whether the program crashed or hung.
-    pub fn is_bad(self) -> bool {
-        matches!(self, End::Signal(_) | End::Fatal | End::Hang)
-    }
-
-    fn of(status: Option<ExitStatus>, errors: &str) -> Self {
-        let Some(status) = status else {
-            return End::Hang;
-        };
-        let unhandled = errors.lines().rev().take(3).any(|line| {
-            let kind = line.split(':').next().unwrap_or_default();
-            kind.rsplit('.')
-                .next()
-                .unwrap_or_default()
-                .ends_with("MemoryError")
-        });
-        match (status.code(), status.signal()) {
-            (Some(0), _) => End::Status(0),
-            (Some(status), _) if unhandled => End::MemoryError(status),
-            (Some(status), _) => End::Status(status),
-            (None, Some(libc::SIGABRT))
-                if errors.contains("Fatal Python error: ")
-                    && !errors.contains("Fatal Python error: Aborted") =>
-            {
-                End::Fatal
-            }
-            (None, signal) => End::Signal(signal.unwrap_or_default()),
-        }
-    }
-
-    /// For people: `crash by SIGSEGV`.
-    pub fn text(self) -> String {
-        match self {
-            End::Status(status) => format!("status {status}"),
-            End::MemoryError(status) => format!("MemoryError, status {status}"),
-            End::Signal(signal) => format!("crash by {}", signal_name(signal)),
-            End::Fatal => "fatal error".to_owned(),
-            End::Hang => "hang".to_owned(),
-        }
-    }
-}
+/// Lines of a run's standard error that are kept.
+const KEPT_LINES: usize = 40;
 
 /// The result of a run.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Run {
     /// How it ended.
     pub end: End,
     /// The failures that were injected into the process itself: number, account, size, place.
     pub injected: Vec<String>,
-    /// Its standard error.
-    pub errors: String,
+    /// The last lines of its standard error.
+    pub errors: Vec<String>,
+    /// The number of lines before them.
+    pub errors_left_out: usize,
+    /// How long it took.
+    pub seconds: f64,
+    /// The requests that the sweep's rule counted, if the run was to count them.
+    pub requests: Option<u64>,
 }
 
-/// Runs the program.
+/// Runs the program. Several threads may do so at once.
 pub struct Runner {
     host: PathBuf,
     program: Vec<OsString>,
@@ -97,11 +49,12 @@ pub struct Runner {
     folder: TempDir,
     /// The signal that ends the sweep, or 0.
     ending: Arc<AtomicUsize>,
+    /// The sweep needs no further run.
+    is_over: AtomicBool,
 }
 
 impl Runner {
-    /// Makes a folder for the runs' files. From now on a signal that ends the sweep ends its run and removes the
-    /// folder first.
+    /// Makes a folder for the runs' files. From now on a signal that ends the sweep ends its runs.
     ///
     /// # Errors
     /// The system refuses.
@@ -118,77 +71,135 @@ impl Runner {
             timeout,
             folder: tempfile::Builder::new().prefix("pyhost-sweep-").tempdir()?,
             ending,
+            is_over: AtomicBool::new(false),
         })
     }
 
-    /// Runs the program with these rules of `--fail`.
+    /// Runs the program with these rules of `--fail`. Returns `None` if a signal or [`Runner::finish`] ended it.
     ///
     /// # Errors
     /// The host cannot be started, or a file of the run cannot be written.
-    pub fn run(&mut self, rules: &str) -> io::Result<Run> {
-        let log = self.folder.path().join("log");
-        let _ = std::fs::remove_file(&log);
+    pub fn run(&self, rules: &str) -> io::Result<Option<Run>> {
+        self.run_in(rules, None)
+    }
+
+    /// The same, and counts the requests that the last of the rules counts.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn count(&self, rules: &str) -> io::Result<Option<Run>> {
+        let report = self.folder.path().join("report-%p.json");
+        self.run_in(rules, Some(&report))
+    }
+
+    fn run_in(&self, rules: &str, report: Option<&Path>) -> io::Result<Option<Run>> {
+        let folder = tempfile::tempdir_in(self.folder.path())?;
+        let log = folder.path().join("log");
         let mut errors = File::options()
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .read(true)
             .write(true)
-            .open(self.folder.path().join("stderr"))?;
-        let mut child = Command::new(&self.host)
+            .open(folder.path().join("stderr"))?;
+        let mut command = Command::new(&self.host);
+        command
             .env("PYHOST_FAIL", rules)
             .env("PYHOST_FAIL_LOG", &log)
             // Reports that variables ask for are the outermost host's: a run writes over no file.
-            .env("PYHOST_OUTERMOST", std::process::id().to_string())
+            .env("PYHOST_OUTERMOST", std::process::id().to_string());
+        if let Some(report) = report {
+            command
+                .env("PYHOST_STATS", "json")
+                .env("PYHOST_STATS_FILE", report);
+        }
+        command
             .args(["-X", "faulthandler"])
             .args(&self.program)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(errors.try_clone()?)
-            .spawn()?;
+            .stderr(errors.try_clone()?);
+        let start = Instant::now();
+        let mut child = command.spawn()?;
         let own = format!("{} ", child.id());
         let status = self.wait(&mut child)?;
+        if self.is_ending() {
+            return Ok(None);
+        }
+        let seconds = start.elapsed().as_secs_f64();
         let mut bytes = Vec::new();
         errors.rewind()?;
         errors.read_to_end(&mut bytes)?;
-        let errors = String::from_utf8_lossy(&bytes).into_owned();
+        let errors = String::from_utf8_lossy(&bytes);
         let log = std::fs::read(&log).unwrap_or_default();
         let injected = String::from_utf8_lossy(&log)
             .lines()
             .filter_map(|line| line.strip_prefix(&own))
             .map(str::to_owned)
             .collect();
-        Ok(Run {
+        let left_out = errors.lines().count().saturating_sub(KEPT_LINES);
+        Ok(Some(Run {
             end: End::of(status, &errors),
             injected,
-            errors,
-        })
+            errors: errors.lines().skip(left_out).map(str::to_owned).collect(),
+            errors_left_out: left_out,
+            seconds,
+            requests: report.and_then(|report| requests_of(report, child.id())),
+        }))
     }
 
-    /// Waits for a run. Returns `None` if it took too long and was ended.
-    fn wait(&mut self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
-        let status = self.wait_until(child, Instant::now() + self.timeout)?;
-        let signal = match (status, self.ending.load(Relaxed)) {
-            (Some(status), 0) => return Ok(Some(status)),
-            (_, 0) => libc::SIGABRT, // faulthandler prints where each thread is
-            (_, ending) => ending as i32,
-        };
-        if status.is_none() {
-            process::signal(child.id() as libc::pid_t, signal);
-            if wait_until(child, Instant::now() + LAST_WORDS, || false)?.is_none() {
-                child.kill()?;
-                child.wait()?;
-            }
+    /// Ends the runs that are still going.
+    pub fn finish(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+
+    /// Whether a signal has ended the sweep.
+    pub fn was_ended(&self) -> bool {
+        self.ending.load(Relaxed) != 0
+    }
+
+    /// Removes the files of the runs. If a signal has ended the sweep, ends the process as the signal does.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn close(self) -> io::Result<()> {
+        drop(self.folder);
+        match self.ending.load(Relaxed) {
+            0 => Ok(()),
+            signal => emulate_default_handler(signal as i32),
         }
-        if signal != libc::SIGABRT {
-            let _ = std::fs::remove_dir_all(self.folder.path());
-            emulate_default_handler(signal)?;
+    }
+
+    fn is_ending(&self) -> bool {
+        self.was_ended() || self.is_over.load(Relaxed)
+    }
+
+    /// Waits for a run. Returns `None` if it took too long, or is not needed any more, and was ended.
+    fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+        let end = Instant::now() + self.timeout;
+        let status = wait_until(child, end, || self.is_ending())?;
+        if status.is_some() {
+            return Ok(status);
+        }
+        let is_over = || self.is_over.load(Relaxed);
+        if !is_over() {
+            let signal = match self.ending.load(Relaxed) {
+                0 => libc::SIGABRT, // faulthandler prints where each thread is
+                ending => ending as i32,
+            };
+            process::signal(child.id() as libc::pid_t, signal);
+        }
+        if wait_until(child, Instant::now() + LAST_WORDS, is_over)?.is_none() {
+            child.kill()?;
+            child.wait()?;
         }
         Ok(None)
     }
+}
 
-    fn wait_until(&self, child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
-        wait_until(child, end, || self.ending.load(Relaxed) != 0)
-    }
+/// The requests that the last rule of a process's report counted.
+fn requests_of(report: &Path, process: u32) -> Option<u64> {
+    let name = report.to_str()?.replace("%p", &process.to_string());
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(name).ok()?).ok()?;
+    report["faults"]["rules"].as_array()?.last()?["requests"].as_u64()
 }
 
 /// Waits until the child has ended, the time has come, or `stops` says so.
@@ -214,52 +225,4 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_known_by_its_status_and_its_last_lines() {
-        let ended = |raw| Some(ExitStatus::from_raw(raw));
-        for (status, errors, end) in [
-            (ended(0), "", End::Status(0)),
-            (
-                ended(0),
-                "Exception ignored in x\nMemoryError\n",
-                End::Status(0),
-            ),
-            (
-                ended(1 << 8),
-                "Traceback\nMemoryError\n",
-                End::MemoryError(1),
-            ),
-            (
-                ended(1 << 8),
-                "numpy.core._exceptions._ArrayMemoryError: Unable\n",
-                End::MemoryError(1),
-            ),
-            (ended(1 << 8), "ValueError: MemoryError\n", End::Status(1)),
-            (ended(3 << 8), "", End::Status(3)),
-            (
-                ended(libc::SIGSEGV),
-                "Fatal Python error: Segmentation fault\n",
-                End::Signal(libc::SIGSEGV),
-            ),
-            (
-                ended(libc::SIGABRT),
-                "Fatal Python error: Aborted\n",
-                End::Signal(libc::SIGABRT),
-            ),
-            (
-                ended(libc::SIGABRT),
-                "Fatal Python error: f: no memory\n",
-                End::Fatal,
-            ),
-            (None, "", End::Hang),
-        ] {
-            assert_eq!(End::of(status, errors), end, "{errors}");
-        }
-    }
 }

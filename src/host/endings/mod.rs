@@ -169,14 +169,12 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
         return None;
     }
     let findings = leaks::check(top)?;
-    if findings.is_nothing() {
-        return None;
-    }
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     let _ = report::tell_leaks(findings, &mut out);
     out.flush();
     let leaked = c_int::from(plan.leak_status);
-    (status == 0 && leaked != 0 && findings.is_sure()).then_some(leaked)
+    let is_leak = !findings.is_nothing() && findings.is_sure();
+    (status == 0 && leaked != 0 && is_leak).then_some(leaked)
 }
 
 extern "C" fn forked_in_parent() {

@@ -1,5 +1,5 @@
 //! Memory outside the heaps in which a pointer keeps a block from being lost: the writable data of
-//! every loaded library, the thread-local data and the stack of the calling thread.
+//! every loaded library, the thread-local data, the stack and the description of the calling thread.
 
 #![allow(unsafe_code)]
 
@@ -7,15 +7,14 @@ use super::WORD;
 use super::objects::Memory;
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
+use crate::native::mapped;
 use crate::process::loaded::{self, Segment};
-use crate::process::maps::Mapping;
-#[cfg(target_arch = "x86_64")]
-use crate::process::maps::PageMap;
+use crate::process::maps::{Mapping, PageMap};
 use crate::process::small_file;
-#[cfg(target_arch = "x86_64")]
 use pyhost_os::mapping::page_size;
 use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +59,43 @@ pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);
 }
 
+/// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
+static DESCRIPTION: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks libc for the size of its description of a thread, which it has for debuggers (`libthread_db`).
+pub fn learn_description() {
+    // SAFETY: looks a name up; libc's own variable of this name has four bytes and is constant.
+    unsafe {
+        let name = c"_thread_db_sizeof_pthread";
+        let size = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<u32>();
+        if let Some(size) = size.as_ref() {
+            DESCRIPTION.store(*size as usize, Relaxed);
+        }
+    }
+    loaded::clear_error();
+}
+
+/// libc's description of the calling thread. The table of the thread's thread-local data hangs on it, and the values of
+/// pthread_setspecific(3). The main thread's is in memory of the loader's own.
+fn description() -> Option<Range> {
+    const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
+    let pointer = heap::thread_number();
+    let size = match DESCRIPTION.load(Relaxed) {
+        0 => return None,
+        size => size & !7,
+    };
+    Some(match cfg!(target_arch = "x86_64") {
+        true => Range {
+            start: pointer,
+            end: pointer + size,
+        },
+        false => Range {
+            start: pointer - size,
+            end: pointer + CONTROL_BLOCK,
+        },
+    })
+}
+
 /// Libraries have a few pieces each.
 const MOST_RANGES: usize = 1 << 16;
 
@@ -87,7 +123,7 @@ fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
     }
 }
 
-/// The data of the libraries, their thread-local data, and the stack from `top` on.
+/// The data of the libraries, their thread-local data, the stack from `top` on, and libc's description of the thread.
 pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
     let mut ranges = new_table(MOST_RANGES)?;
     loaded::each(|object| {
@@ -95,6 +131,9 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
             add(&mut ranges, object.thread_data, &segment);
         }
     });
+    if let Some(range) = description() {
+        ranges.push(range);
+    }
     // The kernel puts these bytes above all that the main thread has on its stack.
     let bottom = calls::getauxval(libc::AT_RANDOM) as usize;
     let top = top.address();
@@ -135,8 +174,37 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     }
 }
 
-/// Largest mapping that is searched for stacks, which may lie side by side in one.
-#[cfg(target_arch = "x86_64")]
+/// The pages of memory that libraries have mapped by themselves, as far as they are resident: allocators of their own,
+/// and code that was compiled while the program ran, keep addresses there.
+pub fn add_mapped(ranges: &mut Table<Range>) {
+    let mut buffer = [[0; 8]; 512];
+    let Some(mut pages) = PageMap::open(&mut buffer) else {
+        return;
+    };
+    let size = page_size() as usize;
+    mapped::each(|mapped| {
+        let end = mapped.end;
+        if !mapped.writable || end - mapped.start > LARGEST {
+            return;
+        }
+        let mut first = mapped.start;
+        for page in (mapped.start..end).step_by(size) {
+            if !pages.is_present(page, end) {
+                add_some(ranges, first, page);
+                first = page + size;
+            }
+        }
+        add_some(ranges, first, end);
+    });
+}
+
+fn add_some(ranges: &mut Table<Range>, start: usize, end: usize) {
+    if start < end {
+        ranges.push(Range { start, end });
+    }
+}
+
+/// Largest mapping that is searched page by page. Stacks may lie side by side in one.
 const LARGEST: usize = 4 << 30;
 
 /// Adds the stacks of a mapping that are known by their threads' control blocks: the first and the third word of such a

@@ -12,10 +12,12 @@ mod objects;
 mod reach;
 mod settings;
 mod sites;
+mod suppressions;
 mod table;
 mod types;
 
 pub use settings::{DEFAULT_STATUS, Scope};
+pub use suppressions::{Rule, Source, Suppressions};
 pub use types::look as look_at_types;
 
 use crate::allocator::Allocator;
@@ -30,11 +32,13 @@ use crate::python::objects::Gil;
 use crate::python::{IS_FREE_THREADED, freelists, interpreters, threads};
 pub use memory::StackTop;
 use objects::NAME;
+use pyhost_os::template::format_into;
 use reach::Block;
 pub use reach::Broken;
 use sites::Site;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use suppressions::Facts;
 use table::{Table, new_table};
 
 /// Bytes of a pointer.
@@ -51,6 +55,7 @@ static SCOPE: AtomicU8 = AtomicU8::new(Scope::Off as u8);
 static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
 /// Threads of Python that outlived the script, but for its own.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
+static SUPPRESSIONS: OnceLock<Suppressions> = OnceLock::new();
 static FINDINGS: OnceLock<Findings> = OnceLock::new();
 
 /// Lost blocks of one kind.
@@ -70,8 +75,7 @@ pub struct Group {
 impl Group {
     /// The name of the objects' type; empty where they are no objects.
     pub fn type_name(&self) -> &str {
-        let length = self.name.iter().position(|&byte| byte == 0);
-        str::from_utf8(&self.name[..length.unwrap_or(NAME)]).unwrap_or_default()
+        text_of(&self.name)
     }
 
     /// The file and the line that allocated them, where tracemalloc knew.
@@ -108,6 +112,19 @@ impl Findings {
         self.threads == 0 && !self.interpreters
     }
 
+    /// The rules that matched blocks, which are not among those that are reported.
+    pub fn suppressed(&self) -> impl Iterator<Item = &'static Rule> {
+        SUPPRESSIONS.get().into_iter().flat_map(Suppressions::used)
+    }
+
+    /// The rules that matched nothing, if they are to be named.
+    pub fn unused(&self) -> impl Iterator<Item = &'static Rule> {
+        SUPPRESSIONS
+            .get()
+            .into_iter()
+            .flat_map(Suppressions::unused)
+    }
+
     /// Whether there is nothing to report.
     pub fn is_nothing(&self) -> bool {
         self.blocks == 0 && self.broken.is_empty()
@@ -135,10 +152,12 @@ pub fn start(
     scope: Scope,
     allocator: Allocator,
     debug_hooks: bool,
+    suppressions: Suppressions,
 ) -> Result<(), Error> {
     if scope == Scope::Off {
         return Ok(());
     }
+    let _ = SUPPRESSIONS.set(suppressions);
     if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
         notice(format_args!(
             "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
@@ -146,6 +165,7 @@ pub fn start(
         ));
         return Ok(());
     }
+    memory::learn_description();
     freelists::clear(gil);
     if !arm(scope, debug_hooks) {
         return Err(Error::start("mimalloc gives no heap"));
@@ -268,7 +288,8 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         });
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    let blocks = reach::find(closed, accounts(), arrays, &ranges, front(), &mut broken)?;
+    memory::add_mapped(&mut ranges);
+    let mut blocks = reach::find(closed, accounts(), arrays, &ranges, front(), &mut broken)?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
         threads: THREADS.load(Relaxed),
@@ -287,6 +308,19 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };
+    if let Some(rules) = SUPPRESSIONS.get().filter(|rules| !rules.is_empty()) {
+        let mut known = new_table(blocks.len().max(1))?;
+        for (index, block) in blocks.iter().enumerate() {
+            if is_lost(&block)
+                && let Some(rule) = rule_for(rules, block, &memory)
+            {
+                rule.count(block.size);
+                known.push(index as u32);
+            }
+        }
+        // What such a block holds is not lost either.
+        reach::keep(&mut blocks, known);
+    }
     for block in blocks.iter().filter(is_lost) {
         findings.blocks += 1;
         findings.bytes += block.size as u64;
@@ -298,11 +332,41 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     Some(findings)
 }
 
-fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
+/// The type of the object in a block, and where the block was allocated.
+fn kind_of(block: &Block, memory: &impl objects::Memory) -> ([u8; NAME], Option<Site>) {
     let name = block
         .object
         .map_or([0; NAME], |object| objects::type_name(memory, object.kind));
-    let site = sites::site_of(block.start + front());
+    (name, sites::site_of(block.start + front()))
+}
+
+/// The rule that matches a lost block.
+fn rule_for<'a>(
+    rules: &'a Suppressions,
+    block: &Block,
+    memory: &impl objects::Memory,
+) -> Option<&'a Rule> {
+    let mut room = [0; 1024];
+    let (name, site) = kind_of(block, memory);
+    let line = site.map_or(&[][..], |site| {
+        format_into(&mut room, format_args!("{}:{}", site.file(), site.line))
+    });
+    rules.matching(&Facts {
+        account: block.account,
+        size: block.size,
+        kind: text_of(&name),
+        line: str::from_utf8(line).unwrap_or_default(),
+    })
+}
+
+/// A name that zeros follow.
+fn text_of(name: &[u8; NAME]) -> &str {
+    let length = name.iter().position(|&byte| byte == 0);
+    str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
+}
+
+fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
+    let (name, site) = kind_of(block, memory);
     let same = |group: &&mut Group| {
         group.account == block.account
             && group.size == block.size

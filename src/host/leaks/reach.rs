@@ -1,8 +1,8 @@
 //! Which blocks nothing points at any more.
 //!
 //! A block that was allocated since the mark is lost where no pointer to it, or into it, can be
-//! found by way of the roots: the data of the libraries, the stack, and every block of before the
-//! mark. All that is found is searched in turn. A word that happens to look like a pointer keeps a
+//! found by way of the roots: the data of the libraries, the memory that they have mapped, the stack, libc's
+//! description of the thread, and every block of before the mark. All that is found is searched in turn. A word that happens to look like a pointer keeps a
 //! block, so that the error is on the side of silence. The links of Python's collector are no
 //! references: they lead through every container, lost ones too.
 
@@ -111,22 +111,15 @@ pub fn find(
             block.object = objects::object_in(&memory, block.start + front, block.size - front);
         }
     }
-    let (first, last) = match &*blocks {
-        [] => (0, 0),
-        [first, ..] => (
-            first.start,
-            blocks.iter().map(|block| block.start + block.size).max()?,
-        ),
-    };
-    let mut search = Search {
-        open: new_table(blocks.len().max(1))?,
-        blocks: &mut blocks,
-        first,
-        last,
-    };
+    let open = new_table(blocks.len().max(1))?;
+    let mut search = Search::new(&mut blocks, open);
     // SAFETY: as above; the ranges and the live blocks can be read.
     unsafe {
         for range in ranges {
+            // The loader takes a library's thread-local data from malloc, and keeps the address in a table of its own.
+            if range.start < range.end {
+                search.follow(range.start);
+            }
             search.search(range.start, range.end);
         }
         mark::visit_before(
@@ -136,12 +129,18 @@ pub fn find(
             },
             &mut |account, size| note(broken, account, size),
         );
-        while let Some(index) = search.open.pop() {
-            let block = search.blocks[index as usize];
-            search.search(block.start.next_multiple_of(WORD), block.start + block.size);
-        }
+        search.search_open();
     }
     Some(blocks)
+}
+
+/// Marks blocks as reached, by their indices, and all that is found from there.
+pub fn keep(blocks: &mut [Block], kept: Table<u32>) {
+    for &index in kept.iter() {
+        blocks[index as usize].is_reached = true;
+    }
+    // SAFETY: nothing of Python runs any more; live blocks can be read.
+    unsafe { Search::new(blocks, kept).search_open() };
 }
 
 struct Search<'a> {
@@ -152,7 +151,29 @@ struct Search<'a> {
     last: usize,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(blocks: &'a mut [Block], open: Table<u32>) -> Self {
+        let ends = blocks.iter().map(|block| block.start + block.size);
+        Search {
+            open,
+            first: blocks.first().map_or(0, |block| block.start),
+            last: ends.max().unwrap_or(0),
+            blocks,
+        }
+    }
+
+    /// Searches the blocks that were found, and those that are found in them.
+    ///
+    /// # Safety
+    /// The blocks can be read.
+    unsafe fn search_open(&mut self) {
+        while let Some(index) = self.open.pop() {
+            let block = self.blocks[index as usize];
+            // SAFETY: the caller's promise.
+            unsafe { self.search(block.start.next_multiple_of(WORD), block.start + block.size) };
+        }
+    }
+
     /// The block that a word leads to.
     fn follow(&mut self, word: usize) {
         if word < self.first || word >= self.last {

@@ -14,6 +14,7 @@ mod outputs;
 mod page;
 mod region;
 mod statuses;
+mod suppressions;
 mod table;
 mod variables;
 
@@ -21,7 +22,7 @@ use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
-use crate::leaks::{DEFAULT_STATUS, Scope};
+use crate::leaks::{DEFAULT_STATUS, Scope, Suppressions};
 use crate::lines::LineSettings;
 use crate::live;
 use crate::native::Mode;
@@ -69,6 +70,7 @@ pub struct Options {
     pub leak_check: Scope,
     /// `--leak-exit-status`.
     pub leak_status: u8,
+    pub leak_suppressions: Suppressions,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     /// Where the ledger is kept.
@@ -180,6 +182,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             .leak_exit_status
             .or(variables.leak_exit_status)
             .unwrap_or(DEFAULT_STATUS),
+        leak_suppressions: suppressions::read(&cli, &variables, inherited, &mut outputs.notices)?,
         lines: cli.lines.or(variables.lines).unwrap_or_default(),
         lines_native: (cli.lines_native)
             .or(variables.lines_native)

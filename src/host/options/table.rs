@@ -201,6 +201,10 @@ the exit status 23 where it would be 0
   off     not at all";
     leak_exit_status: Number<u8>, "--leak-exit-status", "PYHOST_LEAK_EXIT_STATUS", Form::Next("N"), "\
 The exit status of a leak, 0 to 255; 0 leaves the script's [default: 23]";
+    leak_suppressions: List<leaks::Source>, "--leak-suppressions", "PYHOST_LEAK_SUPPRESSIONS", Form::Next("FILE"), "\
+Do not report the leaks that a rule of this file matches, a rule a line,
+such as type:some_package; may be given more than once
+  unused  name the rules that match nothing";
     stats: Choice<Format>, "--stats", "PYHOST_STATS", Form::Optional("FORMAT", "text"), "\
 Report live and peak bytes an account at the end, on stderr
   text         a table [default]
@@ -307,6 +311,7 @@ mod tests {
                 (_, _, "--cap" | "--soft-cap") => "64M;numpy=25%",
                 (_, _, "--timeline-interval") => "10ms",
                 (_, _, "--guard") => "all",
+                (_, _, "--leak-suppressions") => "/tmp/a;unused",
                 (_, _, "--lines") => "64K,seed=7",
                 (_, _, "--live" | "--timeline") => "/tmp/a",
                 (_, _, "--numpy-region") => "64M,1G",

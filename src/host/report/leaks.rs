@@ -2,7 +2,7 @@
 
 use super::Sink;
 use crate::bytes::Bytes;
-use crate::leaks::{Findings, Group};
+use crate::leaks::{Findings, Group, Rule};
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.
@@ -42,6 +42,18 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
         sink.end();
     }
     sink.end();
+    sink.begin_list("suppressed");
+    for rule in findings.suppressed() {
+        let (file, line) = &rule.place;
+        sink.begin("");
+        sink.text("rule", &rule.text);
+        sink.text("file", file);
+        sink.int("line", *line as i64);
+        sink.int("blocks", rule.blocks() as i64);
+        sink.int("bytes", rule.bytes() as i64);
+        sink.end();
+    }
+    sink.end();
     sink.begin_list("broken_pages");
     for broken in findings.broken() {
         sink.begin("");
@@ -61,8 +73,49 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Writes what was found: a line for all and one for each kind.
+/// Writes what was found: a line for all and one for each kind, and what was not reported.
 pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    tell_found(findings, out)?;
+    tell_suppressed(findings, out)
+}
+
+/// Writes one line for what the rules of `--leak-suppressions` have matched, and one for each that matched nothing.
+fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    let sum = |figure: fn(&Rule) -> u64| findings.suppressed().map(figure).sum();
+    let (blocks, bytes) = (sum(Rule::blocks), Bytes(sum(Rule::bytes)));
+    if blocks > 0 {
+        write!(
+            out,
+            "pyhost: {blocks} leaked block{} not reported, {bytes}: ",
+            plural(blocks)
+        )?;
+        for (index, rule) in findings.suppressed().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            let (file, line) = &rule.place;
+            match index {
+                TOLD => return writeln!(out, "{separator}and more"),
+                _ => write!(
+                    out,
+                    "{separator}{} by '{}' ({file}:{line})",
+                    rule.blocks(),
+                    rule.text
+                )?,
+            }
+        }
+        writeln!(out)?;
+    }
+    for rule in findings.unused() {
+        let (file, line) = &rule.place;
+        writeln!(
+            out,
+            "pyhost: --leak-suppressions: '{}' ({file}:{line}) matched nothing",
+            rule.text
+        )?;
+    }
+    Ok(())
+}
+
+fn tell_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     for broken in findings.broken().iter().take(TOLD) {
         writeln!(
             out,

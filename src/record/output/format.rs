@@ -7,13 +7,15 @@ use pyhost_ledger::Account;
 pub const ENOUGH: usize = 2048;
 
 /// The first bytes of the formats that are recognised by them alone.
-const BEGINNINGS: [&[u8]; 7] = [
+const BEGINNINGS: [&[u8]; 8] = [
     b"pyhost: Python ",  // --stats=text
     b"pyhost: process ", // --stats-brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
     b"pyhcard", // --live=file:PATH, of each version
+    // pyhostctl sweep --junit
+    b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pyhostctl sweep of ",
     // pyhostctl convert --to speedscope
     b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@",
 ];

@@ -40,7 +40,7 @@ class track:
 
     _has_warned = False
 
-    def __new__(cls, function=None, /, *, account=None):
+    def __new__(cls, function=None, /, *, account=None, precise=False):
         if not track._has_warned:
             track._has_warned = True
             _warnings.warn(f"pyhost.track: every figure is 0; {_NOT_HOSTED}", RuntimeWarning, stacklevel=2)
@@ -51,7 +51,7 @@ class track:
     def __call__(self, function, /):
         from ._tracking import _wrap
 
-        return _wrap(function, None if self.account == "total" else self.account)
+        return _wrap(function, None if self.account == "total" else self.account, False)
 
     def __enter__(self):
         return self

@@ -4,16 +4,19 @@ Under the host: pyhost -m pytest -p pyhost_pytest, or pytest_plugins = ["pyhost_
 -p pyhost_pytest in addopts. With pytest 7.2 or later; under pytest-xdist the workers run under the host as well.
 In a Python without the host, where the wheel is installed, options and marker are taken and nothing is measured.
 
-A test's figures are those of its call: fixtures are set up before and torn down after. What other threads allocate
-meanwhile counts. PYTEST_DONT_REWRITE
+A test's figures are those of its function: fixtures are set up before and torn down after, and pytest's own calls do not
+count. What other threads allocate meanwhile counts. PYTEST_DONT_REWRITE
 """
 
+import collections
 import errno
+import functools
 import gc
 import inspect
 import json
 import os
 import sys
+import traceback
 import unittest
 
 import pytest
@@ -21,7 +24,7 @@ import pytest
 import pyhost
 
 if pyhost.active:
-    from pyhost import _size, _table, _text, leaks, memory_stats, track
+    from pyhost import _size, _table, _text, check_heap, fail, leaks, memory_stats, track
 else:
     def _size(_):
         return 1  # no size is compared with anything
@@ -55,6 +58,20 @@ class _LeakLimit:
         self.bytes = 0 if size in (0, "0", "0 B", "0B") else _bytes(size)
         self.repeat = repeat
         self.warmup = warmup
+
+
+class _Failures:
+    """The requests for memory that are to fail in a test, one after the other."""
+
+    def __init__(self, accounts=None, above=None, most=1000):
+        names = [] if accounts is None else accounts.split("+") if isinstance(accounts, str) else [""]
+        if any(name not in _ACCOUNTS[:-1] for name in names):
+            raise ValueError(f"bad accounts {accounts!r}; expected None, or one of {', '.join(_ACCOUNTS[:-1])}, or several "
+                             "with + between them")
+        if type(most) is not int or most < 1:
+            raise ValueError(f"bad most {most!r}; expected a whole number from 1 on")
+        self.rule = (f"{accounts}=" if names else "") + ("" if above is None else f"above={_bytes(above)},")
+        self.most = most
 
 
 def _shown(size):
@@ -129,6 +146,8 @@ def pytest_addoption(parser):
                     help="fail tests whose peak grows by more than SIZE, such as 24MB; the marker limit_memory wins")
     group.addoption("--memory-top", metavar="N", type=_argument(_count),
                     help="show the N tests whose peak grew most (10 where there are limits)")
+    group.addoption("--memory-check-heap", action="store_true",
+                    help="look at every block after each test, as the marker check_heap does (pyhost --debug-hooks)")
     group.addoption("--memory-collect", action="store_true",
                     help="collect garbage before each test, so that its figures owe nothing to what ran before; "
                          "--memory-baseline does so, too")
@@ -153,6 +172,17 @@ def pytest_configure(config):
         "limit_leaks(size='0 B', repeat=16, warmup=4): call the test again and again, with the same fixtures, and fail it if "
         "more than size is left behind with every call (pyhost).",
     )
+    config.addinivalue_line(
+        "markers",
+        "check_heap: look at every block after the test, and fail it if one was written to outside of its bytes or after it "
+        "was freed; with pyhost --debug-hooks (pyhost).",
+    )
+    config.addinivalue_line(
+        "markers",
+        "fail_requests(accounts=None, above=None, most=1000): call the test once, and then again and again, with the same "
+        "fixtures; in each call the next request for memory fails, and any exception but MemoryError fails the test; with "
+        "pyhost --fail when=open (pyhost).",
+    )
     if not pyhost.active:
         return
     option = config.option
@@ -160,6 +190,7 @@ def pytest_configure(config):
         raise pytest.UsageError("--memory-update: expected --memory-baseline FILE, too")
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(_Meter(config), "pyhost_meter")
+    config.pluginmanager.register(_Repeater(), "pyhost_repeater")
     if is_worker:
         config.pluginmanager.register(_Worker(), "pyhost_worker")
     else:
@@ -178,10 +209,111 @@ def _process():
             "peak_resident_bytes": figures["process"]["peak_resident_bytes"]}
 
 
+class _Repeater:
+    """Calls the functions of tests that are to be called again and again."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem):
+        for name, kind, call in _REPEATING:
+            wanted = _limit_of(pyfuncitem, name, kind, None)
+            if wanted is None or name == "fail_requests" and not _works(_try_to_fail):
+                continue
+            test = pyfuncitem.obj
+            if inspect.iscoroutinefunction(test) or inspect.isasyncgenfunction(test):
+                _refuse_repeats(pyfuncitem, name)
+            arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+            said = call(pyfuncitem, wanted, lambda: test(**arguments))
+            if said is not None:
+                pytest.fail(f"{pyfuncitem.nodeid}: {name}: {said}", pytrace=False)
+            return True
+        return None
+
+
+def _look_for_leaks(item, limit, test):
+    """What a test leaves behind, as text; None if that is within its limit."""
+    try:
+        found = leaks(test, repeat=limit.repeat, warmup=limit.warmup)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if not str(error).startswith("leaks: "):
+            raise
+        return str(error).partition("leaks: ")[2]
+    if found.bytes_per_call <= limit.bytes and (limit.bytes or not found):
+        return None
+    found.name = item.nodeid
+    return f"leaves more than {limit.shown} with every call\n{found}"
+
+
+def _fail_requests(_, wanted, test):
+    """What a test does wrong when a request fails, as text; None if it is right."""
+    test()  # its own failure is no finding
+    for number in range(1, wanted.most + 1):
+        fault = None
+        try:
+            with fail(f"{wanted.rule}{number}") as fault:
+                test()
+        except MemoryError:
+            if fault is None or not fault.injected:
+                raise
+        except Exception as error:
+            if fault is None or not fault.injected:
+                raise
+            *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+            kind = "".join(traceback.format_exception_only(type(error), error)).strip()
+            return f"the {_ordinal(number)} request fails, and the test with it at {frame.f_code.co_filename}:{line}: {kind}"
+        if not fault.injected:
+            break  # it makes no further request
+    return None
+
+
+def _ordinal(number):
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"
+
+
+_REPEATING = (("limit_leaks", _LeakLimit, _look_for_leaks), ("fail_requests", _Failures, _fail_requests))
+
+
+def _try_to_fail():
+    with fail():
+        pass
+
+
+def _works(function):
+    """Whether the host was started with the option that a function needs."""
+    try:
+        function()
+    except RuntimeError:
+        return False
+    return True
+
+
+class _HeapCheck:
+    """Finds the blocks that a test has damaged."""
+
+    def __init__(self, checks_all):
+        self.checks_all = checks_all
+        self.can_check = _works(check_heap)
+        self.known = collections.Counter()
+
+    def is_for(self, item):
+        return self.checks_all or item.get_closest_marker("check_heap") is not None
+
+    def begin(self):
+        """Notes what was damaged before, unless that is known from the test before."""
+        if not self.checks_all:
+            self.known = collections.Counter(check_heap())
+
+    def damaged(self):
+        found = collections.Counter(check_heap())
+        new, self.known = found - self.known, found
+        return list(new.elements())
+
+
 class _Meter:
     """Measures the tests of this process and holds them to their limits."""
 
     def __init__(self, config):
+        self.heap = _HeapCheck(config.option.memory_check_heap)
         size = config.option.memory_limit
         self.default = None if size is None else _Limit(size)
         # A peak that is compared between runs must not depend on when the collector last ran.
@@ -189,40 +321,52 @@ class _Meter:
         # Lines cost: a test's are rendered only where they may be shown.
         self.shows = config.option.memory_top or config.option.memory_baseline
 
-    @pytest.hookimpl(tryfirst=True)
+        # Of the test that runs: what measures its function, and whether it did.
+        self.inner = None
+        self.is_entered = False
+
+    # The outermost wrapper, so that the innermost call is this one's: what other plugins put around a test is not the
+    # test's (pytest-memray's tracker takes hundreds of KiB).
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem):
-        limit = _limit_of(pyfuncitem, "limit_leaks", _LeakLimit, None)
-        if limit is None:
-            return None
-        test = pyfuncitem.obj
-        if inspect.iscoroutinefunction(test) or inspect.isasyncgenfunction(test):
-            _refuse_leaks(pyfuncitem)
-        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-        try:
-            found = leaks(lambda: test(**arguments), repeat=limit.repeat, warmup=limit.warmup)
-        except (TypeError, ValueError, RuntimeError) as error:
-            if not str(error).startswith("leaks: "):
-                raise
-            said = str(error).partition("leaks: ")[2]
-        else:
-            if found.bytes_per_call <= limit.bytes and (limit.bytes or not found):
-                return True
-            found.name = pyfuncitem.nodeid
-            said = f"leaves more than {limit.shown} with every call\n{found}"
-        pytest.fail(f"{pyfuncitem.nodeid}: limit_leaks: {said}", pytrace=False)
+        test, tracked = pyfuncitem.obj, self.inner
+        if tracked is None or inspect.iscoroutinefunction(test) or inspect.isasyncgenfunction(test):
+            yield
+            return
+
+        @functools.wraps(test)
+        def measured(*args, **kwargs):
+            __tracebackhide__ = True
+            pyfuncitem.obj = test  # for a plugin that calls it once more
+            self.is_entered = True
+            with tracked:
+                return test(*args, **kwargs)
+
+        pyfuncitem.obj = measured
+        yield
+        pyfuncitem.obj = test
 
     # The innermost wrapper: what pytest's own take is not the test's.
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_call(self, item):
         limit = _limit_of(item, "limit_memory", _Limit, self.default)
-        if item.get_closest_marker("limit_leaks") and _is_of_unittest(item):
-            _refuse_leaks(item)
+        repeats = [name for name, *_ in _REPEATING if item.get_closest_marker(name)]
+        if repeats and _is_of_unittest(item):
+            _refuse_repeats(item, repeats[0])
+        checks = self.heap.is_for(item)
         account = limit.account if limit else "total"
         if self.collects:
             gc.collect()
-        tracked = track(account=account)
+        if checks and self.heap.can_check:
+            self.heap.begin()
+        tracked = track(account=account, precise=True)
+        self.is_entered = False
+        self.inner = None if repeats else track(account=account, precise=True)
         with tracked:
             outcome = yield
+        if self.is_entered:
+            tracked = self.inner
+        self.inner = None
         peak = tracked.peak_growth_bytes
         exceeded = limit is not None and peak > limit.bytes and outcome.excinfo is None
         is_shown = exceeded or peak > _NOISE and (limit is not None or self.shows)
@@ -240,10 +384,23 @@ class _Meter:
             figures["lines_at_peak"] = _lines(by_line, "at_peak")
             if tracked.growth_bytes > _NOISE:
                 figures["lines_grown"] = _lines(by_line, "grown")
+        needs = []
+        if checks and not self.heap.can_check:
+            needs.append("--debug-hooks")
+        if "fail_requests" in repeats and not _works(_try_to_fail):
+            needs.append("--fail when=open")
+        if needs:
+            figures["needs"] = needs
         item.user_properties[:] = [(key, value) for key, value in item.user_properties if key != _PROPERTY]
         item.user_properties.append((_PROPERTY, figures))
-        if exceeded:
-            # As pytest.fail() in the test would: so that xfail, reruns and --maxfail take it for what it is.
+        damaged = self.heap.damaged() if checks and self.heap.can_check else []
+        # As pytest.fail() in the test would: so that xfail, reruns and --maxfail take it for what it is.
+        said = "\n".join([f"{item.nodeid}: check_heap:", *damaged])
+        if damaged and outcome.excinfo is not None:
+            item.add_report_section("call", "pyhost", said)  # its own failure stays
+        elif damaged:
+            outcome.force_exception(pytest.fail.Exception(said, pytrace=False))
+        elif exceeded:
             outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
 
 
@@ -251,8 +408,8 @@ def _is_of_unittest(item):
     return getattr(item, "cls", None) is not None and issubclass(item.cls, unittest.TestCase)
 
 
-def _refuse_leaks(item):
-    pytest.fail(f"{item.nodeid}: limit_leaks: expected a plain test function", pytrace=False)
+def _refuse_repeats(item, name):
+    pytest.fail(f"{item.nodeid}: {name}: expected a plain test function", pytrace=False)
 
 
 def _lines(by_line, view):
@@ -383,7 +540,8 @@ class _Reporter:
     def pytest_terminal_summary(self, terminalreporter):
         top = self.config.option.memory_top
         limited = any(figures["limit_bytes"] is not None for figures in self.tests.values())
-        if not self.tests or not (top or limited or self.path):
+        needs = collections.Counter(option for figures in self.tests.values() for option in figures.get("needs", ()))
+        if not self.tests or not (top or limited or self.path or needs):
             return
         terminalreporter.write_sep("=", "memory (pyhost)")
         write = terminalreporter.write_line
@@ -400,6 +558,11 @@ class _Reporter:
                 write(line)
         if self.written:
             write(self.written)
+        for option, count in needs.items():
+            write(f"{_tests(count)} not checked as marked: that needs pyhost {option} -m pytest")
+        if self.config.pluginmanager.hasplugin("memray"):
+            write("pytest-memray is loaded, so memray has malloc: `native` is not measured, and both plugins obey limit_memory "
+                  "and limit_leaks; -p no:memray leaves memory to the host")
 
     def _top(self, count):
         ranked = sorted(self.tests.items(), key=lambda test: (-test[1]["peak_growth_bytes"], test[0]))
@@ -426,7 +589,7 @@ class _Reporter:
         highest, name = max((figures["peak_growth_bytes"], name) for name, figures in self.tests.items())
         growth = sum(figures["growth_bytes"] for figures in self.tests.values())
         over = sum(figures["exceeded"] for figures in self.tests.values())
-        told = "1 test measured" if len(self.tests) == 1 else f"{len(self.tests)} tests measured"
+        told = f"{_tests(len(self.tests))} measured"
         if over:
             told += f", {over} over the limit"
         yield f"{told}; highest peak growth {_text(highest)}, {name}; growth of all {_signed(growth)}"
@@ -449,6 +612,10 @@ class _Reporter:
             yield f"  {_text(was)} -> {_text(is_)}{share}  {name}"
             for line in self.tests[name].get("lines_at_peak", ()):
                 yield f"      {line}"
+
+
+def _tests(count):
+    return "1 test" if count == 1 else f"{count} tests"
 
 
 def _is_empty(path):

@@ -73,7 +73,7 @@ def _flags(function):
     return getattr(getattr(function, "__code__", None), "co_flags", 0)
 
 
-def _wrap(function, account):
+def _wrap(function, account, precise):
     """Decorates a function: each call is a block of its own, the latest to end is in last_track.
 
     A coroutine is tracked from its first step to its end, with what other tasks allocate meanwhile; so is a generator,
@@ -82,11 +82,11 @@ def _wrap(function, account):
     flags = _flags(function)
     if flags & _COROUTINE:
         async def wrapper(*args, **kwargs):
-            with _Call(wrapper, account):
+            with _Call(wrapper, account, precise):
                 return await function(*args, **kwargs)
     elif flags & _ASYNC_GENERATOR:
         async def wrapper(*args, **kwargs):
-            with _Call(wrapper, account):
+            with _Call(wrapper, account, precise):
                 items = function(*args, **kwargs)
                 step = items.__anext__()
                 while True:
@@ -105,11 +105,11 @@ def _wrap(function, account):
                         step = items.asend(sent)
     elif flags & _GENERATOR:
         def wrapper(*args, **kwargs):
-            with _Call(wrapper, account):
+            with _Call(wrapper, account, precise):
                 return (yield from function(*args, **kwargs))
     else:
         def wrapper(*args, **kwargs):
-            with _Call(wrapper, account):
+            with _Call(wrapper, account, precise):
                 return function(*args, **kwargs)
     if hasattr(function, "__name__"):
         functools.update_wrapper(wrapper, function)
@@ -125,9 +125,9 @@ class _Call:
 
     __slots__ = ("wrapper", "tracked")
 
-    def __init__(self, wrapper, account):
+    def __init__(self, wrapper, account, precise):
         self.wrapper = wrapper
-        self.tracked = track(account=account)
+        self.tracked = track(account=account, precise=precise)
 
     def __enter__(self):
         self.tracked.__enter__()

@@ -1,0 +1,35 @@
+/* Blocks whose only address lies where the leak check must look for it: with the loader, with libc, in a map. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* More than the loader keeps in its own memory for libraries that are loaded later. */
+static __thread char data[40000];
+
+char *touch(void)
+{
+    data[0] = 1;
+    return data;
+}
+
+/* By the key's number alone libc finds it. */
+void keep_by_key(void)
+{
+    pthread_key_t key;
+    if (pthread_key_create(&key, NULL) == 0)
+        pthread_setspecific(key, malloc(5000));
+}
+
+void keep_in_map(void)
+{
+    void **map = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map != MAP_FAILED)
+        map[70000] = malloc(6000);
+}
+
+void lose(void)
+{
+    void *volatile block = malloc(7000);
+    block = NULL;
+}

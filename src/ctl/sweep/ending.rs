@@ -1,0 +1,156 @@
+//! How a run ended, by its status and its standard error.
+
+use pyhost_os::signals::signal_name;
+use serde::{Deserialize, Serialize};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// With an exit status.
+    Status(i32),
+    /// With an exit status, after a `MemoryError` that nothing caught.
+    MemoryError(i32),
+    /// With an exit status, and `--leak-check` found a leak.
+    Leak(i32),
+    /// By a signal.
+    Signal(i32),
+    /// By a fatal error of CPython's.
+    Fatal,
+    /// It took too long.
+    Hang,
+}
+
+impl End {
+    /// Whether the program crashed, hung or leaked.
+    pub fn is_finding(self) -> bool {
+        !matches!(self, End::Status(_) | End::MemoryError(_))
+    }
+
+    /// The end of a process; without a status it took too long.
+    pub fn of(status: Option<ExitStatus>, errors: &str) -> Self {
+        let Some(status) = status else {
+            return End::Hang;
+        };
+        match (status.code(), status.signal()) {
+            (Some(status), _) if has_leak(errors) => End::Leak(status),
+            (Some(0), _) => End::Status(0),
+            (Some(status), _) if ends_with_memory_error(errors) => End::MemoryError(status),
+            (Some(status), _) => End::Status(status),
+            (None, Some(libc::SIGABRT))
+                if errors.contains("Fatal Python error: ")
+                    && !errors.contains("Fatal Python error: Aborted") =>
+            {
+                End::Fatal
+            }
+            (None, signal) => End::Signal(signal.unwrap_or_default()),
+        }
+    }
+
+    /// For people: `crash by SIGSEGV`.
+    pub fn text(self) -> String {
+        match self {
+            End::Status(status) => format!("status {status}"),
+            End::MemoryError(status) => format!("MemoryError, status {status}"),
+            End::Leak(status) => format!("leak, status {status}"),
+            End::Signal(signal) => format!("crash by {}", signal_name(signal)),
+            End::Fatal => "fatal error".to_owned(),
+            End::Hang => "hang".to_owned(),
+        }
+    }
+}
+
+/// Whether a `MemoryError` is the last thing on standard error before a report of `--leak-check`.
+fn ends_with_memory_error(errors: &str) -> bool {
+    let own: Vec<&str> = errors
+        .lines()
+        .take_while(|line| !is_of_leaks(line))
+        .collect();
+    own.iter().rev().take(3).any(|line| {
+        let kind = line.split(':').next().unwrap_or_default();
+        kind.rsplit('.')
+            .next()
+            .unwrap_or_default()
+            .ends_with("MemoryError")
+    })
+}
+
+/// Whether a line begins a report of `--leak-check`.
+fn is_of_leaks(line: &str) -> bool {
+    line.starts_with("pyhost: ")
+        && (line.contains(" leaked, ") || line.contains(" was freed twice, or written to after"))
+}
+
+/// Whether `--leak-check` reports a leak that is certain.
+fn has_leak(errors: &str) -> bool {
+    const UNSURE: &str = ": the exit status stays";
+    errors.lines().any(is_of_leaks) && !errors.lines().any(|line| line.ends_with(UNSURE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAK: &str = "pyhost: 1 block leaked, 112 B: allocated since the script's start\n";
+    const UNSURE: &str =
+        "  mem     1 of 112 bytes\n  1 thread of Python still ran: the exit status stays\n";
+
+    #[test]
+    fn a_run_is_known_by_its_status_and_its_last_lines() {
+        let ended = |raw| Some(ExitStatus::from_raw(raw));
+        for (status, errors, end) in [
+            (ended(0), "", End::Status(0)),
+            (
+                ended(0),
+                "Exception ignored in x\nMemoryError\n",
+                End::Status(0),
+            ),
+            (
+                ended(1 << 8),
+                "Traceback\nMemoryError\n",
+                End::MemoryError(1),
+            ),
+            (
+                ended(1 << 8),
+                "numpy.core._exceptions._ArrayMemoryError: Unable\n",
+                End::MemoryError(1),
+            ),
+            (ended(1 << 8), "ValueError: MemoryError\n", End::Status(1)),
+            (ended(3 << 8), "", End::Status(3)),
+            (
+                ended(libc::SIGSEGV),
+                "Fatal Python error: Segmentation fault\n",
+                End::Signal(libc::SIGSEGV),
+            ),
+            (
+                ended(libc::SIGABRT),
+                "Fatal Python error: Aborted\n",
+                End::Signal(libc::SIGABRT),
+            ),
+            (
+                ended(libc::SIGABRT),
+                "Fatal Python error: f: no memory\n",
+                End::Fatal,
+            ),
+            (None, "", End::Hang),
+            (ended(23 << 8), LEAK, End::Leak(23)),
+            (ended(0), LEAK, End::Leak(0)),
+            (
+                ended(1 << 8),
+                &format!("Traceback\nMemoryError\n{LEAK}"),
+                End::Leak(1),
+            ),
+            (ended(23 << 8), "", End::Status(23)),
+            (ended(0), &format!("{LEAK}{UNSURE}"), End::Status(0)),
+            (
+                ended(1 << 8),
+                &format!("Traceback\nMemoryError\n{LEAK}{UNSURE}"),
+                End::MemoryError(1),
+            ),
+        ] {
+            assert_eq!(End::of(status, errors), end, "{errors}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `--junit`: the results of a sweep as a file that CI systems read.
+//!
+//! A test case is a place of the program: the account and the line of Python whose requests failed. Their numbers
+//! change with every change of the program, and there are thousands of them; the places stay.
+
+use super::run::Run;
+use maud::{PreEscaped, html};
+use std::collections::BTreeMap;
+
+/// The results by place.
+#[derive(Default)]
+pub struct Cases(BTreeMap<(String, String), Case>);
+
+#[derive(Default)]
+struct Case {
+    runs: u64,
+    seconds: f64,
+    /// How the runs ended that crashed, hung or leaked, with all that is known of each.
+    findings: Vec<(String, String)>,
+    /// Why it could not be tested.
+    error: Option<String>,
+}
+
+impl Cases {
+    /// Adds a run in which the request of this number failed; `described` says all of one that is a finding.
+    pub fn add(&mut self, number: u64, run: &Run, described: impl FnOnce() -> String) {
+        let case = self.0.entry(place(number, run)).or_default();
+        case.runs += 1;
+        case.seconds += run.seconds;
+        if run.end.is_finding() {
+            case.findings.push((run.end.text(), described()));
+        }
+    }
+
+    /// Records that nothing was tested.
+    pub fn add_error(&mut self, reason: &str) {
+        self.0.entry(unfailed()).or_default().error = Some(reason.to_owned());
+    }
+
+    /// The file.
+    pub fn text(&self, subject: &str) -> String {
+        let title = clean(&format!("pyhostctl sweep of {subject}"));
+        let cases = || self.0.values();
+        let tests = cases().count();
+        let failures = cases().filter(|case| !case.findings.is_empty()).count();
+        let errors = cases().filter(|case| case.error.is_some()).count();
+        let seconds = |seconds: f64| format!("{seconds:.3}");
+        let time = seconds(cases().map(|case| case.seconds).sum());
+        let text = html! {
+            (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+            testsuites name=(title) tests=(tests) failures=(failures) errors=(errors) time=(time) {
+                (PreEscaped("\n"))
+                testsuite name=(title) tests=(tests) failures=(failures) errors=(errors) skipped="0" time=(time) {
+                    (PreEscaped("\n"))
+                    @for ((account, place), case) in &self.0 {
+                        testcase classname=(clean(&format!("sweep.{account}"))) name=(clean(place)) time=(seconds(case.seconds)) {
+                            @if let [(end, _), ..] = case.findings.as_slice() {
+                                failure type=(end) message=(format!("{} of {} runs: {end}", case.findings.len(), case.runs)) {
+                                    @for (_, described) in &case.findings { (clean(described)) }
+                                }
+                            }
+                            @if let Some(reason) = &case.error {
+                                error type="nothing was tested" message=(clean(reason)) {}
+                            }
+                        }
+                        (PreEscaped("\n"))
+                    }
+                }
+                (PreEscaped("\n"))
+            }
+            (PreEscaped("\n"))
+        };
+        text.into_string()
+    }
+}
+
+/// The account and the innermost line of Python of the request that failed.
+fn place(number: u64, run: &Run) -> (String, String) {
+    // Rules of PYHOST_FAIL have lines of their own.
+    let number = number.to_string();
+    let of_sweep = |line: &&String| line.split(' ').next() == Some(&number);
+    let Some(line) = run.injected.iter().find(of_sweep).or(run.injected.first()) else {
+        return unfailed();
+    };
+    let mut words = line.splitn(4, ' ').skip(1);
+    let account = words.next().unwrap_or_default();
+    let calls = words.nth(1).unwrap_or_default();
+    let innermost = match calls.split(" < ").next() {
+        None | Some("" | "-") => "no line of Python",
+        Some(call) => call,
+    };
+    (account.to_owned(), innermost.to_owned())
+}
+
+/// The place of runs in which no request fails.
+fn unfailed() -> (String, String) {
+    ("program".to_owned(), "no request fails".to_owned())
+}
+
+/// Text as XML may hold it: of the controls, lines and tabs alone.
+fn clean(text: &str) -> String {
+    let is_forbidden = |letter: char| {
+        letter.is_control() && !matches!(letter, '\n' | '\t')
+            || matches!(letter, '\u{fffe}' | '\u{ffff}')
+    };
+    text.replace(is_forbidden, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ending::End;
+    use super::*;
+
+    fn run(end: End, injected: &[&str]) -> Run {
+        Run {
+            end,
+            injected: injected.iter().map(|&line| line.to_owned()).collect(),
+            errors: Vec::new(),
+            errors_left_out: 0,
+            seconds: 0.5,
+            requests: None,
+        }
+    }
+
+    #[test]
+    fn runs_are_put_together_by_the_line_whose_request_failed() {
+        let mut cases = Cases::default();
+        for (number, end, injected) in [
+            (0, End::Status(0), &[][..]),
+            (
+                1,
+                End::MemoryError(1),
+                &["1 mem 64 /a.py:3 in f < /b.py:9 in <module>"],
+            ),
+            (
+                2,
+                End::Signal(11),
+                &[
+                    "9 obj 64 /x.py:1 in x",
+                    "2 mem 80 /a.py:3 in f < /b.py:7 in <module>",
+                ],
+            ),
+            (3, End::Hang, &["3 native 80 -"]),
+        ] {
+            cases.add(number, &run(end, injected), || "<\u{1b}&>\n".to_owned());
+        }
+        assert_eq!(
+            cases.text("mem above 1.0 KiB"),
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+             <testsuites name=\"pyhostctl sweep of mem above 1.0 KiB\" tests=\"3\" failures=\"2\" errors=\"0\" time=\"2.000\">\n\
+             <testsuite name=\"pyhostctl sweep of mem above 1.0 KiB\" tests=\"3\" failures=\"2\" errors=\"0\" skipped=\"0\" time=\"2.000\">\n\
+             <testcase classname=\"sweep.mem\" name=\"/a.py:3 in f\" time=\"1.000\">\
+             <failure type=\"crash by SIGSEGV\" message=\"1 of 2 runs: crash by SIGSEGV\">&lt;\u{fffd}&amp;&gt;\n</failure></testcase>\n\
+             <testcase classname=\"sweep.native\" name=\"no line of Python\" time=\"0.500\">\
+             <failure type=\"hang\" message=\"1 of 1 runs: hang\">&lt;\u{fffd}&amp;&gt;\n</failure></testcase>\n\
+             <testcase classname=\"sweep.program\" name=\"no request fails\" time=\"0.500\"></testcase>\n\
+             </testsuite>\n</testsuites>\n"
+        );
+    }
+}

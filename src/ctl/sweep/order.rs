@@ -1,0 +1,262 @@
+//! Several runs at once, whose results are looked at in the order of their requests.
+
+use super::run::Run;
+use crate::failure::Failure;
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Scope, scope};
+use std::time::Duration;
+
+/// Results that wait for that of an earlier run, at most.
+const MOST_WAITING: usize = 1000;
+/// How often the caller may say how far the sweep is while no run ends.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What is done with runs.
+pub trait Sweep {
+    /// The result of the run, if it is known without one.
+    fn known(&mut self, number: u64) -> Option<Run>;
+    /// Whether a run may be made before the results of all earlier ones are known.
+    fn may_be_early(&self, number: u64) -> bool;
+    /// A run has ended, in any order.
+    ///
+    /// # Errors
+    /// Its result cannot be kept.
+    fn ended(&mut self, number: u64, run: &Run) -> Result<(), Failure>;
+    /// Looks at a result, in their order, and decides whether the sweep goes on.
+    ///
+    /// # Errors
+    /// The sweep ends with it.
+    fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure>;
+    /// Some time has passed.
+    fn tick(&mut self);
+}
+
+/// A finished run; `None` if it was ended.
+type Ended = Result<Option<Run>, Failure>;
+
+/// Makes a run for each number, `jobs` at once, until the sweep has enough or a run is ended; then calls `finish`,
+/// which ends those that are still going.
+///
+/// # Errors
+/// A run cannot be made, or an error of the sweep's.
+pub fn in_order(
+    numbers: impl Iterator<Item = u64>,
+    jobs: usize,
+    run: impl Fn(u64) -> Ended + Sync,
+    finish: impl Fn(),
+    sweep: &mut impl Sweep,
+) -> Result<(), Failure> {
+    scope(|scope| {
+        let mut runs = Runs::new(numbers, jobs, scope, &run);
+        let mut all = || {
+            while let Some((number, run)) = runs.next(sweep)? {
+                if sweep.look(number, run)?.is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let result = all();
+        finish();
+        result
+    })
+}
+
+struct Runs<'scope, 'env, I: Iterator<Item = u64>, F> {
+    numbers: Peekable<I>,
+    jobs: usize,
+    scope: &'scope Scope<'scope, 'env>,
+    run: &'scope F,
+    sender: Sender<(u64, Ended)>,
+    receiver: Receiver<(u64, Ended)>,
+    /// The numbers that were started and not looked at, with the results that are known.
+    started: BTreeMap<u64, Option<Run>>,
+    running: usize,
+}
+
+impl<'scope, 'env, I, F> Runs<'scope, 'env, I, F>
+where
+    I: Iterator<Item = u64>,
+    F: Fn(u64) -> Ended + Sync,
+{
+    fn new(numbers: I, jobs: usize, scope: &'scope Scope<'scope, 'env>, run: &'scope F) -> Self {
+        let (sender, receiver) = channel();
+        Runs {
+            numbers: numbers.peekable(),
+            jobs,
+            scope,
+            run,
+            sender,
+            receiver,
+            started: BTreeMap::new(),
+            running: 0,
+        }
+    }
+
+    /// The next result. Returns `None` if all were looked at, or a run was ended.
+    fn next(&mut self, sweep: &mut impl Sweep) -> Result<Option<(u64, Run)>, Failure> {
+        loop {
+            self.start(sweep);
+            match self.started.first_entry() {
+                None => return Ok(None),
+                Some(mut first) => {
+                    if let Some(run) = first.get_mut().take() {
+                        return Ok(Some((first.remove_entry().0, run)));
+                    }
+                }
+            }
+            let (number, result) = match self.receiver.recv_timeout(TICK) {
+                Ok(ended) => ended,
+                Err(RecvTimeoutError::Timeout) => {
+                    sweep.tick();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            };
+            self.running -= 1;
+            let Some(run) = result? else {
+                return Ok(None);
+            };
+            sweep.ended(number, &run)?;
+            self.started.insert(number, Some(run));
+        }
+    }
+
+    /// Starts as many runs as may go on at once.
+    fn start(&mut self, sweep: &mut impl Sweep) {
+        while let Some(&number) = self.numbers.peek() {
+            let is_next = self.started.is_empty();
+            let may_be_early = || sweep.may_be_early(number) && self.started.len() < MOST_WAITING;
+            if self.running >= self.jobs || !(is_next || may_be_early()) {
+                return;
+            }
+            self.numbers.next();
+            let known = sweep.known(number);
+            if known.is_none() {
+                self.running += 1;
+                let (run, sender) = (self.run, self.sender.clone());
+                // The receiver is gone if the sweep has ended.
+                self.scope
+                    .spawn(move || drop(sender.send((number, run(number)))));
+            }
+            self.started.insert(number, known);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ending::End;
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+    fn run_of(number: u64) -> Run {
+        Run {
+            end: End::Status(number as i32),
+            injected: Vec::new(),
+            errors: Vec::new(),
+            errors_left_out: 0,
+            seconds: 0.0,
+            requests: None,
+        }
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        looked: Vec<u64>,
+        ended: Vec<u64>,
+        known: Vec<u64>,
+        early: u64,
+        last: u64,
+    }
+
+    impl Sweep for Seen {
+        fn known(&mut self, number: u64) -> Option<Run> {
+            self.known.contains(&number).then(|| run_of(number))
+        }
+        fn may_be_early(&self, number: u64) -> bool {
+            number <= self.early
+        }
+        fn ended(&mut self, number: u64, _: &Run) -> Result<(), Failure> {
+            self.ended.push(number);
+            Ok(())
+        }
+        fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure> {
+            assert_eq!(run.end, End::Status(number as i32));
+            self.looked.push(number);
+            Ok(match number == self.last {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        }
+        fn tick(&mut self) {}
+    }
+
+    #[test]
+    fn results_are_looked_at_in_order_however_the_runs_end() {
+        let (going, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let run = |number: u64| {
+            most.fetch_max(going.fetch_add(1, SeqCst) + 1, SeqCst);
+            std::thread::sleep(Duration::from_millis((13 * number) % 10));
+            going.fetch_sub(1, SeqCst);
+            Ok(Some(run_of(number)))
+        };
+        let mut seen = Seen {
+            known: vec![5, 6],
+            early: 20,
+            last: 21,
+            ..Seen::default()
+        };
+        assert!(in_order(1.., 4, run, || {}, &mut seen).is_ok());
+        assert!(seen.looked.iter().copied().eq(1..=21));
+        seen.ended.sort_unstable();
+        assert!(seen.ended.iter().copied().eq((1..=4).chain(7..=21)));
+        assert!((2..=4).contains(&most.load(SeqCst)));
+    }
+
+    #[test]
+    fn no_run_begins_before_it_is_needed_unless_it_may_be_early() {
+        let begun = Mutex::new(Vec::new());
+        let run = |number: u64| {
+            begun.lock().unwrap().push(number);
+            Ok(Some(run_of(number)))
+        };
+        let mut seen = Seen {
+            early: 3,
+            last: 5,
+            ..Seen::default()
+        };
+        assert!(in_order(1.., 8, run, || {}, &mut seen).is_ok());
+        let mut begun = begun.into_inner().unwrap();
+        begun.sort_unstable();
+        assert_eq!(begun, [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_run_that_was_ended_or_cannot_be_made_ends_the_sweep_and_the_others() {
+        for fails in [false, true] {
+            let finished = AtomicU64::new(0);
+            let run = |number: u64| match number {
+                1 if fails => Err(Failure(String::new())),
+                1 => Ok(None),
+                _ => {
+                    while finished.load(SeqCst) == 0 {
+                        std::thread::yield_now();
+                    }
+                    Ok(Some(run_of(number)))
+                }
+            };
+            let mut seen = Seen {
+                early: 9,
+                ..Seen::default()
+            };
+            let finish = || finished.store(1, SeqCst);
+            assert_eq!(in_order(1.., 4, run, finish, &mut seen).is_err(), fails);
+            assert!(seen.looked.is_empty() && finished.load(SeqCst) == 1);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `--resume`: a file with the result of each run, so that a sweep that was ended goes on where it stopped.
+//!
+//! Lines of JSON: the command first, then a run each. A line is written when its run has ended; one that the end of
+//! the sweep has cut is taken away by the next sweep. The file belongs to its command: another's is refused.
+
+use super::SweepOptions;
+use super::run::Run;
+use crate::failure::Failure;
+use pyhost_os::file;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+const SCHEMA: &str = "pyhost-sweep/1";
+
+/// The results that are known, and the file that they are kept in.
+#[derive(Default)]
+pub struct State {
+    file: Option<(PathBuf, File)>,
+    /// The first line, until it is written: a sweep that the host refuses leaves none.
+    command: Option<Value>,
+    known: HashMap<u64, Run>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line<R> {
+    /// The request that failed; 0 for the run in which none did.
+    n: u64,
+    #[serde(flatten)]
+    run: R,
+}
+
+impl State {
+    /// Reads the file of an earlier sweep of this command, or begins one.
+    ///
+    /// # Errors
+    /// The file is not of this command, is in use, or cannot be read and written.
+    pub fn open(path: &Path, command: &Value) -> Result<Self, Failure> {
+        let refuse = |what: String| Failure(format!("--resume: '{}' {what}", path.display()));
+        let cannot = |error: io::Error| refuse(format!("cannot be read and written ({error})"));
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(cannot)?;
+        if !file.metadata().map_err(cannot)?.is_file() {
+            return Err(refuse(
+                "is not a regular file; expected a new one".to_owned(),
+            ));
+        }
+        file::lock(&file, libc::LOCK_EX).map_err(|error| match error.0 {
+            libc::EWOULDBLOCK => refuse("is in use by another sweep".to_owned()),
+            _ => refuse(format!("cannot be locked ({error})")),
+        })?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(cannot)?;
+        let is_new = bytes.is_empty();
+        let known = match is_new {
+            true => HashMap::new(),
+            false => {
+                let whole = bytes
+                    .iter()
+                    .rposition(|&byte| byte == b'\n')
+                    .map_or(0, |end| end + 1);
+                let known = read(&bytes[..whole], command).map_err(refuse)?;
+                file.set_len(whole as u64).map_err(cannot)?;
+                known
+            }
+        };
+        Ok(State {
+            file: Some((path.to_owned(), file)),
+            command: is_new.then(|| command.clone()),
+            known,
+        })
+    }
+
+    /// The result of a run of an earlier sweep, which is given away.
+    pub fn take(&mut self, number: u64) -> Option<Run> {
+        self.known.remove(&number)
+    }
+
+    /// Keeps a result.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep(&mut self, number: u64, run: &Run) -> Result<(), Failure> {
+        let Some((path, file)) = &mut self.file else {
+            return Ok(());
+        };
+        let command = self.command.take();
+        let begun = command.map_or(Ok(()), |command| write_line(file, &command));
+        begun
+            .and_then(|()| write_line(file, &Line { n: number, run }))
+            .map_err(|error| {
+                Failure(format!(
+                    "--resume: '{}' cannot be written ({error})",
+                    path.display()
+                ))
+            })
+    }
+}
+
+fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    file.write_all(&text)
+}
+
+/// The results in a file, or what is wrong with it.
+fn read(bytes: &[u8], command: &Value) -> Result<HashMap<u64, Run>, String> {
+    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let first: Value = serde_json::from_slice(first).unwrap_or_default();
+    if first["schema"] != SCHEMA {
+        return Err("exists, and pyhostctl sweep did not write it; expected a new file".to_owned());
+    }
+    let fields = command.as_object().into_iter().flatten();
+    for (name, value) in fields {
+        if first[name] != *value {
+            return Err(format!(
+                "is of another sweep: its {name} is {}, not {value}; expected a new file",
+                first[name]
+            ));
+        }
+    }
+    let runs = lines.enumerate().map(|(index, line)| {
+        let line: Result<Line<Run>, _> = serde_json::from_slice(line);
+        line.map(|line| (line.n, line.run)).map_err(|error| {
+            format!(
+                "is damaged in line {}: {error}; expected a new file",
+                index + 2
+            )
+        })
+    });
+    runs.collect()
+}
+
+/// What the results of a sweep depend on, as far as that can be known: the file's first line.
+pub fn command(options: &SweepOptions, host: &Path) -> Value {
+    let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value)));
+    let variables =
+        variables.filter(|(name, _)| name.starts_with("PYHOST") || name.starts_with("PYTHON"));
+    let mut variables: Vec<(String, String)> = variables.collect();
+    variables.sort();
+    let variables: Map<String, Value> = variables
+        .into_iter()
+        .map(|(name, value)| (name, value.into()))
+        .collect();
+    let program: Vec<String> = options.program.iter().map(|word| text(word)).collect();
+    let mut command = json!({
+        "schema": SCHEMA,
+        "version": env!("CARGO_PKG_VERSION"),
+        "program": program,
+        "folder": std::env::current_dir().unwrap_or_default().to_string_lossy(),
+        "host": host.to_string_lossy(),
+        "timeout": options.timeout,
+        "variables": variables,
+    });
+    command["rule"] = json!(options.rule);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ending::End;
+    use super::*;
+
+    fn run(end: End) -> Run {
+        Run {
+            end,
+            injected: vec!["7 mem 100 script.py:1 in <module>".to_owned()],
+            errors: vec!["\u{1b}[31mred".to_owned()],
+            errors_left_out: 3,
+            seconds: 0.25,
+            requests: None,
+        }
+    }
+
+    #[test]
+    fn results_come_back_and_a_line_that_was_cut_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        let mut state = State::open(&path, &command).ok().unwrap();
+        for (number, end) in [(0, End::Status(0)), (7, End::Signal(11)), (8, End::Hang)] {
+            assert!(state.keep(number, &run(end)).is_ok());
+        }
+        // Two sweeps cannot write to it at once.
+        let Err(Failure(text)) = State::open(&path, &command) else {
+            panic!("opened twice")
+        };
+        assert!(text.ends_with("is in use by another sweep"), "{text}");
+        drop(state);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&whole[..], b"{\"n\":9,\"en"].concat()).unwrap();
+        let mut state = State::open(&path, &command).ok().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        let back = state.take(7).unwrap();
+        assert_eq!((back.end, back.errors_left_out), (End::Signal(11), 3));
+        assert_eq!(back.errors, ["\u{1b}[31mred"]);
+        assert_eq!(state.take(8).unwrap().end, End::Hang);
+        assert!(state.take(9).is_none() && state.take(7).is_none());
+    }
+
+    #[test]
+    fn a_file_of_another_command_or_program_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        for (content, reason) in [
+            (
+                "notes\n",
+                "exists, and pyhostctl sweep did not write it; expected a new file",
+            ),
+            (
+                "notes",
+                "exists, and pyhostctl sweep did not write it; expected a new file",
+            ),
+            (
+                "{\"schema\":\"pyhost-sweep/1\",\"program\":[\"b.py\"]}\n",
+                "is of another sweep: its program is [\"b.py\"], not [\"a.py\"]; expected a new file",
+            ),
+            (
+                "{\"schema\":\"pyhost-sweep/1\",\"program\":[\"a.py\"]}\n{}\n",
+                "is damaged in line 2: missing field `n` at line 1 column 2; expected a new file",
+            ),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let Err(Failure(text)) = State::open(&path, &command) else {
+                panic!("{content}")
+            };
+            assert_eq!(text, format!("--resume: '{}' {reason}", path.display()));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+        }
+    }
+}

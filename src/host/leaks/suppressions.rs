@@ -1,0 +1,360 @@
+//! Rules for leaks that are known: what they match is not reported (`--leak-suppressions`).
+//!
+//! A file has a rule a line, and a rule has conditions with spaces between them, all of which must hold. `leak:PATTERN`
+//! and the patterns are those of LeakSanitizer, whose files may be read as they are.
+
+use crate::bytes::{self, Expected};
+use crate::ledger::{Account, REPORTED};
+use std::fmt::{self, Display};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A value of `--leak-suppressions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The rules of a file.
+    File(PathBuf),
+    /// Names the rules that matched nothing.
+    Unused,
+}
+
+const UNUSED: &str = "unused";
+
+impl FromStr for Source {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        match text {
+            "" => Err(Expected("a file of rules, or unused")),
+            UNUSED => Ok(Source::Unused),
+            // A child process may run in another folder.
+            path => std::path::absolute(path)
+                .map(Source::File)
+                .map_err(|_| Expected("a file in a working directory that exists")),
+        }
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path) => write!(out, "{}", path.display()),
+            Source::Unused => out.write_str(UNUSED),
+        }
+    }
+}
+
+/// Text with `*` for any text. It may lie anywhere in what is matched, unless `^` or `$` binds it to an end.
+#[derive(Clone, Debug)]
+struct Pattern {
+    parts: Vec<String>,
+    at_start: bool,
+    at_end: bool,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        let inner = text.strip_prefix('^').unwrap_or(text);
+        let bare = inner.strip_suffix('$').unwrap_or(inner);
+        Pattern {
+            parts: bare.split('*').map(str::to_owned).collect(),
+            at_start: inner.len() < text.len(),
+            at_end: bare.len() < inner.len(),
+        }
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        let Some((first, others)) = self.parts.split_first() else {
+            return false;
+        };
+        let mut rest = match (self.at_start, self.at_end && others.is_empty()) {
+            (true, true) => return text == first,
+            (false, true) => return text.ends_with(first.as_str()),
+            (true, false) => text.strip_prefix(first.as_str()),
+            (false, false) => text.split_once(first.as_str()).map(|(_, rest)| rest),
+        };
+        let Some((last, middle)) = others.split_last() else {
+            return rest.is_some();
+        };
+        for part in middle {
+            rest = rest
+                .and_then(|rest| rest.split_once(part.as_str()))
+                .map(|(_, rest)| rest);
+        }
+        rest.is_some_and(|rest| match self.at_end {
+            true => rest.ends_with(last.as_str()),
+            false => rest.contains(last.as_str()),
+        })
+    }
+}
+
+/// What is known of a lost block.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The account that it is booked to.
+    pub account: Account,
+    /// Its usable bytes.
+    pub size: usize,
+    /// The name of the object's type; empty if it is no object.
+    pub kind: &'a str,
+    /// `FILE:LINE` of the allocation; empty if that is not known.
+    pub line: &'a str,
+}
+
+/// A condition of a rule.
+#[derive(Clone, Debug)]
+enum Condition {
+    /// `leak:`
+    Any(Pattern),
+    Line(Pattern),
+    Type(Pattern),
+    Account(Account),
+    /// From the first number of bytes to the last.
+    Size(u64, u64),
+}
+
+const CONDITIONS: Expected =
+    Expected("conditions with spaces between them, of leak:, line:, type:, account:, size:");
+const PATTERN: Expected = Expected("a pattern after the colon");
+const ACCOUNT: Expected = Expected("account:NAME of raw, mem, obj, numpy, native");
+const SIZE: Expected = Expected("size:BYTES or size:FIRST-LAST, such as size:48K-64K");
+
+impl FromStr for Condition {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let (name, value) = text.split_once(':').ok_or(CONDITIONS)?;
+        let pattern = || match value.trim_matches(['^', '$', '*']) {
+            "" => Err(PATTERN), // it would match everything
+            _ => Ok(Pattern::new(value)),
+        };
+        match name {
+            "leak" => pattern().map(Condition::Any),
+            "line" => pattern().map(Condition::Line),
+            "type" => pattern().map(Condition::Type),
+            "account" => {
+                let found = REPORTED.iter().find(|account| account.name() == value);
+                found.copied().map(Condition::Account).ok_or(ACCOUNT)
+            }
+            "size" => {
+                let (first, last) = value.split_once('-').unwrap_or((value, value));
+                match (bytes::parse(first), bytes::parse(last)) {
+                    (Some(first), Some(last)) if first <= last => Ok(Condition::Size(first, last)),
+                    _ => Err(SIZE),
+                }
+            }
+            _ => Err(CONDITIONS),
+        }
+    }
+}
+
+impl Condition {
+    fn holds(&self, facts: &Facts<'_>) -> bool {
+        match self {
+            Condition::Any(pattern) => pattern.matches(facts.line) || pattern.matches(facts.kind),
+            Condition::Line(pattern) => pattern.matches(facts.line),
+            Condition::Type(pattern) => pattern.matches(facts.kind),
+            Condition::Account(account) => facts.account == *account,
+            Condition::Size(first, last) => (*first..=*last).contains(&(facts.size as u64)),
+        }
+    }
+}
+
+/// A rule, and what it has matched.
+#[derive(Debug)]
+pub struct Rule {
+    /// As it was written.
+    pub text: String,
+    /// The file, and the line in it.
+    pub place: (String, usize),
+    conditions: Vec<Condition>,
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Rule {
+    fn matches(&self, facts: &Facts<'_>) -> bool {
+        self.conditions
+            .iter()
+            .all(|condition| condition.holds(facts))
+    }
+
+    /// Counts a block that it matches.
+    pub fn count(&self, bytes: usize) {
+        self.blocks.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Blocks that it has matched.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Relaxed)
+    }
+
+    /// Their usable bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
+
+/// All rules of a process.
+#[derive(Debug, Default)]
+pub struct Suppressions {
+    rules: Vec<Rule>,
+    /// Whether rules that matched nothing are named.
+    pub names_unused: bool,
+}
+
+impl Suppressions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Adds the rules of a file.
+    ///
+    /// # Errors
+    /// A rule is wrong: its line, and the reason.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let conditions: Result<Vec<Condition>, Expected> =
+                line.split_whitespace().map(str::parse).collect();
+            let conditions = conditions.map_err(|expected| {
+                format!("line {}: bad rule '{line}'; expected {expected}", index + 1)
+            })?;
+            self.rules.push(Rule {
+                text: line.to_owned(),
+                place: (file.to_owned(), index + 1),
+                conditions,
+                blocks: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+            });
+        }
+        Ok(())
+    }
+
+    /// The first rule that matches a block.
+    pub fn matching(&self, facts: &Facts<'_>) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(facts))
+    }
+
+    /// The rules that have matched something.
+    pub fn used(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| rule.blocks() > 0)
+    }
+
+    /// The rules that have matched nothing, if they are to be named.
+    pub fn unused(&self) -> impl Iterator<Item = &Rule> {
+        let unused = self.rules.iter().filter(|rule| rule.blocks() == 0);
+        unused.filter(|_| self.names_unused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_lies_anywhere_unless_it_is_bound() {
+        for (pattern, text, matches) in [
+            ("blas", "libopenblas.so.0", true),
+            ("^blas", "libopenblas.so.0", false),
+            ("^lib*blas", "libopenblas.so.0", true),
+            ("^lib*blas$", "libopenblas.so.0", false),
+            ("^lib*blas*0$", "libopenblas.so.0", true),
+            ("^lib*blas*1$", "libopenblas.so.0", false),
+            ("so.0$", "libopenblas.so.0", true),
+            ("so$", "libopenblas.so.0", false),
+            ("^abc$", "abc", true),
+            ("^abc$", "abcabc", false),
+            ("^ab*bc$", "abc", false),
+            ("a*b*c", "xaxxbxxcx", true),
+            ("a*b*c", "xaxxcxxbx", false),
+            ("ab*", "xab", true),
+            ("*ab$", "abxab", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(
+                Pattern::new(pattern).matches(text),
+                matches,
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    fn rules(text: &str) -> Result<Suppressions, String> {
+        let mut rules = Suppressions::default();
+        rules.add("known.supp", text).map(|()| rules)
+    }
+
+    #[test]
+    fn all_conditions_of_a_rule_must_hold_and_the_first_rule_counts() {
+        let rules = rules(
+            "# known\n\nleak:pyarrow\n  type:^list$ line:cache.py:12$\naccount:native size:4K-48K\nsize:80",
+        )
+        .unwrap();
+        let facts = |account, size, kind, line| Facts {
+            account,
+            size,
+            kind,
+            line,
+        };
+        for (facts, line) in [
+            (facts(Account::Obj, 64, "pyarrow.lib.Buffer", ""), Some(3)),
+            (facts(Account::Raw, 64, "", "/x/pyarrow/io.py:3"), Some(3)),
+            (facts(Account::Obj, 64, "list", "/x/cache.py:12"), Some(4)),
+            (facts(Account::Obj, 64, "list", "/x/cache.py:123"), None),
+            (facts(Account::Obj, 64, "list", ""), None),
+            (facts(Account::Native, 48 << 10, "", ""), Some(5)),
+            (facts(Account::Native, 49 << 10, "", ""), None),
+            (facts(Account::Mem, 48 << 10, "", ""), None),
+            (facts(Account::Mem, 80, "", ""), Some(6)),
+        ] {
+            let rule = rules.matching(&facts);
+            assert_eq!(rule.map(|rule| rule.place.1), line, "{facts:?}");
+            if let Some(rule) = rule {
+                rule.count(facts.size);
+            }
+        }
+        let used = rules
+            .used()
+            .map(|rule| (rule.place.1, rule.blocks(), rule.bytes()));
+        assert!(used.eq([(3, 2, 128), (4, 1, 64), (5, 1, 48 << 10), (6, 1, 80)]));
+    }
+
+    #[test]
+    fn a_wrong_rule_is_named_with_its_line() {
+        for (text, line) in [
+            (
+                "leak:a\nleek:b",
+                "line 2: bad rule 'leek:b'; expected conditions with spaces between them, of leak:, line:, type:, account:, size:",
+            ),
+            (
+                "openblas",
+                "line 1: bad rule 'openblas'; expected conditions with spaces between them, of leak:, line:, type:, account:, size:",
+            ),
+            (
+                "leak:*",
+                "line 1: bad rule 'leak:*'; expected a pattern after the colon",
+            ),
+            (
+                "type:",
+                "line 1: bad rule 'type:'; expected a pattern after the colon",
+            ),
+            (
+                "account:heap",
+                "line 1: bad rule 'account:heap'; expected account:NAME of raw, mem, obj, numpy, native",
+            ),
+            (
+                "size:9-8",
+                "line 1: bad rule 'size:9-8'; expected size:BYTES or size:FIRST-LAST, such as size:48K-64K",
+            ),
+        ] {
+            assert_eq!(rules(text).err().as_deref(), Some(line));
+        }
+    }
+}
