@@ -35,6 +35,7 @@ use crate::process;
 use crate::python::objects::Gil;
 use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats};
 use crate::resident::{self, Resident};
+use crate::stacks::Text;
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
 use pyhost_os::{calls, moment};
@@ -171,9 +172,9 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     if findings.is_nothing() {
         return None;
     }
-    let mut out = Descriptor::new(libc::STDERR_FILENO);
-    let _ = report::tell_leaks(findings, &mut out);
-    out.flush();
+    let mut text = Text::begin(libc::STDERR_FILENO);
+    let _ = report::tell_leaks(findings, &mut text);
+    text.finish();
     let leaked = c_int::from(plan.leak_status);
     (status == 0 && leaked != 0 && findings.is_sure()).then_some(leaked)
 }

@@ -23,6 +23,8 @@ use crate::descriptor::notice;
 use crate::error::Error;
 use crate::heap::checked::HOOK;
 use crate::heap::gate::Closed;
+use crate::heap::origin::Origin;
+use crate::heap::source_line::SourceLine;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
@@ -58,6 +60,9 @@ pub struct Group {
     /// The name of the objects' type, filled up with zeros; all zero where they are no objects.
     name: [u8; NAME],
     site: Option<Site>,
+    /// What allocated them, where blocks keep it.
+    pub origin: Origin,
+    source: SourceLine,
 }
 
 impl Group {
@@ -67,9 +72,14 @@ impl Group {
         str::from_utf8(&self.name[..length.unwrap_or(NAME)]).unwrap_or_default()
     }
 
-    /// The file and the line that allocated them, where tracemalloc knew.
-    pub fn place(&self) -> Option<(&'static str, i32)> {
-        self.site.map(|site| (site.file(), site.line))
+    /// The file and the line that allocated them, where tracemalloc knew, or the blocks.
+    pub fn place(&self) -> Option<(&str, i32)> {
+        match self.site {
+            Some(site) => Some((site.file(), site.line)),
+            None => {
+                Some((self.source.file(), self.source.line)).filter(|(file, _)| !file.is_empty())
+            }
+        }
     }
 
     /// Their bytes.
@@ -296,11 +306,15 @@ fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) 
         .object
         .map_or([0; NAME], |object| objects::type_name(memory, object.kind));
     let site = sites::site_of(block.start + front());
+    // SAFETY: a live block, while nobody allocates or frees.
+    #[allow(unsafe_code)]
+    let origin = unsafe { heap::origin_of(block.start) }.unwrap_or_default();
     let same = |group: &&mut Group| {
         group.account == block.account
             && group.size == block.size
             && group.name == name
             && group.site == site
+            && group.origin == origin
     };
     if let Some(group) = groups.iter_mut().find(same) {
         group.blocks += 1;
@@ -311,6 +325,8 @@ fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) 
             blocks: 1,
             name,
             site,
+            origin,
+            source: origin.source(),
         });
     }
 }
