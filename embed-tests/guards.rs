@@ -14,7 +14,6 @@ fn bug(name: &str) -> Outcome {
         .run()
 }
 
-/// The host's own lines.
 /// The output of the host, and whether each line names a line of the script.
 fn said(outcome: &Outcome) -> Vec<String> {
     let lines = outcome.stderr.lines();
@@ -24,16 +23,21 @@ fn said(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// A line without the place of the block's allocation, which must be one of the script's; what is
-/// said of `free()` may have none.
+/// A line without the places of the block's allocation and free, which must be the script's.
 fn without_place(line: &str) -> String {
-    let Some((before, rest)) = line.split_once(" (allocated at ") else {
-        assert!(line.starts_with("pyhost: free(): "), "{line}");
-        return line.to_owned();
-    };
-    let (place, after) = rest.split_once(')').expect(line);
-    assert!(place.contains("guarded_bugs.py:"), "{line}");
-    format!("{before}{after}")
+    let mut line = line.to_owned();
+    let mut places = 0;
+    for words in [" (allocated at ", " (freed at ", " (at "] {
+        if let Some((before, rest)) = line.split_once(words) {
+            let (place, after) = rest.split_once(')').expect(rest);
+            assert!(place.contains("guarded_bugs.py:"), "{line}");
+            line = format!("{before}{after}");
+            places += 1;
+        }
+    }
+    let is_freed = line.contains("a freed block") || line.contains("freed before");
+    assert_eq!(places, 1 + usize::from(is_freed), "{line}");
+    line
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn a_write_past_the_end_dies_at_once_with_account_and_size() {
     ] {
         let outcome = bug(name);
         assert_eq!(outcome.code(), SEGV, "{name} {outcome:#?}");
-        let line = without_place(outcome.stderr.trim_end());
+        let line = &said(&outcome)[0];
         assert!(line.starts_with("pyhost: write "), "{name}: {line}");
         assert!(line.contains(" past the end of a block of "), "{line}");
         let end = format!(" bytes of the account {account}");
@@ -68,7 +72,7 @@ fn a_write_past_the_end_of_an_array_names_the_line_that_made_it() {
             .arg("numpy")
             .run();
         assert_eq!(outcome.code(), SEGV, "{allocator} {outcome:#?}");
-        let line = outcome.stderr.trim_end();
+        let line = outcome.stderr.lines().next().unwrap();
         assert!(
             line.starts_with(
                 "pyhost: write 1 byte past the end of a block of 8000 bytes of the account numpy \

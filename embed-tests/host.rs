@@ -105,6 +105,23 @@ pub fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// A copy of the host with nothing beside it.
+pub fn host_alone() -> PathBuf {
+    let root = folder("alone");
+    let commands = root.join("bin");
+    std::fs::create_dir(&commands).unwrap();
+    let host = commands.join("pyhost");
+    std::fs::copy(PYHOST, &host).unwrap();
+    if IS_INSIDE {
+        let library = Path::new("lib/pyhost/libpyhost.so");
+        let from = Path::new(PYHOST).ancestors().nth(2).unwrap();
+        std::fs::create_dir_all(root.join(library).parent().unwrap()).unwrap();
+        std::fs::copy(from.join(library), root.join(library)).unwrap();
+        std::os::unix::fs::symlink(executable(), commands.join("python")).unwrap();
+    }
+    host
+}
+
 /// `--timeline` with a file.
 pub fn timeline_at(path: &Path) -> OsString {
     let mut option = OsString::from("--timeline=");

@@ -39,6 +39,7 @@ mod live;
 mod mapped;
 mod metrics;
 mod native;
+mod native_stacks;
 mod notebook;
 mod numpy;
 mod outputs;

@@ -3,8 +3,7 @@
 //! `page/check.py` drives the browser over a pipe and prints what it found; what must hold is here.
 
 use crate::host::{
-    IS_INSIDE, Outcome, PYHOST, PYHOSTCTL, Run, executable, folder, ledger_at, script, timeline_at,
-    until,
+    IS_INSIDE, Outcome, PYHOSTCTL, Run, folder, host_alone, ledger_at, script, timeline_at, until,
 };
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -573,20 +572,9 @@ for _ in range(3):
 
 #[test]
 fn a_page_that_cannot_be_made_is_told_in_a_line() {
-    // A copy of the host with nothing beside it, and none in PATH.
-    let root = folder("alone");
-    let alone = root.join("bin");
-    std::fs::create_dir(&alone).unwrap();
-    let host = alone.join("pyhost");
-    std::fs::copy(PYHOST, &host).unwrap();
-    if IS_INSIDE {
-        let library = Path::new("lib/pyhost/libpyhost.so");
-        let from = Path::new(PYHOST).ancestors().nth(2).unwrap();
-        std::fs::create_dir_all(root.join(library).parent().unwrap()).unwrap();
-        std::fs::copy(from.join(library), root.join(library)).unwrap();
-        std::os::unix::fs::symlink(executable(), alone.join("python")).unwrap();
-    }
-    let page = alone.join("page.html");
+    let host = host_alone();
+    let alone = host.parent().unwrap();
+    let page = host.with_file_name("page.html");
     let run = |path: &str| {
         Run::program(&host)
             .args(["--stats=html", "--stats-file"])
@@ -643,7 +631,7 @@ fn a_page_that_cannot_be_made_is_told_in_a_line() {
         assert!(outcome.stderr.ends_with(told), "{outcome:#?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
         let files = if IS_INSIDE { 3 } else { 2 }; // the programs, and the link to the interpreter
-        assert_eq!(std::fs::read_dir(&alone).unwrap().count(), files, "{text}");
+        assert_eq!(std::fs::read_dir(alone).unwrap().count(), files, "{text}");
     }
     let outcome = Run::host()
         .args(["--stats=html", "--stats-fd", "1"])

@@ -138,7 +138,7 @@ def lines() -> Lines | None:
     """Which lines of Python allocated; None without --lines (docs/lines.md)."""
 
 def check_heap() -> list[str]:
-    """A line for each block of --debug-hooks that was written to where or when nobody may (docs/extension-authors.md)."""
+    """A text for each block of --debug-hooks that was written to where or when nobody may (docs/extension-authors.md)."""
 
 def memory_summary() -> str:
     """The figures of this moment as a table for people."""

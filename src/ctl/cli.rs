@@ -10,6 +10,7 @@ use crate::report::ReportOptions;
 use crate::serve::ServeOptions;
 use crate::show::ShowOptions;
 use crate::sweep::SweepOptions;
+use crate::symbolize::SymbolizeOptions;
 use crate::top::TopOptions;
 use clap::{Parser, Subcommand};
 use pyhost_record::directory::Setting;
@@ -68,6 +69,8 @@ pub enum Command {
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
     Serve(ServeOptions),
+    /// Give the native calls in a text of the host's their functions and source lines
+    Symbolize(SymbolizeOptions),
     /// Run a program once for each of its requests for memory, which fails, and find crashes, hangs and leaks
     Sweep(SweepOptions),
 }

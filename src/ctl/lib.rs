@@ -28,6 +28,7 @@ mod show;
 mod stacks;
 mod summary;
 mod sweep;
+mod symbolize;
 mod symbols;
 mod top;
 
@@ -59,6 +60,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Lines(options) => lines::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,
         Command::Leaks(options) => leaks::run(options, &cli.directory())?,
+        Command::Symbolize(options) => symbolize::run(options)?,
         Command::Convert(options) => convert::run(options, &cli.directory())?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }

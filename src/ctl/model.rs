@@ -8,7 +8,7 @@
 mod lines;
 mod of_record;
 
-pub use lines::{Call, SampledLines, StackRow};
+pub use lines::{SampledLines, StackRow};
 
 use pyhost_os::plain::plain;
 use pyhost_record::describe::SCHEMA;

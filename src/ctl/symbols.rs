@@ -5,7 +5,6 @@
 //! without one must not have changed since the process started. A report may be forged: a path may name anything, so
 //! only regular files are opened.
 
-use crate::model::{Call, SampledLines};
 use addr2line::Loader;
 use object::Object;
 use object::read::ReadCache;
@@ -31,15 +30,18 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// For the samples of a process that started at a moment.
-    pub fn new(lines: &SampledLines, started: Option<Utc>) -> Self {
+    /// For the calls of a process that started at a moment, and its libraries: the path and the build id of each, which may be
+    /// empty.
+    pub fn new<'a>(
+        libraries: impl Iterator<Item = (&'a str, &'a str)>,
+        started: Option<Utc>,
+    ) -> Self {
         let mut build_ids = HashMap::new();
-        for library in &lines.libraries {
-            let id = library.build_id.clone().unwrap_or_default();
+        for (file, id) in libraries {
             let known = build_ids
-                .entry(library.file.clone())
-                .or_insert(Some(id.clone()));
-            if known.as_ref() != Some(&id) {
+                .entry(file.to_owned())
+                .or_insert(Some(id.to_owned()));
+            if known.as_deref() != Some(id) {
                 *known = None;
             }
         }
@@ -51,18 +53,18 @@ impl Symbols {
         }
     }
 
-    /// The functions at a native call, the innermost first: several if some are inlined. At least one: the host's name of
-    /// it if the file says nothing.
-    pub fn of_call(&mut self, call: &Call, offset: u64) -> Vec<Place> {
-        let key = (call.file.clone(), offset);
+    /// The functions at an offset in a library, the innermost first: several if some are inlined. At least one: the host's
+    /// name of it if the file says nothing.
+    pub fn of_call(&mut self, library: &str, function: &str, offset: u64) -> Vec<Place> {
+        let key = (library.to_owned(), offset);
         if let Some(places) = self.known.get(&key) {
             return places.clone();
         }
-        let found = self.loader(&call.file).map(|loader| places(loader, offset));
+        let found = self.loader(library).map(|loader| places(loader, offset));
         let mut places = found.unwrap_or_default();
         if places.is_empty() {
             places.push(Place {
-                function: demangled(&call.function),
+                function: demangled(function),
                 source: None,
             });
         }

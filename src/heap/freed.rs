@@ -14,6 +14,7 @@ use super::ffi::{self, Page};
 use super::pages;
 use crate::descriptor::notice;
 use crate::ledger::Account;
+use crate::origin::{Origin, calls};
 use pyhost_os::mapping::is_mapped;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -193,7 +194,14 @@ pub fn refuse_twice(pointer: *mut u8, bytes: usize, account: Account) -> ! {
 /// Ends the process as libc does for a pointer that nobody allocated.
 #[cold]
 pub fn refuse(what: std::fmt::Arguments<'_>) -> ! {
+    refuse_block(what, Origin::default(), Origin::default())
+}
+
+/// [`refuse`], with the native calls of this free, and those that allocated and freed the block.
+#[cold]
+pub fn refuse_block(what: std::fmt::Arguments<'_>, made: Origin, freed: Origin) -> ! {
     notice(what);
+    calls::tell(made.calls, freed.calls);
     std::process::abort()
 }
 

@@ -44,6 +44,7 @@ pub mod histogram;
 pub mod mark;
 mod moving;
 mod names;
+pub mod origin;
 pub mod own;
 pub mod pages;
 pub mod placement;
@@ -65,6 +66,7 @@ use freed::NativeBlock;
 use gate::Closed;
 use heaps::HEAPS;
 use ledger::{Account, Gils};
+use origin::Origin;
 use pages::{live_page, page_of};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
@@ -133,6 +135,15 @@ pub fn start(heaps: bool) -> bool {
     }
     pages::find_map();
     pages::has_map()
+}
+
+/// The allocation of a live block whose bytes begin at `start`, if it is a checked or a guarded one.
+///
+/// # Safety
+/// A live block, of whatever kind.
+pub unsafe fn origin_of(start: usize) -> Option<Origin> {
+    // SAFETY: the caller's promise.
+    guards::origin_of(start).or_else(|| unsafe { checked::origin_of(start as *mut u8) })
 }
 
 /// Gives the function that returns whether several GILs exist. Before the first booking of `Mem`.

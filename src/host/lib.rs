@@ -9,6 +9,7 @@
 mod allocator;
 mod balance;
 mod caps;
+mod controller;
 mod device;
 mod endings;
 mod error;
@@ -27,6 +28,7 @@ pub mod preload;
 mod python;
 mod report;
 mod run;
+mod stacks;
 mod timeline;
 mod waits;
 

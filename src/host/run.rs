@@ -24,6 +24,7 @@ use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::objects::Gil;
 use crate::python::{self, native_calls, place, surface, threads};
 use crate::report::{self, Ending, Facts};
+use crate::stacks;
 use crate::timeline;
 use crate::waits;
 use std::ffi::OsString;
@@ -159,6 +160,9 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
         ));
+    }
+    if heap::checked::is_on() || heap::guards::are_on() {
+        stacks::start(std::ptr::from_ref(options).addr());
     }
     if heap::watched::is_on() {
         native::inject(true);

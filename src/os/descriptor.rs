@@ -58,6 +58,20 @@ impl Descriptor {
         self.error
     }
 
+    /// Writes bytes, which may be no text.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.length == self.buffer.len() {
+                self.flush();
+            }
+            let count = rest.len().min(self.buffer.len() - self.length);
+            self.buffer[self.length..self.length + count].copy_from_slice(&rest[..count]);
+            self.length += count;
+            rest = &rest[count..];
+        }
+    }
+
     /// Writes what is buffered.
     pub fn flush(&mut self) {
         let mut rest = &self.buffer[..self.length];
@@ -73,6 +87,13 @@ impl Descriptor {
             }
         }
         self.length = 0;
+    }
+}
+
+impl Write for Descriptor {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.write_bytes(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -115,22 +136,6 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
 /// The system's reason.
 pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     quietly(|| file::write(&descriptor, bytes))
-}
-
-impl Write for Descriptor {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            if self.length == self.buffer.len() {
-                self.flush();
-            }
-            let count = rest.len().min(self.buffer.len() - self.length);
-            self.buffer[self.length..self.length + count].copy_from_slice(&rest[..count]);
-            self.length += count;
-            rest = &rest[count..];
-        }
-        Ok(())
-    }
 }
 
 /// Moves a descriptor to one of the highest numbers that the process may use, away from those of scripts.

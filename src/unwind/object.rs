@@ -57,6 +57,8 @@ pub struct Object {
     header: usize,
     /// Where `.eh_frame_hdr` is loaded; 0 for none.
     frame_header: usize,
+    /// The part of it that the address lies in, without a gap.
+    part: (usize, usize),
 }
 
 // SAFETY: the pointers are read under the duties of the object's user, whichever thread that is.
@@ -92,6 +94,7 @@ pub fn object_of(address: usize) -> Option<Object> {
         dynamic: map.dynamic,
         header,
         frame_header: found.frame_header,
+        part: (found.map_start, found.map_end),
     })
 }
 
@@ -109,6 +112,11 @@ fn is_header(start: usize) -> bool {
 }
 
 impl Object {
+    /// The addresses around the one that it was found by that are its own without a gap: all of its code.
+    pub fn part(&self) -> Range<usize> {
+        self.part.0..self.part.1
+    }
+
     /// The path of its file, as the linker knows it; empty for the executable.
     pub fn path(&self) -> &[u8] {
         if self.name.is_null() {

@@ -53,16 +53,23 @@ impl Registers {
         registers
     }
 
+    #[inline]
     pub fn get(&self, number: usize) -> Option<u64> {
         let is_known = number < COUNT && self.known & 1 << number != 0;
         is_known.then(|| self.values[number])
     }
 
+    #[inline]
     pub fn set(&mut self, number: usize, value: u64) {
         if number < COUNT {
             self.values[number] = value;
             self.known |= 1 << number;
         }
+    }
+
+    #[inline]
+    pub fn forget_all(&mut self) {
+        self.known = 0;
     }
 
     pub fn forget(&mut self, number: usize) {

@@ -3,39 +3,68 @@
 //! `rt_sigprocmask` with a way of changing the mask that does not exist changes nothing: the kernel reads the mask first, and
 //! answers EFAULT if it cannot, else EINVAL. Unlike `process_vm_readv` every sandbox allows it; `mincore` does not know
 //! whether a page may be read.
+//!
+//! A page near the stack pointer is asked for once: it was readable, and is above live calls of the thread now. It may be
+//! gone only if another stack was there before, and a broken table leads beyond the end of this one.
 
 #![allow(unsafe_code)]
 
 use pyhost_os::errno::KeptErrno;
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 const PAGE: usize = 4096;
+
+/// Pages above the stack pointer that are asked for once.
+const NEAR: usize = 64;
+
+/// Pages that were readable when they were asked for.
+static ASKED: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
 /// Memory of which some pages are known to be readable.
 pub struct Stack {
     known: Range<usize>,
+    /// The page of the stack pointer at the begin.
+    start: usize,
 }
 
 impl Stack {
-    pub fn new() -> Self {
-        Stack { known: 0..0 }
+    /// The page that the stack pointer of a call that runs is in is readable.
+    pub fn around(stack_pointer: u64) -> Self {
+        let page = stack_pointer as usize & !(PAGE - 1);
+        Stack {
+            known: page..page + PAGE,
+            start: page,
+        }
     }
 
     /// The word at an address. None if it is not aligned, or in no readable page.
+    #[inline]
     pub fn word(&mut self, address: u64) -> Option<u64> {
         let address = usize::try_from(address).ok().filter(|it| it % 8 == 0)?;
-        if !self.known.contains(&address) {
-            let page = address & !(PAGE - 1);
-            if !is_readable(page) {
-                return None;
-            }
-            match page == self.known.end {
-                true => self.known.end += PAGE,
-                false => self.known = page..page + PAGE,
-            }
+        if !self.known.contains(&address) && !self.learn(address & !(PAGE - 1)) {
+            return None;
         }
         // SAFETY: aligned, in a page that may be read. Of a stack the page stays, since the thread's own calls are in it.
         Some(unsafe { (address as *const u64).read_volatile() })
+    }
+
+    /// Asks for a page; false if it may not be read.
+    fn learn(&mut self, page: usize) -> bool {
+        let asked = &ASKED[page / PAGE % ASKED.len()];
+        let is_near = page.wrapping_sub(self.start) < NEAR * PAGE;
+        if !is_near || asked.load(Relaxed) != page {
+            if !is_readable(page) {
+                return false;
+            }
+            asked.store(page, Relaxed);
+        }
+        match page == self.known.end {
+            true => self.known.end += PAGE,
+            false => self.known = page..page + PAGE,
+        }
+        true
     }
 }
 
@@ -63,7 +92,7 @@ mod tests {
     fn a_word_is_read_only_where_its_page_may_be_read() {
         let room = [1u64, 2];
         let at = |word: &u64| std::ptr::from_ref(word).addr() as u64;
-        let mut stack = Stack::new();
+        let mut stack = Stack::around(at(&room[0]));
         assert_eq!(stack.word(at(&room[1])), Some(2));
         assert_eq!(stack.word(at(&room[1]) + 4), None, "not aligned");
         assert_eq!(stack.word(8), None);

@@ -2,7 +2,8 @@
 
 use crate::expression;
 use crate::object::{Object, object_of};
-use crate::registers::{RIP, RSP, Registers};
+use crate::registers::{RBP, RIP, RSP, Registers};
+use crate::rules::{self, Rule};
 use crate::stack::Stack;
 use crate::{Call, MOST};
 use gimli::{
@@ -10,6 +11,7 @@ use gimli::{
     Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
     UnwindSection, UnwindTableRow,
 };
+use pyhost_os::cell::Exclusive;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 type Row = UnwindTableRow<usize, Fixed>;
@@ -22,64 +24,81 @@ impl UnwindContextStorage<usize> for Fixed {
     type Stack = [UnwindTableRow<usize, Self>; 6];
 }
 
-/// What walks need room for: some 5 KiB, which a small stack may not have.
-pub struct Walker(UnwindContext<usize, Fixed>);
+/// Room for reading a table: some 5 KiB, which a small stack may not have. Threads that read one at the same moment, or a
+/// handler that has interrupted one, take different ones.
+static ROOMS: [Exclusive<Option<UnwindContext<usize, Fixed>>>; 4] =
+    [const { Exclusive::new(None) }; 4];
 
-impl std::fmt::Debug for Walker {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Walker")
+/// Makes the rooms. Once, before the first walk.
+pub fn make_rooms() {
+    for mut room in ROOMS.iter().filter_map(Exclusive::try_hold) {
+        *room = Some(UnwindContext::new_in());
     }
 }
 
-impl Default for Walker {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Walker {
-    /// Room for walks.
-    pub fn new() -> Self {
-        Walker(UnwindContext::new_in())
-    }
-
-    /// Visits the calls of the calling thread, innermost first, until `visit` returns false, the unwind tables lead
-    /// no further, or [`MOST`] were visited. The innermost is of this function.
-    #[inline(never)]
-    pub fn walk(&mut self, mut visit: impl FnMut(&Call) -> bool) {
-        let mut registers = Registers::of_caller();
-        let mut stack = Stack::new();
-        // The instruction behind a call may be of another function: the one before it counts. A signal handler's
-        // return goes to the very instruction that was interrupted.
-        let mut is_exact = true;
-        for _ in 0..MOST {
-            let Some(place) = registers.get(RIP).filter(|&place| place != 0) else {
-                return;
-            };
-            let address = place as usize - usize::from(!is_exact);
-            let Some(object) = object_of(address) else {
-                return;
-            };
-            let caller = caller(&mut self.0, &object, address, &registers, &mut stack);
+/// Visits the calls of the calling thread, innermost first, until `visit` returns false, the unwind tables lead
+/// no further, or [`MOST`] were visited. The innermost is of this function.
+#[inline(never)]
+pub fn walk(mut visit: impl FnMut(&Call) -> bool) {
+    let mut registers = Registers::of_caller();
+    let mut stack = Stack::around(registers.get(RSP).unwrap_or(0));
+    // The instruction behind a call may be of another function: the one before it counts. A signal handler's
+    // return goes to the very instruction that was interrupted.
+    let mut is_exact = true;
+    for _ in 0..MOST {
+        let Some(place) = registers.get(RIP).filter(|&place| place != 0) else {
+            return;
+        };
+        let address = place as usize - usize::from(!is_exact);
+        let sp = registers.get(RSP).unwrap_or(0);
+        if let Some(rule) = rules::known(address)
+            && let Some(stack_end) = rule.stack_end(&registers)
+        {
             let call = Call {
                 address,
-                function: caller.as_ref().map_or(0, |it| it.function),
-                stack_end: caller.as_ref().map_or(0, |it| it.stack_end as usize),
-                object,
+                function: address - rule.distance as usize,
+                stack_end: stack_end as usize,
+                is_from_signal: false,
             };
-            if !visit(&call) {
+            is_exact = false;
+            if !visit(&call) || stack_end <= sp || !rule.step(&mut registers, stack_end, &mut stack)
+            {
                 return;
             }
-            let Some(caller) = caller else { return };
-            let sp = registers.get(RSP).unwrap_or(0);
-            if caller.stack_end <= sp && !caller.is_from_signal {
-                return;
-            }
-            let Some(next) = caller.registers else { return };
-            is_exact = caller.is_from_signal;
-            registers = next;
+            continue;
         }
+        let Some(object) = object_of(address) else {
+            return;
+        };
+        let caller = read(&object, address, &registers, &mut stack);
+        let call = Call {
+            address,
+            function: caller.as_ref().map_or(0, |it| it.function),
+            stack_end: caller.as_ref().map_or(0, |it| it.stack_end as usize),
+            is_from_signal: caller.as_ref().is_some_and(|it| it.is_from_signal),
+        };
+        if !visit(&call) {
+            return;
+        }
+        let Some(caller) = caller else { return };
+        if caller.stack_end <= sp && !caller.is_from_signal {
+            return;
+        }
+        let Some(next) = caller.registers else { return };
+        is_exact = caller.is_from_signal;
+        registers = next;
     }
+}
+
+/// Reads a function's table. None if it has none, or if there is no room.
+fn read(
+    object: &Object,
+    address: usize,
+    registers: &Registers,
+    stack: &mut Stack,
+) -> Option<Caller> {
+    let mut room = ROOMS.iter().find_map(Exclusive::try_hold)?;
+    caller(room.as_mut()?, object, address, registers, stack)
 }
 
 /// A function of a walk and its caller.
@@ -123,11 +142,42 @@ fn caller(
         registers,
     };
     let stack_end = read.stack_end(row, stack)?;
+    let function = entry.initial_address() as usize;
+    if let Some(rule) = rule_of(row, address, function).filter(|_| !entry.is_signal_trampoline()) {
+        rules::keep(address, rule);
+    }
     Some(Caller {
-        function: entry.initial_address() as usize,
+        function,
         stack_end,
         is_from_signal: entry.is_signal_trampoline(),
         registers: read.callers(row, stack_end, stack),
+    })
+}
+
+/// The row as a rule; None if it is no usual one.
+fn rule_of(row: &Row, address: usize, function: usize) -> Option<Rule> {
+    let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
+        return None;
+    };
+    let base = usize::from(register.0);
+    let mut rbp = 0;
+    let mut has_return = false;
+    for (register, rule) in row.registers() {
+        match (usize::from(register.0), rule) {
+            (RIP, RegisterRule::Offset(-8)) => has_return = true,
+            (RBP, RegisterRule::Offset(offset)) => rbp = u64::try_from(-*offset).ok()?,
+            (RBP, RegisterRule::SameValue) => {}
+            (RIP | RBP | RSP, _) => return None,
+            // What the callers of code with a rule need is in the two registers.
+            _ => {}
+        }
+    }
+    let is_usual = has_return && matches!(base, RSP | RBP);
+    is_usual.then_some(Rule {
+        is_by_rbp: base == RBP,
+        offset: u64::try_from(*offset).ok()?,
+        rbp,
+        distance: address.checked_sub(function)? as u64,
     })
 }
 

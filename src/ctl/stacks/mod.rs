@@ -112,7 +112,11 @@ impl Stacks {
         })?;
         let process = &report.process;
         let started = process.started.as_deref().and_then(Utc::of_text);
-        let mut gathering = Gathering::new(Symbols::new(lines, started), by_thread);
+        let libraries = lines.libraries.iter().map(|library| {
+            let build_id = library.build_id.as_deref();
+            (library.file.as_str(), build_id.unwrap_or_default())
+        });
+        let mut gathering = Gathering::new(Symbols::new(libraries, started), by_thread);
         for view in View::ALL {
             gathering.add_view(lines, view)?;
         }
@@ -273,7 +277,9 @@ impl Gathering {
         for call in &row.stack {
             match call.offset {
                 Some(offset) => {
-                    let places = self.symbols.of_call(call, offset as u64);
+                    let places = self
+                        .symbols
+                        .of_call(&call.file, &call.function, offset as u64);
                     let natives = places.iter().map(|place| Frame::native(place, &call.file));
                     frames.extend(natives);
                 }

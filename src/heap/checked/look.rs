@@ -4,25 +4,39 @@
 
 use super::super::blocks::{self, LiveBlock};
 use super::super::{alone, heaps};
-use super::record::{Described, Outside, Record, State, Written};
+use super::record::{Outside, Record, State, Written};
 use super::{ACCOUNTS, is_on};
 use crate::ledger::Account;
+use crate::origin::Origin;
 use std::fmt;
 
 /// A block that was written to where or when nobody may.
 pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
-    Outside(Outside, Described<'a>),
+    Outside(Outside, &'a Record),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.
     Record(Account, *const u8),
 }
 
+impl Damage<'_> {
+    /// The block's allocation and its free; none if they are not known, or it lives.
+    pub fn origins(&self) -> (Origin, Origin) {
+        match self {
+            Damage::Outside(_, record) => (record.made(), Origin::default()),
+            Damage::Freed(written) => written.origins(),
+            Damage::Record(..) => Default::default(),
+        }
+    }
+}
+
 impl fmt::Display for Damage<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::Outside(outside, block) => write!(out, "{outside} {block}, overwritten"),
+            Damage::Outside(outside, record) => {
+                write!(out, "{outside} {}, overwritten", record.described())
+            }
             Damage::Freed(written) => write!(out, "{written}"),
             Damage::Record(account, record) => write!(
                 out,
@@ -52,10 +66,11 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
                     let record = unsafe { Record::at(block.start) };
                     match record.state() {
                         State::Live => {
+                            let with_hooks = with_hooks && account != Account::Raw;
                             let of_hooks = || with_hooks.then(|| record.damage_of_hooks());
                             let outside = record.damage(block.size);
                             if let Some(outside) = outside.or_else(|| of_hooks().flatten()) {
-                                visit(&Damage::Outside(outside, record.described()));
+                                visit(&Damage::Outside(outside, record));
                             }
                         }
                         State::Freed => {

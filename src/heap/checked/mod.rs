@@ -10,7 +10,6 @@
 //! Called from any thread, inside the [`gate`] where the heap is touched. Nothing is locked or allocated. What is wrong ends
 //! the process with one line, as libc does.
 
-mod files;
 mod look;
 mod quarantine;
 mod record;
@@ -21,12 +20,14 @@ pub use record::HOOK;
 
 use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
-use super::freed::refuse;
+use super::freed::{refuse, refuse_block};
 use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
 use super::pages::live_page;
 use super::thread::{ThreadState, state, thread_id};
 use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, profile, sampling};
+use crate::descriptor::notice;
 use crate::ledger::Account;
+use crate::origin::{Origin, calls};
 use record::{Record, State};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
@@ -180,22 +181,43 @@ unsafe fn live<'a>(
         refuse_inside(record, pointer, caller, function);
     }
     if let Some(damage) = record.damage(page.block_size) {
-        refuse(format_args!(
-            "{function}: {damage} {}, overwritten",
-            record.described()
-        ));
+        refuse_of(
+            record,
+            format_args!("{function}: {damage} {}, overwritten", record.described()),
+        );
     }
     (record, block)
+}
+
+/// Ends the process with a line about a block, and the native calls behind it.
+#[cold]
+fn refuse_of(record: &Record, what: std::fmt::Arguments<'_>) -> ! {
+    refuse_block(what, record.made(), record.freed())
 }
 
 /// Ends the process for a pointer to or into a block that was freed before.
 #[cold]
 fn refuse_freed(record: &Record, pointer: *mut u8, function: &str) -> ! {
-    refuse(format_args!(
-        "{function}: invalid pointer {pointer:p}: {}, freed before{}",
-        record.described(),
-        record.freed_at()
-    ));
+    refuse_of(
+        record,
+        format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
+            record.described(),
+            record.freed_at()
+        ),
+    );
+}
+
+/// Ends the process for a block of another family.
+#[cold]
+fn refuse_family(record: &Record, pointer: *mut u8, function: &str) -> ! {
+    refuse_of(
+        record,
+        format_args!(
+            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
+            record.described()
+        ),
+    );
 }
 
 /// Ends the process for a pointer into a live block.
@@ -204,17 +226,17 @@ fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &
     let offset = pointer.addr().wrapping_sub(record.start().addr()) as isize;
     let is_pythons = record.is_of_domain();
     if is_pythons && offset == HOOK as isize && caller == Account::Native {
-        refuse(format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
-            record.described()
-        ));
+        refuse_family(record, pointer, function);
     }
     // The caller's own block begins behind the head of CPython's hooks.
     let offset = offset - if is_pythons { HOOK as isize } else { 0 };
-    refuse(format_args!(
-        "{function}: invalid pointer {pointer:p}: {offset} bytes into {}",
-        record.described()
-    ));
+    refuse_of(
+        record,
+        format_args!(
+            "{function}: invalid pointer {pointer:p}: {offset} bytes into {}",
+            record.described()
+        ),
+    );
 }
 
 /// Frees a checked block, which the hook of `caller` was given: into the quarantine.
@@ -253,7 +275,8 @@ unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
         let bytes = page.block_size;
         let record = Record::at(block);
         if let Some(damage) = record.damage_after_free(page.block_size) {
-            refuse(format_args!("{damage}"));
+            let (made, freed) = damage.origins();
+            refuse_block(format_args!("{damage}"), made, freed);
         }
         let emptied = page.emptied_by_a_free();
         if emptied > 0 {
@@ -309,15 +332,31 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     let record = unsafe { Record::at(page.start_of(pointer)) };
     match record.state() {
         State::Freed | State::Gone => refuse_freed(record, pointer, function),
-        State::Live if !record.is_of_domain() => refuse(format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
-            record.described()
-        )),
+        State::Live if !record.is_of_domain() => refuse_family(record, pointer, function),
         State::Live if record.start().wrapping_add(HOOK) != pointer => {
             refuse_inside(record, pointer, caller, function)
         }
-        State::Live | State::Unknown => {}
+        State::Live => say_before_hooks(record, caller, function),
+        State::Unknown => {}
     }
+}
+
+/// Names a live block that CPython's debug hooks are about to end the process for: they know neither its line nor its calls.
+fn say_before_hooks(record: &Record, caller: Account, function: &str) {
+    if let Some(outside) = record.damage_of_hooks() {
+        notice(format_args!(
+            "{function}: {outside} {}, overwritten",
+            record.described()
+        ));
+    } else if record.account() != caller {
+        notice(format_args!(
+            "{function}: {}, made by a function of another family",
+            record.described()
+        ));
+    } else {
+        return;
+    }
+    calls::tell(record.made().calls, 0);
 }
 
 /// Whether `pointer` leads behind the head that CPython's debug hooks have laid into a live block.
@@ -363,6 +402,19 @@ pub unsafe fn refuse_if_freed(pointer: *mut u8, function: &str) {
 pub(super) unsafe fn size(page: &Page, pointer: *mut u8) -> usize {
     // SAFETY: the caller's promise.
     unsafe { Record::at(page.start_of(pointer)) }.size()
+}
+
+/// The allocation of the checked block whose bytes begin at `start`; `None` for any other.
+///
+/// # Safety
+/// A live block, of whatever kind.
+pub(super) unsafe fn origin_of(start: *mut u8) -> Option<Origin> {
+    // SAFETY: the caller's promise: its page stays.
+    unsafe {
+        let page = live_page(start).filter(|page| has(page))?;
+        let record = Record::at(page.start_of(start));
+        (record.start() == start).then(|| record.made())
+    }
 }
 
 /// The caller's bytes of a checked block that is live: their start and length. `None` for one that waits in the quarantine.

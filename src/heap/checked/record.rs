@@ -2,9 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::files::{self, FileNumber};
 use crate::ledger::Account;
-use crate::source_line::{self, SourceLine};
+use crate::origin::{After, CallsNumber, FileNumber, Origin};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -57,14 +56,16 @@ pub struct Record {
     /// The state, combined with the record's address.
     mark: AtomicU64,
     size: Cell<usize>,
-    /// From the block's start to the caller's first byte.
-    front: Cell<u32>,
     made_line: Cell<i32>,
     freed_line: Cell<i32>,
+    made_calls: Cell<CallsNumber>,
+    freed_calls: Cell<CallsNumber>,
     made_file: Cell<FileNumber>,
     freed_file: Cell<FileNumber>,
+    /// From the block's start to the caller's first byte, in [`PAD`]s.
+    front: Cell<u16>,
     account: Cell<u8>,
-    _rest: [u8; 7],
+    _rest: u8,
 }
 
 const _: () = assert!(size_of::<Record>() == 48);
@@ -159,11 +160,12 @@ impl Record {
             let pad = (usable - front - size).min(MOST_PAD);
             block.add(front + size).write_bytes(FORBIDDEN, pad);
             record.size.set(size);
-            record.front.set(front as u32);
+            record.front.set((front / PAD) as u16);
             record.account.set(account as u8);
-            let (file, line) = place();
+            let Origin { file, line, calls } = Origin::of_caller();
             record.made_file.set(file);
             record.made_line.set(line);
+            record.made_calls.set(calls);
             record.mark.store(record.key(LIVE), Release);
             block.add(front)
         }
@@ -186,7 +188,7 @@ impl Record {
     /// Makes a live block a freed one, and notes where; false if another thread was faster.
     pub fn begin_free(&self) -> bool {
         let (live, freed) = (self.key(LIVE), self.key(FREED));
-        let (file, line) = place();
+        let Origin { file, line, calls } = Origin::of_caller();
         let is_first = self
             .mark
             .compare_exchange(live, freed, AcqRel, Relaxed)
@@ -194,6 +196,7 @@ impl Record {
         if is_first {
             self.freed_file.set(file);
             self.freed_line.set(line);
+            self.freed_calls.set(calls);
         }
         is_first
     }
@@ -218,9 +221,13 @@ impl Record {
         self.size.get()
     }
 
+    fn front(&self) -> usize {
+        usize::from(self.front.get()) * PAD
+    }
+
     /// The caller's first byte.
     pub fn start(&self) -> *mut u8 {
-        let front = self.front.get() as usize;
+        let front = self.front();
         (&raw const *self)
             .cast::<u8>()
             .cast_mut()
@@ -232,17 +239,35 @@ impl Record {
         Described(self)
     }
 
+    /// Its allocation.
+    pub fn made(&self) -> Origin {
+        Origin {
+            file: self.made_file.get(),
+            line: self.made_line.get(),
+            calls: self.made_calls.get(),
+        }
+    }
+
+    /// Its free; of a live block none.
+    pub fn freed(&self) -> Origin {
+        match self.state() {
+            State::Live => Origin::default(),
+            _ => Origin {
+                file: self.freed_file.get(),
+                line: self.freed_line.get(),
+                calls: self.freed_calls.get(),
+            },
+        }
+    }
+
     /// The place where it was freed, in parentheses; nothing if it is not known.
-    pub fn freed_at(&self) -> At<'static> {
-        At(
-            "at",
-            files::source(self.freed_file.get(), self.freed_line.get()),
-        )
+    pub fn freed_at(&self) -> After<'static> {
+        self.freed().after("at")
     }
 
     /// Bytes outside of the caller's that were overwritten, in a block of `usable` bytes.
     pub fn damage(&self, usable: usize) -> Option<Outside> {
-        let (front, size) = (self.front.get() as usize, self.size());
+        let (front, size) = (self.front(), self.size());
         let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
         let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
         if is_filled(self.bytes(front + size, pad), FORBIDDEN)
@@ -262,17 +287,17 @@ impl Record {
     }
 
     /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
-    /// Python's end. Not of `raw`: another thread may be laying them this moment.
+    /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads.
     pub fn damage_of_hooks(&self) -> Option<Outside> {
-        let (front, size) = (self.front.get() as usize, self.size());
-        if !matches!(self.account(), Account::Mem | Account::Obj) || size < HOOK + HOOK_TAIL {
+        let (front, size) = (self.front(), self.size());
+        if !self.is_of_domain() || size < HOOK + HOOK_TAIL {
             return None;
         }
         let head: [u8; HOOK] = std::array::from_fn(|index| self.byte(front + index));
         let (number, rest) = head.split_first_chunk::<HOOK_TAIL>()?;
         let asked = usize::from_be_bytes(*number);
-        let is_head =
-            matches!(rest[0], b'm' | b'o') && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
+        let is_head = matches!(rest[0], b'r' | b'm' | b'o')
+            && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
         let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
         match (is_head, before) {
             // A table beneath the hooks was called, or they have just begun to lay their pads.
@@ -307,7 +332,7 @@ impl Record {
                 at: None,
             });
         }
-        let (front, size) = (self.front.get() as usize, self.size());
+        let (front, size) = (self.front(), self.size());
         let filled = size.min(MOST_FILL);
         if !is_filled(self.bytes(front, filled), DEAD) {
             let at = (front..front + filled).find(|&at| self.byte(at) != DEAD);
@@ -329,36 +354,18 @@ impl Record {
     }
 }
 
-/// The line of Python that the calling thread runs.
-fn place() -> (FileNumber, i32) {
-    let spot = source_line::spot();
-    if spot == 0 {
-        return (0, 0);
-    }
-    if let Some(known) = files::known(spot) {
-        return known;
-    }
-    let (source, is_innermost) = SourceLine::of_innermost();
-    let place = (files::number(source.file_bytes()), source.line);
-    if is_innermost {
-        files::keep(spot, place);
-    }
-    place
-}
-
 /// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`.
 pub struct Described<'a>(&'a Record);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Described(record) = *self;
-        let made = files::source(record.made_file.get(), record.made_line.get());
         write!(
             out,
             "a block of {} bytes of the account {}{}",
             record.asked(),
             record.account().name(),
-            At("allocated at", made)
+            record.made().after("allocated at")
         )
     }
 }
@@ -373,23 +380,21 @@ impl Record {
     }
 }
 
-/// A place in parentheses; nothing if it is not known.
-pub struct At<'a>(&'a str, SourceLine);
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.1.file_bytes() {
-            [] => Ok(()),
-            _ => write!(out, " ({} {})", self.0, self.1),
-        }
-    }
-}
-
 /// A write to a freed block, in words.
 pub struct Written<'a> {
     record: &'a Record,
     /// Where, and what is there now; `None` if the record itself was written over.
     at: Option<(isize, u8)>,
+}
+
+impl Written<'_> {
+    /// The block's allocation and free; none of them if its record was written over.
+    pub fn origins(&self) -> (Origin, Origin) {
+        match self.at {
+            Some(_) => (self.record.made(), self.record.freed()),
+            None => Default::default(),
+        }
+    }
 }
 
 impl fmt::Display for Written<'_> {

@@ -3,21 +3,9 @@
 
 use super::slots::{FREED, RANGE};
 use crate::ledger::Account;
-use crate::source_line::SourceLine;
+use crate::origin::Origin;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-
-/// The place of a block's allocation, in parentheses; nothing if it is not known.
-pub struct AllocatedAt<'a>(pub &'a SourceLine);
-
-impl fmt::Display for AllocatedAt<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.file_bytes() {
-            [] => Ok(()),
-            _ => write!(out, " (allocated at {})", self.0),
-        }
-    }
-}
 
 /// A number of bytes, in words.
 pub struct Count(pub usize);
@@ -37,8 +25,10 @@ pub struct Fault {
     start: usize,
     size: usize,
     account: Account,
-    was_freed: bool,
-    source: SourceLine,
+    /// The block's allocation.
+    pub made: Origin,
+    /// Its free, if it does not live.
+    pub freed: Option<Origin>,
 }
 
 /// The fault at an address; None where it is not in the range, or no block is near.
@@ -51,8 +41,8 @@ pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
         start: record.start.load(Relaxed),
         size: record.size.load(Relaxed),
         account: record.account(),
-        was_freed: record.state.load(Acquire) == FREED,
-        source: record.source(),
+        made: record.made.get(),
+        freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),
     })
 }
 
@@ -78,10 +68,14 @@ impl fmt::Display for Fault {
         write!(
             out,
             " a {}block of {} bytes of the account {}{}",
-            if self.was_freed { "freed " } else { "" },
+            if self.freed.is_some() { "freed " } else { "" },
             self.size,
             self.account.name(),
-            AllocatedAt(&self.source),
-        )
+            self.made.after("allocated at"),
+        )?;
+        match self.freed {
+            Some(freed) => write!(out, "{}", freed.after("freed at")),
+            None => Ok(()),
+        }
     }
 }

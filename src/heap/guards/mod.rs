@@ -25,13 +25,13 @@ pub use settings::GuardSettings;
 use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
-use super::freed::refuse;
+use super::freed::{refuse, refuse_block};
 use super::gate;
 use super::sampling;
 use super::thread::{state, thread_id};
 use crate::errno::Errno;
 use crate::ledger::Account;
-use crate::source_line::SourceLine;
+use crate::origin::Origin;
 use slots::{FREED, GuardRange, LIVE, RANGE, Record, STUCK, TAKEN};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -165,7 +165,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // 0 is older than any mark.
     let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
-    record.set_source(&SourceLine::of_caller());
+    record.made.set(Origin::of_caller());
     record.state.store(LIVE, Release);
     let block = start as *mut u8;
     let request = Request {
@@ -224,7 +224,6 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
         ));
     };
     let record = slot.record;
-    let size = record.size.load(Relaxed);
     let account = record.account();
     let is_start = record.start.load(Relaxed) == pointer.addr();
     if !is_start
@@ -234,16 +233,13 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
             .is_err()
     {
         let what = match is_start {
-            true => "freed before",
-            false => "which does not start there",
+            true => Wrong::Freed,
+            false => Wrong::Inside,
         };
-        refuse(format_args!(
-            "free(): invalid pointer {pointer:p}: a guarded block of {size} bytes of the account \
-             {}, {what}",
-            account.name()
-        ));
+        refuse_wrong(record, pointer, "free()", what);
     }
     check_around(slot.end, record);
+    record.freed.set(Origin::of_caller());
     if sampling::is_on() {
         sampling::unbooked_inside(account, pointer, &inside);
     }
@@ -260,17 +256,39 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
     };
     let start = record.start.load(Relaxed);
     let what = match record.state.load(Acquire) {
-        FREED => "freed before",
-        LIVE if front.is_some_and(|front| start + front != pointer.addr()) => {
-            "which does not start there"
-        }
+        FREED => Wrong::Freed,
+        LIVE if front.is_some_and(|front| start + front != pointer.addr()) => Wrong::Inside,
         _ => return,
     };
-    refuse(format_args!(
-        "{function}: invalid pointer {pointer:p}: a guarded block of {} bytes of the account {}, {what}",
-        record.size.load(Relaxed),
-        record.account().name()
-    ));
+    refuse_wrong(record, pointer, function, what);
+}
+
+/// What is wrong with a pointer to a guarded block.
+enum Wrong {
+    /// The block was freed before.
+    Freed,
+    /// It leads into the block.
+    Inside,
+}
+
+/// Ends the process for a pointer to a guarded block that cannot be freed.
+fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
+    let made = record.made.get();
+    let (freed, what) = match wrong {
+        Wrong::Freed => (record.freed.get(), "freed before"),
+        Wrong::Inside => (Origin::default(), "which does not start there"),
+    };
+    refuse_block(
+        format_args!(
+            "{function}: invalid pointer {pointer:p}: a guarded block of {} bytes of the account {}{}, {what}{}",
+            record.size.load(Relaxed),
+            record.account().name(),
+            made.after("allocated at"),
+            freed.after("at"),
+        ),
+        made,
+        freed,
+    )
 }
 
 /// Ends the process where the pattern around a block is damaged.
@@ -287,13 +305,18 @@ fn check_around(slot_end: usize, record: &Record) {
             .map(|before| (start - before, "before the start")),
     };
     if let Some((bytes, side)) = found {
-        refuse(format_args!(
-            "free(): {} {side} of a block of {} bytes of the account {}{}, overwritten",
-            fault::Count(bytes),
-            end - start,
-            record.account().name(),
-            fault::AllocatedAt(&record.source()),
-        ));
+        let made = record.made.get();
+        refuse_block(
+            format_args!(
+                "free(): {} {side} of a block of {} bytes of the account {}{}, overwritten",
+                fault::Count(bytes),
+                end - start,
+                record.account().name(),
+                made.after("allocated at"),
+            ),
+            made,
+            Origin::default(),
+        );
     }
 }
 
@@ -307,6 +330,13 @@ pub fn is_live(address: usize) -> bool {
 pub fn account_at(address: usize) -> Option<Account> {
     let record = record_of(address as *mut u8)?;
     (record.state.load(Acquire) == LIVE).then(|| record.account())
+}
+
+/// The allocation of the live guarded block that starts at an address.
+pub fn origin_of(start: usize) -> Option<Origin> {
+    let record = record_of(start as *mut u8)?;
+    let is_it = record.state.load(Acquire) == LIVE && record.start.load(Relaxed) == start;
+    is_it.then(|| record.made.get())
 }
 
 /// The memory of the records of guarded blocks; None where there are none.

@@ -8,12 +8,12 @@
 
 use crate::ffi::IS_64_BIT;
 use crate::ledger::Account;
-use crate::source_line::{FILE, SourceLine};
+use crate::origin::Origin;
 use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 /// The range; set once.
 pub static RANGE: OnceLock<GuardRange> = OnceLock::new();
@@ -37,7 +37,7 @@ const SLOTS: usize = 32768;
 const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 
 /// The record of a slot.
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub struct Record {
     pub state: AtomicU32,
     pub account: AtomicU32,
@@ -48,12 +48,34 @@ pub struct Record {
     pub mapped: AtomicUsize,
     /// Counts guarded blocks.
     pub number: AtomicU64,
-    line: AtomicI32,
-    pub file_length: AtomicU32,
-    file: [AtomicU8; FILE],
+    pub made: OriginCell,
+    pub freed: OriginCell,
 }
 
-const _: () = assert!(size_of::<Record>() == 128);
+const _: () = assert!(size_of::<Record>() == 64);
+
+/// An origin that one thread may write while another reads it: its parts need not belong together then.
+pub struct OriginCell {
+    line: AtomicU32,
+    calls: AtomicU32,
+    file: AtomicU16,
+}
+
+impl OriginCell {
+    pub fn set(&self, origin: Origin) {
+        self.line.store(origin.line as u32, Relaxed);
+        self.calls.store(origin.calls, Relaxed);
+        self.file.store(origin.file, Relaxed);
+    }
+
+    pub fn get(&self) -> Origin {
+        Origin {
+            file: self.file.load(Relaxed),
+            line: self.line.load(Relaxed) as i32,
+            calls: self.calls.load(Relaxed),
+        }
+    }
+}
 
 // SAFETY: numbers.
 unsafe impl FromZeros for Record {}
@@ -63,25 +85,6 @@ impl Record {
     pub fn account(&self) -> Account {
         let index = self.account.load(Relaxed) as usize;
         Account::ALL.get(index).copied().unwrap_or(Account::Native)
-    }
-
-    pub fn set_source(&self, source: &SourceLine) {
-        let file = source.file_bytes();
-        for (to, &from) in self.file.iter().zip(file) {
-            to.store(from, Relaxed);
-        }
-        self.line.store(source.line, Relaxed);
-        self.file_length.store(file.len() as u32, Release);
-    }
-
-    /// The line of Python that made the block.
-    pub fn source(&self) -> SourceLine {
-        let length = self.file_length.load(Acquire) as usize;
-        let mut file = [0; FILE];
-        for (to, from) in file.iter_mut().zip(&self.file) {
-            *to = from.load(Relaxed);
-        }
-        SourceLine::of_parts(file, length, self.line.load(Relaxed))
     }
 }
 

@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::descriptor::notice;
 use crate::heap::checked;
+use crate::stacks::{self, Text};
+use std::fmt::Write;
 
 /// Lines that are written at most.
 const MOST: usize = 10;
@@ -12,18 +13,24 @@ const MOST: usize = 10;
 /// would, with a line for each. In the process that the report is of, after Python's end or not.
 pub fn look(is_finalized: bool) {
     let mut count = 0;
+    let mut text = None;
     checked::each_damaged(is_finalized, |damage| {
+        let out = text.get_or_insert_with(|| Text::begin(libc::STDERR_FILENO));
         count += 1;
         if count <= MOST {
-            notice(format_args!("at the end: {damage}"));
+            let (made, freed) = damage.origins();
+            let _ = writeln!(out, "pyhost: at the end: {damage}");
+            let _ = stacks::write_origins(out, made.calls, freed.calls);
         }
     });
+    let Some(mut text) = text else {
+        return;
+    };
     if count > MOST {
-        notice(format_args!("at the end: {} more", count - MOST));
+        let _ = writeln!(text, "pyhost: at the end: {} more", count - MOST);
     }
-    if count > 0 {
-        // SAFETY: writes what the program's own streams hold; null stands for all.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
-        std::process::abort();
-    }
+    text.finish();
+    // SAFETY: writes what the program's own streams hold; null stands for all.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    std::process::abort();
 }

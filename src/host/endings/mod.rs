@@ -36,6 +36,7 @@ use crate::process;
 use crate::python::objects::Gil;
 use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats};
 use crate::resident::{self, Resident};
+use crate::stacks::Text;
 use crate::template::names_process;
 use exhibits::{Exhibits, Room};
 use pyhost_os::{calls, moment};
@@ -169,9 +170,9 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
         return None;
     }
     let findings = leaks::check(top)?;
-    let mut out = Descriptor::new(libc::STDERR_FILENO);
-    let _ = report::tell_leaks(findings, &mut out);
-    out.flush();
+    let mut text = Text::begin(libc::STDERR_FILENO);
+    let _ = report::tell_leaks(findings, &mut text);
+    text.finish();
     let leaked = c_int::from(plan.leak_status);
     let is_leak = !findings.is_nothing() && findings.is_sure();
     (status == 0 && leaked != 0 && is_leak).then_some(leaked)

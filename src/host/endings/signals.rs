@@ -16,9 +16,12 @@ use super::finish;
 use super::stack::{self, STACK};
 use crate::descriptor::notice;
 use crate::errno::KeptErrno;
+use crate::heap::origin::calls::MOST;
 use crate::heap::{guards, sampling};
 use crate::process;
+use crate::python::native_calls::{self, Of};
 use crate::report::Ending;
+use crate::stacks;
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::signals::{handler_stack, set_handler_stack};
@@ -106,13 +109,25 @@ fn dump() -> bool {
 
 /// Writes the report, then has the signal take its course.
 fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
-    if let Some((info, context)) = fault.filter(|_| signal == libc::SIGSEGV && guards::are_on()) {
+    let fault = fault.filter(|_| signal == libc::SIGSEGV && guards::are_on());
+    let fault = fault.and_then(|(info, context)| {
         let (address, is_write) = access(info, context);
-        if let Some(fault) = guards::fault_at(address, is_write) {
+        guards::fault_at(address, is_write)
+    });
+    // Here, since the walk must begin on the stack that the handler was called on.
+    let mut found = [0; MOST];
+    let count = match fault {
+        Some(_) => native_calls::find(&mut found, Of::Interrupted),
+        None => 0,
+    };
+    stack::with_room(|| {
+        if let Some(fault) = &fault {
+            let freed = fault.freed.unwrap_or_default();
             notice(format_args!("{fault}"));
+            stacks::tell_found(&found[..count], fault.made.calls, freed.calls);
         }
-    }
-    stack::with_room(|| finish(Ending::Signal(signal), true));
+        finish(Ending::Signal(signal), true);
+    });
     // Blocked until the handler returns; then what the script sees takes its course. A
     // fault comes again by itself.
     dispositions::step_aside(signal);

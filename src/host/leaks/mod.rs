@@ -25,6 +25,8 @@ use crate::descriptor::notice;
 use crate::error::Error;
 use crate::heap::checked::HOOK;
 use crate::heap::gate::Closed;
+use crate::heap::origin::Origin;
+use crate::heap::source_line::SourceLine;
 use crate::heap::{self, mark, pool, region};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
@@ -70,6 +72,9 @@ pub struct Group {
     /// The name of the objects' type, filled up with zeros; all zero where they are no objects.
     name: [u8; NAME],
     site: Option<Site>,
+    /// What allocated them, where blocks keep it.
+    pub origin: Origin,
+    source: SourceLine,
 }
 
 impl Group {
@@ -78,9 +83,14 @@ impl Group {
         text_of(&self.name)
     }
 
-    /// The file and the line that allocated them, where tracemalloc knew.
-    pub fn place(&self) -> Option<(&'static str, i32)> {
-        self.site.map(|site| (site.file(), site.line))
+    /// The file and the line that allocated them, where tracemalloc knew, or the blocks.
+    pub fn place(&self) -> Option<(&str, i32)> {
+        match self.site {
+            Some(site) => Some((site.file(), site.line)),
+            None => {
+                Some((self.source.file(), self.source.line)).filter(|(file, _)| !file.is_empty())
+            }
+        }
     }
 
     /// Their bytes.
@@ -367,11 +377,15 @@ fn text_of(name: &[u8; NAME]) -> &str {
 
 fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
     let (name, site) = kind_of(block, memory);
+    // SAFETY: a live block, while nobody allocates or frees.
+    #[allow(unsafe_code)]
+    let origin = unsafe { heap::origin_of(block.start) }.unwrap_or_default();
     let same = |group: &&mut Group| {
         group.account == block.account
             && group.size == block.size
             && group.name == name
             && group.site == site
+            && group.origin == origin
     };
     if let Some(group) = groups.iter_mut().find(same) {
         group.blocks += 1;
@@ -382,6 +396,8 @@ fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) 
             blocks: 1,
             name,
             site,
+            origin,
+            source: origin.source(),
         });
     }
 }

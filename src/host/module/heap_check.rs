@@ -4,32 +4,23 @@ use crate::heap::checked;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Kind, Returned};
 use crate::python::several_gils;
+use crate::stacks::{self, Text};
+use pyhost_os::file::{self, Fd};
 use std::ffi::CStr;
+use std::fmt::Write;
+use std::os::fd::AsRawFd;
 
 const DOC: &CStr = c"check_heap()
 --
 
-Look at every block of --debug-hooks, and return a list with a line for each that was written to outside of its bytes, or
-after it was freed. An empty list is the usual answer. At most 100 lines.
+Look at every block of --debug-hooks, and return a list with a text for each that was written to outside of its bytes, or
+after it was freed: a line, and below it the C calls that freed and allocated the block. An empty list is the usual answer.
+At most 100 blocks.
 
 Raises RuntimeError without --debug-hooks.";
 
-/// Lines that are given at most.
+/// Blocks that are given at most.
 const MOST: usize = 100;
-
-/// A line in memory of its own.
-struct Line {
-    text: [u8; 512],
-    length: usize,
-}
-
-impl Line {
-    fn of(damage: &checked::Damage<'_>) -> Self {
-        let mut text = [0; 512];
-        let length = crate::descriptor::format_into(&mut text, format_args!("{damage}")).len();
-        Line { text, length }
-    }
-}
 
 fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
     let gil = this.gil();
@@ -37,22 +28,68 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
         return Err(gil.raise(Kind::Runtime, text));
     }
-    // With room for all, since nothing may be allocated while the heaps are looked at.
-    let mut lines = Vec::with_capacity(MOST);
+    // Nothing may be allocated while the heaps are looked at.
+    let file = Fd::in_memory(c"pyhost-lines").map_err(|error| {
+        let text = format!("check_heap: cannot make a file in memory: {error}");
+        gil.raise(Kind::Runtime, &text)
+    })?;
+    let mut out = None;
+    let mut count = 0;
     checked::each_damaged(!several_gils(), |damage| {
-        if lines.len() < MOST {
-            lines.push(Line::of(damage));
+        count += 1;
+        if count <= MOST {
+            let out = out.get_or_insert_with(|| Text::begin(file.as_raw_fd()));
+            let (made, freed) = damage.origins();
+            let _ = writeln!(out, "{damage}");
+            let _ = stacks::write_origins(out, made.calls, freed.calls);
         }
     });
-    let texts = lines
-        .iter()
-        .map(|line| String::from_utf8_lossy(&line.text[..line.length]));
+    if let Some(out) = out {
+        out.finish();
+    }
     let list = gil.list()?;
-    for text in texts {
-        list.append(&*gil.text(&text)?)?;
+    for text in entries(&text_of(&file)) {
+        list.append(&*gil.text(text)?)?;
     }
     Ok(list)
 }
 
+/// What was written to a file.
+fn text_of(file: &Fd) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = file::read_at(file, &mut buffer, bytes.len() as u64) {
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The parts of a text that begin with a line that is not indented, without the line's end.
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    let is_begin = |at: &usize| *at == 0 || !text[*at..].starts_with(' ');
+    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+    let mut starts = starts
+        .filter(|&at| at < text.len())
+        .filter(is_begin)
+        .peekable();
+    std::iter::from_fn(move || {
+        let start = starts.next()?;
+        let end = starts.peek().copied().unwrap_or(text.len());
+        Some(text[start..end].trim_end_matches('\n'))
+    })
+}
+
 /// The module's functions for the heap.
 pub const METHODS: [Method<Module>; 1] = [Method::plain(c"check_heap", check_heap, DOC)];
+
+#[cfg(test)]
+mod tests {
+    use super::entries;
+
+    #[test]
+    fn an_entry_is_a_line_and_what_is_indented_below_it() {
+        let found: Vec<&str> = entries("a\n  b:\n    c\nd\ne\n  f\n").collect();
+        assert_eq!(found, ["a\n  b:\n    c", "d", "e\n  f"]);
+        assert_eq!(entries("").count(), 0);
+    }
+}

@@ -2,20 +2,15 @@
 //! so that its absence is reported before anything runs.
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
+use crate::controller;
 use crate::error::Error;
 use crate::output::{self, Target};
-use crate::preload;
 use crate::process;
 use crate::report::{Destination, Format, Stats};
 use crate::template::PathBuffer;
 use crate::timeline::{self, pages::Renderer};
-use pyhost_os::file;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-
-/// The program's name.
-const PROGRAM: &str = "pyhostctl";
 
 /// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.
@@ -36,8 +31,8 @@ pub fn plan(
         None => {
             let path = [template.as_slice(), b".json"].concat();
             outputs.notices.push(format!(
-                "--stats=html: there is no {PROGRAM} beside the host's executable, nor in PATH; the \
-                 report is written to '{}', of which `{PROGRAM} html` makes the page",
+                "--stats=html: there is no pyhostctl beside the host's executable, nor in PATH; the \
+                 report is written to '{}', of which `pyhostctl html` makes the page",
                 String::from_utf8_lossy(&path)
             ));
             let path = OsString::from_vec(path);
@@ -51,8 +46,7 @@ pub fn plan(
     Ok(Some(asked))
 }
 
-/// Finds the program that makes the page: beside the host's own command, else in `PATH`, unless the start
-/// is privileged; `None` where it is in neither place. Where no timeline was asked for, one is kept
+/// Finds the program that makes the page; `None` if there is none. Where no timeline was asked for, one is kept
 /// beside the page until that is made.
 ///
 /// # Errors
@@ -63,18 +57,7 @@ fn find(
     is_told: bool,
     outputs: &mut Outputs,
 ) -> Result<Option<Renderer>, Error> {
-    let beside = preload::commands().or_else(|| Some(process::executable()?.parent()?.to_owned()));
-    let path = match process::is_privileged_start() {
-        true => None,
-        false => std::env::var_os("PATH"),
-    };
-    let folders = path.iter().flat_map(std::env::split_paths);
-    let program = beside
-        .into_iter()
-        .chain(folders.filter(|folder| folder.is_absolute()))
-        .map(|folder| folder.join(PROGRAM))
-        .find_map(executable);
-    let Some(program) = program else {
+    let Some(program) = controller::find() else {
         return Ok(None);
     };
     let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
@@ -102,12 +85,6 @@ fn is_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
     let target = path.and_then(|mut path| output::look(&mut path).ok());
     matches!(target, Some(Target::New | Target::Old))
-}
-
-/// The path as the system takes it, where it is a file that the user may run.
-fn executable(path: PathBuf) -> Option<CString> {
-    let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
-    file::is_executable(&path).then_some(path)
 }
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a

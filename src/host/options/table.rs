@@ -111,7 +111,8 @@ CPython's allocators [default: mimalloc, or as PYTHONMALLOC says]
   system    nothing replaced: CPython's own allocators, counted";
     debug_hooks: Flag, "--debug-hooks", "PYHOST_DEBUG_HOOKS", Form::Alone, "\
 Put CPython's debug hooks over the host's allocators (PyMem_SetupDebugHooks),
-and pads and a quarantine around every block, malloc's and NumPy's included";
+and pads and a quarantine around every block, malloc's and NumPy's included.
+A line about a block has the C calls that allocated and freed it";
     native: Choice<native::Mode>, "--native", "PYHOST_NATIVE", Form::Next("HOW"), "\
 How the process's malloc serves
 [default: count; off under Valgrind, a preloaded sanitizer, or a ulimit

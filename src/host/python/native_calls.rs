@@ -1,5 +1,5 @@
-//! The calls of a sample with `--lines-native`: those of Python, and the native ones between the allocation and the
-//! interpreter's loop. For callers inside an allocator, as `place`.
+//! The native calls of the calling thread that count: of samples with `--lines-native`, after those of Python, and of the
+//! blocks of `--debug-hooks` and `--guard`. For callers inside an allocator, as `place`.
 //!
 //! The interpreter's own code and the host's are left out, wherever they are on the stack. The walk ends at the
 //! interpreter's innermost loop, below which the calls of Python say the rest. The loop is known by an address within its
@@ -9,9 +9,12 @@
 use super::place;
 use crate::heap::sampling::{Call, NativeCall};
 use pyhost_os::cell::Exclusive;
-use pyhost_unwind::{MOST, Object, Walker, object_of};
+use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Taker<'a> = &'a mut dyn FnMut(&Call<'_>);
 
@@ -22,8 +25,8 @@ const BUILD_ID: usize = 32;
 
 /// What the walks need to know, found at the start.
 struct Known {
-    own: Object,
-    interpreter: Object,
+    /// Where the host's code is, and the interpreter's.
+    left_out: [Range<usize>; 2],
     /// Where the function of the interpreter's loop begins.
     interpreter_loop: usize,
     /// An address in the stack of the host's own main function.
@@ -32,105 +35,172 @@ struct Known {
     executable: Vec<u8>,
 }
 
-/// A call that is kept: its address and its library.
-type Place = (usize, Object);
-
-/// Room for a walk: too much for a small stack. By one thread at a time, under the lock of the samples.
+/// Room for a sample's stack: too much for a small stack. By one thread at a time, under the lock of the samples.
 struct Room {
-    walker: Walker,
-    places: [Option<Place>; MOST],
+    addresses: [usize; MOST],
     text: [u8; PATH + 1 + 2 * BUILD_ID],
 }
 
 static KNOWN: OnceLock<Known> = OnceLock::new();
 static ROOM: Exclusive<Option<Room>> = Exclusive::new(None);
+/// [`start`] was called.
+static IS_SAMPLED: AtomicBool = AtomicBool::new(false);
 
-/// Has the samples' stacks begin with native calls. Once, before Python starts; `main_frame` is an address in the stack
-/// of the function that runs Python, whose callers are in no stack.
+/// Prepares the walks. Before Python starts; `main_frame` is an address in the stack of the function that runs Python, whose
+/// callers are in no stack. A second call does nothing.
 ///
 /// # Errors
-/// The reason why they cannot, the end of a line.
-pub fn start(main_frame: usize) -> Result<(), &'static str> {
+/// The reason why there are none, the end of a line.
+pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
+    if KNOWN.get().is_some() {
+        return Ok(());
+    }
     pyhost_unwind::start()?;
-    let own = object_of(start as *const () as usize);
+    let own = object_of(prepare as *const () as usize);
     let interpreter = object_of(place::interpreter_function());
     let (Some(own), Some(interpreter)) = (own, interpreter) else {
         return Err("the linker does not know where the interpreter is");
     };
     let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let _ = KNOWN.set(Known {
-        own,
-        interpreter,
+        left_out: [own.part(), interpreter.part()],
         interpreter_loop: place::loop_function(),
         main_frame,
         executable: executable.into_os_string().into_vec(),
     });
+    Ok(())
+}
+
+/// Has the samples' stacks begin with native calls. Once, as of [`prepare`].
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn start(main_frame: usize) -> Result<(), &'static str> {
+    prepare(main_frame)?;
     if let Some(mut room) = ROOM.try_hold() {
         *room = Some(Room {
-            walker: Walker::new(),
-            places: [None; MOST],
+            addresses: [0; MOST],
             text: [0; PATH + 1 + 2 * BUILD_ID],
         });
     }
+    IS_SAMPLED.store(true, Relaxed);
     Ok(())
 }
 
 /// The function that reads a sample's calls.
 pub fn walk() -> fn(Taker<'_>) {
-    match KNOWN.get() {
-        Some(_) => calls,
-        None => place::calls,
+    match IS_SAMPLED.load(Relaxed) {
+        true => calls,
+        false => place::calls,
     }
 }
 
 /// Gives the calls to `take`, outermost first.
 fn calls(take: Taker<'_>) {
     place::calls(take);
-    if let Some(known) = KNOWN.get()
-        && let Some(mut room) = ROOM.try_hold()
+    if let Some(mut room) = ROOM.try_hold()
         && let Some(room) = room.as_mut()
     {
-        let count = room.find(known);
-        room.give(known, count, take);
+        let count = find(&mut room.addresses, Of::Call);
+        room.give(count, take);
     }
 }
 
-impl Room {
-    /// Finds the calls that count, innermost first; how many they are.
-    fn find(&mut self, known: &Known) -> usize {
-        let loop_frame = place::loop_frame();
-        let (mut count, mut stack_start) = (0, 0);
-        let places = &mut self.places;
-        self.walker.walk(|call| {
-            let stack = stack_start..call.stack_end;
-            stack_start = call.stack_end;
-            let is_loop = loop_frame.is_some_and(|address| stack.contains(&address))
-                || call.function == known.interpreter_loop && call.function != 0;
-            if is_loop || stack.contains(&known.main_frame) {
-                return false;
-            }
-            if ![known.own, known.interpreter].contains(&call.object) {
-                places[count] = Some((call.address, call.object));
-                count += 1;
-            }
-            count < MOST
-        });
-        count
+/// Whose calls are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Those of the caller.
+    Call,
+    /// Those of what a signal interrupted, whose handler is the caller.
+    Interrupted,
+}
+
+/// Writes the addresses of the calls that count, innermost first, as far as there is room; how many they are.
+pub fn find(addresses: &mut [usize], of: Of) -> usize {
+    let Some(known) = KNOWN.get() else {
+        return 0;
+    };
+    let loop_frame = place::loop_frame();
+    let (mut count, mut stack_start) = (0, 0);
+    walk_stack(|call| {
+        let stack = stack_start..call.stack_end;
+        stack_start = call.stack_end;
+        let is_loop = loop_frame.is_some_and(|address| stack.contains(&address))
+            || call.function == known.interpreter_loop && call.function != 0;
+        if is_loop || stack.contains(&known.main_frame) {
+            return false;
+        }
+        if of == Of::Interrupted && call.is_from_signal {
+            count = 0;
+        } else if !known
+            .left_out
+            .iter()
+            .any(|code| code.contains(&call.address))
+            && let Some(place) = addresses.get_mut(count)
+        {
+            *place = call.address;
+            count += 1;
+        }
+        // What a handler calls makes room for what it has interrupted.
+        count < addresses.len() || of == Of::Interrupted
+    });
+    count
+}
+
+/// A native call, as far as it is known in the process. Valid as long as its library is loaded.
+pub struct Place {
+    /// The address in the library's file.
+    pub offset: usize,
+    object: Object,
+    address: usize,
+    executable: &'static [u8],
+}
+
+impl Place {
+    /// The path of the library.
+    pub fn library(&self) -> &[u8] {
+        match self.object.path() {
+            [] => self.executable,
+            path => path,
+        }
     }
 
-    fn give(&mut self, known: &Known, count: usize, take: Taker<'_>) {
-        for (address, object) in self.places[..count].iter().rev().flatten() {
-            let path = match object.path() {
-                [] => &known.executable,
-                path => path,
+    /// The exported name of the function.
+    pub fn name(&self) -> Option<&[u8]> {
+        self.object.symbol(self.address)
+    }
+
+    /// The number that the linker of the library made of its content; empty if it has none.
+    pub fn build_id(&self) -> &[u8] {
+        self.object.build_id()
+    }
+}
+
+/// The place of an address; `None` if no library is there, or [`prepare`] was not called.
+pub fn place_of(address: usize) -> Option<Place> {
+    let known = KNOWN.get()?;
+    let object = object_of(address)?;
+    Some(Place {
+        offset: address.wrapping_sub(object.base),
+        object,
+        address,
+        executable: &known.executable,
+    })
+}
+
+impl Room {
+    fn give(&mut self, count: usize, take: Taker<'_>) {
+        for &address in self.addresses[..count].iter().rev() {
+            let Some(place) = place_of(address) else {
+                continue;
             };
-            let name = || object.symbol(*address).unwrap_or_default();
+            let name = || place.name().unwrap_or_default();
             take(&Call {
-                file: library(&mut self.text, path, object.build_id()),
+                file: library(&mut self.text, place.library(), place.build_id()),
                 function: &[],
                 line: 0,
                 native: Some(NativeCall {
-                    offset: address.wrapping_sub(object.base) as u64,
+                    offset: place.offset as u64,
                     name: &name,
                 }),
             });

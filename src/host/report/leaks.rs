@@ -3,6 +3,7 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::leaks::{Findings, Group, Rule};
+use crate::stacks;
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.
@@ -39,6 +40,19 @@ pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
                 sink.int("line", i64::from(line));
             }
         }
+        sink.begin_list("calls");
+        for place in stacks::places(group.origin.calls) {
+            let text = |bytes| str::from_utf8(bytes).ok();
+            sink.begin("");
+            sink.text("file", text(place.library()).unwrap_or("?"));
+            sink.int("offset", place.offset as i64);
+            match place.name().and_then(text) {
+                Some(name) => sink.text("function", name),
+                None => sink.null("function"),
+            }
+            sink.end();
+        }
+        sink.end();
         sink.end();
     }
     sink.end();
@@ -163,5 +177,6 @@ fn line(group: &Group, out: &mut impl Write) -> fmt::Result {
     if let Some((file, line)) = group.place() {
         write!(out, ", allocated at {file}:{line}")?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    stacks::write_origins(out, group.origin.calls, 0)
 }

@@ -20,10 +20,10 @@ pub mod trouble;
 
 pub use settings::{Interval, TimelineSettings};
 
+use crate::controller;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::CARD;
-use crate::native::next::{self, call};
 use crate::output::{self, OutputError};
 use crate::process;
 use crate::template::PathBuffer;
@@ -134,19 +134,16 @@ enum Copied {
     Parent(libc::pid_t),
 }
 
-/// Makes a copy of this process by `clone(2)`, past the executable's own `syscall`, which would count it as the
-/// script's. This process gets `signal` at the end of the copy, or none for 0.
+/// Makes a copy of this process. This process gets `signal` at the end of the copy, or none for 0.
 ///
 /// # Safety
 /// The process has one thread, and the copy keeps what a [`Sampler`] promises.
 unsafe fn copy(signal: c_int) -> Copied {
-    next::resolve();
-    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
-    let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
-    match made {
-        -1 => Copied::Not,
-        0 => Copied::Copy(Sampler(())),
-        process => Copied::Parent(process as libc::pid_t),
+    // SAFETY: the caller's duties.
+    match unsafe { controller::copy_process(signal) } {
+        None => Copied::Not,
+        Some(0) => Copied::Copy(Sampler(())),
+        Some(process) => Copied::Parent(process),
     }
 }
 

@@ -10,22 +10,19 @@
 #![allow(unsafe_code)]
 
 use super::{Copied, Sampler};
-use crate::descriptor::{close_range, out_of_the_way};
+use crate::controller::{self, NOT_STARTED};
+use crate::descriptor::out_of_the_way;
 use crate::errno::Errno;
 use crate::output::{self, Draft, Target};
-use crate::process;
 use crate::template::PathBuffer;
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::signals::SignalSet;
 use pyhost_os::{calls, socket};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::null;
 use std::sync::OnceLock;
 
-/// The status that the sampler answers if it cannot start the program.
-const NOT_STARTED: c_int = 125;
 /// The status that it answers if a signal ended the program.
 const KILLED: c_int = 128;
 /// The status of `pyhostctl` if it has said on standard error what is wrong.
@@ -188,7 +185,7 @@ fn run(
     }
 }
 
-/// Becomes the program, with an empty environment: nothing that the script has set reaches it.
+/// Becomes the program.
 fn become_program(
     _own: &Sampler,
     renderer: &Renderer,
@@ -199,7 +196,7 @@ fn become_program(
     let mut arguments: [*const c_char; 8] = [null(); 8];
     for (place, word) in arguments
         .iter_mut()
-        .zip([c"pyhostctl", c"html", report, c"-o", c"-"])
+        .zip([controller::NAME, c"html", report, c"-o", c"-"])
     {
         *place = word.as_ptr();
     }
@@ -208,24 +205,6 @@ fn become_program(
         arguments[5] = c"--timeline".as_ptr();
         arguments[6] = path.as_ptr();
     }
-    let environment: [*const c_char; 1] = [null()];
-    // SAFETY: descriptors and dispositions of this process's own; lists of texts that end with null.
-    unsafe {
-        // A file that may not grow is an error that the program tells, not a signal that ends it.
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        SignalSet::of(&[]).make_mask();
-        // Out of the way of the three first.
-        let streams = streams.map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3));
-        for (number, stream) in (0..).zip(streams) {
-            libc::dup2(stream, number);
-        }
-        close_range(3, c_int::MAX);
-        libc::syscall(
-            libc::SYS_execve,
-            renderer.program.as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-        );
-    }
-    process::end_now(NOT_STARTED)
+    // SAFETY: a copy of the sampler, which has one thread; the list ends with null.
+    unsafe { controller::become_program(&renderer.program, &arguments, streams) }
 }

@@ -1,0 +1,340 @@
+//! The native calls behind a line about a block: of its allocation, of its free, and of what has found it.
+
+use crate::host::{Outcome, PYHOSTCTL, Run, compile, host_alone, stock};
+use crate::skipping::skipped;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ABORT: i32 = 128 + libc::SIGABRT;
+const SEGV: i32 = 128 + libc::SIGSEGV;
+const LEAK: i32 = 23;
+
+/// The folder of the extension module `heap_bugs`, compiled with further arguments.
+fn extension(arguments: &[&str]) -> PathBuf {
+    let code = "import sysconfig; print(sysconfig.get_paths()['include'])";
+    let output = Command::new(stock()).args(["-c", code]).output().unwrap();
+    let include = format!("-I{}", String::from_utf8(output.stdout).unwrap().trim());
+    // As many builds have it: no frame pointers.
+    let mut all = vec!["-shared", "-fPIC", "-w", "-fomit-frame-pointer", &include];
+    all.extend(arguments);
+    let module = compile("../heap_bugs/heap_bugs.c", "heap_bugs.so", &all);
+    module.parent().unwrap().to_owned()
+}
+
+/// Runs code with the module as `c`. None if native calls are not known here.
+fn run(host: Run, options: &[&str], extension: &Path, code: &str) -> Option<Outcome> {
+    if !cfg!(target_arch = "x86_64") {
+        skipped("native calls are read on x86-64 only");
+        return None;
+    }
+    let code = format!("import heap_bugs as c\n{code}");
+    let run = host.args(options).env("PYTHONPATH", extension);
+    Some(run.code(&code).run())
+}
+
+/// The calls below each line of words that ends the line with a colon, such as `found in:`.
+fn calls<'a>(text: &'a str, words: &str) -> Vec<Vec<&'a str>> {
+    let head = format!("  {words}:");
+    let lines: Vec<&str> = text.lines().collect();
+    let heads = (0..lines.len()).filter(|&index| lines[index] == head);
+    heads
+        .map(|head| {
+            let below = lines[head + 1..].iter();
+            let below = below.map_while(|line| line.strip_prefix("    "));
+            below.collect()
+        })
+        .collect()
+}
+
+/// The calls below the only such line.
+fn only_calls<'a>(outcome: &'a Outcome, words: &str) -> Vec<&'a str> {
+    let mut all = calls(&outcome.stderr, words);
+    assert_eq!(all.len(), 1, "{words}: {outcome:#?}");
+    all.remove(0)
+}
+
+/// The line of the extension's source with a text, as `heap_bugs.c:LINE`.
+fn source(text: &str) -> String {
+    let all = include_str!("heap_bugs/heap_bugs.c");
+    let lines: Vec<usize> = (1..)
+        .zip(all.lines())
+        .filter(|(_, line)| line.contains(text))
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    format!("heap_bugs.c:{} (", lines[0])
+}
+
+const TWICE: &str = "block = c.allocate('native', 40)
+def first(): c.release('native', block)
+def second(): c.release('native', block)
+first()
+second()";
+
+#[test]
+fn a_double_free_has_three_stacks_with_source_lines() {
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension(&["-g"]), TWICE) else {
+        return;
+    };
+    assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+    let allocation = source("block = malloc(size);\n".trim_end());
+    let release = source("        free(address(number));");
+    for (words, function, line) in [
+        ("found in", "release at ", &release),
+        ("freed in", "release at ", &release),
+        ("allocated in", "allocate at ", &allocation),
+    ] {
+        let calls = only_calls(&outcome, words);
+        assert!(calls[0].starts_with(function), "{calls:#?}");
+        assert!(calls[0].contains(line.as_str()), "{calls:#?}");
+        assert!(calls[0].contains("/heap_bugs.so+0x"), "{calls:#?}");
+        // The interpreter's own code is left out, and the host's.
+        assert_eq!(calls.len(), 1, "{outcome:#?}");
+    }
+    let first = outcome.stderr.lines().next().unwrap();
+    assert!(
+        first.starts_with("pyhost: free(): invalid pointer 0x"),
+        "{first}"
+    );
+}
+
+#[test]
+fn without_debug_information_functions_are_named_and_without_symbols_offsets() {
+    let plain = ["-g0"].as_slice();
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension(plain), TWICE) else {
+        return;
+    };
+    let calls = only_calls(&outcome, "allocated in");
+    assert!(calls[0].starts_with("allocate (/"), "{calls:#?}");
+    assert!(calls[0].contains("/heap_bugs.so+0x"), "{calls:#?}");
+
+    let stripped = extension(&["-g0", "-s"]);
+    let outcome = run(Run::host(), &["--debug-hooks"], &stripped, TWICE).unwrap();
+    let calls = only_calls(&outcome, "allocated in");
+    assert!(calls[0].starts_with("? (/"), "{calls:#?}");
+    assert!(calls[0].contains("/heap_bugs.so+0x"), "{calls:#?}");
+}
+
+/// The text without `pyhostctl`, which names it later.
+#[test]
+fn a_host_without_pyhostctl_writes_offsets_that_it_names_later() {
+    let extension = extension(&["-g", "-Wl,--build-id"]);
+    let host = Run::program(host_alone()).env("PATH", "/nonexistent");
+    let Some(outcome) = run(host, &["--debug-hooks"], &extension, TWICE) else {
+        return;
+    };
+    assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+    let raw = only_calls(&outcome, "allocated in");
+    assert!(raw[0].starts_with("? (/"), "{raw:#?}");
+    assert!(raw[0].contains("/heap_bugs.so+0x"), "{raw:#?}");
+    assert!(raw[0].contains(", build id "), "{raw:#?}");
+    let symbolize = Run::program(PYHOSTCTL).arg("symbolize");
+    let named = symbolize.stdin(outcome.stderr.as_bytes()).ok().stdout;
+    let line = source("block = malloc(size);");
+    assert!(
+        calls(&named, "allocated in")[0][0].contains(&line),
+        "{named}"
+    );
+    assert_eq!(named.lines().next(), outcome.stderr.lines().next());
+
+    // Another build at the same place: nothing of it is taken for what was there.
+    let other = self::extension(&["-g", "-O2", "-Wl,--build-id"]);
+    std::fs::copy(other.join("heap_bugs.so"), extension.join("heap_bugs.so")).unwrap();
+    let symbolize = Run::program(PYHOSTCTL).arg("symbolize");
+    let named = symbolize.stdin(outcome.stderr.as_bytes()).ok().stdout;
+    assert!(
+        calls(&named, "allocated in")[0][0].starts_with("? (/"),
+        "{named}"
+    );
+}
+
+#[test]
+fn every_kind_of_bad_block_has_its_calls() {
+    let extension = extension(&["-g"]);
+    let cases = [
+        // CPython's hooks end the process; the host says before which block it is.
+        (
+            "b = c.allocate('mem', 40); c.poke(b, 40, 1); c.release('mem', b)",
+            "PyMem_Free(): 1 byte past the end of a block of 40 bytes of the account mem",
+            &[("found in", "release"), ("allocated in", "allocate")][..],
+        ),
+        (
+            "b = c.allocate('raw', 40); c.poke(b, -1, 1); c.resize('raw', b, 90)",
+            "PyMem_RawRealloc(): 1 byte before the start of a block of 40 bytes of the account raw",
+            &[("found in", "resize"), ("allocated in", "allocate")],
+        ),
+        (
+            "b = c.allocate('obj', 40); c.release('mem', b)",
+            "PyMem_Free(): a block of 40 bytes of the account obj",
+            &[("found in", "release"), ("allocated in", "allocate")],
+        ),
+        (
+            "b = c.allocate('native', 40); c.release('mem', b)",
+            "PyMem_Free(): invalid pointer",
+            &[("found in", "release"), ("allocated in", "allocate")],
+        ),
+        (
+            "b = c.allocate('native', 40); c.poke(b, 40, 1); c.release('native', b)",
+            "free(): 1 byte past the end of a block of 40 bytes of the account native",
+            &[("found in", "release"), ("allocated in", "allocate")],
+        ),
+        (
+            "c.release('native', c.allocate('native', 40) + 16)",
+            "free(): invalid pointer",
+            &[("found in", "release"), ("allocated in", "allocate")],
+        ),
+        (
+            "b = c.allocate('mem', 40); c.release('mem', b); c.poke(b, 8, 1)",
+            "at the end: a block of 40 bytes of the account mem",
+            &[("freed in", "release"), ("allocated in", "allocate")],
+        ),
+        (
+            "b = c.resize('native', 0, 50); c.poke(b, 50, 1)",
+            "at the end: 1 byte past the end of a block of 50 bytes of the account native",
+            &[("allocated in", "resize")],
+        ),
+    ];
+    for (code, line, stacks) in cases {
+        let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, code) else {
+            return;
+        };
+        assert_eq!(outcome.code(), ABORT, "{code}: {outcome:#?}");
+        let line = format!("pyhost: {line}");
+        assert!(outcome.stderr.contains(&line), "{code}: {outcome:#?}");
+        for (words, function) in stacks {
+            let calls = only_calls(&outcome, words);
+            let expected = format!("{function} at ");
+            assert!(calls[0].starts_with(&expected), "{code}: {outcome:#?}");
+        }
+        let heads = ["found in", "freed in", "allocated in"];
+        let all = heads.map(|words| calls(&outcome.stderr, words).len());
+        assert_eq!(
+            all.iter().sum::<usize>(),
+            stacks.len(),
+            "{code}: {outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn check_heap_has_the_calls_below_each_line() {
+    let code = "import pyhost
+block = c.allocate('native', 40)
+c.poke(block, 40, 1)
+lines = pyhost.check_heap()[0].splitlines()
+c.poke(block, 40, 0)
+print(lines[0].split(' (')[0], lines[1], lines[2].split('/')[0], len(lines), sep='|', flush=True)
+__import__('os')._exit(0)";
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension(&["-g"]), code) else {
+        return;
+    };
+    let first = "1 byte past the end of a block of 40 bytes of the account native";
+    let first = outcome
+        .stdout
+        .replacen(", overwritten", "", 1)
+        .replacen(first, "FIRST", 1);
+    assert_eq!(
+        first, "FIRST|  allocated in:|    allocate at |3\n",
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn leaks_are_grouped_by_the_calls_that_allocated_them() {
+    let code = "def leak():
+    for _ in range(3):
+        c.allocate('native', 300)
+        try: c.fails_on_the_way(300)
+        except ValueError: pass
+    c.allocate('mem', 48)
+leak()";
+    let options = ["--debug-hooks", "--leak-check=native"];
+    let Some(outcome) = run(Run::host(), &options, &extension(&["-g"]), code) else {
+        return;
+    };
+    assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
+    let of_native = outcome.stderr.lines();
+    let of_native = of_native.filter(|line| line.starts_with("  native  3 of 300 bytes"));
+    assert_eq!(of_native.count(), 2, "{outcome:#?}");
+    let stacks = calls(&outcome.stderr, "allocated in");
+    let mut functions: Vec<_> = stacks
+        .iter()
+        .map(|calls| calls[0].split(' ').next().unwrap())
+        .collect();
+    functions.sort_unstable();
+    assert_eq!(
+        functions,
+        ["allocate", "allocate", "fails_on_the_way"],
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_fault_at_a_guard_page_has_the_calls_of_the_access() {
+    let extension = extension(&["-g"]);
+    let past = "b = c.allocate('native', 4096); c.poke(b, 4096, 1)";
+    let after = "b = c.allocate('native', 4096); c.release('native', b); c.peek(b, 8, 1)";
+    for before in ["", "import faulthandler; faulthandler.enable()\n"] {
+        for (code, access, stacks) in [
+            (past, "poke", &["found in", "allocated in"][..]),
+            (after, "peek", &["found in", "freed in", "allocated in"]),
+        ] {
+            let code = format!("{before}{code}");
+            let Some(outcome) = run(Run::host(), &["--guard=all"], &extension, &code) else {
+                return;
+            };
+            assert_eq!(outcome.code(), SEGV, "{outcome:#?}");
+            let line = match access {
+                "poke" => source("place[index] = 'X';"),
+                _ => source("sum += (unsigned char)place[index];"),
+            };
+            let calls = only_calls(&outcome, "found in");
+            assert_eq!(calls.len(), 1, "{outcome:#?}");
+            assert!(calls[0].starts_with(&format!("{access} at ")), "{calls:#?}");
+            assert!(calls[0].contains(&line), "{calls:#?}");
+            for words in ["freed in", "allocated in"] {
+                let expected = usize::from(stacks.contains(&words));
+                let found = self::calls(&outcome.stderr, words);
+                assert_eq!(found.len(), expected, "{words} {outcome:#?}");
+            }
+        }
+    }
+    // What `free` finds.
+    let code = "b = c.allocate('native', 4090); c.poke(b, 4090, 1); c.release('native', b)";
+    let outcome = run(Run::host(), &["--guard=all"], &extension, code).unwrap();
+    assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+    assert!(only_calls(&outcome, "found in")[0].starts_with("release at "));
+    assert!(only_calls(&outcome, "allocated in")[0].starts_with("allocate at "));
+}
+
+#[test]
+fn a_child_that_is_forked_while_threads_allocate_has_its_calls() {
+    let code = "import os, threading
+done = []
+def work():
+    while not done:
+        c.release('native', c.allocate('native', 100))
+threads = [threading.Thread(target=work) for _ in range(3)]
+[thread.start() for thread in threads]
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        block = c.allocate('native', 40)
+        c.poke(block, 40, 1)
+        c.release('native', block)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == 6
+done.append(1)
+[thread.join() for thread in threads]
+print('done')";
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension(&["-g"]), code) else {
+        return;
+    };
+    assert_eq!(outcome.stdout, "done\n", "{outcome:#?}");
+    assert_eq!(calls(&outcome.stderr, "found in").len(), 5, "{outcome:#?}");
+    assert_eq!(
+        calls(&outcome.stderr, "allocated in").len(),
+        5,
+        "{outcome:#?}"
+    );
+}

@@ -1,0 +1,72 @@
+//! Where a block was allocated or freed: the line of Python, and the native calls between the allocator and the
+//! interpreter. As numbers, so that a record needs few bytes for it.
+//!
+//! Nothing here allocates, locks or waits: hooks and signal handlers may call it, in any thread.
+
+pub mod calls;
+mod files;
+
+pub use calls::CallsNumber;
+pub use files::FileNumber;
+
+use crate::source_line::{self, SourceLine};
+use std::fmt;
+
+/// An allocation or a free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The file of the line; 0 if that is not known.
+    pub file: FileNumber,
+    /// The line of Python.
+    pub line: i32,
+    /// The native calls; 0 if there are none, or they are not known.
+    pub calls: CallsNumber,
+}
+
+impl Origin {
+    /// Of what the calling thread does.
+    pub fn of_caller() -> Self {
+        let (file, line) = place();
+        let calls = calls::of_caller();
+        Origin { file, line, calls }
+    }
+
+    /// The line of Python; [`SourceLine::NONE`] if it is not known.
+    pub fn source(&self) -> SourceLine {
+        files::source(self.file, self.line)
+    }
+
+    /// `words` and the line in parentheses; nothing if the line is not known.
+    pub fn after<'a>(&self, words: &'a str) -> After<'a> {
+        After(words, self.source())
+    }
+}
+
+/// See [`Origin::after`].
+pub struct After<'a>(&'a str, SourceLine);
+
+impl fmt::Display for After<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1.file_bytes() {
+            [] => Ok(()),
+            _ => write!(out, " ({} {})", self.0, self.1),
+        }
+    }
+}
+
+/// The line of Python that the calling thread runs.
+fn place() -> (FileNumber, i32) {
+    let spot = source_line::spot();
+    if spot == 0 {
+        return (0, 0);
+    }
+    if let Some(known) = files::known(spot) {
+        return known;
+    }
+    let (source, is_innermost) = SourceLine::of_innermost();
+    let place = (files::number(source.file_bytes()), source.line);
+    if is_innermost {
+        files::keep(spot, place);
+    }
+    place
+}

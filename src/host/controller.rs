@@ -1,0 +1,88 @@
+//! Runs `pyhostctl`, which does for the host what need not happen inside the process: it lies beside the host.
+//!
+//! A process is made past the host's own functions, which would count it as the script's. Nothing is allocated or locked
+//! but by [`find`].
+
+#![allow(unsafe_code)]
+
+use crate::descriptor::close_range;
+use crate::native::next::{self, call};
+use crate::preload;
+use crate::process;
+use pyhost_os::file;
+use pyhost_os::signals::SignalSet;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::PathBuf;
+use std::ptr::null;
+
+/// The program's name.
+pub const NAME: &CStr = c"pyhostctl";
+
+/// The status of a process that cannot become the program.
+pub const NOT_STARTED: c_int = 125;
+
+/// Finds the program: beside the host's own command, else in `PATH`, unless the start is privileged. `None` if it is in
+/// neither place. At the start: the script may change both.
+pub fn find() -> Option<CString> {
+    let beside = preload::commands().or_else(|| Some(process::executable()?.parent()?.to_owned()));
+    let path = match process::is_privileged_start() {
+        true => None,
+        false => std::env::var_os("PATH"),
+    };
+    let folders = path.iter().flat_map(std::env::split_paths);
+    beside
+        .into_iter()
+        .chain(folders.filter(|folder| folder.is_absolute()))
+        .map(|folder| folder.join(NAME.to_string_lossy().as_ref()))
+        .find_map(executable)
+}
+
+/// The path as the system takes it, where it is a file that the user may run.
+fn executable(path: PathBuf) -> Option<CString> {
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
+    file::is_executable(&path).then_some(path)
+}
+
+/// Copies this process by `clone(2)`, which sends it `signal` at the end of the copy, or none for 0. Returns the copy's id,
+/// 0 in the copy, and `None` if the system refuses.
+///
+/// # Safety
+/// The copy has one thread and copies of locks that others may hold: it does only what a signal handler may, and does not
+/// return to the host's code.
+pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
+    next::resolve();
+    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
+    let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
+    (made >= 0).then_some(made as libc::pid_t)
+}
+
+/// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it.
+///
+/// # Safety
+/// In a copy of a process, as of [`copy_process`]. The list of arguments ends with null.
+pub unsafe fn become_program(
+    program: &CStr,
+    arguments: &[*const c_char],
+    streams: [c_int; 3],
+) -> ! {
+    let environment: [*const c_char; 1] = [null()];
+    // SAFETY: descriptors and dispositions of this process's own; lists of texts that end with null.
+    unsafe {
+        // A file that may not grow is an error that the program tells, not a signal that ends it.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        SignalSet::of(&[]).make_mask();
+        // Out of the way of the three first.
+        let streams = streams.map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3));
+        for (number, stream) in (0..).zip(streams) {
+            libc::dup2(stream, number);
+        }
+        close_range(3, c_int::MAX);
+        libc::syscall(
+            libc::SYS_execve,
+            program.as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        );
+    }
+    process::end_now(NOT_STARTED)
+}
