@@ -35,7 +35,10 @@ fn refuse_other_targets() {
     };
     let found = [processor, of_target("OS"), of_target("ENV")];
     let found = found.each_ref().map(String::as_str);
-    if !matches!(found, ["x86_64" | "aarch64", "linux", "gnu" | "musl"] | ["armv7", "linux", "gnu"]) {
+    if !matches!(
+        found,
+        ["x86_64" | "aarch64", "linux", "gnu" | "musl"] | ["armv7", "linux", "gnu"]
+    ) {
         fail(format_args!(
             "pyhost cannot be built for {}; expected x86_64 or aarch64, linux, gnu or musl, or armv7-linux-gnu",
             found.join("-")

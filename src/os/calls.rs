@@ -24,10 +24,10 @@ pub type Resource = libc::__rlimit_resource_t;
 pub type Resource = c_int;
 
 // With numbers of 64 bits, of which musl has no others.
-#[cfg(target_env = "gnu")]
-pub use libc::{rlimit64 as Limit, stat64 as Status};
 #[cfg(target_env = "musl")]
 pub use libc::{rlimit as Limit, stat as Status};
+#[cfg(target_env = "gnu")]
+pub use libc::{rlimit64 as Limit, stat64 as Status};
 
 // SAFETY: the functions have these types. During the call alone they read or fill what a reference leads to; an `Option`
 // is a pointer that may be null.
@@ -41,12 +41,7 @@ unsafe extern "C" {
     #[cfg_attr(target_env = "gnu", link_name = "fstat64")]
     pub safe fn fstat(file: c_int, found: &mut Status) -> c_int;
     #[cfg_attr(target_env = "gnu", link_name = "fstatat64")]
-    pub safe fn fstatat(
-        folder: c_int,
-        path: Text<'_>,
-        found: &mut Status,
-        flags: c_int,
-    ) -> c_int;
+    pub safe fn fstatat(folder: c_int, path: Text<'_>, found: &mut Status, flags: c_int) -> c_int;
     pub safe fn ftruncate(file: c_int, length: off_t) -> c_int;
     pub safe fn getauxval(kind: c_ulong) -> c_ulong;
     pub safe fn geteuid() -> libc::uid_t;
