@@ -363,6 +363,11 @@ fn link_python(link: &mut Link) {
         link.with("-Wl,--disable-new-dtags");
         link.with(format_args!("-Wl,-rpath,{folder}"));
     }
+    if config.shared() && is_static() {
+        fail(
+            "a static executable needs a static libpython; expected a build with tools/build-device --target ...-musl",
+        )
+    }
     if config.shared() {
         // In a cross build it is a folder of this machine.
         let known = run_path.is_some() || is_cross_build();
