@@ -25,7 +25,7 @@ class PinTests(unittest.TestCase):
         self.assertEqual(loose, [])
 
     def test_a_python_has_the_names_of_its_own_files(self):
-        self.assertEqual(make.names_for("3.10"), ["development", "notebook", "numpy-1.22", "numpy-2.2",
+        self.assertEqual(make.names_for("3.10"), ["development", "junit", "notebook", "numpy-1.22", "numpy-2.2",
                                                   "openmetrics", "service", "tools", "wheel"])
         self.assertEqual(make.names_for("3.1"), [])
 
@@ -76,8 +76,8 @@ class StatusTests(unittest.TestCase):
             status, lines = self.status("--python", "python", "numpy-9")
         self.assertEqual(status, 2)
         self.assertEqual(lines, ["make.py: no environment 'numpy-9' for Python 3.10: "
-                                 "choose from development, notebook, numpy-1.22, numpy-2.2, openmetrics, service, "
-                                 "tools, wheel"])
+                                 "choose from development, junit, notebook, numpy-1.22, numpy-2.2, openmetrics, "
+                                 "service, tools, wheel"])
 
     def test_what_cannot_be_made_is_told_in_one_line(self):
         status, lines = self.status("--python", "/nonexistent/python", "numpy-2.4")
