@@ -566,8 +566,8 @@ print(type(error).__name__, count > 3)";
 
 #[test]
 fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
-    // target/PROFILE/build/pyhost-heap-HASH/build-script-build, the last that was built.
-    let folder = Path::new(PYHOST).parent().unwrap().join("build");
+    // target/PROFILE/build/pyhost-heap-HASH/build-script-build of cargo's own host, the last that was built.
+    let folder = Path::new(env!("CARGO_BIN_EXE_pyhost")).parent().unwrap().join("build");
     let scripts = std::fs::read_dir(folder).unwrap().filter_map(|entry| {
         let entry = entry.unwrap();
         let is_heaps = entry.file_name().to_str()?.starts_with("pyhost-heap-");
@@ -606,11 +606,11 @@ fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
             "aarch64-macos-",
         ),
         (
-            "x86_64-unknown-linux-musl",
-            "x86_64",
+            "armv7-unknown-linux-musleabihf",
+            "arm",
             "linux",
             "musl",
-            "x86_64-linux-musl",
+            "armv7-linux-musl",
         ),
     ] {
         let output = Command::new(&script)
@@ -621,7 +621,7 @@ fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
             .output()
             .unwrap();
         let expected = format!(
-            "cargo::error=pyhost cannot be built for {found}; expected x86_64, aarch64 or armv7, linux, gnu\n"
+            "cargo::error=pyhost cannot be built for {found}; expected x86_64 or aarch64, linux, gnu or musl, or armv7-linux-gnu\n"
         );
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(

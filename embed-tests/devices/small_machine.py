@@ -4,9 +4,10 @@ disk:
 
     small_machine.py [--seconds 600] [--numpy]
 
-With --numpy it is a board of 128 MiB, and NumPy computes for every tenth request. The machine's init, BusyBox's, starts a service (sqlite3, json, http.server) in the region, and again when it ends. Clients
-of this command send requests over the network and check each answer; then a request takes all memory, then one kills the
-service. The last line says how many checks passed and failed.
+With --numpy it is a board of 128 MiB, and NumPy computes for every tenth request. The machine's init, BusyBox's, starts a
+service (sqlite3, json, http.server) in the region, and again when it ends. Clients of this command send requests over the
+network and check each answer; then a request takes all memory, then one kills the service. The last line says how many
+checks passed and failed.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 //! wrong with it (`--debug-hooks`, `--guard`).
 //!
 //! A text goes into a file in memory, with a library and an offset for each call. `pyhostctl symbolize` copies it to its
-//! place, mostly standard error, with functions and source lines: symbol tables need memory, which a process whose heap is damaged cannot
-//! trust. If there is no `pyhostctl`, or it fails, the text goes there as it is. Nothing is allocated and no lock is taken but
-//! by [`start`]: the caller may be inside an allocator or a signal handler.
+//! place, mostly standard error, with functions and source lines: symbol tables need memory, which a process whose heap is
+//! damaged cannot trust. If there is no `pyhostctl`, or it fails, the text goes there as it is. Nothing is allocated and no
+//! lock is taken but by [`start`]: the caller may be inside an allocator or a signal handler.
 
 use crate::controller;
 use crate::descriptor::{Descriptor, format_into};

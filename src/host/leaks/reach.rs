@@ -2,9 +2,9 @@
 //!
 //! A block that was allocated since the mark is lost where no pointer to it, or into it, can be
 //! found by way of the roots: the data of the libraries, the memory that they have mapped, the stack, libc's
-//! description of the thread, and every block of before the mark. All that is found is searched in turn. A word that happens to look like a pointer keeps a
-//! block, so that the error is on the side of silence. The links of Python's collector are no
-//! references: they lead through every container, lost ones too.
+//! description of the thread, and every block of before the mark. All that is found is searched in turn. A word that
+//! happens to look like a pointer keeps a block, so that the error is on the side of silence. The links of Python's
+//! collector are no references: they lead through every container, lost ones too.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! The functions behind the host's own in a static executable, which has no loader: libc's by the names that the build
-//! gives them (`c_library` in build.rs).
+//! gives them (`link_c_library` in build.rs).
 
 use super::Symbol;
 use std::ffi::{c_char, c_void};
