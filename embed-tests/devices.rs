@@ -567,7 +567,10 @@ print(type(error).__name__, count > 3)";
 #[test]
 fn a_build_for_a_target_that_is_not_supported_ends_with_one_line() {
     // target/PROFILE/build/pyhost-heap-HASH/build-script-build of cargo's own host, the last that was built.
-    let folder = Path::new(env!("CARGO_BIN_EXE_pyhost")).parent().unwrap().join("build");
+    let folder = Path::new(env!("CARGO_BIN_EXE_pyhost"))
+        .parent()
+        .unwrap()
+        .join("build");
     let scripts = std::fs::read_dir(folder).unwrap().filter_map(|entry| {
         let entry = entry.unwrap();
         let is_heaps = entry.file_name().to_str()?.starts_with("pyhost-heap-");

@@ -106,7 +106,9 @@ fn is_static() -> bool {
         return false;
     }
     if std::env::var_os("PYO3_BUILD_EXTENSION_MODULE").is_some() {
-        fail("a host inside an interpreter needs glibc; expected a target such as x86_64-unknown-linux-gnu")
+        fail(
+            "a host inside an interpreter needs glibc; expected a target such as x86_64-unknown-linux-gnu",
+        )
     }
     if variable("CARGO_ENCODED_RUSTFLAGS").contains("-crt-static") {
         fail("pyhost with musl is a static executable; expected RUSTFLAGS without '-crt-static'")
