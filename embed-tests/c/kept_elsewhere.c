@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* More than the loader keeps in its own memory for libraries that are loaded later. */
 static __thread char data[40000];
@@ -26,6 +27,27 @@ void keep_in_map(void)
     void **map = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map != MAP_FAILED)
         map[70000] = malloc(6000);
+}
+
+static void *change(void *unused)
+{
+    for (;;) {
+        size_t size = 8 << 20;
+        char *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED)
+            return unused;
+        for (size_t at = 0; at < size; at += 4096)
+            map[at] = 1;
+        usleep(1000);
+        munmap(map, size);
+    }
+}
+
+/* A thread maps memory and unmaps it again, until the process ends. */
+void keep_changing(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, change, NULL);
 }
 
 void lose(void)

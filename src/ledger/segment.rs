@@ -89,11 +89,20 @@ impl Ledger {
     }
 
     /// Until [`Ledger::end_precise`], which each caller owes, windows are narrow: a 32nd of what an account has grown since
-    /// the latest call of this. So a segment that begins now has peaks that are that precise, however little is allocated
-    /// in it, but for the windows that other threads have. Where much is allocated, booking costs what it always does.
+    /// this call; of calls that overlap, since the one at which most was live. So a segment that begins now has peaks that
+    /// are that precise, however little is allocated in it, but for the windows that other threads have. Each booking of an
+    /// account that does not grow takes the slow path.
     pub fn begin_precise(&self) {
+        let is_only = self.precise_spans.load(Relaxed) == 0;
         for account in Account::ALL {
-            self.precise_starts[account as usize].store(self.live_of(account), Relaxed);
+            let start = &self.precise_starts[account as usize];
+            let live = self.live_of(account);
+            let highest = if is_only {
+                live
+            } else {
+                live.max(start.load(Relaxed))
+            };
+            start.store(highest, Relaxed);
         }
         self.precise_spans.fetch_add(1, Relaxed);
     }

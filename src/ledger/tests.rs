@@ -773,7 +773,14 @@ fn the_peak_of_a_precise_span_is_too_high_by_a_part_of_its_growth() {
             }
             ledger.end_segment(slot, &ONE_GIL);
             let (starts, mut peaks, mut total) = (live, live, live.iter().sum::<i64>());
-            for _ in 0..50 {
+            for step in 0..50 {
+                // A span within the span: it makes no window of the outer one wider.
+                if is_precise && step == 20 {
+                    ledger.begin_precise();
+                }
+                if is_precise && step == 30 {
+                    ledger.end_precise();
+                }
                 let at = random.below(5);
                 live[at] += changes[at](ledger, slot, &mut blocks[at], &mut random);
                 peaks[at] = peaks[at].max(live[at]);

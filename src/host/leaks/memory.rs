@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::WORD;
-use super::objects::Memory;
+use super::objects::{self, Memory};
 use super::table::{Table, new_table};
 use crate::heap::{self, region};
 use crate::native::mapped;
@@ -174,34 +174,38 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     }
 }
 
-/// The pages of memory that libraries have mapped by themselves, as far as they are resident: allocators of their own,
-/// and code that was compiled while the program ran, keep addresses there.
-pub fn add_mapped(ranges: &mut Table<Range>) {
-    let mut buffer = [[0; 8]; 512];
-    let Some(mut pages) = PageMap::open(&mut buffer) else {
-        return;
-    };
-    let size = page_size() as usize;
-    mapped::each(|mapped| {
-        let end = mapped.end;
-        if !mapped.writable || end - mapped.start > LARGEST {
-            return;
+/// Visits the words of what libraries have mapped by themselves, as far as it is in memory or swapped out: allocators of
+/// their own, and code that was compiled while the program ran, keep addresses there. None where the system does not let us.
+///
+/// The system reads them: a thread of a library may unmap or close its memory at any moment.
+pub fn each_mapped_word(mut visit: impl FnMut(usize)) -> Option<()> {
+    let mut pieces = new_table(mapped::RANGES)?;
+    mapped::each(|piece| {
+        if piece.writable {
+            pieces.push(Range {
+                start: piece.start,
+                end: piece.end,
+            });
         }
-        let mut first = mapped.start;
-        for page in (mapped.start..end).step_by(size) {
-            if !pages.is_present(page, end) {
-                add_some(ranges, first, page);
-                first = page + size;
+    });
+    let mut buffer = [[0; 8]; 512];
+    let mut pages = PageMap::open(&mut buffer)?;
+    let (size, mut words) = (page_size() as usize, [0; 4096]);
+    for piece in pieces.iter() {
+        for page in (piece.start..piece.end).step_by(size) {
+            if !pages.is_kept(page, piece.end) {
+                continue;
+            }
+            for part in (page..page + size).step_by(words.len()) {
+                let read = objects::read(part, &mut words);
+                let (words, _) = words[..read].as_chunks::<WORD>();
+                words
+                    .iter()
+                    .for_each(|&word| visit(usize::from_ne_bytes(word)));
             }
         }
-        add_some(ranges, first, end);
-    });
-}
-
-fn add_some(ranges: &mut Table<Range>, start: usize, end: usize) {
-    if start < end {
-        ranges.push(Range { start, end });
     }
+    Some(())
 }
 
 /// Largest mapping that is searched page by page. Stacks may lie side by side in one.

@@ -298,7 +298,6 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         });
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    memory::add_mapped(&mut ranges);
     let mut blocks = reach::find(closed, accounts(), arrays, &ranges, front(), &mut broken)?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
@@ -350,6 +349,13 @@ fn kind_of(block: &Block, memory: &impl objects::Memory) -> ([u8; NAME], Option<
     (name, sites::site_of(block.start + front()))
 }
 
+/// What allocated a block, if blocks keep it.
+#[allow(unsafe_code)]
+fn origin_of(block: &Block) -> Origin {
+    // SAFETY: a live block, while nobody allocates or frees.
+    unsafe { heap::origin_of(block.start) }.unwrap_or_default()
+}
+
 /// The rule that matches a lost block.
 fn rule_for<'a>(
     rules: &'a Suppressions,
@@ -358,9 +364,12 @@ fn rule_for<'a>(
 ) -> Option<&'a Rule> {
     let mut room = [0; 1024];
     let (name, site) = kind_of(block, memory);
-    let line = site.map_or(&[][..], |site| {
-        format_into(&mut room, format_args!("{}:{}", site.file(), site.line))
-    });
+    let source = origin_of(block).source();
+    let line = match site {
+        Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
+        None if source.file().is_empty() => &[],
+        None => format_into(&mut room, format_args!("{}:{}", source.file(), source.line)),
+    };
     rules.matching(&Facts {
         account: block.account,
         size: block.size,
@@ -377,9 +386,7 @@ fn text_of(name: &[u8; NAME]) -> &str {
 
 fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
     let (name, site) = kind_of(block, memory);
-    // SAFETY: a live block, while nobody allocates or frees.
-    #[allow(unsafe_code)]
-    let origin = unsafe { heap::origin_of(block.start) }.unwrap_or_default();
+    let origin = origin_of(block);
     let same = |group: &&mut Group| {
         group.account == block.account
             && group.size == block.size

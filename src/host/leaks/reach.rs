@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use super::memory::{Range, Readable};
+use super::memory::{self, Range, Readable};
 use super::objects::{self, Object};
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
@@ -122,6 +122,7 @@ pub fn find(
             }
             search.search(range.start, range.end);
         }
+        let _ = memory::each_mapped_word(|word| search.follow(word));
         mark::visit_before(
             closed,
             &mut |start, size| {

@@ -1,7 +1,7 @@
 //! Rules for leaks that are known: what they match is not reported (`--leak-suppressions`).
 //!
 //! A file has a rule a line, and a rule has conditions with spaces between them, all of which must hold. `leak:PATTERN`
-//! and the patterns are those of LeakSanitizer, whose files may be read as they are.
+//! and the patterns are LeakSanitizer's; they are compared with types and lines of Python, not with functions and modules.
 
 use crate::bytes::{self, Expected};
 use crate::ledger::{Account, REPORTED};

@@ -106,15 +106,16 @@ fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
         for (index, rule) in findings.suppressed().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             let (file, line) = &rule.place;
-            match index {
-                TOLD => return writeln!(out, "{separator}and more"),
-                _ => write!(
-                    out,
-                    "{separator}{} by '{}' ({file}:{line})",
-                    rule.blocks(),
-                    rule.text
-                )?,
+            if index == TOLD {
+                write!(out, "{separator}and more")?;
+                break;
             }
+            write!(
+                out,
+                "{separator}{} by '{}' ({file}:{line})",
+                rule.blocks(),
+                rule.text
+            )?;
         }
         writeln!(out)?;
     }

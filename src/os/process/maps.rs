@@ -164,6 +164,7 @@ pub type Entry = [u8; 8];
 
 /// Bits of an entry (`Documentation/admin-guide/mm/pagemap.rst`).
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 
 impl<'a> PageMap<'a> {
@@ -181,6 +182,11 @@ impl<'a> PageMap<'a> {
     /// Whether the page of `address` is resident. The caller looks at further pages up to `end`.
     pub fn is_present(&mut self, address: usize, end: usize) -> bool {
         self.entry(address / self.page, end) & PRESENT != 0
+    }
+
+    /// Whether the page of `address` has been written to, and is resident or swapped out. As [`PageMap::is_present`].
+    pub fn is_kept(&mut self, address: usize, end: usize) -> bool {
+        self.entry(address / self.page, end) & (PRESENT | SWAPPED) != 0
     }
 
     /// Counts the pages of a run of addresses, which begins on a page.

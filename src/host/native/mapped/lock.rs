@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Room for so many ranges: the kernel's usual limit of mappings is 65,530. The memory is reserved
 /// when the first library maps something, and the kernel backs what is used of it.
-const RANGES: usize = 1 << 17;
+pub const RANGES: usize = 1 << 17;
 pub const TABLE_BYTES: usize = RANGES * size_of::<Range>();
 
 /// Turns of a waiting thread before it takes the holder to be gone: seconds.

@@ -15,7 +15,7 @@
 mod lock;
 mod table;
 
-pub use lock::{memory, watch_forks};
+pub use lock::{RANGES, memory, watch_forks};
 pub use table::Range;
 
 use super::mode::{Mode, mode};
