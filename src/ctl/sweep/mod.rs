@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
-/// run in which nothing failed, since the program makes no such request. Prints how the runs ended, and for a crash,
+/// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,
 /// a hang or a leak the request and the end of standard error. The runs' output is dropped, and their input is empty.
 ///
 /// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed, hung or leaked; 25 if
@@ -160,11 +160,11 @@ impl Program<'_> {
         Ok(run)
     }
 
-    /// The rules of a run, of which the sweep's is the last.
+    /// The rules of a run, of which the sweep's is the first.
     fn rules(&self, swept: String) -> String {
         match self.others.is_empty() {
             true => swept,
-            false => format!("{};{swept}", self.others),
+            false => format!("{swept};{}", self.others),
         }
     }
 
@@ -220,7 +220,7 @@ impl<'a> Sweep<'a> {
             }
         };
         self.cases
-            .add(0, &unfailed, || describe("no request fails", &unfailed));
+            .add(None, &unfailed, || describe("no request fails", &unfailed));
         if unfailed.end.is_finding() {
             print(&describe("No request fails", &unfailed))?;
             return self.nothing(
@@ -326,14 +326,15 @@ impl order::Sweep for Sweep<'_> {
     }
 
     fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure> {
-        let has_failed = !run.injected.is_empty();
+        let line = self.options.rule.line_of(number, &run.injected);
+        let has_failed = line.is_some();
         let is_finding = run.end.is_finding();
         self.done.number = number;
         self.done.runs += 1;
         self.done.findings += u64::from(is_finding);
         if has_failed || is_finding {
             let title = format!("N = {number}");
-            self.cases.add(number, &run, || describe(&title, &run));
+            self.cases.add(line, &run, || describe(&title, &run));
             *self.ends.entry(run.end).or_default() += 1;
         } else {
             self.passed = Some((number, run.end));
@@ -343,7 +344,7 @@ impl order::Sweep for Sweep<'_> {
             print(&describe(&format!("N = {number}"), &run))?;
         }
         self.progress.show(self.done);
-        // Where nothing fails there is nothing to search on.
+        // Where the request does not fail, the program makes none of this number: the sweep is at its end.
         Ok(match has_failed {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
