@@ -207,6 +207,7 @@ fn a_sweep_takes_the_host_that_is_named_and_refuses_a_bad_command_line() {
         .args(["--host", "/nowhere/pyhost", "-c", "pass"])
         .run();
     assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(!state.exists());
     assert_eq!(
         outcome.stderr,
         "pyhostctl: '/nowhere/pyhost' cannot be run (No such file or directory (os error 2))\n"
@@ -424,6 +425,47 @@ fn files_of_others_are_not_written_over() {
         );
         assert_eq!(outcome.stderr, format!("pyhostctl: {reason}\n"));
         assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine\n");
+    }
+    // One file cannot be both.
+    let both = ["--resume=both", "--junit=./both"];
+    let outcome = sweep().folder(place).args(both).arg(&script).run();
+    assert_eq!(
+        (outcome.code(), outcome.stderr.as_str()),
+        (
+            2,
+            "pyhostctl: --junit: './both' is the file of --resume; expected another one\n"
+        ),
+        "{outcome:#?}"
+    );
+    assert!(!place.join("both").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_at_the_end_hides_no_finding() {
+    let removed = "os.path.exists('out') and os.rmdir('out')";
+    let crash = format!("{removed}\nif failed == 0: os.abort()");
+    for (work, status, ending) in [
+        (
+            crash.as_str(),
+            24,
+            ": 2 runs; 1 crash by SIGABRT; N = 2 passed, status 0",
+        ),
+        (removed, 2, ": 2 runs; 1 status 0; N = 2 passed, status 0"),
+        (
+            "os.rmdir('out')\nos.abort()",
+            24,
+            ": nothing was tested: the program ends with crash by SIGABRT by itself",
+        ),
+    ] {
+        let (run, script) = blocks(1, work);
+        std::fs::create_dir(script.parent().unwrap().join("out")).unwrap();
+        let outcome = run.arg("--junit=out/junit.xml").arg(&script).run();
+        assert_eq!(outcome.code(), status, "{outcome:#?}");
+        assert!(outcome.last_line().ends_with(ending), "{outcome:#?}");
+        assert_eq!(
+            outcome.stderr,
+            "pyhostctl: --junit: 'out/junit.xml' is in no directory; expected a file in one that exists\n"
+        );
     }
 }
 

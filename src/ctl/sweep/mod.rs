@@ -91,10 +91,7 @@ pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     let host = options.host.clone().unwrap_or_else(host);
     let state = match files(options, &host) {
         Ok(state) => state,
-        Err(Failure(text)) => {
-            let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
-            return Ok(BAD_OPTION);
-        }
+        Err(Failure(text)) => return Ok(complain(&text)),
     };
     let timeout = Duration::from_secs(options.timeout);
     let runner = Runner::new(host.clone(), options.program.clone(), timeout)
@@ -112,14 +109,27 @@ pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     swept
 }
 
+/// Prints an error of an option or its file on standard error; the exit status.
+fn complain(text: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(text));
+    BAD_OPTION
+}
+
 /// Looks at the files that the sweep is to write, and reads the results of an earlier one.
 fn files(options: &SweepOptions, host: &Path) -> Result<State, Failure> {
     if let Some(path) = &options.junit {
         output::check(path).map_err(|Failure(text)| Failure(format!("--junit: {text}")))?;
     }
-    match &options.resume {
-        Some(path) => State::open(path, &state::command(options, host)),
-        None => Ok(State::default()),
+    let state = match &options.resume {
+        Some(path) => State::open(path, &state::command(options, host))?,
+        None => State::default(),
+    };
+    match &options.junit {
+        Some(path) if state.is_in(path) => Err(Failure(format!(
+            "--junit: '{}' is the file of --resume; expected another one",
+            path.display()
+        ))),
+        _ => Ok(state),
     }
 }
 
@@ -271,7 +281,7 @@ impl<'a> Sweep<'a> {
         if status == NOTHING {
             self.cases.add_error(reason);
         }
-        self.write_cases()?;
+        let status = self.write_cases(status);
         print(&format!(
             "pyhostctl: sweep of {}: nothing was tested: {reason}\n",
             self.subject
@@ -296,17 +306,23 @@ impl<'a> Sweep<'a> {
             Some((number, end)) => format!("; N = {number} passed, {}\n", end.text()),
             None => "; none passed\n".to_owned(),
         };
-        self.write_cases()?;
+        let status = self.write_cases(if self.done.findings > 0 { FOUND } else { 0 });
         print(&text)?;
-        Ok(if self.done.findings > 0 { FOUND } else { 0 })
+        Ok(status)
     }
 
-    fn write_cases(&self) -> Result<(), Failure> {
+    /// Writes the file of `--junit`. Returns the exit status: a file that cannot be written hides no finding.
+    fn write_cases(&self, status: u8) -> u8 {
         let Some(path) = &self.options.junit else {
-            return Ok(());
+            return status;
         };
-        output::write(path, self.cases.text(&self.subject).as_bytes())
-            .map_err(|Failure(text)| Failure(format!("--junit: {text}")))
+        match output::write(path, self.cases.text(&self.subject).as_bytes()) {
+            Ok(()) => status,
+            Err(Failure(text)) => {
+                let bad_option = complain(&format!("--junit: {text}"));
+                if status == 0 { bad_option } else { status }
+            }
+        }
     }
 }
 
