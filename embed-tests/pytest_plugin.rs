@@ -628,7 +628,7 @@ fn what_pytest_memray_takes_around_a_test_is_not_the_tests_and_a_line_names_it()
 #[test]
 fn tests_that_damage_the_heap_fail_where_it_is_looked_at() {
     let place = folder("damage");
-    let code = "import ctypes, pytest
+    let code = "import ctypes, pytest, unittest
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p
 def damage(size):
@@ -646,6 +646,23 @@ def test_known(): damage(60)
 def test_own_failure():
     damage(70)
     raise ValueError('its own error')
+@pytest.mark.check_heap
+def test_skips():
+    damage(80)
+    pytest.skip('no device')
+@pytest.mark.check_heap
+def test_raises_a_skip():
+    damage(90)
+    raise unittest.SkipTest('no device')
+class Case(unittest.TestCase):
+    @pytest.mark.check_heap
+    def test_skips(self):
+        damage(100)
+        self.skipTest('no device')
+    @pytest.mark.check_heap
+    def test_own_failure(self):
+        damage(110)
+        self.fail('its own failure')
 ";
     std::fs::write(place.join("test_damage.py"), code).unwrap();
     let run = |options: &[&str], arguments: &[&str]| {
@@ -656,18 +673,31 @@ def test_own_failure():
     // At its end the process looks, too.
     assert_eq!(outcome.code(), 128 + libc::SIGABRT, "{outcome:#?}");
     let found = endings(&outcome);
-    let ended = ["test_unmarked", "test_damages", "test_clean", "test_known"]
-        .map(|name| found[name].as_str());
-    assert_eq!(
-        ended,
-        ["PASSED", "FAILED", "PASSED", "XFAIL"],
-        "{outcome:#?}"
-    );
+    for (name, ending) in [
+        ("test_unmarked", "PASSED"),
+        ("test_damages", "FAILED"),
+        ("test_clean", "PASSED"),
+        ("test_known", "XFAIL"),
+        ("test_own_failure", "FAILED"),
+        ("test_skips", "FAILED"),
+        ("test_raises_a_skip", "FAILED"),
+        ("Case::test_skips", "FAILED"),
+        ("Case::test_own_failure", "FAILED"),
+    ] {
+        let found = found.get(name).map(String::as_str);
+        assert_eq!(found, Some(ending), "{name} {outcome:#?}");
+    }
     for said in [
         "test_damages: check_heap:\n4 bytes past the end of a block of 40 bytes of the account native",
         "test_damage.py:5), overwritten\n",
         "ValueError: its own error",
         "4 bytes past the end of a block of 70 bytes of the account native",
+        // A test that skips itself is not taken for sound.
+        "::test_skips: check_heap:\n4 bytes past the end of a block of 80 bytes",
+        "::test_raises_a_skip: check_heap:\n4 bytes past the end of a block of 90 bytes",
+        "::Case::test_skips: check_heap:\n4 bytes past the end of a block of 100 bytes",
+        "AssertionError: its own failure",
+        "4 bytes past the end of a block of 110 bytes",
     ] {
         assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
     }
@@ -714,6 +744,15 @@ def test_bad_most(): pass
 class Case(unittest.TestCase):
     @pytest.mark.fail_requests
     def test_unittest(self): pass
+@pytest.mark.fail_requests('obj', above='4K')
+def test_raises():
+    with pytest.raises(ValueError): int('x' if work(5000) else '1')
+@pytest.mark.fail_requests('obj', above='4K')
+def test_skips():
+    if work(5000) is None: pytest.skip('no memory')
+@pytest.mark.fail_requests('obj', above='4K')
+def test_exits():
+    if work(5000) is None: raise SystemExit(3)
 ";
     std::fs::write(place.join("test_requests.py"), code).unwrap();
     let run = |options: &[&str], arguments: &[&str]| {
@@ -731,8 +770,12 @@ class Case(unittest.TestCase):
         ("test_bad_account", "FAILED"),
         ("test_bad_most", "FAILED"),
         ("Case::test_unittest", "FAILED"),
+        ("test_raises", "FAILED"),
+        ("test_skips", "FAILED"),
+        ("test_exits", "FAILED"),
     ] {
-        assert_eq!(found[name], ending, "{name} {outcome:#?}");
+        let found = found.get(name).map(String::as_str);
+        assert_eq!(found, Some(ending), "{name} {outcome:#?}");
     }
     for said in [
         "test_broken: fail_requests: the 2nd request fails, and the test with it at ",
@@ -741,6 +784,10 @@ class Case(unittest.TestCase):
         "test_bad_account: fail_requests: bad accounts 'heap'; expected None, or one of raw, mem",
         "test_bad_most: fail_requests: bad most 0; expected a whole number from 1 on",
         "test_unittest: fail_requests: expected a plain test function",
+        "test_raises: fail_requests: the 1st request fails, and the test with it at ",
+        "test_requests.py:31: Failed: DID NOT RAISE ",
+        "test_requests.py:34: Skipped: no memory\n",
+        "test_requests.py:37: SystemExit: 3\n",
     ] {
         assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
     }

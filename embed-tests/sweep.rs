@@ -126,7 +126,7 @@ for i in range(50):
 fn variables_give_the_hosts_other_options_and_its_refusal_is_shown() {
     let code = "for _ in range(3): [None] * 50_000";
     let swept = ["--accounts=mem", "--above=300K", "-I", "-S", "-c", code];
-    // A rule of the variable fails in each run; the program makes no ninth request.
+    // A rule of the variable fails in each run, and that is not the sweep's; the program makes no ninth request.
     let outcome = sweep()
         .env("PYHOST_FAIL", "mem=above=300K,1")
         .arg("--range=9:10")
@@ -134,7 +134,7 @@ fn variables_give_the_hosts_other_options_and_its_refusal_is_shown() {
         .ok();
     assert_eq!(
         outcome.stdout,
-        "pyhostctl: sweep of mem above 300.0 KiB: 1 runs; 1 MemoryError, status 1; none passed\n"
+        "pyhostctl: sweep of mem above 300.0 KiB: 1 runs; N = 9 passed, MemoryError, status 1\n"
     );
     // Reports that variables ask for are not written by the runs.
     let report = folder("sweep").join("report.json");
@@ -159,11 +159,55 @@ fn variables_give_the_hosts_other_options_and_its_refusal_is_shown() {
 }
 
 #[test]
+fn failures_of_other_rules_are_not_the_sweeps() {
+    let place = folder("sweep");
+    let code = "import ctypes, pyhost
+malloc = ctypes.pythonapi.PyMem_Malloc
+malloc.restype = ctypes.c_void_p
+try:
+    with pyhost.fail('obj=above=3M,1'): bytes(4_000_000)
+except MemoryError: pass
+for _ in range(2): malloc(ctypes.c_size_t(2_000_000))";
+    std::fs::write(place.join("own.py"), code).unwrap();
+    // The program's own, and a rule of the variable for the second and the fourth request of mem.
+    for rules in ["when=open", "mem=above=1M,every=2"] {
+        let run = sweep().folder(&place).env("PYHOST_FAIL", rules);
+        let run = run.args(["--accounts=mem", "--above=1M", "--range=1:8"]);
+        let outcome = run.args(["--junit=junit.xml", "own.py"]).ok();
+        assert_eq!(
+            outcome.stdout,
+            "pyhostctl: sweep of mem above 1.0 MiB: 3 runs; 2 status 0; N = 3 passed, status 0\n"
+        );
+        let cases = std::fs::read_to_string(place.join("junit.xml")).unwrap();
+        let named = |text: &str| cases.contains(text);
+        assert!(
+            named("tests=\"2\"") && named("own.py:7 in ") && named("no request fails"),
+            "{cases}"
+        );
+    }
+    // Where both fail the same request its number is the sweep's: it is the second of the other rule.
+    let run = sweep().folder(&place);
+    let run = run.env("PYHOST_FAIL", "mem+obj=above=1M,every=2");
+    let run = run.args(["--accounts=mem", "--above=1M"]);
+    let outcome = run.args(["--range=1:8", "own.py"]).ok();
+    assert!(
+        outcome
+            .stdout
+            .ends_with(": 3 runs; 2 status 0; N = 3 passed, status 0\n"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
 fn a_sweep_takes_the_host_that_is_named_and_refuses_a_bad_command_line() {
+    let state = folder("sweep").join("state");
     let outcome = sweep()
+        .arg("--resume")
+        .arg(&state)
         .args(["--host", "/nowhere/pyhost", "-c", "pass"])
         .run();
     assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(!state.exists());
     assert_eq!(
         outcome.stderr,
         "pyhostctl: '/nowhere/pyhost' cannot be run (No such file or directory (os error 2))\n"
@@ -381,6 +425,47 @@ fn files_of_others_are_not_written_over() {
         );
         assert_eq!(outcome.stderr, format!("pyhostctl: {reason}\n"));
         assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine\n");
+    }
+    // One file cannot be both.
+    let both = ["--resume=both", "--junit=./both"];
+    let outcome = sweep().folder(place).args(both).arg(&script).run();
+    assert_eq!(
+        (outcome.code(), outcome.stderr.as_str()),
+        (
+            2,
+            "pyhostctl: --junit: './both' is the file of --resume; expected another one\n"
+        ),
+        "{outcome:#?}"
+    );
+    assert!(!place.join("both").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_at_the_end_hides_no_finding() {
+    let removed = "os.path.exists('out') and os.rmdir('out')";
+    let crash = format!("{removed}\nif failed == 0: os.abort()");
+    for (work, status, ending) in [
+        (
+            crash.as_str(),
+            24,
+            ": 2 runs; 1 crash by SIGABRT; N = 2 passed, status 0",
+        ),
+        (removed, 2, ": 2 runs; 1 status 0; N = 2 passed, status 0"),
+        (
+            "os.rmdir('out')\nos.abort()",
+            24,
+            ": nothing was tested: the program ends with crash by SIGABRT by itself",
+        ),
+    ] {
+        let (run, script) = blocks(1, work);
+        std::fs::create_dir(script.parent().unwrap().join("out")).unwrap();
+        let outcome = run.arg("--junit=out/junit.xml").arg(&script).run();
+        assert_eq!(outcome.code(), status, "{outcome:#?}");
+        assert!(outcome.last_line().ends_with(ending), "{outcome:#?}");
+        assert_eq!(
+            outcome.stderr,
+            "pyhostctl: --junit: 'out/junit.xml' is in no directory; expected a file in one that exists\n"
+        );
     }
 }
 

@@ -86,7 +86,18 @@ fn is_of_leaks(line: &str) -> bool {
 /// Whether `--leak-check` reports a leak that is certain.
 fn has_leak(errors: &str) -> bool {
     const UNSURE: &str = ": the exit status stays";
-    errors.lines().any(is_of_leaks) && !errors.lines().any(|line| line.ends_with(UNSURE))
+    // Each process of the run may have a report: a line, and indented ones that may say that it is not certain.
+    let mut lines = errors.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut is_sure = is_of_leaks(line);
+        while let Some(more) = lines.next_if(|line| line.starts_with(' ')) {
+            is_sure &= !more.ends_with(UNSURE);
+        }
+        if is_sure {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -94,6 +105,7 @@ mod tests {
     use super::*;
 
     const LEAK: &str = "pyhost: 1 block leaked, 112 B: allocated since the script's start\n";
+    const FREED_TWICE: &str = "pyhost: a block of 64 bytes of the account mem was freed twice, or written to after it was freed: x\n";
     const UNSURE: &str =
         "  mem     1 of 112 bytes\n  1 thread of Python still ran: the exit status stays\n";
 
@@ -148,6 +160,28 @@ mod tests {
                 ended(1 << 8),
                 &format!("Traceback\nMemoryError\n{LEAK}{UNSURE}"),
                 End::MemoryError(1),
+            ),
+            // Of two processes, one of which is certain.
+            (
+                ended(23 << 8),
+                &format!("{LEAK}{UNSURE}{LEAK}  mem     1 of 112 bytes\n"),
+                End::Leak(23),
+            ),
+            (
+                ended(23 << 8),
+                &format!("{LEAK}  mem     1 of 112 bytes\n{LEAK}{UNSURE}"),
+                End::Leak(23),
+            ),
+            (
+                ended(0),
+                &format!("{LEAK}{UNSURE}text\n{LEAK}{UNSURE}"),
+                End::Status(0),
+            ),
+            // What was freed twice is certain whatever still runs.
+            (
+                ended(0),
+                &format!("{FREED_TWICE}{LEAK}{UNSURE}"),
+                End::Leak(0),
             ),
         ] {
             assert_eq!(End::of(status, errors), end, "{errors}");

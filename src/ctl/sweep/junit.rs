@@ -22,9 +22,11 @@ struct Case {
 }
 
 impl Cases {
-    /// Adds a run in which the request of this number failed; `described` says all of one that is a finding.
-    pub fn add(&mut self, number: u64, run: &Run, described: impl FnOnce() -> String) {
-        let case = self.0.entry(place(number, run)).or_default();
+    /// Adds a run, with the log's line for the request of the sweep's that failed, if one did; `described` says all of a
+    /// run that is a finding.
+    pub fn add(&mut self, line: Option<&str>, run: &Run, described: impl FnOnce() -> String) {
+        let place = line.map_or_else(unfailed, place);
+        let case = self.0.entry(place).or_default();
         case.runs += 1;
         case.seconds += run.seconds;
         if run.end.is_finding() {
@@ -75,13 +77,7 @@ impl Cases {
 }
 
 /// The account and the innermost line of Python of the request that failed.
-fn place(number: u64, run: &Run) -> (String, String) {
-    // Rules of PYHOST_FAIL have lines of their own.
-    let number = number.to_string();
-    let of_sweep = |line: &&String| line.split(' ').next() == Some(&number);
-    let Some(line) = run.injected.iter().find(of_sweep).or(run.injected.first()) else {
-        return unfailed();
-    };
+fn place(line: &str) -> (String, String) {
     let mut words = line.splitn(4, ' ').skip(1);
     let account = words.next().unwrap_or_default();
     let calls = words.nth(1).unwrap_or_default();
@@ -111,10 +107,10 @@ mod tests {
     use super::super::ending::End;
     use super::*;
 
-    fn run(end: End, injected: &[&str]) -> Run {
+    fn run(end: End) -> Run {
         Run {
             end,
-            injected: injected.iter().map(|&line| line.to_owned()).collect(),
+            injected: Vec::new(),
             errors: Vec::new(),
             errors_left_out: 0,
             seconds: 0.5,
@@ -125,24 +121,19 @@ mod tests {
     #[test]
     fn runs_are_put_together_by_the_line_whose_request_failed() {
         let mut cases = Cases::default();
-        for (number, end, injected) in [
-            (0, End::Status(0), &[][..]),
+        for (line, end) in [
+            (None, End::Status(0)),
             (
-                1,
+                Some("1 mem 64 /a.py:3 in f < /b.py:9 in <module>"),
                 End::MemoryError(1),
-                &["1 mem 64 /a.py:3 in f < /b.py:9 in <module>"],
             ),
             (
-                2,
+                Some("2 mem 80 /a.py:3 in f < /b.py:7 in <module>"),
                 End::Signal(11),
-                &[
-                    "9 obj 64 /x.py:1 in x",
-                    "2 mem 80 /a.py:3 in f < /b.py:7 in <module>",
-                ],
             ),
-            (3, End::Hang, &["3 native 80 -"]),
+            (Some("3 native 80 -"), End::Hang),
         ] {
-            cases.add(number, &run(end, injected), || "<\u{1b}&>\n".to_owned());
+            cases.add(line, &run(end), || "<\u{1b}&>\n".to_owned());
         }
         assert_eq!(
             cases.text("mem above 1.0 KiB"),

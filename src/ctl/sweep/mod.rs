@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
-/// run in which nothing failed, since the program makes no such request. Prints how the runs ended, and for a crash,
+/// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,
 /// a hang or a leak the request and the end of standard error. The runs' output is dropped, and their input is empty.
 ///
 /// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed, hung or leaked; 25 if
@@ -91,10 +91,7 @@ pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     let host = options.host.clone().unwrap_or_else(host);
     let state = match files(options, &host) {
         Ok(state) => state,
-        Err(Failure(text)) => {
-            let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
-            return Ok(BAD_OPTION);
-        }
+        Err(Failure(text)) => return Ok(complain(&text)),
     };
     let timeout = Duration::from_secs(options.timeout);
     let runner = Runner::new(host.clone(), options.program.clone(), timeout)
@@ -112,14 +109,27 @@ pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     swept
 }
 
+/// Prints an error of an option or its file on standard error; the exit status.
+fn complain(text: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(text));
+    BAD_OPTION
+}
+
 /// Looks at the files that the sweep is to write, and reads the results of an earlier one.
 fn files(options: &SweepOptions, host: &Path) -> Result<State, Failure> {
     if let Some(path) = &options.junit {
         output::check(path).map_err(|Failure(text)| Failure(format!("--junit: {text}")))?;
     }
-    match &options.resume {
-        Some(path) => State::open(path, &state::command(options, host)),
-        None => Ok(State::default()),
+    let state = match &options.resume {
+        Some(path) => State::open(path, &state::command(options, host))?,
+        None => State::default(),
+    };
+    match &options.junit {
+        Some(path) if state.is_in(path) => Err(Failure(format!(
+            "--junit: '{}' is the file of --resume; expected another one",
+            path.display()
+        ))),
+        _ => Ok(state),
     }
 }
 
@@ -160,11 +170,11 @@ impl Program<'_> {
         Ok(run)
     }
 
-    /// The rules of a run, of which the sweep's is the last.
+    /// The rules of a run, of which the sweep's is the first.
     fn rules(&self, swept: String) -> String {
         match self.others.is_empty() {
             true => swept,
-            false => format!("{};{swept}", self.others),
+            false => format!("{swept};{}", self.others),
         }
     }
 
@@ -220,7 +230,7 @@ impl<'a> Sweep<'a> {
             }
         };
         self.cases
-            .add(0, &unfailed, || describe("no request fails", &unfailed));
+            .add(None, &unfailed, || describe("no request fails", &unfailed));
         if unfailed.end.is_finding() {
             print(&describe("No request fails", &unfailed))?;
             return self.nothing(
@@ -271,7 +281,7 @@ impl<'a> Sweep<'a> {
         if status == NOTHING {
             self.cases.add_error(reason);
         }
-        self.write_cases()?;
+        let status = self.write_cases(status);
         print(&format!(
             "pyhostctl: sweep of {}: nothing was tested: {reason}\n",
             self.subject
@@ -296,17 +306,23 @@ impl<'a> Sweep<'a> {
             Some((number, end)) => format!("; N = {number} passed, {}\n", end.text()),
             None => "; none passed\n".to_owned(),
         };
-        self.write_cases()?;
+        let status = self.write_cases(if self.done.findings > 0 { FOUND } else { 0 });
         print(&text)?;
-        Ok(if self.done.findings > 0 { FOUND } else { 0 })
+        Ok(status)
     }
 
-    fn write_cases(&self) -> Result<(), Failure> {
+    /// Writes the file of `--junit`. Returns the exit status: a file that cannot be written hides no finding.
+    fn write_cases(&self, status: u8) -> u8 {
         let Some(path) = &self.options.junit else {
-            return Ok(());
+            return status;
         };
-        output::write(path, self.cases.text(&self.subject).as_bytes())
-            .map_err(|Failure(text)| Failure(format!("--junit: {text}")))
+        match output::write(path, self.cases.text(&self.subject).as_bytes()) {
+            Ok(()) => status,
+            Err(Failure(text)) => {
+                let bad_option = complain(&format!("--junit: {text}"));
+                if status == 0 { bad_option } else { status }
+            }
+        }
     }
 }
 
@@ -326,14 +342,15 @@ impl order::Sweep for Sweep<'_> {
     }
 
     fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure> {
-        let has_failed = !run.injected.is_empty();
+        let line = self.options.rule.line_of(number, &run.injected);
+        let has_failed = line.is_some();
         let is_finding = run.end.is_finding();
         self.done.number = number;
         self.done.runs += 1;
         self.done.findings += u64::from(is_finding);
         if has_failed || is_finding {
             let title = format!("N = {number}");
-            self.cases.add(number, &run, || describe(&title, &run));
+            self.cases.add(line, &run, || describe(&title, &run));
             *self.ends.entry(run.end).or_default() += 1;
         } else {
             self.passed = Some((number, run.end));
@@ -343,7 +360,7 @@ impl order::Sweep for Sweep<'_> {
             print(&describe(&format!("N = {number}"), &run))?;
         }
         self.progress.show(self.done);
-        // Where nothing fails there is nothing to search on.
+        // Where the request does not fail, the program makes none of this number: the sweep is at its end.
         Ok(match has_failed {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

@@ -59,6 +59,28 @@ impl Rule {
         self.with_nth(u64::MAX)
     }
 
+    /// The line of a run's log for the request of this number, among those for the other rules of the run: those of
+    /// `PYHOST_FAIL`, and the program's own. Where several rules fail a request, it has the number of the first, which
+    /// is the sweep's.
+    pub fn line_of<'a>(&self, number: u64, injected: &'a [String]) -> Option<&'a str> {
+        let mut lines = injected.iter().map(String::as_str);
+        lines.find(|line| self.is_of(number, line))
+    }
+
+    fn is_of(&self, number: u64, line: &str) -> bool {
+        let mut words = line.split(' ');
+        let number_of = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
+        let is_number = number_of(words.next()) == Some(number);
+        let account = words.next().unwrap_or_default();
+        let size = number_of(words.next());
+        let is_counted = |names: &str| names.split('+').any(|name| name == account);
+        is_number
+            && self.accounts.as_deref().is_none_or(is_counted)
+            && self
+                .above
+                .is_none_or(|above| size.is_some_and(|size| size > above))
+    }
+
     /// The requests that are swept, in words: `mem above 64.0 KiB`.
     pub fn subject(&self) -> String {
         let mut text = self
@@ -204,5 +226,32 @@ mod tests {
             assert_eq!(rule.subject(), subject);
         }
         assert!(accounts("mem+x").is_err() && accounts("").is_err());
+    }
+
+    #[test]
+    fn lines_of_other_rules_are_not_the_sweeps() {
+        let rule = Rule {
+            accounts: Some("mem+obj".to_owned()),
+            above: Some(1000),
+            when_open: false,
+        };
+        let sweeps = "3 obj 1001 /a.py:3 in f < /b.py:9 in <module>";
+        let others = [
+            "1 obj 2000 /a.py:3 in f", // another number
+            "3 raw 2000 /a.py:4 in f", // another account
+            "3 mem 1000 /a.py:5 in f", // not above
+            "3",                       // cut
+            "",
+        ];
+        let injected: Vec<String> = others
+            .into_iter()
+            .chain([sweeps])
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(rule.line_of(3, &injected), Some(sweeps));
+        assert_eq!(rule.line_of(3, &injected[..others.len()]), None);
+        let all = Rule::default();
+        assert_eq!(all.line_of(3, &injected), Some("3 raw 2000 /a.py:4 in f"));
+        assert_eq!(all.line_of(2, &injected), None);
     }
 }

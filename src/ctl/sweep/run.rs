@@ -83,7 +83,7 @@ impl Runner {
         self.run_in(rules, None)
     }
 
-    /// The same, and counts the requests that the last of the rules counts.
+    /// The same, and counts the requests that the first of the rules counts.
     ///
     /// # Errors
     /// As [`Runner::run`].
@@ -195,11 +195,11 @@ impl Runner {
     }
 }
 
-/// The requests that the last rule of a process's report counted.
+/// The requests that the first rule of a process's report counted.
 fn requests_of(report: &Path, process: u32) -> Option<u64> {
     let name = report.to_str()?.replace("%p", &process.to_string());
     let report: Value = serde_json::from_str(&std::fs::read_to_string(name).ok()?).ok()?;
-    report["faults"]["rules"].as_array()?.last()?["requests"].as_u64()
+    report["faults"]["rules"].as_array()?.first()?["requests"].as_u64()
 }
 
 /// Waits until the child has ended, the time has come, or `stops` says so.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "pyhost-sweep/1";
@@ -20,7 +21,9 @@ const SCHEMA: &str = "pyhost-sweep/1";
 #[derive(Default)]
 pub struct State {
     file: Option<(PathBuf, File)>,
-    /// The first line, until it is written: a sweep that the host refuses leaves none.
+    /// Whether this sweep has made the file.
+    is_made: bool,
+    /// The first line, until it is written.
     command: Option<Value>,
     known: HashMap<u64, Run>,
 }
@@ -42,12 +45,12 @@ impl State {
     pub fn open(path: &Path, command: &Value) -> Result<Self, Failure> {
         let refuse = |what: String| Failure(format!("--resume: '{}' {what}", path.display()));
         let cannot = |error: io::Error| refuse(format!("cannot be read and written ({error})"));
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .append(true)
-            .open(path)
+        let mut options = File::options();
+        options.read(true).append(true);
+        let made = options.clone().create_new(true).open(path);
+        let is_made = made.is_ok();
+        let mut file = made
+            .or_else(|_| options.create(true).open(path))
             .map_err(cannot)?;
         if !file.metadata().map_err(cannot)?.is_file() {
             return Err(refuse(
@@ -58,6 +61,9 @@ impl State {
             libc::EWOULDBLOCK => refuse("is in use by another sweep".to_owned()),
             _ => refuse(format!("cannot be locked ({error})")),
         })?;
+        if file.metadata().map_err(cannot)?.nlink() == 0 {
+            return Err(refuse("was removed by another sweep just now".to_owned()));
+        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(cannot)?;
         let is_new = bytes.is_empty();
@@ -75,9 +81,19 @@ impl State {
         };
         Ok(State {
             file: Some((path.to_owned(), file)),
+            is_made,
             command: is_new.then(|| command.clone()),
             known,
         })
+    }
+
+    /// Whether this is the path of the file.
+    pub fn is_in(&self, path: &Path) -> bool {
+        let own = self.file.as_ref().map(|(_, file)| file.metadata());
+        match (own, path.metadata()) {
+            (Some(Ok(own)), Ok(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
+            _ => false,
+        }
     }
 
     /// The result of a run of an earlier sweep, which is given away.
@@ -103,6 +119,20 @@ impl State {
                     path.display()
                 ))
             })
+    }
+}
+
+impl Drop for State {
+    /// A sweep that keeps nothing, such as one that the host refuses, leaves no file: while the lock is held, so that the
+    /// file is not another sweep's. One that was there before stays, also if it is empty.
+    fn drop(&mut self) {
+        if let Some((path, _)) = &self.file
+            && self.is_made
+            && self.command.is_some()
+            && self.is_in(path)
+        {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -207,6 +237,30 @@ mod tests {
         assert_eq!(back.errors, ["\u{1b}[31mred"]);
         assert_eq!(state.take(8).unwrap().end, End::Hang);
         assert!(state.take(9).is_none() && state.take(7).is_none());
+    }
+
+    #[test]
+    fn a_sweep_that_keeps_nothing_leaves_no_file_and_removes_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        let open = || State::open(&path, &command).ok().unwrap();
+        let state = open();
+        assert!(state.is_in(&folder.path().join(".").join("state")));
+        assert!(!state.is_in(&folder.path().join("none")) && !State::default().is_in(&path));
+        drop(state);
+        assert!(!path.exists());
+        // Another's file that has taken its place.
+        let state = open();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        drop(state);
+        assert!(path.exists());
+        // One that was there and empty.
+        drop(open());
+        assert!(path.exists());
+        assert!(open().keep(0, &run(End::Status(0))).is_ok());
+        assert_eq!(open().take(0).unwrap().end, End::Status(0));
     }
 
     #[test]

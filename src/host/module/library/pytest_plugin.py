@@ -254,10 +254,13 @@ def _fail_requests(_, wanted, test):
         except MemoryError:
             if fault is None or not fault.injected:
                 raise
-        except Exception as error:
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            raise
+        except BaseException as error:  # a skip and a failure of pytest's are no Exception
             if fault is None or not fault.injected:
                 raise
-            *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+            calls = traceback.walk_tb(error.__traceback__)
+            *_, (frame, line) = (call for call in calls if not call[0].f_locals.get("__tracebackhide__"))  # pytest's own
             kind = "".join(traceback.format_exception_only(type(error), error)).strip()
             return f"the {_ordinal(number)} request fails, and the test with it at {frame.f_code.co_filename}:{line}: {kind}"
         if not fault.injected:
@@ -396,12 +399,21 @@ class _Meter:
         damaged = self.heap.damaged() if checks and self.heap.can_check else []
         # As pytest.fail() in the test would: so that xfail, reruns and --maxfail take it for what it is.
         said = "\n".join([f"{item.nodeid}: check_heap:", *damaged])
-        if damaged and outcome.excinfo is not None:
+        if damaged and _fails_by_itself(item, outcome):
             item.add_report_section("call", "pyhost", said)  # its own failure stays
         elif damaged:
+            (getattr(item, "_excinfo", None) or []).clear()  # a skip of unittest's would take the place
             outcome.force_exception(pytest.fail.Exception(said, pytrace=False))
         elif exceeded:
             outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
+
+
+def _fails_by_itself(item, outcome):
+    """Whether a test has failed; one that has skipped itself has not."""
+    raised = [info.value for info in getattr(item, "_excinfo", None) or ()]  # by a method of unittest
+    if outcome.excinfo is not None:
+        raised.append(outcome.excinfo[1])
+    return any(not isinstance(error, (pytest.skip.Exception, unittest.SkipTest)) for error in raised)
 
 
 def _is_of_unittest(item):
