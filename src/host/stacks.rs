@@ -8,7 +8,7 @@
 //! inside an allocator or a signal handler.
 
 use crate::controller;
-use crate::descriptor::{Descriptor, format_into};
+use crate::descriptor::{Descriptor, format_into, in_memory_of};
 use crate::heap::origin::calls::{self, CallsNumber, MOST};
 use crate::process;
 use crate::python::native_calls::{self, Of, Place, place_of};
@@ -139,7 +139,7 @@ impl Text {
     pub fn begin(to: c_int) -> Self {
         let program = PROGRAM.get().and_then(Option::as_deref);
         let kept = program.and_then(|program| {
-            let file = Fd::in_memory_of(c"pyhost-calls", ROOM).ok()?;
+            let file = in_memory_of(c"pyhost-calls", ROOM).ok()?;
             Some((file, program))
         });
         let first = kept.as_ref().map_or(to, |(file, _)| file.as_raw_fd());
@@ -172,7 +172,7 @@ impl Write for Text {
 /// Has the program copy a file to another one; `None` if it did not. It does not write to the text's place itself: only
 /// what is complete goes there, and [`Descriptor`] waits for a slow reader.
 fn named(file: &Fd, program: &CStr) -> Option<Fd> {
-    let named = Fd::in_memory_of(c"pyhost-named", ROOM).ok()?;
+    let named = in_memory_of(c"pyhost-named", ROOM).ok()?;
     file::rewind(file);
     let mut started = [0; 32];
     let moment = Utc(STARTED.load(Relaxed));

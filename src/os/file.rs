@@ -8,7 +8,6 @@
 use crate::calls;
 use crate::errno::Errno;
 use crate::mapping::FromZeros;
-use crate::process::limits::soft;
 use crate::signals::SignalSet;
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsRawFd, RawFd};
@@ -47,17 +46,6 @@ impl Fd {
     /// The system's reason.
     pub fn in_memory(name: &CStr) -> Result<Fd, Errno> {
         opened(calls::memfd_create(name.into(), libc::MFD_CLOEXEC))
-    }
-
-    /// Makes a file in memory that may grow to so many bytes.
-    ///
-    /// # Errors
-    /// The system's reason; `EFBIG` where a file may not (`ulimit -f`).
-    pub fn in_memory_of(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
-        match soft(libc::RLIMIT_FSIZE) < bytes {
-            true => Err(Errno(libc::EFBIG)),
-            false => Fd::in_memory(name),
-        }
     }
 
     /// Opens a descriptor that signals of a set, which are blocked, are read from.

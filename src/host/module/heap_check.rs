@@ -1,5 +1,6 @@
 //! `pyhost.check_heap()`.
 
+use crate::descriptor::in_memory_of;
 use crate::heap::checked;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Kind, Returned};
@@ -30,7 +31,7 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         return Err(gil.raise(Kind::Runtime, text));
     }
     // Nothing may be allocated while the heaps are looked at.
-    let file = Fd::in_memory_of(c"pyhost-lines", stacks::ROOM).map_err(|error| {
+    let file = in_memory_of(c"pyhost-lines", stacks::ROOM).map_err(|error| {
         let advice = match error {
             Errno(libc::EFBIG) => "; raise the limit of file sizes (ulimit -f) to 16 MiB or more",
             _ => "",
