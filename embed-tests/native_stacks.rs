@@ -21,10 +21,23 @@ fn extension(arguments: &[&str]) -> PathBuf {
     module.parent().unwrap().to_owned()
 }
 
+/// Why native calls are not known here; `None` if they are.
+fn reason() -> Option<&'static str> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("native calls are read on x86-64 only");
+    }
+    // SAFETY: the name ends in a zero byte.
+    #[allow(unsafe_code)]
+    let finds = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    finds
+        .is_null()
+        .then_some("native calls need glibc 2.35 or newer")
+}
+
 /// Runs code with the module as `c`. None if native calls are not known here.
 fn run(host: Run, options: &[&str], extension: &Path, code: &str) -> Option<Outcome> {
-    if !cfg!(target_arch = "x86_64") {
-        skipped("native calls are read on x86-64 only");
+    if let Some(reason) = reason() {
+        skipped(reason);
         return None;
     }
     let code = format!("import heap_bugs as c\n{code}");
@@ -337,4 +350,136 @@ print('done')";
         5,
         "{outcome:#?}"
     );
+}
+
+/// The script's own standard input and output are not for `pyhostctl`.
+#[test]
+fn without_free_descriptors_the_calls_have_no_source_lines() {
+    let extension = extension(&["-g"]);
+    for free in 0..6 {
+        let code = format!(
+            "import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+block = c.allocate('native', 40)
+files = []
+try:
+    while True: files.append(os.open('/dev/null', 0))
+except OSError: pass
+for file in files[:{free}]: os.close(file)
+c.release('native', block)
+c.release('native', block)"
+        );
+        let host = Run::host().stdin("an input\n");
+        let Some(outcome) = run(host, &["--debug-hooks"], &extension, &code) else {
+            return;
+        };
+        assert_eq!(outcome.code(), ABORT, "{free}: {outcome:#?}");
+        assert_eq!(outcome.stdout, "", "{free}");
+        for words in ["found in", "freed in", "allocated in"] {
+            let call = only_calls(&outcome, words)[0];
+            assert!(call.contains("/heap_bugs.so+0x"), "{free}: {call}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_may_write_no_files_has_its_calls() {
+    let extension = extension(&["-g"]);
+    let limit = "import pyhost, resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n";
+    let options = ["--debug-hooks"].as_slice();
+    let Some(outcome) = run(Run::host(), options, &extension, &format!("{limit}{TWICE}")) else {
+        return;
+    };
+    assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+    for words in ["found in", "freed in", "allocated in"] {
+        let call = only_calls(&outcome, words)[0];
+        assert!(call.contains("/heap_bugs.so+0x"), "{call}");
+    }
+
+    let code = format!(
+        "{limit}block = c.allocate('native', 40)
+c.poke(block, 40, 1)
+try: pyhost.check_heap()
+except RuntimeError as error: print(error)
+c.poke(block, 40, 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+print(len(pyhost.check_heap()), flush=True)
+__import__('os')._exit(0)"
+    );
+    let outcome = run(Run::host(), options, &extension, &code).unwrap();
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{outcome:#?}");
+    assert!(lines[0].contains("File too large"), "{outcome:#?}");
+    assert!(lines[0].ends_with("(ulimit -f) to 16 MiB or more"));
+    assert_eq!(lines[1], "1");
+}
+
+/// Without a build id a library counts as the one that was loaded if it has not changed since the process started.
+#[test]
+fn a_library_that_changed_before_a_fork_names_nothing_in_the_child() {
+    let extension = extension(&["-g", "-Wl,--build-id=none"]);
+    let other = self::extension(&["-g", "-O2", "-Wl,--build-id=none"]);
+    let other = other.join("heap_bugs.so");
+    let code = format!(
+        "import os, time
+other, library = {other:?}, c.__file__
+os.replace(other, library)
+time.sleep(1.1)
+child = os.fork()
+if child == 0:
+    block = c.allocate('native', 40)
+    c.release('native', block)
+    c.release('native', block)
+os.waitpid(child, 0)"
+    );
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, &code) else {
+        return;
+    };
+    let call = only_calls(&outcome, "allocated in")[0];
+    assert!(call.starts_with("? (/"), "{outcome:#?}");
+}
+
+/// A full pipe that does not block, and a reader that comes late.
+#[test]
+fn a_slow_reader_of_a_pipe_has_the_calls_once() {
+    let extension = extension(&["-g"]);
+    let code = format!(
+        "import fcntl, os, sys, time
+reading, writing = os.pipe()
+fcntl.fcntl(writing, 1031, 4096)
+os.set_blocking(writing, False)
+child = os.fork()
+if child == 0:
+    os.close(reading)
+    os.write(writing, b'x' * 3900 + b'\\n')
+    os.dup2(writing, 2)
+    {}
+os.close(writing)
+time.sleep(0.5)
+while text := os.read(reading, 65536):
+    os.write(2, text)
+os.waitpid(child, 0)",
+        TWICE.replace('\n', "\n    ")
+    );
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, &code) else {
+        return;
+    };
+    let line = source("block = malloc(size);");
+    let call = only_calls(&outcome, "allocated in")[0];
+    assert!(call.contains(&line), "{outcome:#?}");
+    only_calls(&outcome, "found in");
+    only_calls(&outcome, "freed in");
+}
+
+/// A library without debug information here may have it elsewhere.
+#[test]
+fn a_call_without_a_source_line_keeps_its_build_id() {
+    let extension = extension(&["-g0", "-Wl,--build-id"]);
+    let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, TWICE) else {
+        return;
+    };
+    let call = only_calls(&outcome, "allocated in")[0];
+    assert!(call.starts_with("allocate (/"), "{outcome:#?}");
+    assert!(call.contains(", build id "), "{outcome:#?}");
 }

@@ -90,9 +90,14 @@ fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
     out
 }
 
-/// A line for each function, the innermost first.
+/// A line for each function, the innermost first. Without a source line the build id stays: there may be one elsewhere.
 fn shown(call: &NativeLine<'_>, places: &[Place]) -> String {
     let last = places.len().saturating_sub(1);
+    let is_known = call.build_id.is_empty() || places.iter().any(|place| place.source.is_some());
+    let build_id = match is_known {
+        true => String::new(),
+        false => format!(", build id {}", plain(call.build_id)),
+    };
     let line = |(index, place): (usize, &Place)| {
         let function = plain(&place.function);
         let source = match &place.source {
@@ -100,7 +105,7 @@ fn shown(call: &NativeLine<'_>, places: &[Place]) -> String {
             None => String::new(),
         };
         let place = match index == last {
-            true => format!("{}+{:#x}", plain(call.library), call.offset),
+            true => format!("{}+{:#x}{build_id}", plain(call.library), call.offset),
             false => "inlined".to_owned(),
         };
         format!("{}{function}{source} ({place})\n", call.indent)
@@ -142,8 +147,10 @@ mod tests {
     fn all_else_is_copied_and_a_library_that_is_not_there_keeps_its_name() {
         let text = b"pyhost: \xff\n  allocated in:\n    _ZN3foo3barEi (/nowhere/x.so+0x10, build id 00)\nend";
         let expected =
-            b"pyhost: \xff\n  allocated in:\n    foo::bar(int) (/nowhere/x.so+0x10)\nend";
+            b"pyhost: \xff\n  allocated in:\n    foo::bar(int) (/nowhere/x.so+0x10, build id 00)\nend";
         assert_eq!(named(text, None), expected);
+        // On another machine, that has the library, a name is not the end.
+        assert_eq!(named(expected, None), expected);
     }
 
     /// The program that runs this: it has symbols, and debug information only of some crates.

@@ -56,7 +56,8 @@ pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
     (made >= 0).then_some(made as libc::pid_t)
 }
 
-/// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it.
+/// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it. The
+/// third may be none.
 ///
 /// # Safety
 /// In a copy of a process, as of [`copy_process`]. The list of arguments ends with null.
@@ -73,6 +74,10 @@ pub unsafe fn become_program(
         SignalSet::of(&[]).make_mask();
         // Out of the way of the three first.
         let streams = streams.map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3));
+        // No number is free: the program would read and write what the script has at its own.
+        if streams[..2].iter().any(|&stream| stream < 0) {
+            process::end_now(NOT_STARTED);
+        }
         for (number, stream) in (0..).zip(streams) {
             libc::dup2(stream, number);
         }

@@ -1,30 +1,37 @@
 //! The native calls behind a line about a block: of its allocation, of its free, and of the code that has found what is
 //! wrong with it (`--debug-hooks`, `--guard`).
 //!
-//! A text goes into a file in memory, with a library and an offset for each call. `pyhostctl symbolize` copies it to its
-//! place, mostly standard error, with functions and source lines: symbol tables need memory, which a process whose heap is
-//! damaged cannot trust. If there is no `pyhostctl`, or it fails, the text goes there as it is. Nothing is allocated and no
-//! lock is taken but by [`start`]: the caller may be inside an allocator or a signal handler.
+//! A text goes into a file in memory, with a library and an offset for each call. `pyhostctl symbolize` copies it to another
+//! one, with functions and source lines: symbol tables need memory, which a process whose heap is damaged cannot trust. That
+//! goes to the text's place, mostly standard error. If there is no `pyhostctl`, or it fails, or the process may write no
+//! such files, the text goes there as it is. Nothing is allocated and no lock is taken but by [`start`]: the caller may be
+//! inside an allocator or a signal handler.
 
 use crate::controller;
-use crate::descriptor::{Descriptor, format_into};
+use crate::descriptor::{Descriptor, format_into, in_memory_of};
 use crate::heap::origin::calls::{self, CallsNumber, MOST};
-use crate::ledger::CARD;
 use crate::process;
 use crate::python::native_calls::{self, Of, Place, place_of};
 use pyhost_os::calls::{nanosleep, waitpid};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::moment::{Utc, monotonic};
+use pyhost_os::moment::{Utc, monotonic, now};
 use pyhost_os::signals::SignalSet;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
 use std::os::fd::AsRawFd;
 use std::ptr::null;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds that `pyhostctl` may take: the debug information of a large library needs seconds.
 const PATIENCE: u64 = 30_000_000_000;
+
+/// Bytes that a file in memory may need: a process that may not write them has its text as it is.
+pub const ROOM: u64 = 16 << 20;
+
+/// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// The program that names the calls; `None` if there is none.
 static PROGRAM: OnceLock<Option<CString>> = OnceLock::new();
@@ -33,6 +40,7 @@ static PROGRAM: OnceLock<Option<CString>> = OnceLock::new();
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
 pub fn start(main_frame: usize) {
     if native_calls::prepare(main_frame).is_ok() && calls::start(read, tell) {
+        STARTED.store(now(), Relaxed);
         let _ = PROGRAM.set(controller::find());
     }
 }
@@ -131,7 +139,7 @@ impl Text {
     pub fn begin(to: c_int) -> Self {
         let program = PROGRAM.get().and_then(Option::as_deref);
         let kept = program.and_then(|program| {
-            let file = Fd::in_memory(c"pyhost-calls").ok()?;
+            let file = in_memory_of(c"pyhost-calls", ROOM).ok()?;
             Some((file, program))
         });
         let first = kept.as_ref().map_or(to, |(file, _)| file.as_raw_fd());
@@ -148,8 +156,9 @@ impl Text {
         let Some((file, program)) = self.kept else {
             return;
         };
-        if self.out.written() > 0 && !name(&file, program, self.to) {
-            copy(&file, self.to);
+        if self.out.written() > 0 {
+            let named = named(&file, program);
+            copy(named.as_ref().unwrap_or(&file), self.to);
         }
     }
 }
@@ -160,11 +169,13 @@ impl Write for Text {
     }
 }
 
-/// Has the program copy a file to a descriptor; false if it did not.
-fn name(file: &Fd, program: &CStr, to: c_int) -> bool {
+/// Has the program copy a file to another one; `None` if it did not. It does not write to the text's place itself: only
+/// what is complete goes there, and [`Descriptor`] waits for a slow reader.
+fn named(file: &Fd, program: &CStr) -> Option<Fd> {
+    let named = in_memory_of(c"pyhost-named", ROOM).ok()?;
     file::rewind(file);
     let mut started = [0; 32];
-    let moment = Utc(CARD.started.load(Relaxed));
+    let moment = Utc(STARTED.load(Relaxed));
     format_into(&mut started[..31], format_args!("{moment}"));
     let started = CStr::from_bytes_until_nul(&started).unwrap_or_default();
     let arguments = [controller::NAME, c"symbolize", c"--started", started];
@@ -172,7 +183,7 @@ fn name(file: &Fd, program: &CStr, to: c_int) -> bool {
     for (place, argument) in list.iter_mut().zip(arguments) {
         *place = argument.as_ptr();
     }
-    let streams = [file.as_raw_fd(), to, libc::STDERR_FILENO];
+    let streams = [file.as_raw_fd(), named.as_raw_fd(), libc::STDERR_FILENO];
     let before = SignalSet::all().block();
     // SAFETY: the copy becomes the program at once, or ends.
     #[allow(unsafe_code)]
@@ -182,9 +193,9 @@ fn name(file: &Fd, program: &CStr, to: c_int) -> bool {
             copy => copy,
         }
     };
-    let is_named = copy.and_then(wait) == Some(0);
+    let status = copy.and_then(wait);
     before.make_mask();
-    is_named
+    (status == Some(0)).then_some(named)
 }
 
 /// Waits for a copy of this process; its exit status, or `None` if it had to be ended, or a signal did.

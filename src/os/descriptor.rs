@@ -9,7 +9,7 @@ use crate::file::{self, Fd};
 use crate::process::limits::soft;
 use crate::signals::SignalSet;
 pub use crate::template::format_into;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
 
 /// A descriptor that is written through a small buffer.
@@ -136,6 +136,17 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
 /// The system's reason.
 pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     quietly(|| file::write(&descriptor, bytes))
+}
+
+/// Makes a file in memory that may grow to so many bytes.
+///
+/// # Errors
+/// The system's reason; `EFBIG` where a file may not (`ulimit -f`).
+pub fn in_memory_of(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
+    match soft(libc::RLIMIT_FSIZE) < bytes {
+        true => Err(Errno(libc::EFBIG)),
+        false => Fd::in_memory(name),
+    }
 }
 
 /// Moves a descriptor to one of the highest numbers that the process may use, away from those of scripts.

@@ -1,5 +1,6 @@
 //! What the unwind tables say of an address, in one word: how the caller's registers are found. For code as compilers
-//! make it, which addresses its stack by rsp or rbp, and whose callers need no other register.
+//! make it, which addresses its stack by rsp or rbp. The other registers are not known to its callers: a walk that needs one
+//! begins again by the tables alone.
 //!
 //! Entries are written and read without a lock. Racing writers leave an entry whose words do not belong together, which
 //! nobody takes for one. An entry outlives its library: if `dlclose` makes room for another library at the same address,

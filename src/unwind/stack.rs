@@ -19,7 +19,8 @@ const PAGE: usize = 4096;
 /// Pages above the stack pointer that are asked for once.
 const NEAR: usize = 64;
 
-/// Pages that were readable when they were asked for.
+/// Pages that were readable when they were asked for, each by its complement: the leak check would take an address for a
+/// pointer to the block in which such a stack was.
 static ASKED: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
 /// Memory of which some pages are known to be readable.
@@ -54,11 +55,11 @@ impl Stack {
     fn learn(&mut self, page: usize) -> bool {
         let asked = &ASKED[page / PAGE % ASKED.len()];
         let is_near = page.wrapping_sub(self.start) < NEAR * PAGE;
-        if !is_near || asked.load(Relaxed) != page {
+        if !is_near || asked.load(Relaxed) != !page {
             if !is_readable(page) {
                 return false;
             }
-            asked.store(page, Relaxed);
+            asked.store(!page, Relaxed);
         }
         match page == self.known.end {
             true => self.known.end += PAGE,
@@ -115,5 +116,17 @@ mod tests {
         assert_eq!(stack.word(start + 4088), Some(0));
         assert_eq!(stack.word(start + 4096), None, "a guard page");
         assert_eq!(stack.word(start + 8192), Some(0));
+    }
+
+    #[test]
+    fn a_page_that_was_asked_for_is_no_pointer_to_it() {
+        let pages = vec![0u64; 3 * PAGE / 8];
+        let start = pages.as_ptr().addr();
+        let mut stack = Stack::around(start as u64);
+        let page = (start + PAGE) & !(PAGE - 1);
+        assert_eq!(stack.word(page as u64), Some(0));
+        let asked = ASKED[page / PAGE % ASKED.len()].load(Relaxed);
+        assert_eq!(asked, !page);
+        assert!(!(start..start + 3 * PAGE).contains(&asked));
     }
 }

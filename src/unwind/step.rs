@@ -37,21 +37,56 @@ pub fn make_rooms() {
 }
 
 /// Visits the calls of the calling thread, innermost first, until `visit` returns false, the unwind tables lead
-/// no further, or [`MOST`] were visited. The innermost is of this function.
+/// no further, or [`MOST`] were visited. The innermost is of this function. False if the walk was cut: others had all the
+/// room for reading tables.
 #[inline(never)]
-pub fn walk(mut visit: impl FnMut(&Call) -> bool) {
-    let mut registers = Registers::of_caller();
+pub fn walk(mut visit: impl FnMut(&Call) -> bool) -> bool {
+    let start = Registers::of_caller();
+    let mut visited = 0;
+    let mut end = walk_from(start, true, &mut |call| {
+        visited += 1;
+        visit(call)
+    });
+    if end == End::NoRegister {
+        // The rules forget registers that few callers need: the tables have them.
+        let mut again = 0;
+        end = walk_from(start, false, &mut |call| {
+            again += 1;
+            again <= visited || visit(call)
+        });
+    }
+    end != End::NoRoom
+}
+
+/// Why a walk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nobody wants more calls, or the tables lead no further.
+    Done,
+    /// A register that is needed is not known.
+    NoRegister,
+    /// Others have all of [`ROOMS`].
+    NoRoom,
+}
+
+/// As [`walk`], from the registers of a call below; with the rules that are known, or by the tables alone.
+fn walk_from(
+    mut registers: Registers,
+    with_rules: bool,
+    visit: &mut impl FnMut(&Call) -> bool,
+) -> End {
     let mut stack = Stack::around(registers.get(RSP).unwrap_or(0));
     // The instruction behind a call may be of another function: the one before it counts. A signal handler's
     // return goes to the very instruction that was interrupted.
     let mut is_exact = true;
     for _ in 0..MOST {
         let Some(place) = registers.get(RIP).filter(|&place| place != 0) else {
-            return;
+            return End::Done;
         };
         let address = place as usize - usize::from(!is_exact);
         let sp = registers.get(RSP).unwrap_or(0);
-        if let Some(rule) = rules::known(address)
+        if with_rules
+            && let Some(rule) = rules::known(address)
             && let Some(stack_end) = rule.stack_end(&registers)
         {
             let call = Call {
@@ -63,14 +98,19 @@ pub fn walk(mut visit: impl FnMut(&Call) -> bool) {
             is_exact = false;
             if !visit(&call) || stack_end <= sp || !rule.step(&mut registers, stack_end, &mut stack)
             {
-                return;
+                return End::Done;
             }
             continue;
         }
         let Some(object) = object_of(address) else {
-            return;
+            return End::Done;
         };
-        let caller = read(&object, address, &registers, &mut stack);
+        let caller = match read(&object, address, &registers, &mut stack) {
+            Ok(caller) => Some(caller),
+            Err(End::NoRoom) => return End::NoRoom,
+            Err(End::NoRegister) if with_rules => return End::NoRegister,
+            Err(_) => None,
+        };
         let call = Call {
             address,
             function: caller.as_ref().map_or(0, |it| it.function),
@@ -78,27 +118,33 @@ pub fn walk(mut visit: impl FnMut(&Call) -> bool) {
             is_from_signal: caller.as_ref().is_some_and(|it| it.is_from_signal),
         };
         if !visit(&call) {
-            return;
+            return End::Done;
         }
-        let Some(caller) = caller else { return };
-        if caller.stack_end <= sp && !caller.is_from_signal {
-            return;
-        }
-        let Some(next) = caller.registers else { return };
+        let Some(caller) = caller.filter(|it| it.stack_end > sp || it.is_from_signal) else {
+            return End::Done;
+        };
+        let Some(next) = caller.registers else {
+            return End::Done;
+        };
         is_exact = caller.is_from_signal;
         registers = next;
     }
+    End::Done
 }
 
-/// Reads a function's table. None if it has none, or if there is no room.
+/// Reads a function's table, or says why the walk ends there: [`End::Done`] if it has none.
 fn read(
     object: &Object,
     address: usize,
     registers: &Registers,
     stack: &mut Stack,
-) -> Option<Caller> {
-    let mut room = ROOMS.iter().find_map(Exclusive::try_hold)?;
-    caller(room.as_mut()?, object, address, registers, stack)
+) -> Result<Caller, End> {
+    let mut room = ROOMS
+        .iter()
+        .find_map(Exclusive::try_hold)
+        .ok_or(End::NoRoom)?;
+    let room = room.as_mut().ok_or(End::Done)?;
+    caller(room, object, address, registers, stack).unwrap_or(Err(End::Done))
 }
 
 /// A function of a walk and its caller.
@@ -110,14 +156,15 @@ struct Caller {
     registers: Option<Registers>,
 }
 
-/// Finds the entry of the function, and from it the caller's registers. None without an entry.
+/// Finds the entry of the function, and from it the caller's registers. None without an entry; [`End::NoRegister`] if the
+/// end of its stack is not known.
 fn caller(
     context: &mut UnwindContext<usize, Fixed>,
     object: &Object,
     address: usize,
     registers: &Registers,
     stack: &mut Stack,
-) -> Option<Caller> {
+) -> Option<Result<Caller, End>> {
     let header_at = object.frame_header()?;
     let slice = |bytes| EndianSlice::new(bytes, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame_hdr(header_at as u64);
@@ -141,17 +188,19 @@ fn caller(
         frames: &frames,
         registers,
     };
-    let stack_end = read.stack_end(row, stack)?;
+    let Some(stack_end) = read.stack_end(row, stack) else {
+        return Some(Err(End::NoRegister));
+    };
     let function = entry.initial_address() as usize;
     if let Some(rule) = rule_of(row, address, function).filter(|_| !entry.is_signal_trampoline()) {
         rules::keep(address, rule);
     }
-    Some(Caller {
+    Some(Ok(Caller {
         function,
         stack_end,
         is_from_signal: entry.is_signal_trampoline(),
         registers: read.callers(row, stack_end, stack),
-    })
+    }))
 }
 
 /// The row as a rule; None if it is no usual one.

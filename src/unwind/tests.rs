@@ -1,4 +1,7 @@
+#![allow(unsafe_code)]
+
 use crate::{Call, MOST, object_of, start, walk};
+use std::ffi::c_void;
 
 fn calls() -> Vec<Call> {
     start().unwrap();
@@ -51,6 +54,59 @@ fn a_walk_by_rules_that_are_known_finds_what_the_first_one_found() {
     assert_eq!(of(&first), of(&second));
 }
 
+// A function that has its caller's stack pointer in rbx alone, as one that aligns its stack may, calls its second argument
+// with the first.
+std::arch::global_asm!(
+    ".pushsection .text",
+    ".type pyhost_test_by_rbx, @function",
+    "pyhost_test_by_rbx:",
+    ".cfi_startproc",
+    "push rbx",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbx, -16",
+    "mov rbx, rsp",
+    ".cfi_def_cfa_register rbx",
+    "and rsp, -64",
+    "call rsi",
+    "mov rsp, rbx",
+    ".cfi_def_cfa_register rsp",
+    "pop rbx",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    ".size pyhost_test_by_rbx, . - pyhost_test_by_rbx",
+    ".popsection",
+);
+
+#[test]
+fn a_caller_that_needs_a_register_no_rule_keeps_is_found_by_each_walk() {
+    unsafe extern "C" {
+        fn pyhost_test_by_rbx(argument: *mut c_void, inner: extern "C" fn(*mut c_void));
+    }
+    extern "C" fn inner(found: *mut c_void) {
+        // SAFETY: the room of the function below.
+        unsafe { *found.cast::<Vec<Call>>() = calls() };
+    }
+    #[inline(never)]
+    fn twice() -> [Vec<Call>; 2] {
+        [0, 1].map(|_| {
+            let mut found = Vec::<Call>::new();
+            // SAFETY: the function above.
+            unsafe { pyhost_test_by_rbx((&raw mut found).cast(), inner) };
+            found
+        })
+    }
+    let [first, second] = std::thread::spawn(twice).join().unwrap();
+    let of = |calls: &[Call]| -> Vec<_> {
+        let calls = calls.iter();
+        calls.map(|call| (call.function, call.stack_end)).collect()
+    };
+    let is_it = |call: &Call| call.function == pyhost_test_by_rbx as *const () as usize;
+    let place = first.iter().position(is_it).unwrap();
+    assert!(first.len() > place + 3, "{first:?}");
+    assert_eq!(of(&first), of(&second));
+}
+
 #[test]
 fn a_deep_recursion_is_cut() {
     #[inline(never)]
@@ -69,7 +125,6 @@ fn an_object_knows_its_file_its_symbols_and_its_build_id() {
     let own = object_of(calls as *const () as usize).unwrap();
     assert_eq!(own.path(), b"", "the executable");
     // SAFETY: the name ends in a zero byte.
-    #[allow(unsafe_code)]
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr();
     let libc = object_of(address).unwrap();
     assert!(libc.path().starts_with(b"/"), "{:?}", libc.path());

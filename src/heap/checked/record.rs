@@ -166,6 +166,7 @@ impl Record {
             record.made_file.set(file);
             record.made_line.set(line);
             record.made_calls.set(calls);
+            record.set_freed(Origin::default());
             record.mark.store(record.key(LIVE), Release);
             block.add(front)
         }
@@ -188,17 +189,21 @@ impl Record {
     /// Makes a live block a freed one, and notes where; false if another thread was faster.
     pub fn begin_free(&self) -> bool {
         let (live, freed) = (self.key(LIVE), self.key(FREED));
-        let Origin { file, line, calls } = Origin::of_caller();
+        let origin = Origin::of_caller();
         let is_first = self
             .mark
             .compare_exchange(live, freed, AcqRel, Relaxed)
             .is_ok();
         if is_first {
-            self.freed_file.set(file);
-            self.freed_line.set(line);
-            self.freed_calls.set(calls);
+            self.set_freed(origin);
         }
         is_first
+    }
+
+    fn set_freed(&self, Origin { file, line, calls }: Origin) {
+        self.freed_file.set(file);
+        self.freed_line.set(line);
+        self.freed_calls.set(calls);
     }
 
     /// The block leaves the quarantine.

@@ -166,6 +166,8 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
     record.made.set(Origin::of_caller());
+    // That of the block that was here before: another thread may look before this one's free is noted.
+    record.freed.set(Origin::default());
     record.state.store(LIVE, Release);
     let block = start as *mut u8;
     let request = Request {

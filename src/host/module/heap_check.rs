@@ -1,10 +1,12 @@
 //! `pyhost.check_heap()`.
 
+use crate::descriptor::in_memory_of;
 use crate::heap::checked;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Kind, Returned};
 use crate::python::several_gils;
 use crate::stacks::{self, Text};
+use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -29,8 +31,12 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         return Err(gil.raise(Kind::Runtime, text));
     }
     // Nothing may be allocated while the heaps are looked at.
-    let file = Fd::in_memory(c"pyhost-lines").map_err(|error| {
-        let text = format!("check_heap: cannot make a file in memory: {error}");
+    let file = in_memory_of(c"pyhost-lines", stacks::ROOM).map_err(|error| {
+        let advice = match error {
+            Errno(libc::EFBIG) => "; raise the limit of file sizes (ulimit -f) to 16 MiB or more",
+            _ => "",
+        };
+        let text = format!("check_heap: cannot make a file in memory: {error}{advice}");
         gil.raise(Kind::Runtime, &text)
     })?;
     let mut out = None;

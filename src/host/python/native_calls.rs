@@ -122,7 +122,7 @@ pub fn find(addresses: &mut [usize], of: Of) -> usize {
     };
     let loop_frame = place::loop_frame();
     let (mut count, mut stack_start) = (0, 0);
-    walk_stack(|call| {
+    let is_whole = walk_stack(|call| {
         let stack = stack_start..call.stack_end;
         stack_start = call.stack_end;
         let is_loop = loop_frame.is_some_and(|address| stack.contains(&address))
@@ -144,7 +144,8 @@ pub fn find(addresses: &mut [usize], of: Of) -> usize {
         // What a handler calls makes room for what it has interrupted.
         count < addresses.len() || of == Of::Interrupted
     });
-    count
+    // A part would be a stack of its own.
+    if is_whole { count } else { 0 }
 }
 
 /// A native call, as far as it is known in the process. Valid as long as its library is loaded.
