@@ -174,29 +174,38 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     }
 }
 
-/// Visits the words of what libraries have mapped by themselves, as far as it is in memory or swapped out: allocators of
-/// their own, and code that was compiled while the program ran, keep addresses there. None where the system does not let us.
-///
-/// The system reads them: a thread of a library may unmap or close its memory at any moment.
-pub fn each_mapped_word(mut visit: impl FnMut(usize)) -> Option<()> {
-    let mut pieces = new_table(mapped::RANGES)?;
+/// Adds what libraries have mapped by themselves: allocators of their own, and code that was compiled while the program ran,
+/// keep addresses there.
+pub fn add_mapped(ranges: &mut Table<Range>) {
     mapped::each(|piece| {
         if piece.writable {
-            pieces.push(Range {
+            ranges.push(Range {
                 start: piece.start,
                 end: piece.end,
             });
         }
     });
+}
+
+/// Room for what [`add_stacks`] and [`add_mapped`] add.
+pub const MOST_FAR: usize = mapped::RANGES + MOST_RANGES;
+
+/// Visits the words of memory that another thread may unmap or close at any moment, so the system reads them; of each page
+/// that has been written to.
+pub fn each_far_word(ranges: &[Range], mut visit: impl FnMut(usize)) {
     let mut buffer = [[0; 8]; 512];
-    let mut pages = PageMap::open(&mut buffer)?;
-    let (size, mut words) = (page_size() as usize, [0; 4096]);
-    for piece in pieces.iter() {
-        for page in (piece.start..piece.end).step_by(size) {
-            if !pages.is_kept(page, piece.end) {
+    let mut pages = PageMap::open(&mut buffer);
+    let (size, mut words) = (page_size() as usize, [0; READ]);
+    for &Range { start, end } in ranges {
+        if pages.is_none() && end - start > LARGEST {
+            continue;
+        }
+        for page in (start..end).step_by(size) {
+            let is_kept = |pages: &mut PageMap<'_>| pages.is_kept(page, end);
+            if !pages.as_mut().is_none_or(is_kept) {
                 continue;
             }
-            for part in (page..page + size).step_by(words.len()) {
+            for part in (page..page + size).step_by(READ) {
                 let read = objects::read(part, &mut words);
                 let (words, _) = words[..read].as_chunks::<WORD>();
                 words
@@ -205,8 +214,10 @@ pub fn each_mapped_word(mut visit: impl FnMut(usize)) -> Option<()> {
             }
         }
     }
-    Some(())
 }
+
+/// Bytes that are read at a time: no page is smaller.
+const READ: usize = 4096;
 
 /// Largest mapping that is searched page by page. Stacks may lie side by side in one.
 const LARGEST: usize = 4 << 30;
@@ -228,12 +239,18 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
             first = page + size;
             continue;
         }
-        // SAFETY: a resident page of memory that may be read, which other threads may write to.
-        let word = |address: usize| unsafe { (address as *const usize).read_volatile() };
-        let mut places = (page..page + size).step_by(ALIGNMENT);
+        let mut words = [0; READ];
+        let read = objects::read(page, &mut words);
+        let (words, _) = words[..read].as_chunks::<WORD>();
+        let word = |place: usize| words.get(place).map(|&word| usize::from_ne_bytes(word));
+        let mut places = (0..READ).step_by(ALIGNMENT);
         // The calling thread's is no stack: what lies below it may be the host's own.
-        let is_block = |place| word(place) == place && word(place + 16) == place;
-        if places.any(|place| is_block(place) && place != heap::thread_number()) {
+        let is_block = |place: usize| {
+            let [own, third] = [0, 16].map(|offset| word((place + offset) / WORD));
+            let address = page + place;
+            own == Some(address) && third == own && address != heap::thread_number()
+        };
+        if places.any(is_block) {
             ranges.push(Range {
                 start: first,
                 end: page + size,

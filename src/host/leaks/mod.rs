@@ -291,14 +291,23 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
 }
 
 fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
-    let mut ranges = memory::ranges(top)?;
+    let ranges = memory::ranges(top)?;
+    let mut far = new_table(memory::MOST_FAR)?;
+    memory::add_mapped(&mut far);
     if scope() == Scope::Native {
-        memory::add_stacks(&mut ranges, |address| {
+        memory::add_stacks(&mut far, |address| {
             table::is_in_table(address) || heap::guards::owns(address as *mut u8)
         });
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    let mut blocks = reach::find(closed, accounts(), arrays, &ranges, front(), &mut broken)?;
+    let mut blocks = reach::find(
+        closed,
+        accounts(),
+        arrays,
+        [&ranges, &far],
+        front(),
+        &mut broken,
+    )?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
         threads: THREADS.load(Relaxed),

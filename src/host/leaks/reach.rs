@@ -91,7 +91,8 @@ unsafe fn blocks_since(
 }
 
 /// The blocks of `accounts` since the mark, those that are reached marked so; None where the system
-/// has no memory for it. `front`: bytes of the debug hooks in front of each of CPython's.
+/// has no memory for it. Memory of the second list of ranges may be unmapped meanwhile. `front`: bytes of the debug hooks
+/// in front of each of CPython's.
 ///
 /// After finalisation.
 #[inline(never)]
@@ -99,7 +100,7 @@ pub fn find(
     closed: &Closed,
     accounts: &[Account],
     chunks: &[(usize, usize)],
-    ranges: &[Range],
+    [ranges, far]: [&[Range]; 2],
     front: usize,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
@@ -122,7 +123,7 @@ pub fn find(
             }
             search.search(range.start, range.end);
         }
-        let _ = memory::each_mapped_word(|word| search.follow(word));
+        memory::each_far_word(far, |word| search.follow(word));
         mark::visit_before(
             closed,
             &mut |start, size| {
