@@ -229,6 +229,32 @@ fn every_kind_of_bad_block_has_its_calls() {
     }
 }
 
+/// CPython's hooks end the process for a guarded block as for another one.
+#[test]
+fn a_guarded_block_of_pythons_has_its_calls_before_the_hooks_end_the_process() {
+    let extension = extension(&["-g"]);
+    for (code, line) in [
+        (
+            "b = c.allocate('mem', 4096); c.poke(b, 4096, 1); c.release('mem', b)",
+            "PyMem_Free(): 1 byte past the end of a guarded block of 4096 bytes of the account mem",
+        ),
+        (
+            "b = c.allocate('obj', 4096); c.release('mem', b)",
+            "PyMem_Free(): a guarded block of 4096 bytes of the account obj",
+        ),
+    ] {
+        let options = ["--debug-hooks", "--guard=all"];
+        let Some(outcome) = run(Run::host(), &options, &extension, code) else {
+            return;
+        };
+        assert_eq!(outcome.code(), ABORT, "{code}: {outcome:#?}");
+        let line = format!("pyhost: {line}");
+        assert!(outcome.stderr.contains(&line), "{code}: {outcome:#?}");
+        assert!(only_calls(&outcome, "found in")[0].starts_with("release at "));
+        assert!(only_calls(&outcome, "allocated in")[0].starts_with("allocate at "));
+    }
+}
+
 #[test]
 fn check_heap_has_the_calls_below_each_line() {
     let code = "import pyhost

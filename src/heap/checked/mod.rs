@@ -28,7 +28,8 @@ use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, p
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use crate::origin::{Origin, calls};
-use record::{Record, State};
+use record::{Outside, Record, State};
+use std::fmt::Display;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -317,6 +318,11 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
+        if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
+            // SAFETY: a live block, which only a bug of the program's frees meanwhile.
+            let outside = unsafe { record::damage_of_hooks(block.start, block.size) };
+            say_before_hooks(&block, outside, block.account, block.made, caller, function);
+        }
         return;
     }
     // SAFETY: the page of a block that lives or waits in the quarantine stays. That of another one may go meanwhile: the
@@ -336,27 +342,41 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
         State::Live if record.start().wrapping_add(HOOK) != pointer => {
             refuse_inside(record, pointer, caller, function)
         }
-        State::Live => say_before_hooks(record, caller, function),
+        State::Live => {
+            let (account, made) = (record.account(), record.made());
+            let outside = record.damage_of_hooks();
+            say_before_hooks(
+                &record.described(),
+                outside,
+                account,
+                made,
+                caller,
+                function,
+            );
+        }
         State::Unknown => {}
     }
 }
 
 /// Names a live block that CPython's debug hooks are about to end the process for: they know neither its line nor its calls.
-fn say_before_hooks(record: &Record, caller: Account, function: &str) {
-    if let Some(outside) = record.damage_of_hooks() {
+fn say_before_hooks(
+    block: &impl Display,
+    outside: Option<Outside>,
+    account: Account,
+    made: Origin,
+    caller: Account,
+    function: &str,
+) {
+    if let Some(outside) = outside {
+        notice(format_args!("{function}: {outside} {block}, overwritten"));
+    } else if account != caller {
         notice(format_args!(
-            "{function}: {outside} {}, overwritten",
-            record.described()
-        ));
-    } else if record.account() != caller {
-        notice(format_args!(
-            "{function}: {}, made by a function of another family",
-            record.described()
+            "{function}: {block}, made by a function of another family"
         ));
     } else {
         return;
     }
-    calls::tell(record.made().calls, 0);
+    calls::tell(made.calls, 0);
 }
 
 /// Whether `pointer` leads behind the head that CPython's debug hooks have laid into a live block.

@@ -294,28 +294,10 @@ impl Record {
     /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
     /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads.
     pub fn damage_of_hooks(&self) -> Option<Outside> {
-        let (front, size) = (self.front(), self.size());
-        if !self.is_of_domain() || size < HOOK + HOOK_TAIL {
-            return None;
-        }
-        let head: [u8; HOOK] = std::array::from_fn(|index| self.byte(front + index));
-        let (number, rest) = head.split_first_chunk::<HOOK_TAIL>()?;
-        let asked = usize::from_be_bytes(*number);
-        let is_head = matches!(rest[0], b'r' | b'm' | b'o')
-            && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
-        let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
-        match (is_head, before) {
-            // A table beneath the hooks was called, or they have just begun to lay their pads.
-            (false, Some(_)) => None,
-            (false, None) => Some(Outside::Before(HOOK)),
-            (true, Some(index)) => Some(Outside::Before(HOOK_TAIL - 1 - index)),
-            (true, None) => {
-                let end = front + HOOK + asked;
-                let past = (end..end + HOOK_TAIL)
-                    .rev()
-                    .find(|&at| self.byte(at) != FORBIDDEN);
-                past.map(|last| Outside::Past(last + 1 - end))
-            }
+        match self.is_of_domain() {
+            // SAFETY: the block's bytes.
+            true => unsafe { damage_of_hooks(self.start(), self.size()) },
+            false => None,
         }
     }
 
@@ -356,6 +338,37 @@ impl Record {
             record: self,
             at: Some((offset, value)),
         })
+    }
+}
+
+/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
+///
+/// # Safety
+/// So many bytes from `start` on are readable.
+pub unsafe fn damage_of_hooks(start: *const u8, size: usize) -> Option<Outside> {
+    if size < HOOK + HOOK_TAIL {
+        return None;
+    }
+    // SAFETY: a byte of the block, which another thread may write to.
+    let byte = |index| unsafe { start.add(index).read_volatile() };
+    let head: [u8; HOOK] = std::array::from_fn(&byte);
+    let (number, rest) = head.split_first_chunk::<HOOK_TAIL>()?;
+    let asked = usize::from_be_bytes(*number);
+    let is_head =
+        matches!(rest[0], b'r' | b'm' | b'o') && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
+    let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
+    match (is_head, before) {
+        // A table beneath the hooks was called, or they have just begun to lay their pads.
+        (false, Some(_)) => None,
+        (false, None) => Some(Outside::Before(HOOK)),
+        (true, Some(index)) => Some(Outside::Before(HOOK_TAIL - 1 - index)),
+        (true, None) => {
+            let end = HOOK + asked;
+            let past = (end..end + HOOK_TAIL)
+                .rev()
+                .find(|&at| byte(at) != FORBIDDEN);
+            past.map(|last| Outside::Past(last + 1 - end))
+        }
     }
 }
 

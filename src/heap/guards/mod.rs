@@ -33,6 +33,7 @@ use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::origin::Origin;
 use slots::{FREED, GuardRange, LIVE, RANGE, Record, STUCK, TAKEN};
+use std::fmt;
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -210,6 +211,44 @@ pub fn size(pointer: *mut u8) -> Option<usize> {
     let is_live = record.state.load(Acquire) == LIVE;
     let start = record.start.load(Relaxed);
     (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
+}
+
+/// A live guarded block of a domain of CPython's, beneath the debug hooks.
+pub struct Live {
+    /// Its first byte.
+    pub start: *mut u8,
+    /// Bytes that were asked for.
+    pub size: usize,
+    /// The account that it is booked to.
+    pub account: Account,
+    /// Its allocation.
+    pub made: Origin,
+}
+
+/// The live block of CPython's domains that starts at `pointer`.
+pub fn live(start: *mut u8) -> Option<Live> {
+    let size = size(start)?;
+    let record = record_of(start)?;
+    let (account, made) = (record.account(), record.made.get());
+    let is_of_domain = matches!(account, Account::Raw | Account::Mem | Account::Obj);
+    is_of_domain.then_some(Live {
+        start,
+        size,
+        account,
+        made,
+    })
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without what the hooks add: two words in front, and one behind.
+        let asked = self.size.saturating_sub(3 * size_of::<usize>());
+        let (name, made) = (self.account.name(), self.made.after("allocated at"));
+        write!(
+            out,
+            "a guarded block of {asked} bytes of the account {name}{made}"
+        )
+    }
 }
 
 /// Frees a guarded block, which `caller`'s hook was given; false for a pointer outside the range,
