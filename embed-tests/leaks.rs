@@ -2,7 +2,7 @@
 //! status.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock};
+use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock, version};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -212,8 +212,10 @@ b = np.array(['x', None], dtype=object); c = np.random.default_rng(1).random(10)
 d = np.frombuffer(b'12345678', 'i4'); e = np.zeros(3, [('x', 'f8')]); f = a.astype('f4') @ a.astype('f4')
 g = np.ones((300, 300)); g @ g; np.linalg.inv(g + np.eye(300))";
     for hooks in ["0", "1"] {
-        // OpenBLAS has thread-local data of its own.
-        for option in ["--leak-check", "--leak-check=native"] {
+        // OpenBLAS has thread-local data of its own. With NumPy 2.5 on glibc 2.42 a block of 64 bytes is named, see
+        // docs/leak-check.md.
+        let native = (version() < (3, 15)).then_some("--leak-check=native");
+        for option in std::iter::once("--leak-check").chain(native) {
             let outcome = newest_numpy()
                 .host()
                 .env("PYHOST_DEBUG_HOOKS", hooks)
