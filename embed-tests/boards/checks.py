@@ -16,6 +16,8 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HERE / "embed-tests/devices"))
+import counting  # noqa: E402
 
 # A block that shrinks is moved by its pages: on pages of 16 KiB zeros were copied over its tail.
 SHRINK = """
@@ -101,8 +103,6 @@ except MemoryError:
 LEAK = "import ctypes\nfor turn in range(3): ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))"
 LINES = "kept = [bytes(10_000) for _ in range(1000)]\n"
 
-counts = {True: 0, False: 0}
-
 
 class Board:
     """The host of a folder, and a directory that can be written to."""
@@ -124,10 +124,10 @@ class Board:
 
 
 def check(board, name, good, answer=None):
-    counts[bool(good)] += 1
-    print(f"{'passed' if good else 'FAILED'} ({board.seconds:.0f} s): {name}", flush=True)
-    if not good and answer is not None:
-        print(f"  status {answer.returncode}\n  {answer.stdout[-1500:]}\n  {answer.stderr[-1500:]}", flush=True)
+    seen = None
+    if answer is not None:
+        seen = f"status {answer.returncode}\n  {answer.stdout[-1500:]}\n  {answer.stderr[-1500:]}"
+    counting.check(name, good, seen, f" ({board.seconds:.0f} s)")
 
 
 def prints(board, name, answer, *lines):
@@ -230,8 +230,8 @@ def count_of(command, pattern):
             print(line, end="", flush=True)
             result = re.match(pattern, line) or result
     passed, failed = map(int, result.groups()) if result else (0, 1)
-    counts[True] += passed
-    counts[False] += failed
+    counting.counts[True] += passed
+    counting.counts[False] += failed
 
 
 def main():
@@ -256,8 +256,7 @@ def main():
             matrix(board)
     if options.embed:
         embed(options.embed, options.embed_modules.split(","))
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    return 1 if counts[False] else 0
+    return counting.closing()
 
 
 if __name__ == "__main__":

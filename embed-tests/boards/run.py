@@ -95,7 +95,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except targets.Refused as refused:
-        sys.exit(print(f"embed-tests/boards/run.py: {refused}", file=sys.stderr) or 2)
+    targets.run(main, "embed-tests/boards/run.py")

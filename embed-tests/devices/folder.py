@@ -17,7 +17,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(HERE / "tools"))
+sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+from counting import check, closing  # noqa: E402
 from device import folder as layout  # noqa: E402
 from device import targets  # noqa: E402
 
@@ -27,16 +28,6 @@ mount -o remount,ro,bind "$root"
 [ -z "$proc" ] || mount --rbind /proc "$root/proc"
 exec env -i $settings "$(command -v chroot)" "$root" "$@"
 """
-
-counts = {True: 0, False: 0}
-
-
-def check(name, good, seen=None):
-    counts[bool(good)] += 1
-    print(f"{'passed' if good else 'FAILED'}: {name}", flush=True)
-    if not good and seen is not None:
-        print(f"  {seen}")
-
 
 def make_root(path, files, folder, place, shell):
     """A root with the folder at `place`, the C library, and a shell if it is given."""
@@ -139,12 +130,8 @@ def main():
     check("a folder that was moved starts by its script", said(moved).get("prefix") == "/mnt/other place", moved)
     check("and answers as before", said(moved).get("answer") == 499500 and moved.stderr == "", moved)
 
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    return 1 if counts[False] else 0
+    return closing()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except targets.Refused as refused:
-        sys.exit(print(f"embed-tests/devices/folder.py: {refused}", file=sys.stderr) or 2)
+    targets.run(main, "embed-tests/devices/folder.py")

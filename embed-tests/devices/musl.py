@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/boards"), str(HERE 
 import checks  # noqa: E402
 import folder as roots  # noqa: E402
 from checks import check, prints  # noqa: E402
+from counting import closing  # noqa: E402
 from device import targets  # noqa: E402
 
 SCRIPTS = ("exact_domains.py 1", "exact_native.py 1", "exact_peaks.py", "exact_programs.py", "exact_mapped.py 1")
@@ -172,13 +173,8 @@ def main():
             programs(board)
             checks.bounds(board)
             exact(board, board.run, HERE / "embed-tests/scripts")
-    counts = checks.counts
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    return 1 if counts[False] else 0
+    return closing()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except targets.Refused as refused:
-        sys.exit(print(f"embed-tests/devices/musl.py: {refused}", file=sys.stderr) or 2)
+    targets.run(main, "embed-tests/devices/musl.py")

@@ -25,8 +25,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
 import packages  # noqa: E402
+from counting import check, closing  # noqa: E402
 from device import targets  # noqa: E402
-from folder import check, counts, make_root  # noqa: E402
+from folder import make_root  # noqa: E402
 from serve import Client  # noqa: E402
 
 MIB = 1 << 20
@@ -249,12 +250,8 @@ def main():
     finally:
         machine.process.terminate()
         machine.process.wait()
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    return 1 if counts[False] else 0
+    return closing()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except targets.Refused as refused:
-        sys.exit(print(f"embed-tests/devices/small_machine.py: {refused}", file=sys.stderr) or 2)
+    targets.run(main, "embed-tests/devices/small_machine.py")

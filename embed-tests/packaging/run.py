@@ -16,7 +16,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(HERE / "tools"))
+sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+from counting import check, closing  # noqa: E402
 from device import build, targets  # noqa: E402
 
 TREE = HERE / "packaging/buildroot"
@@ -24,16 +25,6 @@ LAYER = HERE / "packaging/yocto/meta-pyhost"
 SCRATCH = HERE / "target/packaging"
 PYTHON = "3.11"
 TARGET = "aarch64-unknown-linux-gnu"
-
-counts = {True: 0, False: 0}
-
-
-def check(name, good, seen=None):
-    counts[bool(good)] += 1
-    print(f"{'passed' if good else 'FAILED'}: {name}", flush=True)
-    if not good and seen is not None:
-        print(f"  {seen}", flush=True)
-
 
 def run(*command, cwd=HERE, env=None):
     return subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -143,12 +134,8 @@ def main():
         yocto_itself(options.yocto.resolve())
     if not (options.buildroot or options.yocto):
         buildroot_by_hand()
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    return 1 if counts[False] else 0
+    return closing()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except targets.Refused as refused:
-        sys.exit(print(f"embed-tests/packaging/run.py: {refused}", file=sys.stderr) or 2)
+    targets.run(main, "embed-tests/packaging/run.py")

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 TOOL = "tools/build-device"
@@ -12,6 +13,14 @@ TOOL = "tools/build-device"
 
 class Refused(Exception):
     """A wrong value, or a missing resource: one line, status 2."""
+
+
+def run(main, name):
+    """Runs a command's main function, and ends with its status; what it refuses is one line, which begins with the name."""
+    try:
+        sys.exit(main())
+    except Refused as refused:
+        sys.exit(print(f"{name}: {refused}", file=sys.stderr) or 2)
 
 
 @dataclasses.dataclass(frozen=True)
