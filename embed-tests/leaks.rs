@@ -614,7 +614,7 @@ leaky.leak_reference([object(), 1 << 70])
     let (outcome, report) = checked(&["--leak-suppressions", path], code).reported();
     assert_eq!(outcome.code(), 0, "{outcome:#?}");
     assert_eq!(report["leaks"]["blocks"], 0);
-    // What the list holds is not lost: it has no rule of its own.
+    // A rule for the list covers what the list holds.
     let line = format!("by 'leak:list' ({path}:2), 1 by 'account:mem size:112' ({path}:4)\n");
     assert!(
         outcome.stderr.starts_with("pyhost: ")

@@ -589,7 +589,7 @@ fn an_empty_test_measures_nothing_and_others_what_their_functions_take() {
         let expected = match name.as_str() {
             // Its list and integers beside the blocks, and a 32nd.
             "test_known" => 3 * 4096..=3 * 4096 + 900,
-            // What unittest takes around it.
+            // unittest allocates before and after it.
             "TestOfUnittest::test_method" => 0..=8192,
             "test_empty" | "TestGroup::test_method" => 0..=16,
             // The arguments.

@@ -294,7 +294,7 @@ fn a_run_that_leaks_is_a_finding() {
     ] {
         assert!(outcome.stdout.contains(said), "{said}: {outcome:#?}");
     }
-    // Without the check there is none.
+    // Without the check a leak is no finding.
     let (run, script) = blocks(4, leaks);
     let outcome = run.arg(&script).ok();
     assert!(

@@ -8,9 +8,10 @@ make.py there installs first; suites.py lists what is run. The results are compa
 run is not done again while the executable, the pins and the tests asked for stay the same, and a suite whose cases
 differ is run again by both, whole. In known_differences.json `versions` are NumPy's.
 
-A case is named by its path below site-packages, `(module)` stands for the process: where that has crashed, the last
-case is told. With --debug-hooks the host has that option, and stock PYTHONMALLOC=debug. The exit status is 1 where a case is DIFFERENT or flaky on pyhost, or where stock has run no case of a
-suite; 2 where nothing could be run. The last line is `N passed, N failed`, in cases.
+A case is named by its path below site-packages. `(module)` stands for the process: if it crashed, its last case is named.
+With --debug-hooks the host has that option, and stock has PYTHONMALLOC=debug. The exit status is 1 if a case is DIFFERENT,
+or flaky on pyhost, or if stock has run no case of a suite; 2 if nothing could be run. The last line is `N passed, N failed`,
+in cases.
 """
 
 import argparse

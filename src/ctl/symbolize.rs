@@ -42,7 +42,7 @@ pub fn run(options: &SymbolizeOptions) -> Result<(), Failure> {
 #[derive(Debug, PartialEq, Eq)]
 struct NativeLine<'a> {
     indent: &'a str,
-    /// The exported name; `?` if there is none.
+    /// The exported name, or `?`.
     function: &'a str,
     library: &'a str,
     offset: u64,

@@ -2,8 +2,8 @@
 //! take them, and give overlapping blocks out later; glibc ends such a process, and so does the host.
 //!
 //! A freed block of `native` carries a mark in its second eight bytes (the first word is mimalloc's link): the
-//! constant [`KEY`] and the block's own address. Giving a block out takes the mark off, so that a marked
-//! block is free, whoever asks. So every block of `native` has at least 16 bytes.
+//! constant [`KEY`] and the block's own address. Giving a block out takes the mark off, so a
+//! block with a mark is free. Every block of `native` has at least 16 bytes for it.
 //!
 //! A page that has become empty is given back, and with it the marks of its blocks: the last of such pages
 //! are kept in mind, with the size of their blocks.

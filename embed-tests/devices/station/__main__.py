@@ -1,6 +1,6 @@
 """The service of a small machine: that of server.py, on a port that others reach, and what a test asks of the machine.
 
-POST /hog     takes memory until there is none; the request ends with a MemoryError.
+POST /hog     takes memory until a request is refused, and ends with that MemoryError.
 POST /die     ends the process as a kill does.
 GET /machine  answers how many processes the kernel killed, the memory, and this process's sizes.
 GET /product  answers the sum of a product of matrices, of NumPy if the word `numpy` was given.

@@ -177,7 +177,7 @@ mod tests {
                 &format!("{LEAK}{UNSURE}text\n{LEAK}{UNSURE}"),
                 End::Status(0),
             ),
-            // What was freed twice is certain whatever still runs.
+            // A block that was freed twice is a finding, also beside a daemon thread.
             (
                 ended(0),
                 &format!("{FREED_TWICE}{LEAK}{UNSURE}"),

@@ -239,13 +239,7 @@ impl<'a> Sweep<'a> {
             );
         }
         if unfailed.requests == Some(0) {
-            return self.nothing(
-                NOTHING,
-                &format!(
-                    "the program, {}, makes no such request",
-                    unfailed.end.text()
-                ),
-            );
+            return self.no_request(unfailed.end);
         }
         self.requests = unfailed.requests;
         let runs = self
@@ -268,19 +262,22 @@ impl<'a> Sweep<'a> {
         }
         match self.passed {
             // The run that was to count left no report.
-            Some((_, end)) if self.requests.is_none() && self.ends.is_empty() => self.nothing(
-                NOTHING,
-                &format!("the program, {}, makes no such request", end.text()),
-            ),
+            Some((_, end)) if self.requests.is_none() && self.ends.is_empty() => {
+                self.no_request(end)
+            }
             _ => self.end(),
         }
     }
 
+    /// Reports that the program, which ended so, makes no request that is counted.
+    fn no_request(&mut self, end: End) -> Result<u8, Failure> {
+        let reason = format!("the program, {}, makes no such request", end.text());
+        self.cases.add_error(&reason);
+        self.nothing(NOTHING, &reason)
+    }
+
     /// Reports that no run was made, and why.
     fn nothing(&mut self, status: u8, reason: &str) -> Result<u8, Failure> {
-        if status == NOTHING {
-            self.cases.add_error(reason);
-        }
         let status = self.write_cases(status);
         print(&format!(
             "pyhostctl: sweep of {}: nothing was tested: {reason}\n",

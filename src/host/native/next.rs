@@ -98,6 +98,8 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 /// A function that assembly jumps to.
 type Jump = ();
+/// `dlsym(3)`.
+type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 found::symbols! {
     MALLOC = "malloc": extern "C" fn(usize) -> *mut u8;

@@ -1,13 +1,14 @@
 //! The functions behind the host's own in a static executable, which has no loader: libc's by the names that the build
 //! gives them (`link_c_library` in build.rs).
 
-use super::Symbol;
-use std::ffi::{c_char, c_void};
+use super::{Lookup, Symbol};
+use std::ffi::c_void;
 
 /// Declares functions, at the addresses that the linker writes.
 macro_rules! symbols {
     ($($(#[$attribute:meta])* $identifier:ident = $name:literal: $type:ty;)*) => {
         $($(#[$attribute])* pub static $identifier: Symbol<$type> = {
+            // SAFETY: only the address is used, as the type in the list.
             unsafe extern "C" {
                 #[link_name = concat!("__next_", $name)]
                 fn next();
@@ -19,8 +20,7 @@ macro_rules! symbols {
 pub(super) use symbols;
 
 /// A library that is not there has no names either.
-pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void> =
-    Symbol::at(std::ptr::null());
+pub static DLSYM: Symbol<Lookup> = Symbol::at(std::ptr::null());
 
 /// The linker has found them.
 pub(super) fn find() {}

@@ -1,8 +1,8 @@
 //! The functions behind the host's own, as the loader finds them: the definition that follows the executable.
 
 use super::super::mode::{self, Mode, mode};
-use super::{MALLOC, Symbol, USABLE_SIZE, call, resolve_all};
-use std::ffi::{CStr, c_char, c_void};
+use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, call, resolve_all};
+use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,8 +37,7 @@ impl<F: Copy> Symbol<F> {
 }
 
 /// libc's `dlsym`, behind the executable's own.
-pub static DLSYM: Symbol<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void> =
-    Symbol::new(c"dlsym");
+pub static DLSYM: Symbol<Lookup> = Symbol::new(c"dlsym");
 
 /// Versions under which glibc has had `dlsym`, by architecture and age.
 const DLSYM_VERSIONS: [&CStr; 4] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17", c"GLIBC_2.4"];
