@@ -372,7 +372,7 @@ fn small_blocks_are_guarded_where_min_says_so() {
 
 #[test]
 fn correct_programs_run_with_small_blocks_guarded() {
-    let code = "import json, pyhost, threading
+    let code = "import json, pyhost, sys, threading
 def work():
     for turn in range(10):
         text = json.dumps({str(key): [key] * 5 for key in range(50)})
@@ -381,6 +381,9 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 figures = pyhost.memory_stats()['guards']
+for mapping in open('/proc/self/maps'):  # for a failure's message
+    start, end = [int(address, 16) for address in mapping.split()[0].split('-')]
+    if end - start >= 1 << 20: print(mapping, end='', file=sys.stderr)
 print(figures['min_bytes'], figures['guarded_blocks'] > 5000)";
     for options in [
         &[][..],

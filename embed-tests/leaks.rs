@@ -3,6 +3,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock, version};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -582,6 +583,24 @@ fn what_the_loader_and_libc_keep_for_a_thread_is_no_leak() {
             "{outcome:#?}"
         );
     }
+}
+
+/// Their thread pointers are known, since they have allocated.
+#[test]
+fn what_ended_threads_have_is_no_leak_where_the_system_lists_no_mappings() {
+    let code = "import os, threading
+threads = [threading.Thread(target=list, args=(range(1000),)) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(os.path.exists('/proc/self/maps'))";
+    let alone = "mount -t tmpfs none /proc || exit 99; exec \"$0\" --leak-check=native -c \"$1\"";
+    let run = Run::program("unshare").args(["-Urm", "bash", "-c", alone]);
+    let outcome = run.arg(PYHOST).arg(code).run();
+    if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
+        return skipped("no file system may be mounted in a namespace of its own");
+    }
+    assert_eq!(outcome.stdout, "False\n");
+    assert!(is_silent(&outcome), "{outcome:#?}");
 }
 
 #[test]

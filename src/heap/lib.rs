@@ -54,6 +54,7 @@ pub mod profile;
 pub mod region;
 pub mod register;
 pub mod sampling;
+pub mod seen_threads;
 mod small_pages;
 pub mod source_line;
 mod thread;

@@ -7,6 +7,7 @@
 
 use super::ffi::{self, Theap};
 use super::names::Named;
+use super::seen_threads;
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -174,6 +175,7 @@ impl ThreadState {
             return LEDGER.overflow();
         }
         super::begin();
+        seen_threads::note(thread_id());
         let slot = LEDGER.claim();
         self.slot.set(slot);
         let key = SLOT_KEY.load(Relaxed);

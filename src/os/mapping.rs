@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -223,7 +223,7 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    u8, u64, AtomicUsize, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
     libc::sysinfo, libc::rusage, calls::Limit, libc::flock,
 }
 

@@ -6,7 +6,7 @@
 use super::WORD;
 use super::objects::{self, Memory};
 use super::table::{Table, new_table};
-use crate::heap::{self, region};
+use crate::heap::{self, region, seen_threads};
 use crate::native::mapped;
 use crate::process::loaded::{self, Segment};
 use crate::process::maps::{Mapping, PageMap};
@@ -75,11 +75,10 @@ pub fn learn_description() {
     loaded::clear_error();
 }
 
-/// libc's description of the calling thread. The table of the thread's thread-local data hangs on it, and the values of
-/// pthread_setspecific(3). The main thread's is in memory of the loader's own.
-fn description() -> Option<Range> {
+/// libc's description of the thread of a thread pointer. The table of the thread's thread-local data hangs on it, and the
+/// values of pthread_setspecific(3). The main thread's is in memory of the loader's own.
+fn description(pointer: usize) -> Option<Range> {
     const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
-    let pointer = heap::thread_number();
     let size = match DESCRIPTION.load(Relaxed) {
         0 => return None,
         size => size & !7,
@@ -94,6 +93,17 @@ fn description() -> Option<Range> {
             end: pointer + CONTROL_BLOCK,
         },
     })
+}
+
+/// The descriptions of threads that have allocated, running or ended. What lies there may be another's by now, as long as it
+/// is no heap's.
+pub fn add_descriptions(ranges: &mut Table<Range>) {
+    let is_heap = |address: usize| heap::is_in_page(address as *mut u8);
+    seen_threads::each(|pointer| {
+        if let Some(range) = description(pointer).filter(|range| !is_heap(range.start)) {
+            ranges.push(range);
+        }
+    });
 }
 
 /// Libraries have a few pieces each.
@@ -131,7 +141,7 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
             add(&mut ranges, object.thread_data, &segment);
         }
     });
-    if let Some(range) = description() {
+    if let Some(range) = description(heap::thread_number()) {
         ranges.push(range);
     }
     // The kernel puts these bytes above all that the main thread has on its stack.
@@ -148,8 +158,8 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 }
 
 /// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
-/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
-/// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
+/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and of no
+/// heap. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
 pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
     let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
@@ -157,20 +167,40 @@ pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
         let Some(mapping) = Mapping::parse(line) else {
             continue;
         };
-        let (start, end) = (mapping.start, mapping.end);
-        let is_heap = || {
-            let mut slices = (start..end).step_by(heap::pages::SLICE);
-            slices.any(|address| heap::is_in_page(address as *mut u8) || is_own(address))
-        };
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
-        let is_data = mapping.readable && mapping.writable;
-        if is_anonymous && is_data && !is_heap() {
-            match is_behind_closed {
-                true => _ = ranges.push(Range { start, end }),
-                false => add_found(ranges, start, end),
-            }
+        if is_anonymous && mapping.readable && mapping.writable {
+            each_run_of_others(&mapping, &is_own, |start, end| {
+                let is_whole = (start, end) == (mapping.start, mapping.end);
+                match is_behind_closed && is_whole {
+                    true => _ = ranges.push(Range { start, end }),
+                    false => add_found(ranges, start, end),
+                }
+            });
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
+    }
+}
+
+/// Visits the pieces of a mapping in which no heap has a page and nothing is the host's own. The kernel makes one mapping of
+/// a stack and of what lies next to it, if they are alike.
+fn each_run_of_others(
+    mapping: &Mapping<'_>,
+    is_own: impl Fn(usize) -> bool,
+    mut visit: impl FnMut(usize, usize),
+) {
+    const SLICE: usize = heap::pages::SLICE;
+    let is_others = |address| !heap::is_in_page(address as *mut u8) && !is_own(address);
+    let mut start = mapping.start;
+    while start < mapping.end {
+        let next = |address: usize| ((address | (SLICE - 1)) + 1).min(mapping.end);
+        let mut end = start;
+        while end < mapping.end && is_others(end) {
+            end = next(end);
+        }
+        if end > start {
+            visit(start, end);
+        }
+        start = next(end);
     }
 }
 
@@ -187,8 +217,8 @@ pub fn add_mapped(ranges: &mut Table<Range>) {
     });
 }
 
-/// Room for what [`add_stacks`] and [`add_mapped`] add.
-pub const MOST_FAR: usize = mapped::RANGES + MOST_RANGES;
+/// Room for what [`add_mapped`], [`add_descriptions`] and [`add_stacks`] add.
+pub const MOST_FAR: usize = mapped::RANGES + seen_threads::MOST + MOST_RANGES;
 
 /// Visits the words of memory that another thread may unmap or close at any moment, so the system reads them; of each page
 /// that has been written to.
@@ -202,11 +232,12 @@ pub fn each_far_word(ranges: &[Range], mut visit: impl FnMut(usize)) {
         }
         for page in (start..end).step_by(size) {
             let is_kept = |pages: &mut PageMap<'_>| pages.is_kept(page, end);
-            if !pages.as_mut().is_none_or(is_kept) {
+            if end - start > size && !pages.as_mut().is_none_or(is_kept) {
                 continue;
             }
-            for part in (page..page + size).step_by(READ) {
-                let read = objects::read(part, &mut words);
+            for part in (page..end.min(page + size)).step_by(READ) {
+                let wanted = READ.min(end - part);
+                let read = objects::read(part, &mut words[..wanted]);
                 let (words, _) = words[..read].as_chunks::<WORD>();
                 words
                     .iter()

@@ -27,7 +27,7 @@ use crate::heap::checked::HOOK;
 use crate::heap::gate::Closed;
 use crate::heap::origin::Origin;
 use crate::heap::source_line::SourceLine;
-use crate::heap::{self, mark, pool, region};
+use crate::heap::{self, mark, pool, region, seen_threads};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
 use crate::python::objects::Gil;
@@ -207,7 +207,8 @@ pub fn start(
 /// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
 fn arm(scope: Scope, debug_hooks: bool) -> bool {
     DEBUG_HOOKS.store(debug_hooks, Relaxed);
-    let set = mark::set(scope == Scope::Native);
+    let is_native = scope == Scope::Native;
+    let set = mark::set(is_native) && (!is_native || seen_threads::watch());
     if set {
         SCOPE.store(scope as u8, Relaxed);
     }
@@ -295,6 +296,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     let mut far = new_table(memory::MOST_FAR)?;
     memory::add_mapped(&mut far);
     if scope() == Scope::Native {
+        memory::add_descriptions(&mut far);
         memory::add_stacks(&mut far, |address| {
             table::is_in_table(address) || heap::guards::owns(address as *mut u8)
         });
