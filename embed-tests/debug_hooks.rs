@@ -1,6 +1,7 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
 use crate::host::{Outcome, Run, script, version};
+use crate::skipping::skipped;
 
 fn bug(name: &str) -> Outcome {
     Run::host()
@@ -348,3 +349,38 @@ malloc, free = function('malloc', ctypes.c_size_t), function('free', ctypes.c_vo
 realloc = function('realloc', ctypes.c_void_p, ctypes.c_size_t)
 aligned_alloc = function('aligned_alloc', ctypes.c_size_t, ctypes.c_size_t)
 ";
+
+/// The processor does not tell the address of such a fault.
+#[test]
+fn a_fault_by_a_pointer_of_fill_bytes_says_what_the_memory_was() {
+    if !cfg!(target_arch = "x86_64") {
+        return skipped("the registers of a fault are read on x86-64 only");
+    }
+    let code = "import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+block = libc.malloc(64)
+print('live', flush=True)
+FREE
+pointer = ctypes.c_void_p.from_address(block).value
+ctypes.string_at(pointer + 24, 1)";
+    for (free, words) in [
+        (
+            "libc.free(block)",
+            "read from freed memory: a register has 0xdddddddddddd",
+        ),
+        (
+            "",
+            "read from memory that nobody has written to: a register has 0xcdcdcdcdcdcd",
+        ),
+    ] {
+        let code = code.replace("FREE", free);
+        let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+        assert_eq!(outcome.code(), 128 + libc::SIGSEGV, "{outcome:#?}");
+        let line = format!("pyhost: access by a pointer that was {words}");
+        assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
+        // Without the hooks the bytes are not theirs.
+        let outcome = Run::host().code(&code).run();
+        assert!(!outcome.stderr.contains("access by"), "{outcome:#?}");
+    }
+}

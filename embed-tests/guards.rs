@@ -413,7 +413,17 @@ figures = pyhost.memory_stats()['guards']
 assert figures['missed_blocks'] > 20000, figures
 del kept
 assert pyhost.memory_stats()['guards']['live_blocks'] < 2000";
-    Run::host().args(["--guard=all", "-c", code]).ok();
+    let outcome = Run::host().args(["--guard=all", "-c", code]).ok();
+    let line = outcome.stderr.strip_prefix("pyhost: --guard: ");
+    let words: Vec<&str> = line.unwrap_or_default().split(' ').take(6).collect();
+    let [missed, "of", all, "blocks", "were", "not"] = words[..] else {
+        panic!("{outcome:#?}");
+    };
+    let [missed, all] = [missed, all].map(|number| number.parse::<u32>().unwrap());
+    assert!(missed > 20_000 && all - missed > 20_000, "{outcome:#?}");
+    // One that has room says nothing.
+    let outcome = Run::host().args(["--guard=all", "-c", "bytes(1500)"]).ok();
+    assert_eq!(outcome.stderr, "");
 }
 
 #[test]

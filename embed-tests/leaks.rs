@@ -3,6 +3,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock, version};
+use crate::native_stacks;
 use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -666,6 +667,38 @@ leaky.leak_reference([object(), 1 << 70])
     }
 }
 
+/// Under the hooks, which keep the C calls of a block.
+#[test]
+fn a_rule_matches_by_library_or_function_where_the_calls_are_known() {
+    if let Some(reason) = native_stacks::reason() {
+        return skipped(reason);
+    }
+    let library = compile("kept_elsewhere.c", "libllvmlite.so", &["-shared", "-fPIC"]);
+    let code = format!("import ctypes; ctypes.CDLL({:?}).lose()", &*library);
+    let run = |rule: &str, hooks: bool| {
+        let run = Run::host().arg("--leak-check=native");
+        let run = run.arg("--leak-suppressions").arg(rules(rule));
+        run.args(hooks.then_some("--debug-hooks")).code(&code).run()
+    };
+    for rule in [
+        "function:^lose$ library:llvmlite",
+        "leak:^lose$",
+        "library:llvm",
+    ] {
+        let outcome = run(rule, true);
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+        let end = format!(": 1 by '{rule}' ");
+        assert!(outcome.stderr.contains(&end), "{outcome:#?}");
+        // Without the hooks no call is known.
+        assert_eq!(run(rule, false).code(), LEAK);
+    }
+    // A built-in rule has the name; one of the user's that matches nothing changes nothing.
+    let built_in = "1 by 'account:native library:/libllvmlite.so$' (built in:1)\n";
+    let outcome = run("function:lost", true);
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(outcome.stderr.ends_with(built_in), "{outcome:#?}");
+}
+
 #[test]
 fn a_child_process_has_the_rules_and_unused_ones_are_named_where_asked() {
     let known = rules("leak:nothing_of_the_kind\nsize:112");
@@ -705,7 +738,7 @@ fn a_wrong_rule_or_file_is_one_line_and_status_2() {
     let path = wrong.to_str().unwrap();
     let line = format!(
         "pyhost: --leak-suppressions: '{path}' line 2: bad rule 'leek:b'; expected conditions with spaces between them, of \
-         leak:, line:, type:, account:, size:\n"
+         leak:, line:, type:, library:, function:, account:, size:\n"
     );
     let run = || Run::host().args(["--leak-check", "--leak-suppressions"]);
     let outcome = run().arg(path).arg("-V").run();

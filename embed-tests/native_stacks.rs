@@ -22,7 +22,7 @@ fn extension(arguments: &[&str]) -> PathBuf {
 }
 
 /// Why native calls are not known here; `None` if they are.
-fn reason() -> Option<&'static str> {
+pub fn reason() -> Option<&'static str> {
     if !cfg!(target_arch = "x86_64") {
         return Some("native calls are read on x86-64 only");
     }

@@ -35,6 +35,7 @@ pub mod checked;
 pub mod classes;
 mod ends;
 mod ffi;
+pub mod fills;
 pub mod freed;
 pub mod gate;
 pub mod guards;

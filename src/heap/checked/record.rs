@@ -2,19 +2,13 @@
 
 #![allow(unsafe_code)]
 
+use crate::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::ledger::Account;
 use crate::origin::{After, CallsNumber, FileNumber, Origin};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-
-/// Fills the pads, as CPython's debug hooks do.
-const FORBIDDEN: u8 = 0xfd;
-/// Fills fresh bytes of malloc's.
-const FRESH: u8 = 0xcd;
-/// Fills freed bytes.
-const DEAD: u8 = 0xdd;
 
 /// The least pad on each side.
 const PAD: usize = 16;

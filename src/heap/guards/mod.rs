@@ -19,12 +19,13 @@ mod fault;
 mod settings;
 mod slots;
 
-pub use fault::fault_at;
+pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
 use super::booking::{release_block, settle};
 use super::caps::Request;
 use super::ffi::SMALL_SIZE_MAX;
+use super::fills::FORBIDDEN;
 use super::freed::{refuse, refuse_block};
 use super::gate;
 use super::sampling;
@@ -38,9 +39,6 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-
-/// Fills the bytes around a block that no page protects, as CPython's debug hooks do.
-const PATTERN: u8 = 0xfd;
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
@@ -71,6 +69,8 @@ pub struct GuardFigures {
     pub live_blocks: u64,
     /// Blocks that were to be guarded and found no room.
     pub missed_blocks: u64,
+    /// Blocks that can be live at a time: those of 1 KiB and less take half of it at most.
+    pub most_live: u64,
 }
 
 /// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
@@ -133,6 +133,7 @@ pub fn figures() -> Option<GuardFigures> {
         guarded_blocks: GUARDED.load(Relaxed),
         live_blocks: range.live() as u64,
         missed_blocks: MISSED.load(Relaxed),
+        most_live: range.most_live() as u64,
     })
 }
 
@@ -158,9 +159,9 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // SAFETY: the slot's last `mapped` bytes were just opened, and are the caller's alone.
     unsafe {
         let first = (slot_end - mapped) as *mut u8;
-        first.write_bytes(PATTERN, start - first.addr());
+        first.write_bytes(FORBIDDEN, start - first.addr());
         let end = (start + size) as *mut u8;
-        end.write_bytes(PATTERN, slot_end - end.addr());
+        end.write_bytes(FORBIDDEN, slot_end - end.addr());
     }
     record.account.store(account as u32, Relaxed);
     // 0 is older than any mark.
@@ -338,7 +339,7 @@ fn check_around(slot_end: usize, record: &Record) {
     let end = start + record.size.load(Relaxed);
     let first = slot_end - record.mapped.load(Relaxed);
     // SAFETY: the pages of a block that is still open.
-    let damaged = |address: &usize| unsafe { *(*address as *const u8) != PATTERN };
+    let damaged = |address: &usize| unsafe { *(*address as *const u8) != FORBIDDEN };
     let found = match (end..slot_end).rev().find(damaged) {
         Some(past) => Some((past + 1 - end, "past the end")),
         None => (first..start)

@@ -14,6 +14,7 @@ mod damage;
 mod dispositions;
 mod exhibits;
 mod exports;
+mod filled;
 mod forks;
 mod left;
 mod page;
@@ -24,7 +25,7 @@ mod stack;
 use crate::caps::{How, Refusal};
 use crate::descriptor::{Descriptor, notice};
 use crate::error::CAP_EXHAUSTED;
-use crate::heap::{bound, guards, profile, register};
+use crate::heap::{bound, checked, guards, profile, register};
 use crate::leaks::{self, StackTop};
 use crate::ledger::CARD;
 use crate::ledger::LEDGER;
@@ -102,13 +103,12 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }
 
-/// Puts the signal handlers in place where a report is to be written, or a fault at a guard page to
-/// be told. After Python has
-/// initialised, so that it sees the dispositions that it would see without the host.
+/// Puts the signal handlers in place where a report is to be written, or a fault at a guard page or by
+/// bytes of the debug hooks to be told. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if live::is_shared() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
         signals::install(signals::fatal());
-    } else if guards::are_on() {
+    } else if guards::are_on() || checked::is_on() {
         signals::install(std::iter::once(libc::SIGSEGV));
     }
 }
@@ -154,6 +154,7 @@ fn end_at(status: c_int, top: &StackTop) {
         damage::look(FINALIZED.load(Relaxed));
     }
     let leaked = leak_status(status, top);
+    tell_unguarded();
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
     if let Some(leaked) = leaked {
         // glibc goes on with the functions that remain, and ends with this status (exit(3)).
@@ -176,6 +177,18 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     let leaked = c_int::from(plan.leak_status);
     let is_leak = !findings.is_nothing() && findings.is_sure();
     (status == 0 && leaked != 0 && is_leak).then_some(leaked)
+}
+
+/// Says how many blocks `--guard` had no room for, in the process that was asked for it.
+fn tell_unguarded() {
+    let is_asked = |plan: &Plan| plan.pid == process::id();
+    if PLAN.get().is_some_and(is_asked)
+        && let Some(figures) = guards::figures()
+    {
+        let mut out = Descriptor::new(libc::STDERR_FILENO);
+        let _ = report::tell_unguarded(&figures, &mut out);
+        out.flush();
+    }
 }
 
 extern "C" fn forked_in_parent() {

@@ -12,12 +12,14 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::{self, FIRST};
+use super::filled::Filled;
 use super::finish;
 use super::stack::{self, STACK};
 use crate::descriptor::notice;
 use crate::errno::KeptErrno;
+use crate::heap::guards::Fault;
 use crate::heap::origin::calls::MOST;
-use crate::heap::{guards, sampling};
+use crate::heap::{checked, guards, sampling};
 use crate::process;
 use crate::python::native_calls::{self, Of};
 use crate::report::Ending;
@@ -107,24 +109,48 @@ fn dump() -> bool {
     is_done
 }
 
+/// What a fault tells of the memory.
+enum Told {
+    /// It was at a guarded block.
+    Guarded(Fault),
+    /// It was by bytes of the debug hooks.
+    Filled(Filled),
+}
+
+/// What is to be told of a fault, if something is.
+fn told(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Told> {
+    let (address, is_write) = access(info, context);
+    let fault = guards::fault_at(address, is_write).map(Told::Guarded);
+    fault.or_else(|| {
+        filled(context)
+            .filter(|_| checked::is_on())
+            .map(Told::Filled)
+    })
+}
+
 /// Writes the report, then has the signal take its course.
 fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
-    let fault = fault.filter(|_| signal == libc::SIGSEGV && guards::are_on());
-    let fault = fault.and_then(|(info, context)| {
-        let (address, is_write) = access(info, context);
-        guards::fault_at(address, is_write)
-    });
+    let fault = fault.filter(|_| signal == libc::SIGSEGV);
+    let told = fault.and_then(|(info, context)| told(info, context));
     // Here, since the walk must begin on the stack that the handler was called on.
     let mut found = [0; MOST];
-    let count = match fault {
+    let count = match told {
         Some(_) => native_calls::find(&mut found, Of::Interrupted),
         None => 0,
     };
     stack::with_room(|| {
-        if let Some(fault) = &fault {
-            let freed = fault.freed.unwrap_or_default();
-            notice(format_args!("{fault}"));
-            stacks::tell_found(&found[..count], fault.made.calls, freed.calls);
+        let found = &found[..count];
+        match &told {
+            Some(Told::Guarded(fault)) => {
+                let freed = fault.freed.unwrap_or_default();
+                notice(format_args!("{fault}"));
+                stacks::tell_found(found, fault.made.calls, freed.calls);
+            }
+            Some(Told::Filled(filled)) => {
+                notice(format_args!("{filled}"));
+                stacks::tell_found(found, 0, 0);
+            }
+            None => {}
         }
         finish(Ending::Signal(signal), true);
     });
@@ -132,6 +158,22 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
     // fault comes again by itself.
     dispositions::step_aside(signal);
     calls::raise(signal);
+}
+
+/// A register with bytes of the debug hooks, at a fault by an address that no memory can have. The processor does not say
+/// which address it was ("General Protection Exception" in the manual of x86-64).
+#[cfg(target_arch = "x86_64")]
+fn filled(context: &libc::ucontext_t) -> Option<Filled> {
+    const GENERAL_PROTECTION: i64 = 13;
+    let registers = &context.uc_mcontext.gregs;
+    let is_so = registers[libc::REG_TRAPNO as usize] == GENERAL_PROTECTION;
+    let general = registers[libc::REG_R8 as usize..=libc::REG_RCX as usize].iter();
+    is_so.then(|| Filled::among(general.map(|&register| register as usize)))?
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn filled(_context: &libc::ucontext_t) -> Option<Filled> {
+    Filled::among([]) // not known there
 }
 
 /// The address of the thread's last access that failed, and whether it was a write.

@@ -26,12 +26,14 @@ use crate::error::Error;
 use crate::heap::checked::HOOK;
 use crate::heap::gate::Closed;
 use crate::heap::origin::Origin;
+use crate::heap::origin::calls::MOST;
 use crate::heap::source_line::SourceLine;
 use crate::heap::{self, mark, pool, region, seen_threads};
 use crate::ledger::Account;
 use crate::python::imports::{self, Watcher};
 use crate::python::objects::Gil;
 use crate::python::{IS_FREE_THREADED, freelists, interpreters, threads};
+use crate::stacks;
 pub use memory::StackTop;
 use objects::NAME;
 use pyhost_os::template::format_into;
@@ -40,7 +42,7 @@ pub use reach::Broken;
 use sites::Site;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use suppressions::Facts;
+use suppressions::{Call, Facts};
 use table::{Table, new_table};
 
 /// Bytes of a pointer.
@@ -167,7 +169,7 @@ pub fn start(
     if scope == Scope::Off {
         return Ok(());
     }
-    let _ = SUPPRESSIONS.set(suppressions);
+    let _ = SUPPRESSIONS.set(suppressions.with_built_in());
     if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
         notice(format_args!(
             "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
@@ -328,7 +330,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };
-    if let Some(rules) = SUPPRESSIONS.get().filter(|rules| !rules.is_empty()) {
+    if let Some(rules) = SUPPRESSIONS.get() {
         let mut known = new_table(blocks.len().max(1))?;
         for (index, block) in blocks.iter().enumerate() {
             if is_lost(&block)
@@ -375,17 +377,30 @@ fn rule_for<'a>(
 ) -> Option<&'a Rule> {
     let mut room = [0; 1024];
     let (name, site) = kind_of(block, memory);
-    let source = origin_of(block).source();
+    let origin = origin_of(block);
+    let source = origin.source();
     let line = match site {
         Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
         None if source.file().is_empty() => &[],
         None => format_into(&mut room, format_args!("{}:{}", source.file(), source.line)),
     };
+    let mut places = [const { None }; MOST];
+    let known = places.iter_mut().zip(stacks::places(origin.calls));
+    let count = known.map(|(place, known)| *place = Some(known)).count();
+    let mut calls = [Call::default(); MOST];
+    let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+    for (call, place) in calls.iter_mut().zip(places.iter().flatten()) {
+        call.library = text(place.library());
+        if rules.compares_functions() {
+            call.function = place.name().map_or("", text);
+        }
+    }
     rules.matching(&Facts {
         account: block.account,
         size: block.size,
         kind: text_of(&name),
         line: str::from_utf8(line).unwrap_or_default(),
+        calls: &calls[..count],
     })
 }
 

@@ -1,7 +1,7 @@
 //! Rules for leaks that are known: what they match is not reported (`--leak-suppressions`).
 //!
 //! A file has a rule a line, and a rule has conditions with spaces between them, all of which must hold. `leak:PATTERN`
-//! and the patterns are LeakSanitizer's; they are compared with types and lines of Python, not with functions and modules.
+//! and the patterns are LeakSanitizer's; they are compared with types and lines of Python, too.
 
 use crate::bytes::{self, Expected};
 use crate::ledger::{Account, REPORTED};
@@ -89,6 +89,15 @@ impl Pattern {
     }
 }
 
+/// A native call of the stack that has allocated a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call<'a> {
+    /// The path of the library, or of the executable.
+    pub library: &'a str,
+    /// The exported name of the function; empty if it has none.
+    pub function: &'a str,
+}
+
 /// What is known of a lost block.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
@@ -100,6 +109,8 @@ pub struct Facts<'a> {
     pub kind: &'a str,
     /// `FILE:LINE` of the allocation; empty if that is not known.
     pub line: &'a str,
+    /// The native calls of the allocation, innermost first; empty if they are not known.
+    pub calls: &'a [Call<'a>],
 }
 
 /// A condition of a rule.
@@ -109,13 +120,16 @@ enum Condition {
     Any(Pattern),
     Line(Pattern),
     Type(Pattern),
+    Library(Pattern),
+    Function(Pattern),
     Account(Account),
     /// From the first number of bytes to the last.
     Size(u64, u64),
 }
 
-const CONDITIONS: Expected =
-    Expected("conditions with spaces between them, of leak:, line:, type:, account:, size:");
+const CONDITIONS: Expected = Expected(
+    "conditions with spaces between them, of leak:, line:, type:, library:, function:, account:, size:",
+);
 const PATTERN: Expected = Expected("a pattern after the colon");
 const ACCOUNT: Expected = Expected("account:NAME of raw, mem, obj, numpy, native");
 const SIZE: Expected = Expected("size:BYTES or size:FIRST-LAST, such as size:48K-64K");
@@ -133,6 +147,8 @@ impl FromStr for Condition {
             "leak" => pattern().map(Condition::Any),
             "line" => pattern().map(Condition::Line),
             "type" => pattern().map(Condition::Type),
+            "library" => pattern().map(Condition::Library),
+            "function" => pattern().map(Condition::Function),
             "account" => {
                 let found = REPORTED.iter().find(|account| account.name() == value);
                 found.copied().map(Condition::Account).ok_or(ACCOUNT)
@@ -151,8 +167,15 @@ impl FromStr for Condition {
 
 impl Condition {
     fn holds(&self, facts: &Facts<'_>) -> bool {
+        let calls = || facts.calls.iter();
         match self {
-            Condition::Any(pattern) => pattern.matches(facts.line) || pattern.matches(facts.kind),
+            Condition::Any(pattern) => {
+                let is_named = |text: &str| pattern.matches(text);
+                let is_in = |call: &Call<'_>| is_named(call.library) || is_named(call.function);
+                is_named(facts.line) || is_named(facts.kind) || calls().any(is_in)
+            }
+            Condition::Library(pattern) => calls().any(|call| pattern.matches(call.library)),
+            Condition::Function(pattern) => calls().any(|call| pattern.matches(call.function)),
             Condition::Line(pattern) => pattern.matches(facts.line),
             Condition::Type(pattern) => pattern.matches(facts.kind),
             Condition::Account(account) => facts.account == *account,
@@ -197,6 +220,14 @@ impl Rule {
     }
 }
 
+/// In place of a file's name.
+const BUILT_IN_NAME: &str = "built in";
+
+/// Rules that every process has, for what published libraries are known to keep until the process ends.
+///
+/// numba: llvmlite does not give back what LLVM has made of a compiled function when Python ends.
+const BUILT_IN: &str = "account:native library:/libllvmlite.so$";
+
 /// All rules of a process.
 #[derive(Debug, Default)]
 pub struct Suppressions {
@@ -206,9 +237,12 @@ pub struct Suppressions {
 }
 
 impl Suppressions {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+    /// Adds the built-in ones, behind those of files.
+    #[must_use]
+    pub fn with_built_in(mut self) -> Self {
+        let added = self.add(BUILT_IN_NAME, BUILT_IN);
+        debug_assert!(added.is_ok());
+        self
     }
 
     /// Adds the rules of a file.
@@ -237,6 +271,12 @@ impl Suppressions {
         Ok(())
     }
 
+    /// Whether a rule looks at functions, whose names take time to find.
+    pub fn compares_functions(&self) -> bool {
+        let mut conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
+        conditions.any(|condition| matches!(condition, Condition::Any(_) | Condition::Function(_)))
+    }
+
     /// The first rule that matches a block.
     pub fn matching(&self, facts: &Facts<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.matches(facts))
@@ -249,8 +289,9 @@ impl Suppressions {
 
     /// The rules that have matched nothing, if they are to be named.
     pub fn unused(&self) -> impl Iterator<Item = &Rule> {
+        let is_users = |rule: &&Rule| rule.place.0 != BUILT_IN_NAME;
         let unused = self.rules.iter().filter(|rule| rule.blocks() == 0);
-        unused.filter(|_| self.names_unused)
+        unused.filter(is_users).filter(|_| self.names_unused)
     }
 }
 
@@ -302,6 +343,7 @@ mod tests {
             size,
             kind,
             line,
+            calls: &[],
         };
         for (facts, line) in [
             (facts(Account::Obj, 64, "pyarrow.lib.Buffer", ""), Some(3)),
@@ -327,15 +369,57 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_any_depth_matches_by_its_library_or_its_function() {
+        let calls = [("/lib/libc.so.6", "calloc"), ("/x/libllvmlite.so", "")];
+        let calls = calls.map(|(library, function)| Call { library, function });
+        let facts = Facts {
+            account: Account::Native,
+            size: 64,
+            kind: "",
+            line: "",
+            calls: &calls,
+        };
+        for (rule, matches) in [
+            ("library:llvmlite", true),
+            ("library:^libllvmlite", false),
+            ("function:^calloc$ library:libllvm*.so$", true),
+            ("function:^call$", false),
+            ("function:calloc account:obj", false),
+            ("leak:calloc", true),
+            ("leak:/x/lib", true),
+            ("leak:malloc", false),
+        ] {
+            let found = rules(rule).unwrap().matching(&facts).is_some();
+            assert_eq!(found, matches, "{rule}");
+        }
+        assert!(
+            Suppressions::default()
+                .with_built_in()
+                .matching(&facts)
+                .is_some()
+        );
+        let others = Facts {
+            calls: &calls[..1],
+            ..facts
+        };
+        assert!(
+            Suppressions::default()
+                .with_built_in()
+                .matching(&others)
+                .is_none()
+        );
+    }
+
+    #[test]
     fn a_wrong_rule_is_named_with_its_line() {
         for (text, line) in [
             (
                 "leak:a\nleek:b",
-                "line 2: bad rule 'leek:b'; expected conditions with spaces between them, of leak:, line:, type:, account:, size:",
+                "line 2: bad rule 'leek:b'; expected conditions with spaces between them, of leak:, line:, type:, library:, function:, account:, size:",
             ),
             (
                 "openblas",
-                "line 1: bad rule 'openblas'; expected conditions with spaces between them, of leak:, line:, type:, account:, size:",
+                "line 1: bad rule 'openblas'; expected conditions with spaces between them, of leak:, line:, type:, library:, function:, account:, size:",
             ),
             (
                 "leak:*",

@@ -10,15 +10,12 @@
 
 use super::stores::{Free, Reallocate, Store};
 use crate::descriptor::Descriptor;
+use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{arrays, checked};
 use crate::python::place;
 use pyo3::ffi;
 use std::fmt::Write;
 use std::marker::PhantomData;
-
-const FRESH: u8 = 0xcd;
-const DEAD: u8 = 0xdd;
-const FORBIDDEN: u8 = 0xfd;
 
 /// Bytes of each pad.
 const PAD: usize = 16;
