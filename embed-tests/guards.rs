@@ -370,6 +370,46 @@ fn small_blocks_are_guarded_where_min_says_so() {
     );
 }
 
+/// No page protects them: an alignment of 16 leaves them behind a block, and CPython's hooks have pads there.
+#[test]
+fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
+    for (take, options, block) in [
+        ("malloc", &[][..], "41 bytes of the account native"),
+        ("take", &[], "41 bytes of the account mem"),
+        (
+            "malloc",
+            &["--debug-hooks"],
+            "41 bytes of the account native",
+        ),
+        ("take", &["--debug-hooks"], "41 bytes of the account mem"),
+    ] {
+        let code = format!("{SMALL}ctypes.memset({take}(41), 1, 43)");
+        let run = Run::host().arg("--guard=min=1,every=1").args(options);
+        let outcome = run.code(&code).run();
+        assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+        let line =
+            format!("pyhost: at the end: 2 bytes past the end of a guarded block of {block}");
+        assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
+    for (take, give, function) in [
+        ("malloc", "give", "PyMem_Free()"),
+        ("take", "free", "free()"),
+    ] {
+        let code = format!("{SMALL}{give}({take}(41))");
+        let run = Run::host().args(["--guard=min=1,every=1", "--debug-hooks"]);
+        let outcome = run.code(&code).run();
+        assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+        let line = outcome.stderr.lines().next().unwrap_or_default();
+        let is_told = line.starts_with(&format!("pyhost: {function}: invalid pointer "))
+            && line.ends_with(", made by a function of another family");
+        assert!(is_told, "{outcome:#?}");
+    }
+}
+
 #[test]
 fn correct_programs_run_with_small_blocks_guarded() {
     let code = "import json, pyhost, sys, threading

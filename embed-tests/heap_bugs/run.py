@@ -12,7 +12,7 @@ second time. A tool's verdict on a bug:
     missed   nothing was said
     hang     the process did not end
 
-The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks --guard=all with
+The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks --guard=min=1,every=1 with
 --leak-check=native; the bugs of a missing check for NULL by `pyhostctl sweep`), `debug` (the interpreter with
 PYTHONMALLOC=debug), `asan`, `valgrind` and `memray`. valgrind takes ten minutes. It and memray, which is asked for leaks
 alone, run only if they are named.
@@ -51,9 +51,9 @@ INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
 
 # The words of a message that names the kind of the bug, of the host's and CPython's lines first, then of other tools.
 OWN = {
-    "overflow write": r"past the end of a block|written past its end|bad trailing pad byte",
-    "underflow": r"before the start of a block|written before its start|bad leading pad byte",
-    "read past the end": r"read \d+ bytes? past the end of a block",
+    "overflow write": r"past the end of a (guarded )?block|written past its end|bad trailing pad byte",
+    "underflow": r"before the start of a (guarded )?block|written before its start|bad leading pad byte",
+    "read past the end": r"read \d+ bytes? past the end of a (guarded )?block",
     "use after free": r"at byte \d+ of a freed block|written to after it was freed",
     "double free": r"freed before|freed twice",
     "stale realloc": r"freed before",
@@ -151,7 +151,7 @@ class Runner:
             return [self.options.pyhostctl, "sweep", "--host", host[0], "--accounts", accounts, "--above", "2M",
                     *bug], {}
         options = {"none": [], "hooks": ["--debug-hooks"], "guard": ["--guard=min=1,every=1"],
-                   "all": ["--debug-hooks", "--guard=all", "--leak-check=native"]}
+                   "all": ["--debug-hooks", "--guard=min=1,every=1", "--leak-check=native"]}
         if tool in HOSTS:
             return [*host, *options[tool], *bug], {}
         if tool == "debug":

@@ -46,6 +46,7 @@ pub mod mark;
 mod moving;
 mod names;
 pub mod origin;
+pub mod outside;
 pub mod own;
 pub mod pages;
 pub mod placement;

@@ -1,19 +1,22 @@
-//! A look at all checked blocks: the pads of the live ones, and the fills of those in the quarantine.
+//! A look at all checked blocks, and at the guarded ones: the pads of those that live, and the fills of those in the quarantine.
 
 #![allow(unsafe_code)]
 
 use super::super::blocks::{self, LiveBlock};
-use super::super::{alone, heaps};
-use super::record::{Outside, Record, State, Written};
+use super::super::{alone, guards, heaps};
+use super::record::{Record, State, Written};
 use super::{ACCOUNTS, is_on};
 use crate::ledger::Account;
 use crate::origin::Origin;
+use crate::outside::Outside;
 use std::fmt;
 
 /// A block that was written to where or when nobody may.
 pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
     Outside(Outside, &'a Record),
+    /// Outside of the bytes of a live guarded block.
+    Guarded(Outside, &'a guards::Live),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.
@@ -25,6 +28,7 @@ impl Damage<'_> {
     pub fn origins(&self) -> (Origin, Origin) {
         match self {
             Damage::Outside(_, record) => (record.made(), Origin::default()),
+            Damage::Guarded(_, block) => (block.made, Origin::default()),
             Damage::Freed(written) => written.origins(),
             Damage::Record(..) => Default::default(),
         }
@@ -37,6 +41,7 @@ impl fmt::Display for Damage<'_> {
             Damage::Outside(outside, record) => {
                 write!(out, "{outside} {}, overwritten", record.described())
             }
+            Damage::Guarded(outside, block) => write!(out, "{outside} {block}, overwritten"),
             Damage::Freed(written) => write!(out, "{written}"),
             Damage::Record(account, record) => write!(
                 out,
@@ -55,10 +60,13 @@ impl fmt::Display for Damage<'_> {
 /// No other thread is allocating or freeing by the inlined paths in the heaps of checked blocks: none does, since these
 /// blocks take the slow paths.
 pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
-    if !is_on() {
+    if !is_on() && !guards::are_on() {
         return;
     }
     alone(|closed| {
+        guards::each_overwritten(with_hooks && is_on(), |block, outside| {
+            visit(&Damage::Guarded(outside, block));
+        });
         for account in ACCOUNTS {
             for heap in heaps::checked(account) {
                 let mut look = |block: LiveBlock| {

@@ -16,7 +16,6 @@ mod record;
 
 pub use look::{Damage, each_damaged};
 pub use quarantine::each as each_waiting;
-pub use record::HOOK;
 
 use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
@@ -28,7 +27,8 @@ use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, p
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use crate::origin::{Origin, calls};
-use record::{Outside, Record, State};
+use crate::outside::{HOOK, Outside, damage_of_hooks};
+use record::{Record, State};
 use std::fmt::Display;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
@@ -318,9 +318,10 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
-        if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
+        let block = guards::live(pointer.wrapping_sub(HOOK));
+        if let Some(block) = block.filter(guards::Live::is_of_domain) {
             // SAFETY: a live block, which only a bug of the program's frees meanwhile.
-            let outside = unsafe { record::damage_of_hooks(block.start, block.size) };
+            let outside = unsafe { damage_of_hooks(block.start, block.size) };
             say_before_hooks(&block, outside, block.account, block.made, caller, function);
         }
         return;

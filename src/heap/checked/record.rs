@@ -5,6 +5,7 @@
 use crate::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::ledger::Account;
 use crate::origin::{After, CallsNumber, FileNumber, Origin};
+use crate::outside::{HOOK, HOOKS, Outside, damage_of_hooks};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -19,10 +20,6 @@ const MOST_FILL: usize = 64 << 10;
 
 /// Bytes in front of the caller's, unless the alignment asks for more.
 const FRONT: usize = size_of::<Record>() + PAD;
-
-/// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
-pub const HOOK: usize = 2 * HOOK_TAIL;
-const HOOK_TAIL: usize = size_of::<usize>();
 
 /// Of states: numbers that no program writes by accident to the address that they are combined with.
 const LIVE: u64 = 0x7c1e_95d3_4b60_a8f5;
@@ -99,26 +96,6 @@ fn is_filled(bytes: *const [u8], value: u8) -> bool {
         let words = length / 8 * 8;
         (0..words).step_by(8).all(is_word)
             && (words..length).all(|at| start.add(at).read_volatile() == value)
-    }
-}
-
-/// Bytes that were written where nobody may: how many, counted from the caller's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
-    /// So many before the start.
-    Before(usize),
-    /// So many past the end.
-    Past(usize),
-}
-
-impl fmt::Display for Outside {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, side) = match *self {
-            Outside::Before(count) => (count, "before the start of"),
-            Outside::Past(count) => (count, "past the end of"),
-        };
-        let plural = if count == 1 { "" } else { "s" };
-        write!(out, "{count} byte{plural} {side}")
     }
 }
 
@@ -335,37 +312,6 @@ impl Record {
     }
 }
 
-/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
-///
-/// # Safety
-/// So many bytes from `start` on are readable.
-pub unsafe fn damage_of_hooks(start: *const u8, size: usize) -> Option<Outside> {
-    if size < HOOK + HOOK_TAIL {
-        return None;
-    }
-    // SAFETY: a byte of the block, which another thread may write to.
-    let byte = |index| unsafe { start.add(index).read_volatile() };
-    let head: [u8; HOOK] = std::array::from_fn(&byte);
-    let (number, rest) = head.split_first_chunk::<HOOK_TAIL>()?;
-    let asked = usize::from_be_bytes(*number);
-    let is_head =
-        matches!(rest[0], b'r' | b'm' | b'o') && asked.checked_add(HOOK + HOOK_TAIL) == Some(size);
-    let before = rest[1..].iter().position(|&byte| byte != FORBIDDEN);
-    match (is_head, before) {
-        // A table beneath the hooks was called, or they have just begun to lay their pads.
-        (false, Some(_)) => None,
-        (false, None) => Some(Outside::Before(HOOK)),
-        (true, Some(index)) => Some(Outside::Before(HOOK_TAIL - 1 - index)),
-        (true, None) => {
-            let end = HOOK + asked;
-            let past = (end..end + HOOK_TAIL)
-                .rev()
-                .find(|&at| byte(at) != FORBIDDEN);
-            past.map(|last| Outside::Past(last + 1 - end))
-        }
-    }
-}
-
 /// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`.
 pub struct Described<'a>(&'a Record);
 
@@ -386,7 +332,7 @@ impl Record {
     /// The size without what CPython's debug hooks add, which a program did not ask for.
     fn asked(&self) -> usize {
         match self.is_of_domain() {
-            true => self.size().saturating_sub(HOOK + HOOK_TAIL),
+            true => self.size().saturating_sub(HOOKS),
             false => self.size(),
         }
     }

@@ -4,18 +4,9 @@
 use super::slots::{FREED, RANGE};
 use crate::ledger::Account;
 use crate::origin::Origin;
+use crate::outside::Outside;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-
-/// A number of bytes, in words.
-pub struct Count(pub usize);
-
-impl fmt::Display for Count {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.0 == 1 { "" } else { "s" };
-        write!(out, "{} byte{plural}", self.0)
-    }
-}
 
 /// An access to a closed page, as one line.
 pub struct Fault {
@@ -55,13 +46,9 @@ impl fmt::Display for Fault {
         })?;
         let end = self.start + self.size;
         if self.address >= end {
-            write!(out, " {} past the end of", Count(self.address - end + 1))?;
+            write!(out, " {}", Outside::Past(self.address - end + 1))?;
         } else if self.address < self.start {
-            write!(
-                out,
-                " {} before the start of",
-                Count(self.start - self.address)
-            )?;
+            write!(out, " {}", Outside::Before(self.start - self.address))?;
         } else {
             write!(out, " at byte {} of", self.address - self.start)?;
         }

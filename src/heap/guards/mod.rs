@@ -33,6 +33,7 @@ use super::thread::{state, thread_id};
 use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::origin::Origin;
+use crate::outside::{self, HOOK, HOOKS, Outside, damage_of_hooks};
 use slots::{FREED, GuardRange, LIVE, RANGE, Record, STUCK, TAKEN};
 use std::fmt;
 use std::ops::Range;
@@ -214,11 +215,11 @@ pub fn size(pointer: *mut u8) -> Option<usize> {
     (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
 }
 
-/// A live guarded block of a domain of CPython's, beneath the debug hooks.
+/// A live guarded block.
 pub struct Live {
     /// Its first byte.
     pub start: *mut u8,
-    /// Bytes that were asked for.
+    /// Bytes that were asked for, with those of CPython's debug hooks.
     pub size: usize,
     /// The account that it is booked to.
     pub account: Account,
@@ -226,28 +227,42 @@ pub struct Live {
     pub made: Origin,
 }
 
-/// The live block of CPython's domains that starts at `pointer`.
+impl Live {
+    fn of(record: &Record) -> Option<Self> {
+        let is_live = record.state.load(Acquire) == LIVE;
+        is_live.then(|| Live {
+            start: record.start.load(Relaxed) as *mut u8,
+            size: record.size.load(Relaxed),
+            account: record.account(),
+            made: record.made.get(),
+        })
+    }
+
+    /// Whether a function of CPython's allocated it.
+    pub fn is_of_domain(&self) -> bool {
+        matches!(self.account, Account::Raw | Account::Mem | Account::Obj)
+    }
+
+    /// Whether it begins with the head of CPython's debug hooks.
+    fn is_hooked(&self) -> bool {
+        // SAFETY: a live block, which only a bug of the program's frees meanwhile.
+        self.is_of_domain() && unsafe { outside::asked_of_hooks(self.start, self.size) }.is_some()
+    }
+}
+
+/// The live block that starts at `pointer`.
 pub fn live(start: *mut u8) -> Option<Live> {
-    let size = size(start)?;
-    let record = record_of(start)?;
-    let (account, made) = (record.account(), record.made.get());
-    let is_of_domain = matches!(account, Account::Raw | Account::Mem | Account::Obj);
-    is_of_domain.then_some(Live {
-        start,
-        size,
-        account,
-        made,
-    })
+    Live::of(record_of(start)?).filter(|block| block.start == start)
 }
 
 impl fmt::Display for Live {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without what the hooks add: two words in front, and one behind.
-        let asked = self.size.saturating_sub(3 * size_of::<usize>());
+        let hooks = if self.is_hooked() { HOOKS } else { 0 };
         let (name, made) = (self.account.name(), self.made.after("allocated at"));
         write!(
             out,
-            "a guarded block of {asked} bytes of the account {name}{made}"
+            "a guarded block of {} bytes of the account {name}{made}",
+            self.size - hooks
         )
     }
 }
@@ -274,8 +289,14 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
             .compare_exchange(LIVE, TAKEN, AcqRel, Relaxed)
             .is_err()
     {
+        let is_pythons = |block: Live| {
+            caller == Account::Native
+                && block.is_hooked()
+                && block.start.wrapping_add(HOOK) == pointer
+        };
         let what = match is_start {
             true => Wrong::Freed,
+            false if Live::of(record).is_some_and(is_pythons) => Wrong::Family,
             false => Wrong::Inside,
         };
         refuse_wrong(record, pointer, "free()", what);
@@ -297,8 +318,10 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
         return;
     };
     let start = record.start.load(Relaxed);
+    let is_others = || Live::of(record).is_some_and(|block| !block.is_of_domain());
     let what = match record.state.load(Acquire) {
         FREED => Wrong::Freed,
+        LIVE if front.is_some() && start == pointer.addr() && is_others() => Wrong::Family,
         LIVE if front.is_some_and(|front| start + front != pointer.addr()) => Wrong::Inside,
         _ => return,
     };
@@ -311,6 +334,8 @@ enum Wrong {
     Freed,
     /// It leads into the block.
     Inside,
+    /// It leads to the block, which a function of another family allocated.
+    Family,
 }
 
 /// Ends the process for a pointer to a guarded block that cannot be freed.
@@ -319,6 +344,7 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
     let (freed, what) = match wrong {
         Wrong::Freed => (record.freed.get(), "freed before"),
         Wrong::Inside => (Origin::default(), "which does not start there"),
+        Wrong::Family => (Origin::default(), "made by a function of another family"),
     };
     refuse_block(
         format_args!(
@@ -333,26 +359,29 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
     )
 }
 
-/// Ends the process where the pattern around a block is damaged.
-fn check_around(slot_end: usize, record: &Record) {
+/// Bytes outside of a block that were overwritten. It is open, and ends in the slot that ends there.
+fn outside(slot_end: usize, record: &Record) -> Option<Outside> {
     let start = record.start.load(Relaxed);
     let end = start + record.size.load(Relaxed);
     let first = slot_end - record.mapped.load(Relaxed);
     // SAFETY: the pages of a block that is still open.
-    let damaged = |address: &usize| unsafe { *(*address as *const u8) != FORBIDDEN };
-    let found = match (end..slot_end).rev().find(damaged) {
-        Some(past) => Some((past + 1 - end, "past the end")),
+    let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
+    match (end..slot_end).rev().find(damaged) {
+        Some(past) => Some(Outside::Past(past + 1 - end)),
         None => (first..start)
             .find(damaged)
-            .map(|before| (start - before, "before the start")),
-    };
-    if let Some((bytes, side)) = found {
+            .map(|before| Outside::Before(start - before)),
+    }
+}
+
+/// Ends the process where the pattern around a block is damaged.
+fn check_around(slot_end: usize, record: &Record) {
+    if let Some(outside) = outside(slot_end, record) {
         let made = record.made.get();
         refuse_block(
             format_args!(
-                "free(): {} {side} of a block of {} bytes of the account {}{}, overwritten",
-                fault::Count(bytes),
-                end - start,
+                "free(): {outside} a block of {} bytes of the account {}{}, overwritten",
+                record.size.load(Relaxed),
                 record.account().name(),
                 made.after("allocated at"),
             ),
@@ -360,6 +389,27 @@ fn check_around(slot_end: usize, record: &Record) {
             Origin::default(),
         );
     }
+}
+
+/// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also where they are in the pads of
+/// CPython's debug hooks. While no other thread allocates or frees.
+pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Live, Outside)) {
+    let Some(range) = RANGE.get() else { return };
+    range.each_used(|record| {
+        let Some(block) = Live::of(record) else {
+            return;
+        };
+        let slot = range.slot_at(block.start.addr());
+        let around = slot.and_then(|slot| outside(slot.end, record));
+        let of_hooks = || {
+            let is_looked_at = with_hooks && block.is_of_domain() && block.account != Account::Raw;
+            // SAFETY: a live block.
+            is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size) })?
+        };
+        if let Some(outside) = around.or_else(of_hooks) {
+            visit(&block, outside);
+        }
+    });
 }
 
 /// Whether a live guarded block holds `address`.

@@ -1,4 +1,4 @@
-//! Blocks that were written to where or when nobody may (`--debug-hooks`), as they are found at the end of the process.
+//! Blocks that were written to where or when nobody may (`--debug-hooks`, `--guard`), as they are found at the end of the process.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Lines that are written at most.
 const MOST: usize = 10;
 
-/// Looks at every checked block that lives or waits to be used again. Ends the process if one is damaged, as a `free` of it
+/// Looks at every checked or guarded block that lives or waits to be used again. Ends the process if one is damaged, as a `free` of it
 /// would, with a line for each. In the process that the report is of, after Python's end or not.
 pub fn look(is_finalized: bool) {
     let mut count = 0;
