@@ -1,6 +1,6 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
-use crate::host::{Outcome, Run, script, version};
+use crate::host::{Outcome, Run, compile, script, version};
 use crate::skipping::skipped;
 
 fn bug(name: &str) -> Outcome {
@@ -377,10 +377,21 @@ ctypes.string_at(pointer + 24, 1)";
         let code = code.replace("FREE", free);
         let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
         assert_eq!(outcome.code(), 128 + libc::SIGSEGV, "{outcome:#?}");
-        let line = format!("pyhost: access by a pointer that was {words}");
+        let line = format!("pyhost: access to no memory, probably by a pointer that was {words}");
         assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
         // Without the hooks the bytes are not theirs.
         let outcome = Run::host().code(&code).run();
-        assert!(!outcome.stderr.contains("access by"), "{outcome:#?}");
+        assert!(!outcome.stderr.contains("access to"), "{outcome:#?}");
     }
+    // By the frame's register, which code without frame pointers uses like any other: the signal is SIGBUS.
+    let library = compile(
+        "by_frame_register.c",
+        "by_frame_register.so",
+        &["-shared", "-fPIC"],
+    );
+    let code = format!("import ctypes; ctypes.CDLL({:?}).load_freed()", &*library);
+    let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGBUS, "{outcome:#?}");
+    let line = "pyhost: access to no memory, probably by a pointer that was read from freed memory";
+    assert!(outcome.stderr.starts_with(line), "{outcome:#?}");
 }

@@ -111,11 +111,11 @@ fn free_sees_what_no_page_can() {
     for (name, part) in [
         (
             "slack",
-            "3 bytes past the end of a block of 8001 bytes of the account native, overwritten",
+            "3 bytes past the end of a guarded block of 8001 bytes of the account native, overwritten",
         ),
         (
             "before",
-            "5 bytes before the start of a block of 8000 bytes of the account native, overwritten",
+            "5 bytes before the start of a guarded block of 8000 bytes of the account native, overwritten",
         ),
         (
             "double-free",
@@ -365,7 +365,7 @@ fn small_blocks_are_guarded_where_min_says_so() {
     assert!(
         outcome
             .stderr
-            .contains("2 bytes past the end of a block of 41 bytes"),
+            .contains("2 bytes past the end of a guarded block of 41 bytes"),
         "{outcome:#?}"
     );
 }
@@ -373,38 +373,63 @@ fn small_blocks_are_guarded_where_min_says_so() {
 /// No page protects them: an alignment of 16 leaves them behind a block, and CPython's hooks have pads there.
 #[test]
 fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
-    for (take, options, block) in [
-        ("malloc", &[][..], "41 bytes of the account native"),
-        ("take", &[], "41 bytes of the account mem"),
+    for (take, options, written, line) in [
+        (
+            "malloc",
+            &[][..],
+            43,
+            "2 bytes past the end of a guarded block of 41 bytes of the account native",
+        ),
+        (
+            "take",
+            &[],
+            43,
+            "2 bytes past the end of a guarded block of 41 bytes of the account mem",
+        ),
         (
             "malloc",
             &["--debug-hooks"],
-            "41 bytes of the account native",
+            43,
+            "2 bytes past the end of a guarded block of 41 bytes of the account native",
         ),
-        ("take", &["--debug-hooks"], "41 bytes of the account mem"),
+        (
+            "take",
+            &["--debug-hooks"],
+            43,
+            "2 bytes past the end of a guarded block of 41 bytes of the account mem",
+        ),
+        // Past the pads of CPython's hooks, too.
+        (
+            "take",
+            &["--debug-hooks"],
+            61,
+            "20 bytes past the end of a guarded block of 41 bytes of the account mem",
+        ),
     ] {
-        let code = format!("{SMALL}ctypes.memset({take}(41), 1, 43)");
+        let code = format!("{SMALL}ctypes.memset({take}(41), 1, {written})");
         let run = Run::host().arg("--guard=min=1,every=1").args(options);
         let outcome = run.code(&code).run();
         assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
-        let line =
-            format!("pyhost: at the end: 2 bytes past the end of a guarded block of {block}");
+        let line = format!("pyhost: at the end: {line}");
         assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
     }
 }
 
 #[test]
 fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
-    for (take, give, function) in [
-        ("malloc", "give", "PyMem_Free()"),
-        ("take", "free", "free()"),
+    for (call, function) in [
+        ("give(malloc(41))", "PyMem_Free()"),
+        ("give(malloc(41) + 16)", "PyMem_Free()"),
+        ("free(take(41))", "free()"),
+        ("realloc(take(41), 80)", "realloc()"),
     ] {
-        let code = format!("{SMALL}{give}({take}(41))");
+        let code = format!("{SMALL}{call}");
         let run = Run::host().args(["--guard=min=1,every=1", "--debug-hooks"]);
         let outcome = run.code(&code).run();
         assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
         let line = outcome.stderr.lines().next().unwrap_or_default();
         let is_told = line.starts_with(&format!("pyhost: {function}: invalid pointer "))
+            && line.contains(": a guarded block of 41 bytes of the account ")
             && line.ends_with(", made by a function of another family");
         assert!(is_told, "{outcome:#?}");
     }
@@ -461,9 +486,14 @@ assert pyhost.memory_stats()['guards']['live_blocks'] < 2000";
     };
     let [missed, all] = [missed, all].map(|number| number.parse::<u32>().unwrap());
     assert!(missed > 20_000 && all - missed > 20_000, "{outcome:#?}");
-    // One that has room says nothing.
-    let outcome = Run::host().args(["--guard=all", "-c", "bytes(1500)"]).ok();
-    assert_eq!(outcome.stderr, "");
+    // One that has room says nothing, nor what no slot is for.
+    for (value, code) in [
+        ("all", "bytes(1500)"),
+        ("min=64M,every=1", "bytes(2 << 30)"),
+    ] {
+        let outcome = Run::host().arg(format!("--guard={value}")).code(code).ok();
+        assert_eq!(outcome.stderr, "");
+    }
 }
 
 #[test]

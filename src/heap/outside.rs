@@ -1,9 +1,38 @@
-//! Bytes outside of those that a block was asked for, and the pads that CPython's debug hooks lay there.
+//! Bytes outside of those that a program has asked for, and the pads that CPython's debug hooks lay there.
 
 #![allow(unsafe_code)]
 
 use crate::fills::FORBIDDEN;
+use crate::ledger::Account;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Whether CPython's debug hooks lie over the blocks of its domains.
+static HOOKS_ON: AtomicBool = AtomicBool::new(false);
+
+/// They do from here on.
+pub(super) fn put_hooks_on() {
+    HOOKS_ON.store(true, Release);
+}
+
+/// Whether they do.
+pub(super) fn hooks_are_on() -> bool {
+    HOOKS_ON.load(Relaxed)
+}
+
+/// Whether a function of CPython's allocates the blocks of an account.
+pub(super) fn is_domain(account: Account) -> bool {
+    matches!(account, Account::Raw | Account::Mem | Account::Obj)
+}
+
+/// Bytes of the hooks in front of the program's own in a block of an account, and all of theirs.
+pub(super) fn hooks_of(account: Account) -> (usize, usize) {
+    match hooks_are_on() && is_domain(account) {
+        true => (HOOK, HOOKS),
+        false => (0, 0),
+    }
+}
 
 /// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
 pub const HOOK: usize = 2 * HOOK_TAIL;
@@ -11,13 +40,25 @@ const HOOK_TAIL: usize = size_of::<usize>();
 /// Both.
 pub const HOOKS: usize = HOOK + HOOK_TAIL;
 
-/// Bytes that were written where nobody may: how many, counted from the caller's bytes.
+/// Bytes that were written where nobody may: how many, counted from the bytes that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// So many before the start.
     Before(usize),
     /// So many past the end.
     Past(usize),
+}
+
+impl Outside {
+    /// The same, counted from the program's bytes, of a block of an account. `self` counts from those of the hooks.
+    #[must_use]
+    pub(super) fn of(self, account: Account) -> Self {
+        let (front, all) = hooks_of(account);
+        match self {
+            Outside::Before(count) => Outside::Before(count + front),
+            Outside::Past(count) => Outside::Past(count + all - front),
+        }
+    }
 }
 
 impl fmt::Display for Outside {
@@ -31,20 +72,6 @@ impl fmt::Display for Outside {
     }
 }
 
-/// The bytes that were asked for, of a block of `size` bytes that begins with the head of CPython's debug hooks.
-///
-/// # Safety
-/// So many bytes from `start` on are readable.
-pub unsafe fn asked_of_hooks(start: *const u8, size: usize) -> Option<usize> {
-    let asked = size.checked_sub(HOOKS)?;
-    // SAFETY: bytes of the block, which another thread may write to.
-    let head: [u8; HOOK_TAIL + 1] =
-        std::array::from_fn(|at| unsafe { start.add(at).read_volatile() });
-    let (number, name) = head.split_first_chunk()?;
-    let is_head = usize::from_be_bytes(*number) == asked && matches!(name, b"r" | b"m" | b"o");
-    is_head.then_some(asked)
-}
-
 /// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
 ///
 /// # Safety
@@ -55,15 +82,15 @@ pub unsafe fn damage_of_hooks(start: *const u8, size: usize) -> Option<Outside> 
     }
     // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
     let byte = |index| unsafe { start.add(index).read_volatile() };
-    // SAFETY: as above.
-    let asked = unsafe { asked_of_hooks(start, size) };
+    let asked = usize::from_be_bytes(std::array::from_fn(byte));
+    let is_head = asked == size - HOOKS && matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');
     let before = (HOOK_TAIL + 1..HOOK).find(|&at| byte(at) != FORBIDDEN);
-    match (asked, before) {
+    match (is_head, before) {
         // A table beneath the hooks was called, or they have just begun to lay their pads.
-        (None, Some(_)) => None,
-        (None, None) => Some(Outside::Before(HOOK)),
-        (Some(_), Some(first)) => Some(Outside::Before(HOOK - first)),
-        (Some(asked), None) => {
+        (false, Some(_)) => None,
+        (false, None) => Some(Outside::Before(HOOK)),
+        (true, Some(first)) => Some(Outside::Before(HOOK - first)),
+        (true, None) => {
             let end = HOOK + asked;
             let past = (end..end + HOOK_TAIL)
                 .rev()

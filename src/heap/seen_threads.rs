@@ -8,18 +8,20 @@ use pyhost_os::mapping::Mapped;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Most of them: libc gives one away again before it makes another, so that there are as many as threads at a time.
+/// Most of them. libc uses a stack again, and with it the pointer, as long as it keeps the stack: up to 40 MiB of them.
 pub const MOST: usize = 1 << 16;
 
-/// Zeroes where none is. A pointer is at the first free place from that of its hash on.
+/// Places that are tried for one: a table that is full must not cost each new thread a walk.
+const TRIED: usize = 64;
+
+/// Zeroes where none is. A pointer is in the first place that was free, from that of its page on.
 static SEEN: OnceLock<&'static [AtomicUsize]> = OnceLock::new();
 
-/// Begins to note them. False where the system has no address space.
-pub fn watch() -> bool {
+/// Begins to note them. Does nothing where the system has no address space.
+pub fn watch() {
     if let Some(table) = Mapped::<AtomicUsize>::reserve(MOST) {
-        return SEEN.set(table.leak()).is_ok();
+        let _ = SEEN.set(table.leak());
     }
-    false
 }
 
 /// Notes the calling thread's. At any moment; it takes no lock and no memory.
@@ -33,7 +35,7 @@ pub(super) fn note(pointer: usize) {
 #[cold]
 fn add(table: &[AtomicUsize], pointer: usize) {
     let first = pointer >> 12; // stacks are whole pages
-    for place in (first..first + MOST).map(|place| &table[place % MOST]) {
+    for place in (first..first + TRIED).map(|place| &table[place % MOST]) {
         match place.compare_exchange(0, pointer, Relaxed, Relaxed) {
             Err(known) if known != pointer => {}
             _ => return,

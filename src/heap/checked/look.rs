@@ -16,7 +16,7 @@ pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
     Outside(Outside, &'a Record),
     /// Outside of the bytes of a live guarded block.
-    Guarded(Outside, &'a guards::Live),
+    Guarded(Outside, &'a guards::Block),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.

@@ -27,12 +27,11 @@ use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, p
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use crate::origin::{Origin, calls};
-use crate::outside::{HOOK, Outside, damage_of_hooks};
+use crate::outside::{self, HOOK, Outside, damage_of_hooks};
 use record::{Record, State};
 use std::fmt::Display;
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;
@@ -46,9 +45,6 @@ const ACCOUNTS: [Account; 5] = [
     Account::Native,
 ];
 
-/// Whether blocks are checked. CPython's debug hooks lie over those of its domains then.
-static ON: AtomicBool = AtomicBool::new(false);
-
 /// Makes the heaps. Once, while the process has one thread, after [`super::start`]; false if mimalloc gives no heap.
 pub fn start() -> bool {
     for account in ACCOUNTS {
@@ -61,13 +57,13 @@ pub fn start() -> bool {
     if !quarantine::start() {
         return false;
     }
-    ON.store(true, Release);
+    outside::put_hooks_on();
     true
 }
 
-/// Whether blocks are checked: those that were allocated since [`start`].
+/// Whether blocks are checked: those that were allocated since [`start`]. CPython's debug hooks lie over those of its domains.
 pub fn is_on() -> bool {
-    ON.load(Relaxed)
+    outside::hooks_are_on()
 }
 
 /// Whether `page` has checked blocks.
@@ -318,8 +314,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
-        let block = guards::live(pointer.wrapping_sub(HOOK));
-        if let Some(block) = block.filter(guards::Live::is_of_domain) {
+        if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
             // SAFETY: a live block, which only a bug of the program's frees meanwhile.
             let outside = unsafe { damage_of_hooks(block.start, block.size) };
             say_before_hooks(&block, outside, block.account, block.made, caller, function);

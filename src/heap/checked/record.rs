@@ -5,7 +5,7 @@
 use crate::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::ledger::Account;
 use crate::origin::{After, CallsNumber, FileNumber, Origin};
-use crate::outside::{HOOK, HOOKS, Outside, damage_of_hooks};
+use crate::outside::{Outside, damage_of_hooks, hooks_of, is_domain};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -189,7 +189,7 @@ impl Record {
 
     /// Whether it is of a domain of CPython's.
     pub fn is_of_domain(&self) -> bool {
-        matches!(self.account(), Account::Raw | Account::Mem | Account::Obj)
+        is_domain(self.account())
     }
 
     /// Bytes that were asked for.
@@ -241,8 +241,13 @@ impl Record {
         self.freed().after("at")
     }
 
-    /// Bytes outside of the caller's that were overwritten, in a block of `usable` bytes.
+    /// Bytes outside of those that were asked for that were overwritten, in a block of `usable` bytes.
     pub fn damage(&self, usable: usize) -> Option<Outside> {
+        Some(self.damage_of_pads(usable)?.of(self.account()))
+    }
+
+    /// Bytes that were overwritten in the host's own pads, counted from the caller's bytes.
+    fn damage_of_pads(&self, usable: usize) -> Option<Outside> {
         let (front, size) = (self.front(), self.size());
         let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
         let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
@@ -300,7 +305,7 @@ impl Record {
                 at: Some((offset as isize, self.byte(front + offset))),
             });
         }
-        let offset = match self.damage(usable)? {
+        let offset = match self.damage_of_pads(usable)? {
             Outside::Before(count) => -(count as isize),
             Outside::Past(count) => (size + count - 1) as isize,
         };
@@ -331,10 +336,7 @@ impl fmt::Display for Described<'_> {
 impl Record {
     /// The size without what CPython's debug hooks add, which a program did not ask for.
     fn asked(&self) -> usize {
-        match self.is_of_domain() {
-            true => self.size().saturating_sub(HOOKS),
-            false => self.size(),
-        }
+        self.size().saturating_sub(hooks_of(self.account()).1)
     }
 }
 
@@ -362,16 +364,13 @@ impl fmt::Display for Written<'_> {
                 "a block was written to after it was freed: the record in front of it was overwritten",
             );
         };
-        let front = match self.record.is_of_domain() {
-            true => HOOK as isize,
-            false => 0,
-        };
+        let (front, _) = hooks_of(self.record.account());
         write!(
             out,
             "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected 0x{DEAD:02x}",
             self.record.described(),
             self.record.freed_at(),
-            offset - front
+            offset - front as isize
         )
     }
 }

@@ -4,7 +4,7 @@
 use super::slots::{FREED, RANGE};
 use crate::ledger::Account;
 use crate::origin::Origin;
-use crate::outside::Outside;
+use crate::outside::{Outside, hooks_of};
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -26,12 +26,14 @@ pub struct Fault {
 pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
     let range = RANGE.get().filter(|range| range.holds(address))?;
     let record = range.nearest(address)?;
+    let account = record.account();
+    let (front, hooks) = hooks_of(account);
     Some(Fault {
         is_write,
         address,
-        start: record.start.load(Relaxed),
-        size: record.size.load(Relaxed),
-        account: record.account(),
+        start: record.start.load(Relaxed) + front,
+        size: record.size.load(Relaxed).saturating_sub(hooks),
+        account,
         made: record.made.get(),
         freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),
     })

@@ -33,8 +33,8 @@ use super::thread::{state, thread_id};
 use crate::errno::Errno;
 use crate::ledger::Account;
 use crate::origin::Origin;
-use crate::outside::{self, HOOK, HOOKS, Outside, damage_of_hooks};
-use slots::{FREED, GuardRange, LIVE, RANGE, Record, STUCK, TAKEN};
+use crate::outside::{self, Outside, damage_of_hooks};
+use slots::{FREED, GuardRange, LIVE, Miss, RANGE, Record, STUCK, TAKEN};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -54,8 +54,10 @@ static EVERY: AtomicU64 = AtomicU64::new(1);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 /// Blocks that were guarded.
 static GUARDED: AtomicU64 = AtomicU64::new(0);
-/// Blocks that should have been guarded and were not, for want of room.
+/// Blocks that should have been guarded and were not.
 static MISSED: AtomicU64 = AtomicU64::new(0);
+/// Those of them that found too many live.
+static CROWDED_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// The figures of guard pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +72,8 @@ pub struct GuardFigures {
     pub live_blocks: u64,
     /// Blocks that were to be guarded and found no room.
     pub missed_blocks: u64,
-    /// Blocks that can be live at a time: those of 1 KiB and less take half of it at most.
-    pub most_live: u64,
+    /// Those of them that found too many live.
+    pub crowded_out_blocks: u64,
 }
 
 /// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
@@ -134,7 +136,7 @@ pub fn figures() -> Option<GuardFigures> {
         guarded_blocks: GUARDED.load(Relaxed),
         live_blocks: range.live() as u64,
         missed_blocks: MISSED.load(Relaxed),
-        most_live: range.most_live() as u64,
+        crowded_out_blocks: CROWDED_OUT.load(Relaxed),
     })
 }
 
@@ -148,11 +150,15 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // Small ones leave half of the room to others.
     let taken = match size > SMALL_SIZE_MAX || 2 * range.live() < range.most_live() {
         true => range.take(size, alignment.max(ALIGNMENT)),
-        false => None,
+        false => Err(Miss::Crowded),
     };
-    let Some((record, slot_end)) = taken else {
-        MISSED.fetch_add(1, Relaxed);
-        return None;
+    let (record, slot_end) = match taken {
+        Ok(taken) => taken,
+        Err(miss) => {
+            MISSED.fetch_add(1, Relaxed);
+            CROWDED_OUT.fetch_add(u64::from(miss == Miss::Crowded), Relaxed);
+            return None;
+        }
     };
     let number = GUARDED.fetch_add(1, Relaxed) + 1;
     let start = record.start.load(Relaxed);
@@ -215,11 +221,11 @@ pub fn size(pointer: *mut u8) -> Option<usize> {
     (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
 }
 
-/// A live guarded block.
-pub struct Live {
+/// A guarded block.
+pub struct Block {
     /// Its first byte.
     pub start: *mut u8,
-    /// Bytes that were asked for, with those of CPython's debug hooks.
+    /// Its bytes, with those of CPython's debug hooks.
     pub size: usize,
     /// The account that it is booked to.
     pub account: Account,
@@ -227,42 +233,32 @@ pub struct Live {
     pub made: Origin,
 }
 
-impl Live {
-    fn of(record: &Record) -> Option<Self> {
-        let is_live = record.state.load(Acquire) == LIVE;
-        is_live.then(|| Live {
+impl Block {
+    fn of(record: &Record) -> Self {
+        Block {
             start: record.start.load(Relaxed) as *mut u8,
             size: record.size.load(Relaxed),
             account: record.account(),
             made: record.made.get(),
-        })
-    }
-
-    /// Whether a function of CPython's allocated it.
-    pub fn is_of_domain(&self) -> bool {
-        matches!(self.account, Account::Raw | Account::Mem | Account::Obj)
-    }
-
-    /// Whether it begins with the head of CPython's debug hooks.
-    fn is_hooked(&self) -> bool {
-        // SAFETY: a live block, which only a bug of the program's frees meanwhile.
-        self.is_of_domain() && unsafe { outside::asked_of_hooks(self.start, self.size) }.is_some()
+        }
     }
 }
 
 /// The live block that starts at `pointer`.
-pub fn live(start: *mut u8) -> Option<Live> {
-    Live::of(record_of(start)?).filter(|block| block.start == start)
+pub fn live(start: *mut u8) -> Option<Block> {
+    size(start)?;
+    Some(Block::of(record_of(start)?))
 }
 
-impl fmt::Display for Live {
+/// In words, with the bytes that the program has asked for.
+impl fmt::Display for Block {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hooks = if self.is_hooked() { HOOKS } else { 0 };
-        let (name, made) = (self.account.name(), self.made.after("allocated at"));
+        let (_, hooks) = outside::hooks_of(self.account);
+        let (asked, name) = (self.size.saturating_sub(hooks), self.account.name());
+        let made = self.made.after("allocated at");
         write!(
             out,
-            "a guarded block of {} bytes of the account {name}{made}",
-            self.size - hooks
+            "a guarded block of {asked} bytes of the account {name}{made}"
         )
     }
 }
@@ -289,15 +285,9 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
             .compare_exchange(LIVE, TAKEN, AcqRel, Relaxed)
             .is_err()
     {
-        let is_pythons = |block: Live| {
-            caller == Account::Native
-                && block.is_hooked()
-                && block.start.wrapping_add(HOOK) == pointer
-        };
         let what = match is_start {
             true => Wrong::Freed,
-            false if Live::of(record).is_some_and(is_pythons) => Wrong::Family,
-            false => Wrong::Inside,
+            false => Wrong::of_live(record, pointer, 0),
         };
         refuse_wrong(record, pointer, "free()", what);
     }
@@ -318,11 +308,13 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
         return;
     };
     let start = record.start.load(Relaxed);
-    let is_others = || Live::of(record).is_some_and(|block| !block.is_of_domain());
-    let what = match record.state.load(Acquire) {
-        FREED => Wrong::Freed,
-        LIVE if front.is_some() && start == pointer.addr() && is_others() => Wrong::Family,
-        LIVE if front.is_some_and(|front| start + front != pointer.addr()) => Wrong::Inside,
+    let account = record.account();
+    let what = match (record.state.load(Acquire), front) {
+        (FREED, _) => Wrong::Freed,
+        (LIVE, Some(front)) if front > 0 && !outside::is_domain(account) => Wrong::Family,
+        (LIVE, Some(front)) if start + front != pointer.addr() => {
+            Wrong::of_live(record, pointer, front)
+        }
         _ => return,
     };
     refuse_wrong(record, pointer, function, what);
@@ -334,13 +326,25 @@ enum Wrong {
     Freed,
     /// It leads into the block.
     Inside,
-    /// It leads to the block, which a function of another family allocated.
+    /// The block was made by a function of another family.
     Family,
+}
+
+impl Wrong {
+    /// What is wrong with a pointer that does not lead to byte `front` of a live block.
+    fn of_live(record: &Record, pointer: *mut u8, front: usize) -> Self {
+        let (hook, _) = outside::hooks_of(record.account());
+        let is_pythons = hook > 0 && record.start.load(Relaxed) + hook == pointer.addr();
+        match is_pythons && front == 0 {
+            true => Wrong::Family,
+            false => Wrong::Inside,
+        }
+    }
 }
 
 /// Ends the process for a pointer to a guarded block that cannot be freed.
 fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
-    let made = record.made.get();
+    let block = Block::of(record);
     let (freed, what) = match wrong {
         Wrong::Freed => (record.freed.get(), "freed before"),
         Wrong::Inside => (Origin::default(), "which does not start there"),
@@ -348,61 +352,57 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
     };
     refuse_block(
         format_args!(
-            "{function}: invalid pointer {pointer:p}: a guarded block of {} bytes of the account {}{}, {what}{}",
-            record.size.load(Relaxed),
-            record.account().name(),
-            made.after("allocated at"),
-            freed.after("at"),
+            "{function}: invalid pointer {pointer:p}: {block}, {what}{}",
+            freed.after("at")
         ),
-        made,
+        block.made,
         freed,
     )
 }
 
-/// Bytes outside of a block that were overwritten. It is open, and ends in the slot that ends there.
-fn outside(slot_end: usize, record: &Record) -> Option<Outside> {
+/// Bytes outside of those that were asked for that were overwritten. The block is open, and ends in the slot that ends there.
+fn overwritten(slot_end: usize, record: &Record) -> Option<Outside> {
     let start = record.start.load(Relaxed);
     let end = start + record.size.load(Relaxed);
     let first = slot_end - record.mapped.load(Relaxed);
     // SAFETY: the pages of a block that is still open.
     let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
-    match (end..slot_end).rev().find(damaged) {
+    let found = match (end..slot_end).rev().find(damaged) {
         Some(past) => Some(Outside::Past(past + 1 - end)),
         None => (first..start)
             .find(damaged)
             .map(|before| Outside::Before(start - before)),
-    }
+    };
+    found.map(|found| found.of(record.account()))
 }
 
 /// Ends the process where the pattern around a block is damaged.
 fn check_around(slot_end: usize, record: &Record) {
-    if let Some(outside) = outside(slot_end, record) {
-        let made = record.made.get();
-        refuse_block(
-            format_args!(
-                "free(): {outside} a block of {} bytes of the account {}{}, overwritten",
-                record.size.load(Relaxed),
-                record.account().name(),
-                made.after("allocated at"),
-            ),
-            made,
-            Origin::default(),
-        );
-    }
+    let Some(outside) = overwritten(slot_end, record) else {
+        return;
+    };
+    let block = Block::of(record);
+    refuse_block(
+        format_args!("free(): {outside} {block}, overwritten"),
+        block.made,
+        Origin::default(),
+    );
 }
 
 /// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also where they are in the pads of
 /// CPython's debug hooks. While no other thread allocates or frees.
-pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Live, Outside)) {
+pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, Outside)) {
     let Some(range) = RANGE.get() else { return };
     range.each_used(|record| {
-        let Some(block) = Live::of(record) else {
+        if record.state.load(Acquire) != LIVE {
             return;
-        };
+        }
+        let block = Block::of(record);
         let slot = range.slot_at(block.start.addr());
-        let around = slot.and_then(|slot| outside(slot.end, record));
+        let around = slot.and_then(|slot| overwritten(slot.end, record));
         let of_hooks = || {
-            let is_looked_at = with_hooks && block.is_of_domain() && block.account != Account::Raw;
+            let is_looked_at =
+                with_hooks && outside::is_domain(block.account) && block.account != Account::Raw;
             // SAFETY: a live block.
             is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size) })?
         };

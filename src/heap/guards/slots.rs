@@ -111,6 +111,15 @@ pub struct GuardRange {
     most_live: usize,
 }
 
+/// Why a block finds no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// Too many are live.
+    Crowded,
+    /// No slot is for such a size or alignment.
+    Unfit,
+}
+
 /// A slot of the range.
 pub struct Slot {
     pub record: &'static Record,
@@ -214,21 +223,21 @@ impl GuardRange {
 
     /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as
     /// [`TAKEN`], and the end of the slot's pages.
-    pub fn take(&self, size: usize, alignment: usize) -> Option<(&'static Record, usize)> {
-        let room = size.max(1).checked_next_multiple_of(alignment)?;
-        if alignment > self.page {
-            return None;
-        }
-        let mapped = room.checked_next_multiple_of(self.page)?;
-        let pages = (mapped / self.page).checked_next_power_of_two()?;
-        let class = self.classes.get(pages.trailing_zeros() as usize)?;
-        if self.live.fetch_add(1, Relaxed) >= self.most_live {
+    pub fn take(&self, size: usize, alignment: usize) -> Result<(&'static Record, usize), Miss> {
+        let room = size.max(1).checked_next_multiple_of(alignment);
+        let room = room.filter(|_| alignment <= self.page).ok_or(Miss::Unfit)?;
+        let mapped = room.checked_next_multiple_of(self.page);
+        let mapped = mapped.ok_or(Miss::Unfit)?;
+        let pages = (mapped / self.page).checked_next_power_of_two();
+        let class = pages.and_then(|pages| self.classes.get(pages.trailing_zeros() as usize));
+        let class = class.ok_or(Miss::Unfit)?;
+        let found = match self.live.fetch_add(1, Relaxed) < self.most_live {
+            true => self.find(class),
+            false => None,
+        };
+        let Some((record, index)) = found else {
             self.live.fetch_sub(1, Relaxed);
-            return None;
-        }
-        let Some((record, index)) = self.find(class) else {
-            self.live.fetch_sub(1, Relaxed);
-            return None;
+            return Err(Miss::Crowded);
         };
         let end = self.end_of(class, index);
         let open = libc::PROT_READ | libc::PROT_WRITE;
@@ -236,12 +245,12 @@ impl GuardRange {
         if unsafe { libc::mprotect((end - mapped) as *mut _, mapped, open) } != 0 {
             record.state.store(FREED, Release);
             self.live.fetch_sub(1, Relaxed);
-            return None;
+            return Err(Miss::Crowded); // of mappings, all others' included
         }
         record.size.store(size, Relaxed);
         record.start.store(end - room, Relaxed);
         record.mapped.store(mapped, Relaxed);
-        Some((record, end))
+        Ok((record, end))
     }
 
     /// Takes the next slot of a class that is free.

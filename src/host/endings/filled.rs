@@ -3,8 +3,8 @@
 use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
 use std::fmt;
 
-/// A register with an address in which no memory can be, and which the bytes of the hooks make, but for a distance that was
-/// added to it.
+/// A register that has bytes of the hooks alone, but for a small distance that was added. As an address of 64 bits that is of
+/// no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     register: usize,
@@ -38,7 +38,8 @@ impl fmt::Display for Filled {
         };
         write!(
             out,
-            "access by a pointer that was read from {source}: a register has {:#x}, and the debug hooks write {:#x} {place}",
+            "access to no memory, probably by a pointer that was read from {source}: a register has {:#x}, and the debug hooks \
+             write {:#x} {place}",
             self.register, self.fill
         )
     }

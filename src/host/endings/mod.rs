@@ -103,13 +103,13 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }
 
-/// Puts the signal handlers in place where a report is to be written, or a fault at a guard page or by
-/// bytes of the debug hooks to be told. After Python has initialised, so that it sees the dispositions that it would see without the host.
+/// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page or by
+/// bytes of the debug hooks. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if live::is_shared() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
         signals::install(signals::fatal());
     } else if guards::are_on() || checked::is_on() {
-        signals::install(std::iter::once(libc::SIGSEGV));
+        signals::install(signals::BY_ADDRESS.into_iter());
     }
 }
 
@@ -154,7 +154,7 @@ fn end_at(status: c_int, top: &StackTop) {
         damage::look(FINALIZED.load(Relaxed));
     }
     let leaked = leak_status(status, top);
-    tell_unguarded();
+    write_crowded_out();
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
     if let Some(leaked) = leaked {
         // glibc goes on with the functions that remain, and ends with this status (exit(3)).
@@ -179,14 +179,14 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     (status == 0 && leaked != 0 && is_leak).then_some(leaked)
 }
 
-/// Says how many blocks `--guard` had no room for, in the process that was asked for it.
-fn tell_unguarded() {
+/// Says how many blocks `--guard` had no room for, in the process that was asked to guard.
+fn write_crowded_out() {
     let is_asked = |plan: &Plan| plan.pid == process::id();
     if PLAN.get().is_some_and(is_asked)
         && let Some(figures) = guards::figures()
     {
         let mut out = Descriptor::new(libc::STDERR_FILENO);
-        let _ = report::tell_unguarded(&figures, &mut out);
+        let _ = report::write_crowded_out(&figures, &mut out);
         out.flush();
     }
 }

@@ -75,6 +75,9 @@ const OF_FAULTS: [c_int; 7] = [
     libc::SIGSYS,
 ];
 
+/// The signals of an access to memory that cannot be.
+pub const BY_ADDRESS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {
     FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
@@ -109,44 +112,44 @@ fn dump() -> bool {
     is_done
 }
 
-/// What a fault tells of the memory.
-enum Told {
+/// What is known of a fault.
+enum Cause {
     /// It was at a guarded block.
     Guarded(Fault),
     /// It was by bytes of the debug hooks.
     Filled(Filled),
 }
 
-/// What is to be told of a fault, if something is.
-fn told(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Told> {
+/// What is known of a fault, if something is.
+fn cause(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
     let (address, is_write) = access(info, context);
-    let fault = guards::fault_at(address, is_write).map(Told::Guarded);
+    let fault = guards::fault_at(address, is_write).map(Cause::Guarded);
     fault.or_else(|| {
         filled(context)
             .filter(|_| checked::is_on())
-            .map(Told::Filled)
+            .map(Cause::Filled)
     })
 }
 
 /// Writes the report, then has the signal take its course.
 fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
-    let fault = fault.filter(|_| signal == libc::SIGSEGV);
-    let told = fault.and_then(|(info, context)| told(info, context));
+    let fault = fault.filter(|_| BY_ADDRESS.contains(&signal));
+    let cause = fault.and_then(|(info, context)| cause(info, context));
     // Here, since the walk must begin on the stack that the handler was called on.
     let mut found = [0; MOST];
-    let count = match told {
+    let count = match cause {
         Some(_) => native_calls::find(&mut found, Of::Interrupted),
         None => 0,
     };
     stack::with_room(|| {
         let found = &found[..count];
-        match &told {
-            Some(Told::Guarded(fault)) => {
+        match &cause {
+            Some(Cause::Guarded(fault)) => {
                 let freed = fault.freed.unwrap_or_default();
                 notice(format_args!("{fault}"));
                 stacks::tell_found(found, fault.made.calls, freed.calls);
             }
-            Some(Told::Filled(filled)) => {
+            Some(Cause::Filled(filled)) => {
                 notice(format_args!("{filled}"));
                 stacks::tell_found(found, 0, 0);
             }
@@ -160,13 +163,14 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
     calls::raise(signal);
 }
 
-/// A register with bytes of the debug hooks, at a fault by an address that no memory can have. The processor does not say
-/// which address it was ("General Protection Exception" in the manual of x86-64).
+/// A register with bytes of the debug hooks, at a fault by an address that no memory can have, or by something else that is
+/// forbidden. The processor does not say by what ("General Protection Exception" and "Stack Exception" in the manual of x86-64).
 #[cfg(target_arch = "x86_64")]
 fn filled(context: &libc::ucontext_t) -> Option<Filled> {
+    const STACK: i64 = 12; // by rbp or rsp; the system's signal is SIGBUS
     const GENERAL_PROTECTION: i64 = 13;
     let registers = &context.uc_mcontext.gregs;
-    let is_so = registers[libc::REG_TRAPNO as usize] == GENERAL_PROTECTION;
+    let is_so = [STACK, GENERAL_PROTECTION].contains(&registers[libc::REG_TRAPNO as usize]);
     let general = registers[libc::REG_R8 as usize..=libc::REG_RCX as usize].iter();
     is_so.then(|| Filled::among(general.map(|&register| register as usize)))?
 }

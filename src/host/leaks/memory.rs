@@ -5,7 +5,7 @@
 
 use super::WORD;
 use super::objects::{self, Memory};
-use super::table::{Table, new_table};
+use super::table::{self, Table, new_table};
 use crate::heap::{self, region, seen_threads};
 use crate::native::mapped;
 use crate::process::loaded::{self, Segment};
@@ -95,15 +95,27 @@ fn description(pointer: usize) -> Option<Range> {
     })
 }
 
-/// The descriptions of threads that have allocated, running or ended. What lies there may be another's by now, as long as it
-/// is no heap's.
+/// The descriptions of threads that have allocated, running or ended, as far as they are still there.
 pub fn add_descriptions(ranges: &mut Table<Range>) {
-    let is_heap = |address: usize| heap::is_in_page(address as *mut u8);
     seen_threads::each(|pointer| {
-        if let Some(range) = description(pointer).filter(|range| !is_heap(range.start)) {
+        if let Some(range) = description(pointer).filter(|_| is_thread_pointer(pointer)) {
             ranges.push(range);
         }
     });
+}
+
+/// Whether a description of a thread is there: its first word is its own address (x86-64 psABI, "Thread-Local Storage").
+/// Other processors have no such mark: there it may be another's memory, but for the heaps' and the host's own.
+fn is_thread_pointer(address: usize) -> bool {
+    let mut word = [0; WORD];
+    let read = objects::read(address, &mut word);
+    let is_marked = !cfg!(target_arch = "x86_64") || usize::from_ne_bytes(word) == address;
+    read == WORD && is_marked && !is_heap_or_own(address)
+}
+
+fn is_heap_or_own(address: usize) -> bool {
+    let pointer = address as *mut u8;
+    heap::is_in_page(pointer) || table::is_in_table(address) || heap::guards::owns(pointer)
 }
 
 /// Libraries have a few pieces each.
@@ -158,49 +170,26 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 }
 
 /// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
-/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and of no
-/// heap. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
-pub fn add_stacks(ranges: &mut Table<Range>, is_own: impl Fn(usize) -> bool) {
+/// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
+/// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
+pub fn add_stacks(ranges: &mut Table<Range>) {
     let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
     for line in text.split(|&byte| byte == b'\n') {
         let Some(mapping) = Mapping::parse(line) else {
             continue;
         };
+        let (start, end) = (mapping.start, mapping.end);
+        let is_heap = || (start..end).step_by(heap::pages::SLICE).any(is_heap_or_own);
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
-        if is_anonymous && mapping.readable && mapping.writable {
-            each_run_of_others(&mapping, &is_own, |start, end| {
-                let is_whole = (start, end) == (mapping.start, mapping.end);
-                match is_behind_closed && is_whole {
-                    true => _ = ranges.push(Range { start, end }),
-                    false => add_found(ranges, start, end),
-                }
-            });
+        let is_data = mapping.readable && mapping.writable;
+        if is_anonymous && is_data && !is_heap() {
+            match is_behind_closed {
+                true => _ = ranges.push(Range { start, end }),
+                false => add_found(ranges, start, end),
+            }
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
-    }
-}
-
-/// Visits the pieces of a mapping in which no heap has a page and nothing is the host's own. The kernel makes one mapping of
-/// a stack and of what lies next to it, if they are alike.
-fn each_run_of_others(
-    mapping: &Mapping<'_>,
-    is_own: impl Fn(usize) -> bool,
-    mut visit: impl FnMut(usize, usize),
-) {
-    const SLICE: usize = heap::pages::SLICE;
-    let is_others = |address| !heap::is_in_page(address as *mut u8) && !is_own(address);
-    let mut start = mapping.start;
-    while start < mapping.end {
-        let next = |address: usize| ((address | (SLICE - 1)) + 1).min(mapping.end);
-        let mut end = start;
-        while end < mapping.end && is_others(end) {
-            end = next(end);
-        }
-        if end > start {
-            visit(start, end);
-        }
-        start = next(end);
     }
 }
 

@@ -209,8 +209,10 @@ pub fn start(
 /// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
 fn arm(scope: Scope, debug_hooks: bool) -> bool {
     DEBUG_HOOKS.store(debug_hooks, Relaxed);
-    let is_native = scope == Scope::Native;
-    let set = mark::set(is_native) && (!is_native || seen_threads::watch());
+    if scope == Scope::Native {
+        seen_threads::watch();
+    }
+    let set = mark::set(scope == Scope::Native);
     if set {
         SCOPE.store(scope as u8, Relaxed);
     }
@@ -299,9 +301,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     memory::add_mapped(&mut far);
     if scope() == Scope::Native {
         memory::add_descriptions(&mut far);
-        memory::add_stacks(&mut far, |address| {
-            table::is_in_table(address) || heap::guards::owns(address as *mut u8)
-        });
+        memory::add_stacks(&mut far);
     }
     let mut broken = new_table(MOST_GROUPS)?;
     let mut blocks = reach::find(

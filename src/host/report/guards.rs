@@ -27,17 +27,18 @@ pub fn line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
     writeln!(out)
 }
 
-/// Writes a line if there was no room for more than one of a hundred blocks.
-pub fn tell(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
-    let (guarded, missed) = (figures.guarded_blocks, figures.missed_blocks);
-    if missed <= (guarded + missed) / 100 {
+/// Writes a line if more than one of a hundred blocks found too many live.
+pub fn write_crowded_out(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
+    let (missed, all) = (
+        figures.crowded_out_blocks,
+        figures.guarded_blocks + figures.missed_blocks,
+    );
+    if missed <= all / 100 {
         return Ok(());
     }
     writeln!(
         out,
-        "pyhost: --guard: {missed} of {} blocks were not guarded: there was no room for more than {} at a time (two fifths \
-         of vm.max_map_count); every=N or a larger min=SIZE leaves room for all",
-        guarded + missed,
-        figures.most_live
+        "pyhost: --guard: {missed} of {all} blocks were not guarded: too many were live at a time (vm.max_map_count limits the \
+         mappings of a process); every=N or a larger min=SIZE leaves room for more of the others"
     )
 }
