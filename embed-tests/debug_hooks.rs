@@ -1,6 +1,7 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
 use crate::host::{Outcome, Run, compile, script, version};
+use crate::native_stacks;
 use crate::skipping::skipped;
 
 fn bug(name: &str) -> Outcome {
@@ -383,6 +384,16 @@ ctypes.string_at(pointer + 24, 1)";
         let outcome = Run::host().code(&code).run();
         assert!(!outcome.stderr.contains("access to"), "{outcome:#?}");
     }
+    // The calls of any other fault are said, too.
+    let code = "import ctypes
+ctypes.string_at(16, 1)";
+    let outcome = Run::host().args(["--debug-hooks", "-c", code]).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGSEGV, "{outcome:#?}");
+    let line = "pyhost: SIGSEGV at address 0x10\n  found in:\n";
+    assert!(
+        native_stacks::reason().is_some() || outcome.stderr.starts_with(line),
+        "{outcome:#?}"
+    );
     // By the frame's register, which code without frame pointers uses like any other: the signal is SIGBUS.
     let library = compile(
         "by_frame_register.c",
@@ -395,3 +406,81 @@ ctypes.string_at(pointer + 24, 1)";
     let line = "pyhost: access to no memory, probably by a pointer that was read from freed memory";
     assert!(outcome.stderr.starts_with(line), "{outcome:#?}");
 }
+
+#[test]
+fn bytes_written_before_a_block_of_pythons_are_counted_whichever_pads_they_hit() {
+    // Offset, length, and how far in front the first of them is. CPython's own line follows.
+    for (offset, length, count) in [
+        (-1, 1, 1),
+        (-8, 1, 8),
+        (-8, 8, 8),
+        (-16, 16, 16),
+        (-16, 1, 16),
+    ] {
+        for take in ["take", "take_object"] {
+            let code = format!(
+                "{PYTHONS}p = {take}(100); ctypes.memset(p + {offset}, 1, {length}); give_{take}(p)"
+            );
+            let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+            assert!(
+                [128 + libc::SIGABRT, 128 + libc::SIGSEGV].contains(&outcome.code()),
+                "{outcome:#?}"
+            );
+            let plural = if count == 1 { "" } else { "s" };
+            let words =
+                format!("Free(): {count} byte{plural} before the start of a block of 100 bytes");
+            assert!(
+                outcome
+                    .stderr
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .contains(&words),
+                "{outcome:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_byte_that_was_written_to_a_freed_block_is_named() {
+    for (offset, length, byte, fill) in [
+        (3, 1, 3, "0xdd"),
+        (16, 10, 16, "0xfd"),
+        (20, 4, 20, "0xfd"),
+        (-4, 4, -4, "0xfd"),
+    ] {
+        let code = format!("{C}p = malloc(16); free(p); ctypes.memset(p + {offset}, 1, {length})");
+        let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+        let words = format!(": byte {byte} is 0x01, expected {fill}\n");
+        assert!(outcome.stderr.contains(&words), "{outcome:#?}");
+    }
+}
+
+/// The block that was written past its end is named, and not its neighbour.
+#[test]
+fn a_long_overflow_names_its_own_block() {
+    let code = format!(
+        "{C}blocks = sorted(malloc(32) for _ in range(200))
+first = next(a for a, b in zip(blocks, blocks[1:]) if b - a < 200)
+ctypes.memset(first, 1, 200)
+free(blocks[blocks.index(first) + 1])"
+    );
+    let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGABRT, "{outcome:#?}");
+    let line = outcome.stderr.lines().next().unwrap_or_default();
+    let is_named = line.starts_with("pyhost: free(): at least ")
+        && line.contains("past the end of a block of 32 bytes of the account native")
+        && line.ends_with(", overwritten, and so the record of the next block");
+    assert!(is_named, "{outcome:#?}");
+}
+
+/// CPython's functions that allocate.
+const PYTHONS: &str = "import ctypes
+def function(name, *types):
+    found = getattr(ctypes.PyDLL(None), name)
+    found.restype, found.argtypes = ctypes.c_void_p, types
+    return found
+take, give_take = function('PyMem_Malloc', ctypes.c_size_t), function('PyMem_Free', ctypes.c_void_p)
+take_object, give_take_object = function('PyObject_Malloc', ctypes.c_size_t), function('PyObject_Free', ctypes.c_void_p)
+";

@@ -605,6 +605,19 @@ print(os.path.exists('/proc/self/maps'))";
 }
 
 #[test]
+fn what_a_waiting_thread_has_in_a_register_is_no_leak() {
+    if !cfg!(target_arch = "x86_64") {
+        return skipped("the thread of this test waits by x86-64's instructions");
+    }
+    for options in [&[][..], &["--debug-hooks"], &["--guard=min=1,every=1"]] {
+        let outcome = kept_elsewhere(options, 1, "library.keep_in_register()");
+        assert!(is_silent(&outcome), "{options:?} {outcome:#?}");
+        let outcome = kept_elsewhere(options, 1, "library.keep_in_register(); library.lose()");
+        assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
+    }
+}
+
+#[test]
 fn memory_that_a_thread_unmaps_meanwhile_ends_no_check() {
     for _ in 0..5 {
         let outcome = kept_elsewhere(&[], 1, "library.keep_changing(); library.lose()");

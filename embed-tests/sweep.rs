@@ -49,6 +49,16 @@ fn a_sweep_whose_program_requests_nothing_says_so_and_fails() {
 }
 
 #[test]
+fn a_program_that_fails_by_itself_is_not_swept_and_its_words_are_shown() {
+    let outcome = sweep().args(["-c", "import no_such_module"]).run();
+    assert_eq!(outcome.code(), 25, "{outcome:#?}");
+    let said = &outcome.stdout;
+    assert!(said.contains("No module named 'no_such_module'"), "{said}");
+    let end = ": nothing was tested: the program ends with status 1 by itself\n";
+    assert!(said.ends_with(end), "{said}");
+}
+
+#[test]
 fn a_long_sweep_says_on_standard_error_how_far_it_is() {
     let code = "import time
 for _ in range(12): [None] * 50_000

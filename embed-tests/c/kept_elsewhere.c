@@ -50,6 +50,31 @@ void keep_changing(void)
     pthread_create(&thread, NULL, change, NULL);
 }
 
+static void __attribute__((noinline)) clear_stack(void)
+{
+    volatile char room[1 << 16];
+    for (size_t at = 0; at < sizeof room; at++)
+        room[at] = 0;
+}
+
+#if defined(__x86_64__)
+static void *wait_with_block(void *unused)
+{
+    register void *block __asm__("rbx") = malloc(8000);
+    clear_stack();
+    __asm__ volatile("1: mov %1, %%eax\n\tsyscall\n\tjmp 1b" : : "r"(block), "i"(34) : "rax", "rcx", "r11", "memory");
+    return unused;
+}
+
+/* A thread that waits in pause(2) and has its block in a register alone. */
+void keep_in_register(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_with_block, NULL);
+    usleep(200000);
+}
+#endif
+
 void lose(void)
 {
     void *volatile block = malloc(7000);

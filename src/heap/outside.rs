@@ -27,7 +27,7 @@ pub(super) fn is_domain(account: Account) -> bool {
 }
 
 /// Bytes of the hooks in front of the program's own in a block of an account, and all of theirs.
-pub(super) fn hooks_of(account: Account) -> (usize, usize) {
+pub fn hooks_of(account: Account) -> (usize, usize) {
     match hooks_are_on() && is_domain(account) {
         true => (HOOK, HOOKS),
         false => (0, 0),
@@ -73,29 +73,31 @@ impl fmt::Display for Outside {
 }
 
 /// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
+/// `are_laid`: the hooks themselves have the block, to free or resize it. Else a table beneath them may have been called, or
+/// they may have just begun to lay their pads: a block without anything of theirs is none of theirs.
 ///
 /// # Safety
 /// So many bytes from `start` on are readable.
-pub unsafe fn damage_of_hooks(start: *const u8, size: usize) -> Option<Outside> {
-    if size < HOOKS {
-        return None;
-    }
+pub unsafe fn damage_of_hooks(start: *const u8, size: usize, are_laid: bool) -> Option<Outside> {
+    let asked = size.checked_sub(HOOKS)?;
     // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
     let byte = |index| unsafe { start.add(index).read_volatile() };
-    let asked = usize::from_be_bytes(std::array::from_fn(byte));
-    let is_head = asked == size - HOOKS && matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');
-    let before = (HOOK_TAIL + 1..HOOK).find(|&at| byte(at) != FORBIDDEN);
-    match (is_head, before) {
-        // A table beneath the hooks was called, or they have just begun to lay their pads.
-        (false, Some(_)) => None,
-        (false, None) => Some(Outside::Before(HOOK)),
-        (true, Some(first)) => Some(Outside::Before(HOOK - first)),
-        (true, None) => {
-            let end = HOOK + asked;
-            let past = (end..end + HOOK_TAIL)
-                .rev()
-                .find(|&at| byte(at) != FORBIDDEN);
-            past.map(|last| Outside::Past(last + 1 - end))
-        }
+    let has_size = usize::from_be_bytes(std::array::from_fn(byte)) == asked;
+    let has_name = matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');
+    let pad = (HOOK_TAIL + 1..HOOK).find(|&at| byte(at) != FORBIDDEN);
+    // The first byte that is damaged.
+    let first = match (has_size, has_name, pad) {
+        (true, true, pad) => pad,
+        (true, false, pad) if are_laid || pad.is_none() => Some(HOOK_TAIL),
+        (false, _, pad) if are_laid || pad.is_none() => Some(0),
+        _ => return None,
+    };
+    if let Some(first) = first {
+        return Some(Outside::Before(HOOK - first));
     }
+    let end = HOOK + asked;
+    let past = (end..end + HOOK_TAIL)
+        .rev()
+        .find(|&at| byte(at) != FORBIDDEN);
+    past.map(|last| Outside::Past(last + 1 - end))
 }

@@ -144,6 +144,32 @@ pub fn read(file: &impl AsRawFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     again(|| unsafe { libc::read(file.as_raw_fd(), start, length) })
 }
 
+/// Visits the names in an open folder, which is read from where it was left on; `.` and `..` are among them. Nothing is
+/// allocated. A folder that cannot be read any further ends there.
+pub fn each_name(folder: &impl AsRawFd, mut visit: impl FnMut(&[u8])) {
+    // `struct linux_dirent64` of getdents(2): inode, offset, bytes of the entry, type, name.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let mut buffer = [0u8; 4096];
+    loop {
+        let (start, room) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: the buffer and its length.
+        let read = again(|| unsafe {
+            libc::syscall(libc::SYS_getdents64, folder.as_raw_fd(), start, room) as isize
+        });
+        let mut entries = match read {
+            Ok(read @ 1..) => &buffer[..read],
+            _ => return,
+        };
+        while let Some(&[low, high]) = entries.get(LENGTH..LENGTH + 2) {
+            let (entry, rest) = entries.split_at(usize::from(u16::from_ne_bytes([low, high])));
+            let name = entry.get(NAME..).unwrap_or_default();
+            visit(name.split(|&byte| byte == 0).next().unwrap_or_default());
+            entries = rest;
+        }
+    }
+}
+
 /// Reads from `offset` on; 0 bytes at the end.
 ///
 /// # Errors

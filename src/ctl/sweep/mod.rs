@@ -31,7 +31,7 @@ use std::time::Duration;
 /// a hang or a leak the request and the end of standard error. The runs' output is dropped, and their input is empty.
 ///
 /// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed, hung or leaked; 25 if
-/// the program makes no request that is counted.
+/// the program fails without a failed request, or makes none that is counted.
 ///
 /// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too. With
 /// PYHOST_LEAK_CHECK a run that leaks is a finding.
@@ -231,12 +231,17 @@ impl<'a> Sweep<'a> {
         };
         self.cases
             .add(None, &unfailed, || describe("no request fails", &unfailed));
-        if unfailed.end.is_finding() {
+        // PYHOST_FAIL may make a MemoryError in each run.
+        if !matches!(unfailed.end, End::Status(0) | End::MemoryError(_)) {
             print(&describe("No request fails", &unfailed))?;
-            return self.nothing(
-                FOUND,
-                &format!("the program ends with {} by itself", unfailed.end.text()),
-            );
+            let reason = format!("the program ends with {} by itself", unfailed.end.text());
+            let status = if unfailed.end.is_finding() {
+                FOUND
+            } else {
+                self.cases.add_error(&reason);
+                NOTHING
+            };
+            return self.nothing(status, &reason);
         }
         if unfailed.requests == Some(0) {
             return self.no_request(unfailed.end);

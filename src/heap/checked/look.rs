@@ -75,7 +75,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
                     match record.state() {
                         State::Live => {
                             let with_hooks = with_hooks && account != Account::Raw;
-                            let of_hooks = || with_hooks.then(|| record.damage_of_hooks());
+                            let of_hooks = || with_hooks.then(|| record.damage_of_hooks(false));
                             let outside = record.damage(block.size);
                             if let Some(outside) = outside.or_else(|| of_hooks().flatten()) {
                                 visit(&Damage::Outside(outside, record));

@@ -167,11 +167,15 @@ unsafe fn live<'a>(
     match record.state() {
         State::Live => {}
         State::Freed | State::Gone => refuse_freed(record, pointer, function),
-        State::Unknown => refuse(format_args!(
-            "{function}: invalid pointer {pointer:p}: the record of its block was written over: bytes before the start of \
-             a block of the account {}, overwritten",
-            page.account().name()
-        )),
+        State::Unknown => {
+            // SAFETY: as above.
+            unsafe { refuse_culprit(page, block, function) };
+            refuse(format_args!(
+                "{function}: invalid pointer {pointer:p}: the record of its block was written over: bytes before the start \
+                 of a block of the account {}, overwritten",
+                page.account().name()
+            ))
+        }
     }
     let start = record.start();
     if start != pointer {
@@ -184,6 +188,31 @@ unsafe fn live<'a>(
         );
     }
     (record, block)
+}
+
+/// Ends the process with a line about the block in front of one whose record was written over, if that is damaged behind its end.
+///
+/// # Safety
+/// A block of the page, which has checked blocks.
+#[cold]
+unsafe fn refuse_culprit(page: &Page, block: *mut u8, function: &str) {
+    let before = block.wrapping_sub(page.block_size);
+    if before < page.page_start {
+        return;
+    }
+    // SAFETY: a block of the page, all of which is readable.
+    let record = unsafe { Record::at(before) };
+    if record.state() == State::Live
+        && let Some(damage @ Outside::Past(_)) = record.damage(page.block_size)
+    {
+        refuse_of(
+            record,
+            format_args!(
+                "{function}: at least {damage} {}, overwritten, and so the record of the next block",
+                record.described()
+            ),
+        );
+    }
 }
 
 /// Ends the process with a line about a block, and the native calls behind it.
@@ -316,7 +345,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
         if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
             // SAFETY: a live block, which only a bug of the program's frees meanwhile.
-            let outside = unsafe { damage_of_hooks(block.start, block.size) };
+            let outside = unsafe { damage_of_hooks(block.start, block.size, true) };
             say_before_hooks(&block, outside, block.account, block.made, caller, function);
         }
         return;
@@ -340,7 +369,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
         }
         State::Live => {
             let (account, made) = (record.account(), record.made());
-            let outside = record.damage_of_hooks();
+            let outside = record.damage_of_hooks(true);
             say_before_hooks(
                 &record.described(),
                 outside,

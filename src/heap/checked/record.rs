@@ -268,11 +268,12 @@ impl Record {
     }
 
     /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
-    /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads.
-    pub fn damage_of_hooks(&self) -> Option<Outside> {
+    /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads. `are_laid`: the
+    /// hooks themselves have the block.
+    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<Outside> {
         match self.is_of_domain() {
             // SAFETY: the block's bytes.
-            true => unsafe { damage_of_hooks(self.start(), self.size()) },
+            true => unsafe { damage_of_hooks(self.start(), self.size(), are_laid) },
             false => None,
         }
     }
@@ -305,14 +306,15 @@ impl Record {
                 at: Some((offset as isize, self.byte(front + offset))),
             });
         }
-        let offset = match self.damage_of_pads(usable)? {
-            Outside::Before(count) => -(count as isize),
-            Outside::Past(count) => (size + count - 1) as isize,
+        let is_damaged = |at: &usize| self.byte(*at) != FORBIDDEN;
+        let first = match self.damage_of_pads(usable)? {
+            Outside::Before(count) => front - count,
+            Outside::Past(count) => (front + size..front + size + count).find(is_damaged)?,
         };
-        let value = self.byte((front as isize + offset) as usize);
+        let offset = first as isize - front as isize;
         Some(Written {
             record: self,
-            at: Some((offset, value)),
+            at: Some((offset, self.byte(first))),
         })
     }
 }
@@ -365,9 +367,12 @@ impl fmt::Display for Written<'_> {
             );
         };
         let (front, _) = hooks_of(self.record.account());
+        let is_inside = usize::try_from(offset).is_ok_and(|at| at < self.record.size());
+        let expected = if is_inside { DEAD } else { FORBIDDEN };
         write!(
             out,
-            "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected 0x{DEAD:02x}",
+            "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected \
+             0x{expected:02x}",
             self.record.described(),
             self.record.freed_at(),
             offset - front as isize

@@ -404,7 +404,7 @@ pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, Outside)
             let is_looked_at =
                 with_hooks && outside::is_domain(block.account) && block.account != Account::Raw;
             // SAFETY: a live block.
-            is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size) })?
+            is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size, false) })?
         };
         if let Some(outside) = around.or_else(of_hooks) {
             visit(&block, outside);

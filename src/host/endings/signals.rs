@@ -26,7 +26,7 @@ use crate::report::Ending;
 use crate::stacks;
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
-use pyhost_os::signals::{handler_stack, set_handler_stack};
+use pyhost_os::signals::{handler_stack, set_handler_stack, signal_name};
 use std::ffi::c_int;
 
 /// The signals whose default is to end the process, but for SIGKILL and those of real time.
@@ -118,17 +118,22 @@ enum Cause {
     Guarded(Fault),
     /// It was by bytes of the debug hooks.
     Filled(Filled),
+    /// Of other memory, at this address, if that is known.
+    Other(Option<usize>),
 }
 
-/// What is known of a fault, if something is.
+/// What is known of a fault: what the script has sent to itself is none.
 fn cause(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
     let (address, is_write) = access(info, context);
-    let fault = guards::fault_at(address, is_write).map(Cause::Guarded);
-    fault.or_else(|| {
-        filled(context)
-            .filter(|_| checked::is_on())
-            .map(Cause::Filled)
-    })
+    if let Some(fault) = guards::fault_at(address, is_write) {
+        return Some(Cause::Guarded(fault));
+    }
+    if !checked::is_on() {
+        return None;
+    }
+    let filled = filled(context).map(Cause::Filled);
+    let address = is_page_fault(context).then_some(address);
+    filled.or_else(|| (!dispositions::was_sent(info)).then_some(Cause::Other(address)))
 }
 
 /// Writes the report, then has the signal take its course.
@@ -151,6 +156,14 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
             }
             Some(Cause::Filled(filled)) => {
                 notice(format_args!("{filled}"));
+                stacks::tell_found(found, 0, 0);
+            }
+            Some(Cause::Other(address)) => {
+                let name = signal_name(signal);
+                match address {
+                    Some(address) => notice(format_args!("{name} at address {address:#x}")),
+                    None => notice(format_args!("{name} at an address that is not known")),
+                }
                 stacks::tell_found(found, 0, 0);
             }
             None => {}
@@ -191,6 +204,18 @@ fn access(_info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option
     let registers = &context.uc_mcontext.gregs;
     let is_write = registers[libc::REG_ERR as usize] & WRITE != 0;
     (registers[libc::REG_CR2 as usize] as usize, Some(is_write))
+}
+
+/// Whether the processor has told the address of a fault.
+#[cfg(target_arch = "x86_64")]
+fn is_page_fault(context: &libc::ucontext_t) -> bool {
+    const PAGE_FAULT: i64 = 14;
+    context.uc_mcontext.gregs[libc::REG_TRAPNO as usize] == PAGE_FAULT
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_page_fault(_context: &libc::ucontext_t) -> bool {
+    true
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -10,6 +10,7 @@
 mod memory;
 mod objects;
 mod reach;
+mod registers;
 mod settings;
 mod sites;
 mod suppressions;
@@ -26,7 +27,7 @@ use crate::error::Error;
 use crate::heap::gate::Closed;
 use crate::heap::origin::Origin;
 use crate::heap::origin::calls::MOST;
-use crate::heap::outside::HOOK;
+use crate::heap::outside::{self, HOOK};
 use crate::heap::source_line::SourceLine;
 use crate::heap::{self, mark, pool, region, seen_threads};
 use crate::ledger::Account;
@@ -264,6 +265,12 @@ pub fn script_ended(gil: Gil<'_>) {
     }
 }
 
+/// The bytes that the program has asked for, as far as they are known, without those of CPython's hooks.
+fn asked(block: &Block) -> usize {
+    let (_, hooks) = outside::hooks_of(block.account);
+    block.size.saturating_sub(hooks)
+}
+
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
 /// searched from `top` on. None where the check is not armed, or the system has no memory for it.
 pub fn check(top: &StackTop) -> Option<&'static Findings> {
@@ -296,10 +303,11 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
 }
 
 fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
-    let ranges = memory::ranges(top)?;
+    let mut ranges = memory::ranges(top)?;
     let mut far = new_table(memory::MOST_FAR)?;
     memory::add_mapped(&mut far);
     if scope() == Scope::Native {
+        registers::add(&mut ranges);
         memory::add_descriptions(&mut far);
         memory::add_stacks(&mut far);
     }
@@ -336,7 +344,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
             if is_lost(&block)
                 && let Some(rule) = rule_for(rules, block, &memory)
             {
-                rule.count(block.size);
+                rule.count(asked(block));
                 known.push(index as u32);
             }
         }
@@ -345,7 +353,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     }
     for block in blocks.iter().filter(is_lost) {
         findings.blocks += 1;
-        findings.bytes += block.size as u64;
+        findings.bytes += asked(block) as u64;
         add(&mut findings.groups, block, &memory);
     }
     findings
@@ -397,7 +405,7 @@ fn rule_for<'a>(
     }
     rules.matching(&Facts {
         account: block.account,
-        size: block.size,
+        size: asked(block),
         kind: text_of(&name),
         line: str::from_utf8(line).unwrap_or_default(),
         calls: &calls[..count],
@@ -412,10 +420,10 @@ fn text_of(name: &[u8; NAME]) -> &str {
 
 fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
     let (name, site) = kind_of(block, memory);
-    let origin = origin_of(block);
+    let (origin, size) = (origin_of(block), asked(block));
     let same = |group: &&mut Group| {
         group.account == block.account
-            && group.size == block.size
+            && group.size == size
             && group.name == name
             && group.site == site
             && group.origin == origin
@@ -425,7 +433,7 @@ fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) 
     } else {
         groups.push(Group {
             account: block.account,
-            size: block.size,
+            size,
             blocks: 1,
             name,
             site,

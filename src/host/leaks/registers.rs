@@ -1,0 +1,124 @@
+//! The registers of the process's other threads: one that waits in the system may have a pointer there alone.
+//!
+//! A thread cannot read those of the others of its process, so a copy of the process does, by ptrace(2): it stops each for a
+//! moment. Where the system forbids that, or a debugger has the threads already, their registers are not searched.
+
+#![allow(unsafe_code)]
+
+use super::memory::Range;
+use super::table::{Table, new_table};
+use crate::controller::copy_process;
+use crate::process;
+use pyhost_os::calls::{gettid, nanosleep, waitpid};
+use pyhost_os::file::{self, Fd};
+use pyhost_os::mapping::Mapped;
+use pyhost_os::moment::monotonic;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Threads that are looked at.
+const MOST: usize = 4096;
+
+/// Room for the general registers of a thread (`NT_PRSTATUS` of ptrace(2)), in bytes.
+const ROOM: usize = 512;
+
+/// How long the copy may take, in nanoseconds: it waits for a thread that sleeps without being interruptible.
+const PATIENCE: u64 = 2_000_000_000;
+
+/// Adds the registers of the other threads. The copy makes a table of pages like this one's, so it takes longer with more memory.
+pub fn add(ranges: &mut Table<Range>) {
+    let Some(threads) = others().filter(|threads| !threads.is_empty()) else {
+        return;
+    };
+    let Some(memory) = Mapped::<AtomicU64>::shared((1 + threads.len()) * ROOM / 8) else {
+        return;
+    };
+    let memory = memory.leak();
+    let (may_begin, room) = (&memory[0], &memory[ROOM / 8..]);
+    // SAFETY: the copy reads registers, and ends.
+    let copy = unsafe { copy_process(0) };
+    match copy {
+        None => return,
+        Some(0) => {
+            wait_until(|| may_begin.load(Acquire) != 0);
+            for (&thread, room) in threads.iter().zip(room.chunks(ROOM / 8)) {
+                read(thread, room);
+            }
+            process::end_now(0);
+        }
+        Some(copy) => {
+            // The security module Yama lets a child trace its parent only so.
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
+            may_begin.store(1, Release);
+            if !wait_until(|| waitpid(copy, None, libc::__WALL | libc::WNOHANG) != 0) {
+                process::signal(copy, libc::SIGKILL);
+                waitpid(copy, None, libc::__WALL);
+            }
+        }
+    }
+    let addresses = room.as_ptr_range();
+    ranges.push(Range {
+        start: addresses.start.addr(),
+        end: addresses.end.addr(),
+    });
+}
+
+/// Waits, and looks each millisecond; false where it took too long.
+fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    let since = monotonic();
+    while !is_so() {
+        if monotonic() - since > PATIENCE {
+            return false;
+        }
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        nanosleep(&pause, None);
+    }
+    true
+}
+
+/// The process's threads but this one.
+fn others() -> Option<Table<libc::pid_t>> {
+    let folder = Fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY).ok()?;
+    let mut threads = new_table(MOST)?;
+    file::each_name(&folder, |name| {
+        let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        if let Some(thread) = number.filter(|&thread| thread != gettid()) {
+            threads.push(thread);
+        }
+    });
+    Some(threads)
+}
+
+/// Reads the registers of a thread of the process that this one is a copy of.
+fn read(thread: libc::pid_t, room: &[AtomicU64]) {
+    const SEIZE: libc::c_long = 0x4206;
+    const INTERRUPT: libc::c_long = 0x4207;
+    const GETREGSET: libc::c_long = 0x4204;
+    const DETACH: libc::c_long = 17;
+    const GENERAL: libc::c_long = 1; // NT_PRSTATUS
+    let vector = libc::iovec {
+        iov_base: room.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(room),
+    };
+    // SAFETY: the registers go to the room, which is as long as said; the other calls take numbers.
+    let trace = |operation: libc::c_long, number: libc::c_long, data: usize| unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            operation,
+            libc::c_long::from(thread),
+            number,
+            data,
+        ) == 0
+    };
+    if !trace(SEIZE, 0, 0) {
+        return;
+    }
+    if trace(INTERRUPT, 0, 0) && waitpid(thread, None, libc::__WALL) == thread {
+        trace(GETREGSET, GENERAL, (&raw const vector).addr());
+    }
+    trace(DETACH, 0, 0);
+}
