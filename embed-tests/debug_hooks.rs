@@ -415,6 +415,8 @@ fn bytes_written_before_a_block_of_pythons_are_counted_whichever_pads_they_hit()
         (-8, 1, 8),
         (-8, 8, 8),
         (-16, 16, 16),
+        (-9, 1, 9),
+        (-12, 4, 12),
         (-16, 1, 16),
     ] {
         for take in ["take", "take_object"] {

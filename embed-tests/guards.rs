@@ -433,6 +433,14 @@ fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
             && line.ends_with(", made by a function of another family");
         assert!(is_told, "{outcome:#?}");
     }
+    // Those of CPython alone have the same pads.
+    let code = format!("{SMALL}free(take(41))");
+    let run = Run::host().env("PYTHONMALLOC", "debug");
+    let outcome = run.arg("--guard=min=1,every=1").code(&code).run();
+    let words = ": a guarded block of 41 bytes of the account mem";
+    assert!(outcome.stderr.contains(words), "{outcome:#?}");
+    let words = ", made by a function of another family\n";
+    assert!(outcome.stderr.contains(words), "{outcome:#?}");
 }
 
 #[test]

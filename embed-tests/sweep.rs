@@ -50,7 +50,10 @@ fn a_sweep_whose_program_requests_nothing_says_so_and_fails() {
 
 #[test]
 fn a_program_that_fails_by_itself_is_not_swept_and_its_words_are_shown() {
-    let outcome = sweep().args(["-c", "import no_such_module"]).run();
+    let state = folder("fails").join("state");
+    let run = sweep().arg("--resume").arg(&state);
+    let outcome = run.args(["-c", "import no_such_module"]).run();
+    assert!(!state.exists(), "there is nothing to go on with");
     assert_eq!(outcome.code(), 25, "{outcome:#?}");
     let said = &outcome.stdout;
     assert!(said.contains("No module named 'no_such_module'"), "{said}");

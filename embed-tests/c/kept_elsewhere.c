@@ -58,20 +58,39 @@ static void __attribute__((noinline)) clear_stack(void)
 }
 
 #if defined(__x86_64__)
-static void *wait_with_block(void *unused)
+static volatile int is_waiting;
+
+static void *wait_with_block(void *is_kept)
 {
     register void *block __asm__("rbx") = malloc(8000);
     clear_stack();
-    __asm__ volatile("1: mov %1, %%eax\n\tsyscall\n\tjmp 1b" : : "r"(block), "i"(34) : "rax", "rcx", "r11", "memory");
-    return unused;
+    if (!is_kept)
+        block = NULL;
+    is_waiting = 1;
+    /* Without what malloc has left in the others. */
+    __asm__ volatile("xor %%edx, %%edx\n\t"
+                     "xor %%esi, %%esi\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "xor %%r8d, %%r8d\n\t"
+                     "xor %%r9d, %%r9d\n\t"
+                     "xor %%r10d, %%r10d\n"
+                     "1: mov %1, %%eax\n\t"
+                     "syscall\n\t"
+                     "jmp 1b"
+                     :
+                     : "r"(block), "i"(34)
+                     : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory");
+    return NULL;
 }
 
-/* A thread that waits in pause(2) and has its block in a register alone. */
-void keep_in_register(void)
+/* A thread that waits in pause(2), and has its block in a register alone, or nowhere. */
+void wait_in_thread(int is_kept)
 {
     pthread_t thread;
-    pthread_create(&thread, NULL, wait_with_block, NULL);
-    usleep(200000);
+    pthread_create(&thread, NULL, wait_with_block, is_kept ? "kept" : NULL);
+    while (!is_waiting)
+        usleep(1000);
+    usleep(10000);
 }
 #endif
 

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 /// Whether CPython's debug hooks lie over the blocks of its domains.
 static HOOKS_ON: AtomicBool = AtomicBool::new(false);
 
-/// They do from here on.
-pub(super) fn put_hooks_on() {
+/// They do from here on. Before Python is initialised.
+pub fn put_hooks_on() {
     HOOKS_ON.store(true, Release);
 }
 
@@ -82,16 +82,16 @@ pub unsafe fn damage_of_hooks(start: *const u8, size: usize, are_laid: bool) -> 
     let asked = size.checked_sub(HOOKS)?;
     // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
     let byte = |index| unsafe { start.add(index).read_volatile() };
-    let has_size = usize::from_be_bytes(std::array::from_fn(byte)) == asked;
+    let size_bytes = asked.to_be_bytes();
+    let size_at = (0..HOOK_TAIL).find(|&at| byte(at) != size_bytes[at]);
     let has_name = matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');
     let pad = (HOOK_TAIL + 1..HOOK).find(|&at| byte(at) != FORBIDDEN);
+    if !are_laid && pad.is_some() && !(size_at.is_none() && has_name) {
+        return None;
+    }
     // The first byte that is damaged.
-    let first = match (has_size, has_name, pad) {
-        (true, true, pad) => pad,
-        (true, false, pad) if are_laid || pad.is_none() => Some(HOOK_TAIL),
-        (false, _, pad) if are_laid || pad.is_none() => Some(0),
-        _ => return None,
-    };
+    let name_at = (!has_name).then_some(HOOK_TAIL);
+    let first = size_at.or(name_at).or(pad);
     if let Some(first) = first {
         return Some(Outside::Before(HOOK - first));
     }

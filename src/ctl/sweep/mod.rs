@@ -78,7 +78,7 @@ pub struct SweepOptions {
 
 /// Exit status if a run crashed, hung or leaked.
 const FOUND: u8 = 24;
-/// Exit status if the program made no request that is counted: nothing was tested.
+/// Exit status if the program fails by itself, or made no request that is counted: nothing was tested.
 const NOTHING: u8 = 25;
 /// Exit status of a bad option, here of one that the host refuses, or of a file that cannot be used.
 const BAD_OPTION: u8 = 2;
@@ -215,8 +215,8 @@ impl<'a> Sweep<'a> {
 
     /// Makes all runs, and reports. The exit status; any if a signal has ended it.
     fn run(mut self, program: &Program<'_>) -> Result<u8, Failure> {
-        let unfailed = match self.state.take(0) {
-            Some(run) => run,
+        let (unfailed, is_new) = match self.state.take(0) {
+            Some(run) => (run, false),
             None => {
                 let Some(run) = program.count()? else {
                     return Ok(0);
@@ -225,14 +225,14 @@ impl<'a> Sweep<'a> {
                     let _ = writeln!(std::io::stderr(), "{}", run.errors[0]);
                     return Ok(BAD_OPTION);
                 }
-                self.state.keep(0, &run)?;
-                run
+                (run, true)
             }
         };
         self.cases
             .add(None, &unfailed, || describe("no request fails", &unfailed));
-        // PYHOST_FAIL may make a MemoryError in each run.
-        if !matches!(unfailed.end, End::Status(0) | End::MemoryError(_)) {
+        // Rules of PYHOST_FAIL may make any run fail.
+        let fails = unfailed.end != End::Status(0) && program.others.is_empty();
+        if fails || unfailed.end.is_finding() {
             print(&describe("No request fails", &unfailed))?;
             let reason = format!("the program ends with {} by itself", unfailed.end.text());
             let status = if unfailed.end.is_finding() {
@@ -242,6 +242,9 @@ impl<'a> Sweep<'a> {
                 NOTHING
             };
             return self.nothing(status, &reason);
+        }
+        if is_new {
+            self.state.keep(0, &unfailed)?;
         }
         if unfailed.requests == Some(0) {
             return self.no_request(unfailed.end);

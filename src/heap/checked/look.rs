@@ -8,7 +8,7 @@ use super::record::{Record, State, Written};
 use super::{ACCOUNTS, is_on};
 use crate::ledger::Account;
 use crate::origin::Origin;
-use crate::outside::Outside;
+use crate::outside::{Outside, hooks_are_on};
 use std::fmt;
 
 /// A block that was written to where or when nobody may.
@@ -64,7 +64,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
         return;
     }
     alone(|closed| {
-        guards::each_overwritten(with_hooks && is_on(), |block, outside| {
+        guards::each_overwritten(with_hooks && hooks_are_on(), |block, outside| {
             visit(&Damage::Guarded(outside, block));
         });
         for account in ACCOUNTS {

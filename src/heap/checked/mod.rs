@@ -27,11 +27,12 @@ use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, p
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use crate::origin::{Origin, calls};
-use crate::outside::{self, HOOK, Outside, damage_of_hooks};
+use crate::outside::{HOOK, Outside, damage_of_hooks};
 use record::{Record, State};
 use std::fmt::Display;
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;
@@ -45,6 +46,9 @@ const ACCOUNTS: [Account; 5] = [
     Account::Native,
 ];
 
+/// Whether blocks are checked.
+static ON: AtomicBool = AtomicBool::new(false);
+
 /// Makes the heaps. Once, while the process has one thread, after [`super::start`]; false if mimalloc gives no heap.
 pub fn start() -> bool {
     for account in ACCOUNTS {
@@ -57,13 +61,13 @@ pub fn start() -> bool {
     if !quarantine::start() {
         return false;
     }
-    outside::put_hooks_on();
+    ON.store(true, Release);
     true
 }
 
 /// Whether blocks are checked: those that were allocated since [`start`]. CPython's debug hooks lie over those of its domains.
 pub fn is_on() -> bool {
-    outside::hooks_are_on()
+    ON.load(Relaxed)
 }
 
 /// Whether `page` has checked blocks.

@@ -8,11 +8,12 @@
 use super::memory::Range;
 use super::table::{Table, new_table};
 use crate::controller::copy_process;
-use crate::process;
+use crate::process::{self, small_file};
 use pyhost_os::calls::{gettid, nanosleep, waitpid};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::Mapped;
 use pyhost_os::moment::monotonic;
+use pyhost_os::signals::SignalSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -22,8 +23,13 @@ const MOST: usize = 4096;
 /// Room for the general registers of a thread (`NT_PRSTATUS` of ptrace(2)), in bytes.
 const ROOM: usize = 512;
 
-/// How long the copy may take, in nanoseconds: it waits for a thread that sleeps without being interruptible.
-const PATIENCE: u64 = 2_000_000_000;
+/// How long the copy may take, in nanoseconds.
+const PATIENCE: u64 = 5_000_000_000;
+
+/// How long a thread may take to stop: one that sleeps without being interruptible does not.
+const OF_THREAD: u64 = 50_000_000;
+
+const LATER: libc::c_int = libc::__WALL | libc::WNOHANG;
 
 /// Adds the registers of the other threads. The copy makes a table of pages like this one's, so it takes longer with more memory.
 pub fn add(ranges: &mut Table<Range>) {
@@ -35,28 +41,36 @@ pub fn add(ranges: &mut Table<Range>) {
     };
     let memory = memory.leak();
     let (may_begin, room) = (&memory[0], &memory[ROOM / 8..]);
+    // No handler of the script's runs in the copy.
+    let mask = SignalSet::all().block();
     // SAFETY: the copy reads registers, and ends.
     let copy = unsafe { copy_process(0) };
     match copy {
-        None => return,
+        None => {
+            mask.make_mask();
+            return;
+        }
         Some(0) => {
-            wait_until(|| may_begin.load(Acquire) != 0);
-            for (&thread, room) in threads.iter().zip(room.chunks(ROOM / 8)) {
-                read(thread, room);
-            }
+            wait_until(PATIENCE, || may_begin.load(Acquire) != 0);
+            threads
+                .iter()
+                .zip(room.chunks(ROOM / 8))
+                .for_each(|(&thread, room)| read(thread, room));
             process::end_now(0);
         }
         Some(copy) => {
-            // The security module Yama lets a child trace its parent only so.
-            // SAFETY: takes numbers.
-            unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
+            if is_asked_for() {
+                // SAFETY: takes numbers.
+                unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
+            }
             may_begin.store(1, Release);
-            if !wait_until(|| waitpid(copy, None, libc::__WALL | libc::WNOHANG) != 0) {
+            if !wait_until(PATIENCE, || waitpid(copy, None, LATER) != 0) {
                 process::signal(copy, libc::SIGKILL);
                 waitpid(copy, None, libc::__WALL);
             }
         }
     }
+    mask.make_mask();
     let addresses = room.as_ptr_range();
     ranges.push(Range {
         start: addresses.start.addr(),
@@ -64,11 +78,19 @@ pub fn add(ranges: &mut Table<Range>) {
     });
 }
 
-/// Waits, and looks each millisecond; false where it took too long.
-fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+/// Whether a process must name another one that is to trace it: the scope 1 of the security module Yama.
+fn is_asked_for() -> bool {
+    let mut scope = [0];
+    small_file::open(c"/proc/sys/kernel/yama/ptrace_scope")
+        .and_then(|file| file::read(&file, &mut scope).ok())
+        .is_some_and(|_| scope == *b"1")
+}
+
+/// Waits, and looks each millisecond; false where it took longer than so many nanoseconds.
+fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
     let since = monotonic();
     while !is_so() {
-        if monotonic() - since > PATIENCE {
+        if monotonic() - since > patience {
             return false;
         }
         let pause = libc::timespec {
@@ -100,6 +122,7 @@ fn read(thread: libc::pid_t, room: &[AtomicU64]) {
     const GETREGSET: libc::c_long = 0x4204;
     const DETACH: libc::c_long = 17;
     const GENERAL: libc::c_long = 1; // NT_PRSTATUS
+    const PTRACE_EVENT_STOP: libc::c_int = 128;
     let vector = libc::iovec {
         iov_base: room.as_ptr().cast_mut().cast(),
         iov_len: size_of_val(room),
@@ -117,8 +140,18 @@ fn read(thread: libc::pid_t, room: &[AtomicU64]) {
     if !trace(SEIZE, 0, 0) {
         return;
     }
-    if trace(INTERRUPT, 0, 0) && waitpid(thread, None, libc::__WALL) == thread {
-        trace(GETREGSET, GENERAL, (&raw const vector).addr());
+    let mut status = 0;
+    let stopped = || waitpid(thread, Some(&mut status), LATER) == thread;
+    if !(trace(INTERRUPT, 0, 0) && wait_until(OF_THREAD, stopped)) {
+        return; // as the copy ends, the system lets it go
     }
-    trace(DETACH, 0, 0);
+    trace(GETREGSET, GENERAL, (&raw const vector).addr());
+    // A signal that has stopped it first is still to come.
+    let is_interrupt = status >> 16 == PTRACE_EVENT_STOP;
+    let signal = if is_interrupt {
+        0
+    } else {
+        libc::WSTOPSIG(status)
+    };
+    trace(DETACH, 0, signal as usize);
 }

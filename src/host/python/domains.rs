@@ -10,7 +10,7 @@ use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
 use crate::faults;
-use crate::heap::checked;
+use crate::heap::{checked, outside};
 use crate::hooks;
 use crate::ledger::Account;
 use crate::process::loaded;
@@ -165,6 +165,7 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
         DEBUG_HOOKS.store(true, Relaxed);
+        outside::put_hooks_on();
         if checked::is_on() {
             watch::<RAW>(PYMEM_DOMAIN_RAW);
             watch::<MEM>(PYMEM_DOMAIN_MEM);
