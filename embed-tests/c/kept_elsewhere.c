@@ -60,12 +60,20 @@ static void __attribute__((noinline)) clear_stack(void)
 #if defined(__x86_64__)
 static volatile int is_waiting;
 
+static void __attribute__((noinline)) lose_block(void)
+{
+    void *volatile block = malloc(8000);
+    block = NULL;
+}
+
 static void *wait_with_block(void *is_kept)
 {
-    register void *block __asm__("rbx") = malloc(8000);
+    register void *block __asm__("rbx") = NULL;
+    if (is_kept)
+        block = malloc(8000);
+    else
+        lose_block();
     clear_stack();
-    if (!is_kept)
-        block = NULL;
     is_waiting = 1;
     /* Without what malloc has left in the others. */
     __asm__ volatile("xor %%edx, %%edx\n\t"
