@@ -1,6 +1,6 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
-use crate::host::{Outcome, Run, compile, script, version};
+use crate::host::{ALLOCATORS, Outcome, Run, compile, script, version};
 use crate::native_stacks;
 use crate::skipping::skipped;
 
@@ -282,7 +282,7 @@ print('done')";
 #[test]
 fn a_record_that_was_written_over_is_found_at_the_end() {
     for code in ["p = malloc(100)", "p = malloc(100); free(p)"] {
-        let code = format!("{C}{code}; ctypes.memset(p - 64, 0, 64)");
+        let code = format!("{ALLOCATORS}{code}; ctypes.memset(p - 64, 0, 64)");
         let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
         assert_eq!(outcome.code(), 134, "{outcome:#?}");
         let expected = "at the end: bytes before the start of a block of the account native at 0x";
@@ -299,7 +299,7 @@ print('ok')";
         assert_eq!(run.code(code).ok().stdout, "ok\n", "{bound:?}");
     }
     let code = format!(
-        "{C}for shift in (4, 12, 16, 17, 22, 24, 30):
+        "{ALLOCATORS}for shift in (4, 12, 16, 17, 22, 24, 30):
     p = aligned_alloc(1 << shift, 100)
     assert p % (1 << shift) == 0
     ctypes.memset(p, 1, 100)
@@ -314,7 +314,7 @@ print('ok')"
 fn what_is_right_is_not_reported_at_the_end() {
     // Blocks of no bytes that a pointer leads to, and a child that libc knows nothing of.
     let code = format!(
-        "{C}import os, threading
+        "{ALLOCATORS}import os, threading
 kept = (ctypes.c_void_p * 20)(*(malloc(0) for _ in range(20)))
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 def work():
@@ -339,17 +339,6 @@ print('ok')",
         ("ok\n", "")
     );
 }
-
-/// Functions of C with addresses as numbers.
-const C: &str = "import ctypes
-def function(name, *types):
-    found = getattr(ctypes.CDLL(None), name)
-    found.restype, found.argtypes = ctypes.c_void_p, types
-    return found
-malloc, free = function('malloc', ctypes.c_size_t), function('free', ctypes.c_void_p)
-realloc = function('realloc', ctypes.c_void_p, ctypes.c_size_t)
-aligned_alloc = function('aligned_alloc', ctypes.c_size_t, ctypes.c_size_t)
-";
 
 /// The processor does not tell the address of such a fault.
 #[test]
@@ -419,9 +408,9 @@ fn bytes_written_before_a_block_of_pythons_are_counted_whichever_pads_they_hit()
         (-12, 4, 12),
         (-16, 1, 16),
     ] {
-        for take in ["take", "take_object"] {
+        for (take, give) in [("take", "give"), ("take_object", "give_object")] {
             let code = format!(
-                "{PYTHONS}p = {take}(100); ctypes.memset(p + {offset}, 1, {length}); give_{take}(p)"
+                "{ALLOCATORS}p = {take}(100); ctypes.memset(p + {offset}, 1, {length}); {give}(p)"
             );
             let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
             assert!(
@@ -452,7 +441,9 @@ fn the_first_byte_that_was_written_to_a_freed_block_is_named() {
         (20, 4, 20, "0xfd"),
         (-4, 4, -4, "0xfd"),
     ] {
-        let code = format!("{C}p = malloc(16); free(p); ctypes.memset(p + {offset}, 1, {length})");
+        let code = format!(
+            "{ALLOCATORS}p = malloc(16); free(p); ctypes.memset(p + {offset}, 1, {length})"
+        );
         let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
         let words = format!(": byte {byte} is 0x01, expected {fill}\n");
         assert!(outcome.stderr.contains(&words), "{outcome:#?}");
@@ -463,7 +454,7 @@ fn the_first_byte_that_was_written_to_a_freed_block_is_named() {
 #[test]
 fn a_long_overflow_names_its_own_block() {
     let code = format!(
-        "{C}blocks = sorted(malloc(32) for _ in range(200))
+        "{ALLOCATORS}blocks = sorted(malloc(32) for _ in range(200))
 first = next(a for a, b in zip(blocks, blocks[1:]) if b - a < 200)
 ctypes.memset(first, 1, 200)
 free(blocks[blocks.index(first) + 1])"
@@ -476,13 +467,3 @@ free(blocks[blocks.index(first) + 1])"
         && line.ends_with(", overwritten, and so the record of the next block");
     assert!(is_named, "{outcome:#?}");
 }
-
-/// CPython's functions that allocate.
-const PYTHONS: &str = "import ctypes
-def function(name, *types):
-    found = getattr(ctypes.PyDLL(None), name)
-    found.restype, found.argtypes = ctypes.c_void_p, types
-    return found
-take, give_take = function('PyMem_Malloc', ctypes.c_size_t), function('PyMem_Free', ctypes.c_void_p)
-take_object, give_take_object = function('PyObject_Malloc', ctypes.c_size_t), function('PyObject_Free', ctypes.c_void_p)
-";

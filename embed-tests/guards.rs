@@ -1,7 +1,7 @@
 //! Guard pages: what they catch, and that correct programs run on unchanged.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, Run, compile, of_bytearray, script};
+use crate::host::{ALLOCATORS, Outcome, Run, compile, of_bytearray, script};
 
 const SEGV: i32 = 128 + libc::SIGSEGV;
 const ABORT: i32 = 128 + libc::SIGABRT;
@@ -307,18 +307,6 @@ fn without_the_option_nothing_is_guarded() {
     assert!(report["guards"].is_null(), "{report}");
 }
 
-/// Functions of C with addresses as numbers.
-const SMALL: &str = "import ctypes
-def function(name, *types):
-    found = getattr(ctypes.PyDLL(None), name)
-    found.restype, found.argtypes = ctypes.c_void_p, types
-    return found
-malloc, free = function('malloc', ctypes.c_size_t), function('free', ctypes.c_void_p)
-realloc = function('realloc', ctypes.c_void_p, ctypes.c_size_t)
-take, give = function('PyMem_Malloc', ctypes.c_size_t), function('PyMem_Free', ctypes.c_void_p)
-take_object = function('PyObject_Malloc', ctypes.c_size_t)
-";
-
 #[test]
 fn small_blocks_are_guarded_where_min_says_so() {
     // Of other processors the line says `access`.
@@ -353,11 +341,11 @@ fn small_blocks_are_guarded_where_min_says_so() {
         ),
     ] {
         let run = Run::host().arg("--guard=min=1,every=1");
-        let outcome = run.code(&format!("{SMALL}{code}")).run();
+        let outcome = run.code(&format!("{ALLOCATORS}{code}")).run();
         assert_eq!(outcome.code(), SEGV, "{code} {outcome:#?}");
         assert!(outcome.stderr.contains(expected), "{code} {outcome:#?}");
     }
-    let code = format!("{SMALL}p = malloc(41); ctypes.memset(p, 1, 43); free(p)");
+    let code = format!("{ALLOCATORS}p = malloc(41); ctypes.memset(p, 1, 43); free(p)");
     let outcome = Run::host()
         .args(["--guard=min=1,every=1", "-c", &code])
         .run();
@@ -406,7 +394,7 @@ fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
             "20 bytes past the end of a guarded block of 41 bytes of the account mem",
         ),
     ] {
-        let code = format!("{SMALL}ctypes.memset({take}(41), 1, {written})");
+        let code = format!("{ALLOCATORS}ctypes.memset({take}(41), 1, {written})");
         let run = Run::host().arg("--guard=min=1,every=1").args(options);
         let outcome = run.code(&code).run();
         assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
@@ -423,7 +411,7 @@ fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
         ("free(take(41))", "free()"),
         ("realloc(take(41), 80)", "realloc()"),
     ] {
-        let code = format!("{SMALL}{call}");
+        let code = format!("{ALLOCATORS}{call}");
         let run = Run::host().args(["--guard=min=1,every=1", "--debug-hooks"]);
         let outcome = run.code(&code).run();
         assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
@@ -434,7 +422,7 @@ fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
         assert!(is_told, "{outcome:#?}");
     }
     // Those of CPython alone have the same pads.
-    let code = format!("{SMALL}free(take(41))");
+    let code = format!("{ALLOCATORS}free(take(41))");
     let run = Run::host().env("PYTHONMALLOC", "debug");
     let outcome = run.arg("--guard=min=1,every=1").code(&code).run();
     let words = ": a guarded block of 41 bytes of the account mem";

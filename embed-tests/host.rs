@@ -355,3 +355,16 @@ fn wait(child: &mut Child, timeout: Duration) -> ExitStatus {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// CPython's and libc's functions that allocate, with addresses as numbers, in Python. The GIL is held.
+pub const ALLOCATORS: &str = "import ctypes
+def function(name, *types):
+    found = getattr(ctypes.PyDLL(None), name)
+    found.restype, found.argtypes = ctypes.c_void_p, types
+    return found
+malloc, free = function('malloc', ctypes.c_size_t), function('free', ctypes.c_void_p)
+realloc = function('realloc', ctypes.c_void_p, ctypes.c_size_t)
+aligned_alloc = function('aligned_alloc', ctypes.c_size_t, ctypes.c_size_t)
+take, give = function('PyMem_Malloc', ctypes.c_size_t), function('PyMem_Free', ctypes.c_void_p)
+take_object, give_object = function('PyObject_Malloc', ctypes.c_size_t), function('PyObject_Free', ctypes.c_void_p)
+";

@@ -9,8 +9,8 @@ use pyhost_os::plain::plain;
 use std::io::Read;
 
 /// Copies a text from standard input to standard output. A line such as
-/// "release (/home/me/module.so+0x13f2, build id 3a7f)" becomes one with the source line, and one for each function that was inlined there. A library must be the file that the
-/// host had loaded: it must have the build id of the line.
+/// "release (/home/me/module.so+0x13f2, build id 3a7f)" becomes one with the source line, and one for each function that
+/// was inlined there. A library must be the file that the host had loaded: it must have the build id of the line.
 #[derive(Debug, Args)]
 pub struct SymbolizeOptions {
     /// When the process started, such as 2026-01-31T12:00:00Z: a library without a build id must not have changed since

@@ -27,11 +27,16 @@ pub(super) fn is_domain(account: Account) -> bool {
 }
 
 /// Bytes of the hooks in front of the program's own in a block of an account, and all of theirs.
-pub fn hooks_of(account: Account) -> (usize, usize) {
+pub(super) fn hooks_of(account: Account) -> (usize, usize) {
     match hooks_are_on() && is_domain(account) {
         true => (HOOK, HOOKS),
         false => (0, 0),
     }
+}
+
+/// The bytes that a program has asked for, of a block of an account that has `size` bytes with those of the hooks.
+pub fn asked_of(account: Account, size: usize) -> usize {
+    size.saturating_sub(hooks_of(account).1)
 }
 
 /// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
@@ -73,8 +78,9 @@ impl fmt::Display for Outside {
 }
 
 /// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
-/// `are_laid`: the hooks themselves have the block, to free or resize it. Else a table beneath them may have been called, or
-/// they may have just begun to lay their pads: a block without anything of theirs is none of theirs.
+/// `are_laid`: the hooks themselves have the block, to free or resize it. Otherwise the block may have no pads: a table beneath
+/// the hooks was called, or the hooks have just begun. Then a block of which size or letter is wrong counts only if the rest
+/// of its head is whole.
 ///
 /// # Safety
 /// So many bytes from `start` on are readable.

@@ -9,7 +9,9 @@ use crate::descriptor::close_range;
 use crate::native::next::{self, call};
 use crate::preload;
 use crate::process;
+use pyhost_os::calls::{nanosleep, waitpid};
 use pyhost_os::file;
+use pyhost_os::moment::monotonic;
 use pyhost_os::signals::SignalSet;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
@@ -54,6 +56,32 @@ pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
     // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
     let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
     (made >= 0).then_some(made as libc::pid_t)
+}
+
+/// Waits for a copy of this process, and ends it after so many nanoseconds. Its exit status, or `None` if it had to be ended,
+/// or a signal did.
+pub fn wait(copy: libc::pid_t, patience: u64) -> Option<c_int> {
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    let since = monotonic();
+    let mut status = 0;
+    loop {
+        // The copy sends no signal at its end, so that nobody else waits for it.
+        match waitpid(copy, Some(&mut status), libc::__WALL | libc::WNOHANG) {
+            0 if monotonic() - since < patience => nanosleep(&pause, None),
+            0 => {
+                process::signal(copy, libc::SIGKILL);
+                waitpid(copy, None, libc::__WALL);
+                return None;
+            }
+            ended => {
+                let is_exit = ended == copy && libc::WIFEXITED(status);
+                return is_exit.then(|| libc::WEXITSTATUS(status));
+            }
+        };
+    }
 }
 
 /// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it. The

@@ -10,11 +10,9 @@
 use crate::controller;
 use crate::descriptor::{Descriptor, format_into, in_memory_of};
 use crate::heap::origin::calls::{self, CallsNumber, MOST};
-use crate::process;
 use crate::python::native_calls::{self, Of, Place, place_of};
-use pyhost_os::calls::{nanosleep, waitpid};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::moment::{Utc, monotonic, now};
+use pyhost_os::moment::{Utc, now};
 use pyhost_os::signals::SignalSet;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
@@ -193,34 +191,9 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
             copy => copy,
         }
     };
-    let status = copy.and_then(wait);
+    let status = copy.and_then(|copy| controller::wait(copy, PATIENCE));
     before.make_mask();
     (status == Some(0)).then_some(named)
-}
-
-/// Waits for a copy of this process; its exit status, or `None` if it had to be ended, or a signal did.
-fn wait(copy: libc::pid_t) -> Option<c_int> {
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
-    let since = monotonic();
-    let mut status = 0;
-    loop {
-        // The copy sends no signal at its end, so that nobody else waits for it.
-        match waitpid(copy, Some(&mut status), libc::__WALL | libc::WNOHANG) {
-            0 if monotonic() - since < PATIENCE => nanosleep(&pause, None),
-            0 => {
-                process::signal(copy, libc::SIGKILL);
-                waitpid(copy, None, libc::__WALL);
-                return None;
-            }
-            ended => {
-                let is_exit = ended == copy && libc::WIFEXITED(status);
-                return is_exit.then(|| libc::WEXITSTATUS(status));
-            }
-        };
-    }
 }
 
 /// Copies a file to a descriptor as it is.

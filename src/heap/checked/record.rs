@@ -5,7 +5,7 @@
 use crate::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::ledger::Account;
 use crate::origin::{After, CallsNumber, FileNumber, Origin};
-use crate::outside::{Outside, damage_of_hooks, hooks_of, is_domain};
+use crate::outside::{Outside, asked_of, damage_of_hooks, hooks_of, is_domain};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -338,7 +338,7 @@ impl fmt::Display for Described<'_> {
 impl Record {
     /// The size without what CPython's debug hooks add, which a program did not ask for.
     fn asked(&self) -> usize {
-        self.size().saturating_sub(hooks_of(self.account()).1)
+        asked_of(self.account(), self.size())
     }
 }
 

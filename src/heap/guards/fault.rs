@@ -4,7 +4,7 @@
 use super::slots::{FREED, RANGE};
 use crate::ledger::Account;
 use crate::origin::Origin;
-use crate::outside::{Outside, hooks_of};
+use crate::outside::{Outside, asked_of, hooks_of};
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -27,12 +27,12 @@ pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
     let range = RANGE.get().filter(|range| range.holds(address))?;
     let record = range.nearest(address)?;
     let account = record.account();
-    let (front, hooks) = hooks_of(account);
+    let (front, _) = hooks_of(account);
     Some(Fault {
         is_write,
         address,
         start: record.start.load(Relaxed) + front,
-        size: record.size.load(Relaxed).saturating_sub(hooks),
+        size: asked_of(account, record.size.load(Relaxed)),
         account,
         made: record.made.get(),
         freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),

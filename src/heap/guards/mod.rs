@@ -253,8 +253,8 @@ pub fn live(start: *mut u8) -> Option<Block> {
 /// In words, with the bytes that the program has asked for.
 impl fmt::Display for Block {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, hooks) = outside::hooks_of(self.account);
-        let (asked, name) = (self.size.saturating_sub(hooks), self.account.name());
+        let asked = outside::asked_of(self.account, self.size);
+        let name = self.account.name();
         let made = self.made.after("allocated at");
         write!(
             out,

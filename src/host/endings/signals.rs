@@ -28,6 +28,7 @@ use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::signals::{handler_stack, set_handler_stack, signal_name};
 use std::ffi::c_int;
+use std::fmt;
 
 /// The signals whose default is to end the process, but for SIGKILL and those of real time.
 const FATAL: [c_int; 22] = [
@@ -118,12 +119,28 @@ enum Cause {
     Guarded(Fault),
     /// It was by bytes of the debug hooks.
     Filled(Filled),
-    /// Of other memory, at this address, if that is known.
-    Other(Option<usize>),
+    /// Of other memory, with this signal, at this address, if that is known.
+    Other(c_int, Option<usize>),
 }
 
-/// What is known of a fault: what the script has sent to itself is none.
-fn cause(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Guarded(fault) => write!(out, "{fault}"),
+            Cause::Filled(filled) => write!(out, "{filled}"),
+            Cause::Other(signal, address) => {
+                write!(out, "{} at ", signal_name(*signal))?;
+                match address {
+                    Some(address) => write!(out, "address {address:#x}"),
+                    None => out.write_str("an address that is not known"),
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a fault. A signal that a process has sent is no fault.
+fn cause(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
     let (address, is_write) = access(info, context);
     if let Some(fault) = guards::fault_at(address, is_write) {
         return Some(Cause::Guarded(fault));
@@ -133,13 +150,13 @@ fn cause(info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
     }
     let filled = filled(context).map(Cause::Filled);
     let address = is_page_fault(context).then_some(address);
-    filled.or_else(|| (!dispositions::was_sent(info)).then_some(Cause::Other(address)))
+    filled.or_else(|| (!dispositions::was_sent(info)).then_some(Cause::Other(signal, address)))
 }
 
 /// Writes the report, then has the signal take its course.
 fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
     let fault = fault.filter(|_| BY_ADDRESS.contains(&signal));
-    let cause = fault.and_then(|(info, context)| cause(info, context));
+    let cause = fault.and_then(|(info, context)| cause(signal, info, context));
     // Here, since the walk must begin on the stack that the handler was called on.
     let mut found = [0; MOST];
     let count = match cause {
@@ -147,26 +164,13 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
         None => 0,
     };
     stack::with_room(|| {
-        let found = &found[..count];
-        match &cause {
-            Some(Cause::Guarded(fault)) => {
-                let freed = fault.freed.unwrap_or_default();
-                notice(format_args!("{fault}"));
-                stacks::tell_found(found, fault.made.calls, freed.calls);
-            }
-            Some(Cause::Filled(filled)) => {
-                notice(format_args!("{filled}"));
-                stacks::tell_found(found, 0, 0);
-            }
-            Some(Cause::Other(address)) => {
-                let name = signal_name(signal);
-                match address {
-                    Some(address) => notice(format_args!("{name} at address {address:#x}")),
-                    None => notice(format_args!("{name} at an address that is not known")),
-                }
-                stacks::tell_found(found, 0, 0);
-            }
-            None => {}
+        if let Some(cause) = &cause {
+            let (made, freed) = match cause {
+                Cause::Guarded(fault) => (fault.made, fault.freed.unwrap_or_default()),
+                Cause::Filled(_) | Cause::Other(..) => Default::default(),
+            };
+            notice(format_args!("{cause}"));
+            stacks::tell_found(&found[..count], made.calls, freed.calls);
         }
         finish(Ending::Signal(signal), true);
     });

@@ -267,8 +267,7 @@ pub fn script_ended(gil: Gil<'_>) {
 
 /// The bytes that the program has asked for, as far as they are known, without those of CPython's hooks.
 fn asked(block: &Block) -> usize {
-    let (_, hooks) = outside::hooks_of(block.account);
-    block.size.saturating_sub(hooks)
+    outside::asked_of(block.account, block.size)
 }
 
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is

@@ -7,10 +7,9 @@
 
 use super::memory::Range;
 use super::table::{Table, new_table};
-use crate::controller::copy_process;
+use crate::controller;
 use crate::process::{self, small_file};
-use pyhost_os::calls::{gettid, nanosleep, waitpid};
-use pyhost_os::file::{self, Fd};
+use pyhost_os::calls::{nanosleep, waitpid};
 use pyhost_os::mapping::Mapped;
 use pyhost_os::moment::monotonic;
 use pyhost_os::signals::SignalSet;
@@ -29,13 +28,17 @@ const PATIENCE: u64 = 5_000_000_000;
 /// How long a thread may take to stop: one that sleeps without being interruptible does not.
 const OF_THREAD: u64 = 50_000_000;
 
-const LATER: libc::c_int = libc::__WALL | libc::WNOHANG;
-
 /// Adds the registers of the other threads. The copy makes a table of pages like this one's, so it takes longer with more memory.
 pub fn add(ranges: &mut Table<Range>) {
-    let Some(threads) = others().filter(|threads| !threads.is_empty()) else {
+    let Some(mut threads) = new_table(MOST) else {
         return;
     };
+    process::each_other_thread(|thread| {
+        threads.push(thread);
+    });
+    if threads.is_empty() {
+        return;
+    }
     let Some(memory) = Mapped::<AtomicU64>::shared((1 + threads.len()) * ROOM / 8) else {
         return;
     };
@@ -44,7 +47,7 @@ pub fn add(ranges: &mut Table<Range>) {
     // No handler of the script's runs in the copy.
     let mask = SignalSet::all().block();
     // SAFETY: the copy reads registers, and ends.
-    let copy = unsafe { copy_process(0) };
+    let copy = unsafe { controller::copy_process(0) };
     match copy {
         None => {
             mask.make_mask();
@@ -64,10 +67,7 @@ pub fn add(ranges: &mut Table<Range>) {
                 unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
             }
             may_begin.store(1, Release);
-            if !wait_until(PATIENCE, || waitpid(copy, None, LATER) != 0) {
-                process::signal(copy, libc::SIGKILL);
-                waitpid(copy, None, libc::__WALL);
-            }
+            controller::wait(copy, PATIENCE);
         }
     }
     mask.make_mask();
@@ -80,10 +80,9 @@ pub fn add(ranges: &mut Table<Range>) {
 
 /// Whether a process must name another one that is to trace it: the scope 1 of the security module Yama.
 fn is_asked_for() -> bool {
-    let mut scope = [0];
-    small_file::open(c"/proc/sys/kernel/yama/ptrace_scope")
-        .and_then(|file| file::read(&file, &mut scope).ok())
-        .is_some_and(|_| scope == *b"1")
+    let mut buffer = [0; 4];
+    small_file::read_once(c"/proc/sys/kernel/yama/ptrace_scope", &mut buffer)
+        .is_some_and(|scope| scope.starts_with(b"1"))
 }
 
 /// Waits, and looks each millisecond; false where it took longer than so many nanoseconds.
@@ -100,19 +99,6 @@ fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
         nanosleep(&pause, None);
     }
     true
-}
-
-/// The process's threads but this one.
-fn others() -> Option<Table<libc::pid_t>> {
-    let folder = Fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY).ok()?;
-    let mut threads = new_table(MOST)?;
-    file::each_name(&folder, |name| {
-        let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
-        if let Some(thread) = number.filter(|&thread| thread != gettid()) {
-            threads.push(thread);
-        }
-    });
-    Some(threads)
 }
 
 /// Reads the registers of a thread of the process that this one is a copy of.
@@ -141,7 +127,7 @@ fn read(thread: libc::pid_t, room: &[AtomicU64]) {
         return;
     }
     let mut status = 0;
-    let stopped = || waitpid(thread, Some(&mut status), LATER) == thread;
+    let stopped = || waitpid(thread, Some(&mut status), libc::__WALL | libc::WNOHANG) == thread;
     if !(trace(INTERRUPT, 0, 0) && wait_until(OF_THREAD, stopped)) {
         return; // as the copy ends, the system lets it go
     }

@@ -10,6 +10,7 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
+use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
 use maps::Mapping;
 use std::ffi::OsStr;
@@ -98,17 +99,25 @@ pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D
 /// of `/proc/self/task/TID/stat` (proc(5)).
 pub fn another_thread_runs() -> bool {
-    let own = calls::gettid().to_string();
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
-        return false;
+    let mut runs = false;
+    each_other_thread(|thread| {
+        let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+        runs |= matches!(stat_fields(&stat).next(), Some(b"R" | b"D"));
+    });
+    runs
+}
+
+/// Visits the ids of the process's threads but the calling one. Allocates nothing.
+pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) {
+    let Ok(folder) = Fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY) else {
+        return;
     };
-    let mut others = threads
-        .flatten()
-        .filter(|thread| *thread.file_name() != *own);
-    others.any(|thread| {
-        let stat = std::fs::read(thread.path().join("stat")).unwrap_or_default();
-        matches!(stat_fields(&stat).next(), Some(b"R" | b"D"))
-    })
+    file::each_name(&folder, |name| {
+        let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        if let Some(thread) = number.filter(|&thread| thread != calls::gettid()) {
+            visit(thread);
+        }
+    });
 }
 
 /// The calling process's id, from the kernel: also right in a child of `vfork`.
