@@ -29,8 +29,6 @@ impl Link {
 fn main() {
     let mut link = Link(Vec::new());
     println!("cargo:rerun-if-changed={EXPORTS}");
-    // The region sees mimalloc's calls of it: `src/heap/bound/mod.rs`.
-    link.with("-Wl,--wrap=mprotect");
     let exports = compile_exports(&mut link);
     bake();
     compile_frame_reader();
@@ -79,9 +77,15 @@ fn place_gdb_commands() {
     }
 }
 
-/// The functions by which memory is mapped, beside `mprotect`: what libraries call and what the
-/// executable's own objects call are two, see `native/mapped/calls.c`.
-const MAPPINGS: [&str; 5] = ["mmap", "mmap64", "munmap", "mremap", "madvise"];
+/// The functions by which memory is mapped: what libraries call and what the executable's own objects call are two, see
+/// `native/mapped/calls.c`, and `src/heap/bound/mod.rs` for mimalloc's `mprotect`. The linker leads references to the latter
+/// (`--wrap`).
+const MAPPINGS: [&str; 6] = ["mmap", "mmap64", "munmap", "mremap", "madvise", "mprotect"];
+
+/// What libraries call, by a name for the executable's own objects.
+fn for_libraries(name: &str) -> String {
+    format!("pyhost_exported_{name}")
+}
 
 /// Compiles the exported functions that C has to define, which are for the host alone; `pyhostctl` keeps libc's.
 fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
@@ -391,23 +395,18 @@ fn link_python(link: &mut Link) {
     );
     let object = static_python(config.lib_dir(), config.lib_name());
     link.with(object.display());
-    // Extension modules find libpython's symbols in the executable, also those that the host
-    // does not use itself; `ctypes` does, too.
-    link.with("-Wl,--export-dynamic");
     if is_static() {
-        // The table that `native/own_symbols.rs` reads. Without mimalloc's names: an exported variable of a thread is
-        // for a loader to find, and musl's start knows the executable's own address alone.
-        link.with("-Wl,--hash-style=sysv");
-        let hidden = output_folder().join("hidden.map");
-        std::fs::write(&hidden, "{ local: mi_*; _mi_*; __mi_*; };\n").expect("it can be written");
-        link.with(format_args!("-Wl,--version-script={}", hidden.display()));
-        // A bit for each address that depends on where the executable lies, instead of 24 bytes. Other linkers warn.
+        list_symbols(&[&object, &output_folder().join("libpyhost_c.a")]);
+        // In one that lies anywhere, a bit for each address that depends on it, instead of 24 bytes. Other linkers warn.
         link.with("-Wl,-z,pack-relative-relocs");
         // As threads have with glibc; musl's default is 128 KiB.
         link.with("-Wl,-z,stack-size=8388608");
         link.with("-lgcc");
         return;
     }
+    // Extension modules find libpython's symbols in the executable, also those that the host
+    // does not use itself; `ctypes` does, too.
+    link.with("-Wl,--export-dynamic");
     // cargo keeps the link arguments of pyo3's own build script from this executable.
     let lines = config.extra_build_script_lines().iter();
     for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
@@ -416,6 +415,48 @@ fn link_python(link: &mut Link) {
     for library in ["dl", "util", "pthread", "m"] {
         link.with(format_args!("-l{library}"));
     }
+}
+
+/// Makes the table that `native/own_symbols.rs` reads: the names and addresses of what the objects define, in the order of the
+/// names. A static executable that lies at one place has none of a loader's.
+fn list_symbols(objects: &[&Path]) {
+    let mut nm = tool("NM", "nm");
+    let output = nm
+        .args(["--extern-only", "--defined-only", "--format=posix"])
+        .args(objects)
+        .output();
+    let output = match output {
+        Ok(output) if output.status.success() => output.stdout,
+        _ => fail(format_args!("{nm:?} failed; expected binutils' nm")),
+    };
+    let text = String::from_utf8_lossy(&output);
+    // What the host has in place of libc's has the same name.
+    let names = text
+        .lines()
+        .filter(|line| !line.ends_with(':'))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, _)| name.strip_prefix("__next_").unwrap_or(name));
+    let names: std::collections::BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
+    let mut source = String::from(
+        "\t.section .data.rel.ro,\"aw\"\n\t.balign 8\n\t.globl pyhost_symbols\npyhost_symbols:\n",
+    );
+    for (index, &name) in names.iter().enumerate() {
+        let symbol = match MAPPINGS.contains(&name) {
+            true => for_libraries(name),
+            false => name.to_owned(),
+        };
+        source += &format!("\t.quad .Lname{index}, {symbol}\n");
+    }
+    let count = names.len();
+    source += &format!("\t.globl pyhost_symbol_count\npyhost_symbol_count:\n\t.quad {count}\n");
+    source += "\t.section .rodata.str1.1,\"aMS\",%progbits,1\n";
+    for (index, name) in names.iter().enumerate() {
+        source += &format!(".Lname{index}: .asciz \"{name}\"\n");
+    }
+    source += "\t.section .note.GNU-stack,\"\",%progbits\n";
+    let path = output_folder().join("symbols.s");
+    std::fs::write(&path, source).expect("it can be written");
+    cc::Build::new().file(&path).compile("pyhost_symbols");
 }
 
 fn output_folder() -> PathBuf {
@@ -464,8 +505,8 @@ fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
     let mut localize = tool("OBJCOPY", "objcopy");
     localize.arg("--localize-hidden").arg(&object);
     // It is a library still: what it maps is to be seen.
-    for name in MAPPINGS.iter().chain(&["mprotect"]) {
-        localize.arg(format!("--redefine-sym={name}=pyhost_exported_{name}"));
+    for name in MAPPINGS {
+        localize.arg(format!("--redefine-sym={name}={}", for_libraries(name)));
     }
     run(&mut localize);
     // The base of CPython's probes (`--with-dtrace`, as Debian builds it) lies in a section of which the linker keeps one, of

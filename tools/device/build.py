@@ -30,13 +30,10 @@ def missing_names(archive, nm):
 
 
 def static_archive(root, target):
-    """Debian's static libpython; where it has a second one that is position-independent, that."""
-    folder = root.configuration
-    for name in (f"python{root.version}-pic", f"python{root.version}"):
-        archive = folder / f"lib{name}.a"
-        if archive.exists():
-            break
-    else:
+    """The static libpython, which is not position-independent with Debian."""
+    folder, name = root.configuration, f"python{root.version}"
+    archive = folder / f"lib{name}.a"
+    if not archive.exists():
         raise Refused(f"--static: no static libpython in {folder}")
     missing = missing_names(archive, target.binutils + "nm")
     if missing:
@@ -71,24 +68,29 @@ def describe_python(root, target, static):
     lines += [f"extra_build_script_line=cargo:rustc-link-arg={argument}" for argument in arguments]
     path = FOLDER / f"pyo3-{root.version}-{target.triple}{'-static' if static else ''}.txt"
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    # pyo3 is built anew after each change of the file's date.
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
     return path
 
 
-def environment(root, target, static, folder, baked):
-    """The variables of a cargo that builds for the target, into a folder."""
+def environment(root, target, static, baked):
+    """The variables of a cargo that builds for the target."""
     prepare_tools(target)
     config = describe_python(root, target, static)
     name = target.triple.replace("-", "_")
+    # As Debian's own interpreter: no address depends on where a static one lies, so that the start writes none.
+    rust = ["-Crelocation-model=static"] if static else []
     if target.is_static:
         # Rust's target brings musl, and links it by any compiler.
         of_compiler = {f"CC_{name}": str(root.compiler)}
     else:
         # The compiler's own folders would come before those of --sysroot.
         flags = [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
+        rust += [f"-Clink-arg={flag}" for flag in flags]
         of_compiler = {
             "PYHOST_RUN_PATH": "$ORIGIN/../lib",
-            target.variable("RUSTFLAGS"): " ".join(f"-Clink-arg={flag}" for flag in flags),
             f"CC_{name}": target.binutils + "gcc",
             # A part of Debian's Python.h is in a folder that only the system's own compiler knows.
             f"CFLAGS_{name}": " ".join([*flags, *target.macros, "-idirafter", str(root.headers.parent)]),
@@ -98,24 +100,36 @@ def environment(root, target, static, folder, baked):
     return variables | baked | of_compiler | {
         "PYO3_CONFIG_FILE": str(config),
         "PYHOST_PYTHON_INCLUDE": str(root.headers),
-        "CARGO_TARGET_DIR": str(folder),
+        "CARGO_TARGET_DIR": str(cache(root, target, static)),
+        target.variable("RUSTFLAGS"): " ".join(rust),
         target.variable("LINKER"): target.binutils + "gcc",
         f"AR_{name}": target.binutils + "ar",
         "AR": target.binutils + "ar",
         "LD": target.binutils + "ld",
         "OBJCOPY": target.binutils + "objcopy",
+        "NM": target.binutils + "nm",
     }  # fmt: skip
+
+
+def kind_of(root, target, static):
+    """The name of a kind of build."""
+    return f"{target.processor}{'-musl' if target.is_static else ''}-{root.version}{'-static' if static else ''}"
+
+
+def cache(root, target, static):
+    """Cargo's folder. One for each kind, or each build would begin anew after one of another kind."""
+    return FOLDER / "build" / kind_of(root, target, static)
 
 
 def build(root, target, static, profile, baked):
     """Builds `pyhost` and `pyhostctl`; their folder."""
-    variables = environment(root, target, static, FOLDER / "build", baked)
+    variables = environment(root, target, static, baked)
     command = ["cargo", "build", "--quiet", "--locked", "--no-default-features", "--target", target.triple]
     command += ["--profile", profile, "-p", "pyhost", "--bin", "pyhost", "--bin", "pyhostctl"]
     if subprocess.run(command, cwd=HERE, env=variables, stdout=2).returncode:
         raise Refused("cargo build: failed")
-    built = FOLDER / "build" / target.triple / {"dev": "debug"}.get(profile, profile)
-    result = FOLDER / f"{target.processor}{'-musl' if target.is_static else ''}-{root.version}{'-static' if static else ''}"
+    built = cache(root, target, static) / target.triple / {"dev": "debug"}.get(profile, profile)
+    result = FOLDER / kind_of(root, target, static)
     result.mkdir(exist_ok=True)
     for program in ("pyhost", "pyhostctl"):
         shutil.copy2(built / program, result / program)
