@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tries a device folder (tools/build-device --folder) on the machine that it is for: `checks.py FOLDER [--pages BYTES]
-[--embed PROGRAM] [--matrix]`.
+[--embed PROGRAM] [--suite PYHOST] [--matrix]`.
 
 Runs under the machine's own python3. The last line says how many checks passed and failed.
 """
@@ -100,6 +100,7 @@ try:
 except MemoryError:
     print("refused")
 """
+RESIDENT = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
 LEAK = "import ctypes\nfor turn in range(3): ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))"
 LINES = "kept = [bytes(10_000) for _ in range(1000)]\n"
 
@@ -164,6 +165,19 @@ def reports(board):
     check(board, "pyhostctl reads the counters of a running host", 9_000_000 < live < 12_000_000, answer)
 
 
+def resident(board):
+    """Peaks of a start beside those of the machine's own Python, in KiB: the lowest of three each."""
+    known = {}
+    for name, program, *options in (("python3", sys.executable), ("pyhost", None), ("pyhost --profile small", None, "--profile", "small")):
+        answers = [board.run(*options, "-I", "-S", "-c", RESIDENT, program=program) for _ in range(3)]
+        if failed := [answer for answer in answers if answer.returncode]:
+            check(board, f"{name} reads its resident size", False, failed[0])
+            return
+        known[name] = min(int(answer.stdout) for answer in answers)
+    stock = known["python3"]
+    print("resident at start: " + ", ".join(f"{name} {size} KiB ({size / stock:.3f})" for name, size in known.items()), flush=True)
+
+
 def bounds(board):
     answer = board.script(HOG, "--cap", "48M")
     prints(board, "a cap raises an error that can be caught", answer, "caught True")
@@ -207,6 +221,16 @@ def embed(program, modules):
     count_of([program, *(f"{module}::" for module in modules), "--skip", SLOW], r"test result: .* (\d+) passed; (\d+) failed;")
 
 
+def suite(host, modules, further):
+    """Compares modules of CPython's own tests by the host and by the machine's Python, case by case. Debian's Python lacks
+    some of them, which are in a folder."""
+    with tempfile.TemporaryDirectory() as results:
+        command = [sys.executable, HERE / "embed-tests/cpython_suite/compare.py", "--python", sys.executable, "--pyhost", host]
+        command += ["--modules", *modules, "--out", results, "--timeout", "7200", "--again", "2"]
+        command += ["--extra-tests", further] if further else []
+        count_of(command, r"(\d+) passed, (\d+) failed$")
+
+
 # Scripts of the cap matrix that do not fit here. The first gives its threads 20 seconds, too little where each instruction is
 # emulated; the second asks for sizes that CPython of 32 bits answers with OverflowError.
 UNFIT = {"bystanders.py", "large_requests.py"}
@@ -240,6 +264,9 @@ def main():
     parser.add_argument("--pages", type=int, help="the kernel's page size, in bytes")
     parser.add_argument("--embed", type=pathlib.Path, metavar="PROGRAM", help="the embed tests, as they were built for here")
     parser.add_argument("--embed-modules", default="domains", metavar="NAMES", help="modules of these, with commas")
+    parser.add_argument("--suite", type=pathlib.Path, metavar="PYHOST", help="CPython's own tests, by this host, of the machine's CPython")
+    parser.add_argument("--suite-modules", default="test_gc", metavar="NAMES", help="modules of these, with commas")
+    parser.add_argument("--suite-folder", metavar="DIR", help="of modules that the machine's CPython lacks")
     parser.add_argument("--with-numpy", action="store_true", help="the folder has NumPy")
     parser.add_argument("--matrix", action="store_true", help="run a slice of the cap matrix, too")
     options = parser.parse_args()
@@ -250,10 +277,12 @@ def main():
         print(f"pages and processor: {answer.stdout.strip()}")
         pages = options.pages or os.sysconf("SC_PAGESIZE")
         prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
-        for part in (reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
+        for part in (resident, reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
             part(board)
         if options.matrix:
             matrix(board)
+    if options.suite:
+        suite(options.suite, options.suite_modules.split(","), options.suite_folder)
     if options.embed:
         embed(options.embed, options.embed_modules.split(","))
     return counting.closing()

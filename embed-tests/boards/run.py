@@ -5,8 +5,9 @@
     run.py --target armv7 [--python 3.11] [--slice]
 
 The folder is made by tools/build-device; the machine is that of tools/in-arm, with a Debian as its root that is read-only.
-checks.py runs there, and a part of the embed tests, which is built for it, too. For aarch64 NumPy is in the folder; for armv7
-a slice of the cap matrix (embed-tests/cap_matrix) runs, too. The last line says how many checks and tests passed and failed.
+checks.py runs there, then modules of CPython's own tests, by the host and by the machine's python3, and modules of the embed
+tests, which are built for it. For aarch64 NumPy is in the folder; for armv7 a slice of the cap matrix (embed-tests/cap_matrix)
+runs, too. The last line says how many checks and tests passed and failed.
 """
 
 import argparse
@@ -20,30 +21,53 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
 import packages  # noqa: E402
-from device import build, targets  # noqa: E402
+from device import build, musl, targets  # noqa: E402
 
 PAGES = {"4k": 4096, "16k": 16384}
 TRIPLES = {"aarch64": "aarch64-unknown-linux-gnu", "armv7": "armv7-unknown-linux-gnueabihf"}
 MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
-# Modules of the embed tests that need no compiler, no network and nothing that writes beside /tmp.
+# Packages of the machine beside CPython.
+SYSTEM = "coreutils,dash,bash,libc-bin,procps,util-linux"
+COMPILER = "gcc,libc6-dev"
+# Modules of CPython's tests.
+SUITE_SLICE = ["test_gc"]
+SUITE = ["test_capi", "test_gc", "test_threading", "test_subprocess", "test_json", "test_sqlite3"]
+# Modules of the embed tests that need no network, and nothing that writes beside /tmp.
 SLICE = ["domains", "exactness"]
 FURTHER = ["caps", "frames", "live", "peak", "timeline"]
 
 
 def embed_tests(version, target):
-    """Builds the host and its embed tests for the target; the program of the tests."""
+    """Builds the embed tests for the target, beside the device's host; their program."""
+    root = targets.root_of_target(version, target)
     # What the tests write goes to the machine's /tmp: all else is read-only there.
-    output = HERE / "target/devices/tests"
-    written = output / target.triple / "tmp"
+    written = build.cache(root, target, False) / target.triple / "tmp"
     if not written.is_symlink():
         written.parent.mkdir(parents=True, exist_ok=True)
         written.symlink_to("/tmp")
-    variables = build.environment(targets.root_of_target(version, target), target, False, output, {})
     command = ["cargo", "test", "--quiet", "--locked", "--no-default-features", "--target", target.triple, "--no-run"]
-    command += ["--test", "embed", "--message-format=json"]
-    answer = targets.output_of(*command, env=variables)
+    command += ["--profile", "device", "--test", "embed", "--message-format=json"]
+    answer = targets.output_of(*command, env=build.environment(root, target, False, {}))
     built = [json.loads(line) for line in answer.splitlines() if line.startswith("{")]
     return next(each["executable"] for each in built if each.get("target", {}).get("name") == "embed" and each.get("executable"))
+
+
+def finish_root(root, version):
+    """Does what the installation of packages would have done: bytecode of the standard library, which each start reads, and the
+    name of the compiler."""
+    made = root / "finished"
+    if not made.exists():
+        library = root / f"usr/lib/python{version}"
+        interpreter = targets.root_of_this_machine(version).interpreter()
+        # In one process: others would be started without the loader. Some files of the tests are no Python.
+        command = [*interpreter, "-m", "compileall", "-q", "-s", root, "-p", "/", library]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if not (library / "__pycache__").exists():
+            raise targets.Refused(f"compileall: no bytecode in {library}")
+        compiler = root / "usr/bin/cc"
+        if not os.path.lexists(compiler) and (root / "usr/bin/gcc").exists():
+            compiler.symlink_to("gcc")
+        made.touch()
 
 
 def main():
@@ -51,12 +75,14 @@ def main():
     parser.add_argument("--target", required=True, choices=list(TRIPLES))
     parser.add_argument("--pages", choices=list(PAGES), help="of the kernel (default: 16k, and 4k for armv7)")
     parser.add_argument("--python", default="3.11", metavar="VERSION")
-    parser.add_argument("--slice", action="store_true", help="a few modules of the embed tests, not all that can run there")
+    parser.add_argument("--slice", action="store_true", help="a few modules of the tests, not all that can run there")
     options = parser.parse_args()
     has_16k = options.target == "aarch64"
     pages = options.pages or ("16k" if has_16k else "4k")
     if pages == "16k" and not has_16k:
         parser.error("--pages: bad value '16k'; expected 4k, the pages of every kernel for armv7")
+    if HERE.is_relative_to("/tmp") or HERE.is_relative_to("/run"):
+        raise targets.Refused(f"the checkout is in '{HERE}'; expected one outside of /tmp and /run, which the machine has itself")
     version, target = options.python, targets.find(TRIPLES[options.target])
     folder = HERE / f"target/devices/board-{options.target}-{version}"
     command = ["tools/build-device", "--target", target.triple, "--python", version]
@@ -64,20 +90,22 @@ def main():
     # The cap matrix needs most modules.
     if has_16k:
         command += ["--modules", MODULES, "--packages", packages.numpy(version, options.target)]
-    print(targets.output_of(*command), flush=True)
+    said = targets.output_of(*command)
+    print(said, flush=True)
+    programs = said.splitlines()[0]
     tests = embed_tests(version, target)
 
-    suite, needed = targets.suite_of(version), f"python{version},libpython{version},coreutils,dash,bash,libc-bin,procps"
-    # The tests name files by the path of this folder, which is /pyhost there.
-    root = pathlib.Path(targets.output_of("tools/debian-files", f"system-{target.debian}", target.debian, suite, needed))
-    here = root / HERE.relative_to("/")
-    here.parent.mkdir(parents=True, exist_ok=True)
-    if not here.is_symlink():
-        here.symlink_to("/pyhost")
-    machine = ["--pages", pages] if has_16k else ["--armhf"]
+    suite, needed = targets.suite_of(version), f"python{version},libpython{version},libpython{version}-testsuite,{SYSTEM}"
+    if not options.slice:
+        needed += f",{COMPILER},libpython{version}-dev"
+    kind, machine = ([], ["--pages", pages]) if has_16k else (["--armhf"], ["--armhf"])
+    root = targets.output_of("tools/in-arm", *kind, "--root", suite, needed)
+    finish_root(pathlib.Path(root), version)
     command = ["tools/in-arm", *machine, suite, needed, f"python{version}", "embed-tests/boards/checks.py"]
     command += [os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
     command += ["--embed-modules", ",".join(SLICE if options.slice else SLICE + FURTHER)]
+    command += ["--suite", f"{programs}/pyhost", "--suite-modules", ",".join(SUITE_SLICE if options.slice else SUITE)]
+    command += [] if options.slice else ["--suite-folder", musl.source_of_python(version) / "Lib/test"]
     command += ["--with-numpy"] if has_16k else ["--matrix"]
     last = "0 passed, 1 failed"
     with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as machine:

@@ -12,9 +12,12 @@ import argparse
 import json
 import os
 import pathlib
+import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
@@ -56,6 +59,42 @@ def enter(root, *command, proc=False, settings=""):
         ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "bash", "-euc", ENTER, "-", *command],
         capture_output=True, text=True, env=environment, timeout=300, cwd="/",
     )  # fmt: skip
+
+
+# A service of which memory grows.
+AT_PRESSURE = """
+import os, pyhost
+pyhost.on_pressure(lambda: os._exit(75))
+kept = [bytes(10_000) for _ in range(1_000)]
+"""
+
+
+def the_unit(folder):
+    """The unit of docs/deploy: systemd takes it, and its command runs."""
+    unit = (HERE / "docs/deploy/device.service").read_text()
+    with tempfile.TemporaryDirectory() as scratch:
+        places = {"/opt/device/bin": folder / "bin", "/opt/device/app": folder / "app", "/run/station": scratch}
+
+        def here(text):
+            for place, path in places.items():
+                text = text.replace(place, str(path))
+            return text
+
+        if shutil.which("systemd-analyze"):
+            path = pathlib.Path(scratch, "device.service")
+            path.write_text(here(unit))
+            answer = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
+            check("systemd takes the unit of docs/deploy", (answer.returncode, answer.stderr) == (0, ""), answer)
+        else:
+            print("skipped: the unit of docs/deploy: no systemd-analyze")
+        command = [here(word) for word in re.search("^ExecStart=(.*)", unit, re.MULTILINE).group(1).split()]
+        limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        if 0 <= limit < 32 << 20:
+            print(f"skipped: --region-lock in the unit: RLIMIT_MEMLOCK is {limit} bytes")
+            command.remove("--region-lock")
+        answer = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
+        counters = pathlib.Path(scratch, "counters").exists()
+        check("its command runs, and leaves its counters", answer.returncode == 0 and answer.stderr == "" and counters, answer)
 
 
 def said(answer):
@@ -124,6 +163,10 @@ def main():
     code = "import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', 'print(2)']))"
     child = enter(root, host, "-c", code, proc=True)
     check("a child process is the host again", child.stdout == "b'2\\n'\n", child)
+
+    pressed = enter(root, host, "--region", "24M", "--soft-cap", "6M", "-c", AT_PRESSURE, settings=origin)
+    check("a service can end itself at a soft cap, to be started again", pressed.returncode == 75, pressed)
+    the_unit(folder)
 
     make_root(root, files, folder, "mnt/other place", shell)
     moved = enter(root, "/mnt/other place/run", settings="PATH=/bin")

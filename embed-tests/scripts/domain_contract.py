@@ -5,6 +5,10 @@ Must end with status 0 under every allocator, with and without debug hooks.
 import ctypes
 
 SSIZE_MAX = 2 ** (8 * ctypes.sizeof(ctypes.c_ssize_t) - 1) - 1
+# The product of two of them overflows.
+HALF = 2 ** (SSIZE_MAX.bit_length() // 2 + 2)
+# Of blocks from 16 bytes on: pymalloc's ALIGNMENT.
+ALIGNMENT = 2 * ctypes.sizeof(ctypes.c_void_p)
 api = ctypes.pythonapi
 
 
@@ -32,7 +36,7 @@ for domain in ("PyMem_Raw", "PyMem_", "PyObject_"):
     assert malloc(2 * SSIZE_MAX + 1) is None, domain
     assert malloc(SSIZE_MAX - 4096) is None, domain
     assert calloc(SSIZE_MAX // 2 + 1, 4) is None, domain
-    assert calloc(2 ** 33, 2 ** 33) is None, domain
+    assert calloc(HALF, HALF) is None, domain
     block = malloc(100)
     ctypes.memset(block, 0x41, 100)
     assert realloc(block, SSIZE_MAX + 1) is None, domain
@@ -41,7 +45,7 @@ for domain in ("PyMem_Raw", "PyMem_", "PyObject_"):
     # Resizing keeps the contents, across every size class and to zero and back.
     for size in (1, 8, 24, 512, 513, 1024, 1025, 5000, 70000, 700000, 5000000, 100, 16):
         block = realloc(block, size)
-        assert block and block % (16 if size >= 16 else 8) == 0, (domain, size, block)
+        assert block and block % (ALIGNMENT if size >= 16 else 8) == 0, (domain, size, block)
         kept = ctypes.string_at(block, 1)
         assert kept == b"A", (domain, size, kept)
         ctypes.memset(block, 0x41, size)

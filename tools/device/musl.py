@@ -5,6 +5,7 @@ for headers; the executable gets the one of Rust's target. All of it is below ta
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -72,37 +73,58 @@ class Root:
 
 def sources(version):
     """The folders of the sources, by package."""
-    suite = targets.suite_of(version)
+    python = source_of_python(version)
+    return {"python": python} | {package.partition("-")[0]: source(package, targets.suite_of(version)) for package in PACKAGES}
+
+
+def source_of_python(version):
+    """The folder of CPython's source."""
+    return source(f"python{version}", targets.suite_of(version))
+
+
+def source(package, suite):
+    """The folder of a package's source, which is fetched if it is missing."""
     folder = SOURCES / suite
-    packages = (f"python{version}", *PACKAGES)
-    missing = [package for package in packages if not (folder / package).exists()]
-    if missing:
-        fetch(folder, suite, missing)
-    return {package.partition("-")[0]: folder / package for package in packages}
+    if not (folder / package).exists():
+        fetch(folder, suite, package)
+    return folder / package
 
 
-def fetch(folder, suite, packages):
-    """Has apt fetch sources by settings of its own, and unpacks what their authors made."""
+@functools.cache
+def settings_of_apt(folder, suite):
+    """Has apt read which sources a release has, by settings of its own; the environment of its commands."""
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    (folder / "sources.list").write_text(f"deb-src http://deb.debian.org/debian {suite} main\n")
+    list_mirrors = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian")
+    if not (mirrors := output_of(*list_mirrors).split()):
+        targets.update_packages()
+        mirrors = output_of(*list_mirrors).split()
+    if not mirrors:
+        raise Refused("apt-get indextargets: no mirror of Debian's; expected a Debian")
+    (folder / "sources.list").write_text(f"deb-src {mirrors[0]} {suite} main\n")
     values = {"Etc::sourcelist": "sources.list", "Etc::sourceparts": "none", "State::lists": "lists", "Cache": "cache"}
     lines = [f'Dir::{name} "{folder / value}";\n' for name, value in values.items()]
     (folder / "apt.conf").write_text("".join(lines) + 'Acquire::Check-Valid-Until "false";\nAPT::Sandbox::User "";\n')
-    apt = {"env": os.environ | {"APT_CONFIG": str(folder / "apt.conf")}, "stderr": subprocess.DEVNULL}
-    output_of("apt-get", "update", "-qq", **apt)
-    for package in packages:
-        place = folder / "cache" / package
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        command = ["apt-get", "source", "-qq", "--download-only", package]
-        answer = subprocess.run(command, cwd=place, stdout=subprocess.DEVNULL, **apt)
-        archives = [path for path in place.glob("*.orig.tar.*") if path.suffix != ".asc"]
-        if answer.returncode or len(archives) != 1:
-            raise Refused(f"apt-get source {package}: no source in Debian's {suite}; expected a network with its mirror")
-        new = folder / f"{package}.new"
-        output_of("tar", "-xf", archives[0], f"--one-top-level={new}", "--strip-components=1")
-        new.rename(folder / package)
+    environment = os.environ | {"APT_CONFIG": str(folder / "apt.conf")}
+    output_of("apt-get", "update", "-qq", env=environment, stderr=subprocess.DEVNULL)
+    return environment
+
+
+def fetch(folder, suite, package):
+    """Has apt fetch a source, and unpacks what its authors made."""
+    environment = settings_of_apt(folder, suite)
+    place = folder / "cache" / package
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    command = ["apt-get", "source", "-qq", "--download-only", package]
+    answer = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    archives = [path for path in place.glob("*.orig.tar.*") if path.suffix != ".asc"]
+    if answer.returncode or len(archives) != 1:
+        raise Refused(f"apt-get source {package}: no source in Debian's {suite}; expected a network with its mirror")
+    new = folder / f"{package}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    output_of("tar", "-xf", archives[0], f"--one-top-level={new}", "--strip-components=1")
+    new.rename(folder / package)
 
 
 def run(*command, log, cwd, **variables):
@@ -269,7 +291,7 @@ def root_of_target(version, target):
         build = Build(version, target, path)
         build.make_compiler()
         build.make_libraries(found)
-        build.configure_python(found[f"python{version}"])
-        build.make_python(found[f"python{version}"])
+        build.configure_python(found["python"])
+        build.make_python(found["python"])
         mark.write_text(RECIPE)
     return Root(path, version)
