@@ -14,21 +14,17 @@ import argparse
 import json
 import os
 import pathlib
-import re
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+import machine  # noqa: E402
 import packages  # noqa: E402
 from device import build, musl, targets  # noqa: E402
 
 PAGES = {"4k": 4096, "16k": 16384}
 TRIPLES = {"aarch64": "aarch64-unknown-linux-gnu", "armv7": "armv7-unknown-linux-gnueabihf"}
 MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
-# Packages of the machine beside CPython.
-SYSTEM = "coreutils,dash,bash,libc-bin,procps,util-linux"
-COMPILER = "gcc,libc6-dev"
 # Modules of CPython's tests.
 SUITE_SLICE = ["test_gc"]
 SUITE = ["test_capi", "test_gc", "test_threading", "test_subprocess", "test_json", "test_sqlite3"]
@@ -52,24 +48,6 @@ def embed_tests(version, target):
     return next(each["executable"] for each in built if each.get("target", {}).get("name") == "embed" and each.get("executable"))
 
 
-def finish_root(root, version):
-    """Does what the installation of packages would have done: bytecode of the standard library, which each start reads, and the
-    name of the compiler."""
-    made = root / "finished"
-    if not made.exists():
-        library = root / f"usr/lib/python{version}"
-        interpreter = targets.root_of_this_machine(version).interpreter()
-        # In one process: others would be started without the loader. Some files of the tests are no Python.
-        command = [*interpreter, "-m", "compileall", "-q", "-s", root, "-p", "/", library]
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if not (library / "__pycache__").exists():
-            raise targets.Refused(f"compileall: no bytecode in {library}")
-        compiler = root / "usr/bin/cc"
-        if not os.path.lexists(compiler) and (root / "usr/bin/gcc").exists():
-            compiler.symlink_to("gcc")
-        made.touch()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--target", required=True, choices=list(TRIPLES))
@@ -81,8 +59,6 @@ def main():
     pages = options.pages or ("16k" if has_16k else "4k")
     if pages == "16k" and not has_16k:
         parser.error("--pages: bad value '16k'; expected 4k, the pages of every kernel for armv7")
-    if HERE.is_relative_to("/tmp") or HERE.is_relative_to("/run"):
-        raise targets.Refused(f"the checkout is in '{HERE}'; expected one outside of /tmp and /run, which the machine has itself")
     version, target = options.python, targets.find(TRIPLES[options.target])
     folder = HERE / f"target/devices/board-{options.target}-{version}"
     command = ["tools/build-device", "--target", target.triple, "--python", version]
@@ -95,31 +71,15 @@ def main():
     programs = said.splitlines()[0]
     tests = embed_tests(version, target)
 
-    suite, needed = targets.suite_of(version), f"python{version},libpython{version},libpython{version}-testsuite,{SYSTEM}"
-    if not options.slice:
-        needed += f",{COMPILER},libpython{version}-dev"
-    kind, machine = ([], ["--pages", pages]) if has_16k else (["--armhf"], ["--armhf"])
-    root = targets.output_of("tools/in-arm", *kind, "--root", suite, needed)
-    finish_root(pathlib.Path(root), version)
-    command = ["tools/in-arm", *machine, suite, needed, f"python{version}", "embed-tests/boards/checks.py"]
-    command += [os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
+    command = ["embed-tests/boards/checks.py", os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
     command += ["--embed-modules", ",".join(SLICE if options.slice else SLICE + FURTHER)]
     command += ["--suite", f"{programs}/pyhost", "--suite-modules", ",".join(SUITE_SLICE if options.slice else SUITE)]
     command += [] if options.slice else ["--suite-folder", musl.source_of_python(version) / "Lib/test"]
     command += ["--with-numpy"] if has_16k else ["--matrix"]
-    last = "0 passed, 1 failed"
-    with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as machine:
-        for line in machine.stdout:
-            # The machine's own lines come after the checks'.
-            if re.fullmatch(r"\d+ passed, \d+ failed\n", line):
-                last = line.strip()
-            else:
-                print(line, end="", flush=True)
-    if machine.returncode == 125:
-        print("the machine did not come to the end of the checks")
-        last = "0 passed, 1 failed"
-    print(last)
-    return 1 if machine.returncode else 0
+    compiler = [] if options.slice else ["gcc", "libc6-dev", f"libpython{version}-dev"]
+    passed, failed = machine.run(options.target, pages, version, command, compiler)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

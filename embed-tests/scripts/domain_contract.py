@@ -7,8 +7,9 @@ import ctypes
 SSIZE_MAX = 2 ** (8 * ctypes.sizeof(ctypes.c_ssize_t) - 1) - 1
 # The product of two of them overflows.
 HALF = 2 ** (SSIZE_MAX.bit_length() // 2 + 2)
-# Of blocks from 16 bytes on: pymalloc's ALIGNMENT.
-ALIGNMENT = 2 * ctypes.sizeof(ctypes.c_void_p)
+# Of blocks from 16 bytes on it is pymalloc's ALIGNMENT; a smaller block holds nothing larger than a word.
+WORD = ctypes.sizeof(ctypes.c_void_p)
+ALIGNMENT = 2 * WORD
 api = ctypes.pythonapi
 
 
@@ -45,7 +46,7 @@ for domain in ("PyMem_Raw", "PyMem_", "PyObject_"):
     # Resizing keeps the contents, across every size class and to zero and back.
     for size in (1, 8, 24, 512, 513, 1024, 1025, 5000, 70000, 700000, 5000000, 100, 16):
         block = realloc(block, size)
-        assert block and block % (ALIGNMENT if size >= 16 else 8) == 0, (domain, size, block)
+        assert block and block % (ALIGNMENT if size >= 16 else WORD) == 0, (domain, size, block)
         kept = ctypes.string_at(block, 1)
         assert kept == b"A", (domain, size, kept)
         ctypes.memset(block, 0x41, size)
