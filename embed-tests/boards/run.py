@@ -29,8 +29,8 @@ MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
 SUITE_SLICE = ["test_gc"]
 SUITE = ["test_capi", "test_gc", "test_threading", "test_subprocess", "test_json", "test_sqlite3"]
 # Modules of the embed tests that need no network, and nothing that writes beside /tmp.
-SLICE = ["domains", "exactness"]
-FURTHER = ["caps", "frames", "live", "peak", "timeline"]
+SLICE = ["domains", "exactness::peaks"]
+FURTHER = ["caps", "exactness", "expected", "forks", "frames", "live", "peak", "timeline"]
 
 
 def embed_tests(version, target):

@@ -222,8 +222,55 @@ fn is_page_fault(_context: &libc::ucontext_t) -> bool {
     true
 }
 
+#[cfg(target_arch = "aarch64")]
+fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
+    // Of asm/sigcontext.h: records of several kinds lie at a multiple of 16 bytes behind the registers, in 4,096 bytes.
+    const FIRST: usize = (size_of::<u64>() * 35).next_multiple_of(16);
+    const END: usize = FIRST + 4096;
+    const ESR_MAGIC: u32 = 0x4553_5201;
+    // Of ESR_EL1 in the manual of the architecture: bits 26 to 31 are the class, 0x24 and 0x25 an access to data; WnR.
+    const CLASS: u32 = 26;
+    const ACCESS: u64 = 0x24;
+    const WRITE: u64 = 1 << 6;
+    const { assert!(size_of::<libc::mcontext_t>() >= END) };
+    let machine = &raw const context.uc_mcontext;
+    let mut at = FIRST;
+    while at + 16 <= END {
+        // SAFETY: within the structure, at a multiple of 8 bytes: a record's kind and size, and what ESR_MAGIC's has.
+        let (kind, size, syndrome) = unsafe {
+            let record = machine.byte_add(at);
+            let head = record.cast::<[u32; 2]>().read();
+            (head[0], head[1], record.cast::<u64>().add(1).read())
+        };
+        if kind == ESR_MAGIC && syndrome >> CLASS & !1 == ACCESS {
+            let address = context.uc_mcontext.fault_address as usize;
+            return (address, Some(syndrome & WRITE != 0));
+        }
+        if kind == 0 || size < 8 || size % 8 != 0 {
+            break;
+        }
+        at += size as usize;
+    }
+    access_by_signal(info)
+}
+
+#[cfg(target_arch = "arm")]
+fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
+    // A page fault in the system's words; WnR of DFSR in the manual of the architecture.
+    const PAGE_FAULT: libc::c_ulong = 14;
+    const WRITE: libc::c_ulong = 1 << 11;
+    let machine = &context.uc_mcontext;
+    match machine.trap_no {
+        PAGE_FAULT => (
+            machine.fault_address as usize,
+            Some(machine.error_code & WRITE != 0),
+        ),
+        _ => access_by_signal(info),
+    }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
-fn access(info: &libc::siginfo_t, _context: &libc::ucontext_t) -> (usize, Option<bool>) {
+fn access_by_signal(info: &libc::siginfo_t) -> (usize, Option<bool>) {
     // SAFETY: a signal that was raised has no address but a process id in that place, which is
     // the address of no guarded block.
     (unsafe { info.si_addr() }.addr(), None)
