@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 
-from .targets import HERE, Refused, install, output_of
+from .targets import HERE, Missing, Refused, install, output_of
 
 FOLDER = HERE / "target/devices"
 
@@ -15,7 +15,10 @@ def prepare_tools(target):
     """Installs Rust's standard library for the target, and GNU's compiler, where they are missing."""
     installed = output_of("rustup", "target", "list", "--installed").split()
     if target.triple not in installed:
-        output_of("rustup", "target", "add", "--quiet", target.triple)
+        try:
+            output_of("rustup", "target", "add", "--quiet", target.triple)
+        except Refused as refused:
+            raise Missing(f"no Rust for {target.triple}: {refused}") from refused
     install(target.binutils + "gcc", target.compiler_package)
 
 

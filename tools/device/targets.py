@@ -15,6 +15,10 @@ class Refused(Exception):
     """A wrong value, or a missing resource: one line, status 2."""
 
 
+class Missing(Refused):
+    """What this machine cannot get."""
+
+
 def run(main, name):
     """Runs a command's main function, and ends with its status; what it refuses is one line, which begins with the name."""
     try:
