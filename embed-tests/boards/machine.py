@@ -12,7 +12,7 @@ from device import targets  # noqa: E402
 
 # Packages of the machine beside CPython.
 SYSTEM = "coreutils,dash,bash,libc-bin,procps,util-linux"
-# How tools/in-arm makes a machine: for aarch64 with a kernel for pages of that size, for armv7 the one that there is.
+# The option of tools/in-arm for a processor. The machine for aarch64 has none: it is named by its pages.
 KINDS = {"aarch64": [], "armv7": ["--armhf"]}
 
 
@@ -52,5 +52,5 @@ def run(processor, pages, version, command, packages=()):
                 print(line, end="", flush=True)
     if machine.returncode == 125:
         print("the machine did not come to the end of the checks")
-    # An end that no line tells of is one that failed.
+    # A machine that failed without a line about a check counts as a failed check.
     return passed, failed or int(machine.returncode != 0)

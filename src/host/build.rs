@@ -430,7 +430,7 @@ fn list_symbols(objects: &[&Path]) {
         _ => fail(format_args!("{nm:?} failed; expected binutils' nm")),
     };
     let text = String::from_utf8_lossy(&output);
-    // What the host has in place of libc's has the same name.
+    // The host replaces libc's `__next_NAME` by a function called NAME.
     let names = text
         .lines()
         .filter(|line| !line.ends_with(':'))

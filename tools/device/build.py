@@ -69,7 +69,7 @@ def describe_python(root, target, static):
         arguments = dict.fromkeys(word for word in words if word.startswith("-l"))
     lines = [f"{key}={value}" for key, value in values.items()]
     lines += [f"extra_build_script_line=cargo:rustc-link-arg={argument}" for argument in arguments]
-    path = FOLDER / f"pyo3-{root.version}-{target.triple}{'-static' if static else ''}.txt"
+    path = FOLDER / f"pyo3-{kind_of(root, target, static)}.txt"
     FOLDER.mkdir(parents=True, exist_ok=True)
     text = "\n".join(lines) + "\n"
     # pyo3 is built anew after each change of the file's date.
