@@ -434,9 +434,7 @@ leaky.leak('mem')";
 
 /// Up to 3.12 a thread frees its PyThreadState when it has been joined already. Here it hardly gets a
 /// processor: it is idle work beside a loop on the same one, which ends with the host.
-#[test]
-fn a_joined_thread_that_waits_for_a_processor_leaks_nothing() {
-    let code = "import os, subprocess, threading
+const IDLE_THREADS: &str = "import os, subprocess, threading
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 subprocess.Popen(['sh', '-c', 'while kill -0 $PPID; do :; done'], stderr=subprocess.DEVNULL).returncode = 0
 def be_idle():
@@ -445,8 +443,11 @@ for _ in range(3):
     thread = threading.Thread(target=be_idle)
     thread.start()
     thread.join()";
+
+#[test]
+fn a_joined_thread_that_waits_for_a_processor_leaks_nothing() {
     for _ in 0..10 {
-        let outcome = checked(&[], code).run();
+        let outcome = checked(&[], IDLE_THREADS).run();
         assert!(is_silent(&outcome), "{outcome:#?}");
     }
 }
@@ -587,22 +588,24 @@ fn what_the_loader_and_libc_keep_for_a_thread_is_no_leak() {
     }
 }
 
-/// Their thread pointers are known, since they have allocated.
+/// Their thread pointers are known, since they have allocated, and that one has yet to end.
 #[test]
 fn what_ended_threads_have_is_no_leak_where_the_system_lists_no_mappings() {
-    let code = "import os, threading
+    let threads = "import os, threading
 threads = [threading.Thread(target=list, args=(range(1000),)) for _ in range(4)]
 for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(os.path.exists('/proc/self/maps'))";
+for thread in threads: thread.join()";
     let alone = "mount -t tmpfs none /proc || exit 99; exec \"$0\" --leak-check=native -c \"$1\"";
-    let run = Run::program("unshare").args(["-Urm", "bash", "-c", alone]);
-    let outcome = run.arg(PYHOST).arg(code).run();
-    if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
-        return skipped("no file system may be mounted in a namespace of its own");
+    for code in [threads].into_iter().chain([IDLE_THREADS; 10]) {
+        let code = format!("{code}\nprint(os.path.exists('/proc/self/maps'))");
+        let run = Run::program("unshare").args(["-Urm", "bash", "-c", alone]);
+        let outcome = run.arg(PYHOST).arg(code).run();
+        if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
+            return skipped("no file system may be mounted in a namespace of its own");
+        }
+        assert_eq!(outcome.stdout, "False\n");
+        assert!(is_silent(&outcome), "{outcome:#?}");
     }
-    assert_eq!(outcome.stdout, "False\n");
-    assert!(is_silent(&outcome), "{outcome:#?}");
 }
 
 #[test]

@@ -97,5 +97,6 @@ unsafe extern "C" {
     pub safe fn sysconf(name: c_int) -> c_long;
     pub safe fn sysinfo(system: &mut libc::sysinfo) -> c_int;
     pub safe fn unlink(path: Text<'_>) -> c_int;
+    pub safe fn unshare(what: c_int) -> c_int;
     pub safe fn waitpid(process: pid_t, status: Option<&mut c_int>, options: c_int) -> pid_t;
 }

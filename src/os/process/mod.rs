@@ -10,6 +10,7 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
+use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
 use maps::Mapping;
@@ -97,20 +98,27 @@ pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D
-/// of `/proc/self/task/TID/stat` (proc(5)).
+/// of `/proc/self/task/TID/stat` (proc(5)). Where the system does not list them, whether there is another.
 pub fn another_thread_runs() -> bool {
     let mut runs = false;
-    each_other_thread(|thread| {
+    let are_listed = each_other_thread(|thread| {
         let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
         runs |= matches!(stat_fields(&stat).next(), Some(b"R" | b"D"));
     });
-    runs
+    runs || !are_listed && has_several_threads()
 }
 
-/// Visits the ids of the process's threads but the calling one. Allocates nothing.
-pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) {
+/// Whether the process has another thread, which unshare(2) refuses to part from: `EINVAL`. False where the system forbids
+/// to ask. For the calling thread alone there is nothing to part from.
+fn has_several_threads() -> bool {
+    calls::unshare(libc::CLONE_THREAD) != 0 && errno() == libc::EINVAL
+}
+
+/// Visits the ids of the process's threads but the calling one; false where the system does not list them. Allocates
+/// nothing.
+pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
     let Ok(folder) = Fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY) else {
-        return;
+        return false;
     };
     file::each_name(&folder, |name| {
         let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
@@ -118,6 +126,7 @@ pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) {
             visit(thread);
         }
     });
+    true
 }
 
 /// The calling process's id, from the kernel: also right in a child of `vfork`.
