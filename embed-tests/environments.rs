@@ -32,10 +32,18 @@ fn make(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every NumPy that the Python under test has, oldest first. Installs them where need be.
+/// Every NumPy that the Python under test has, oldest first. Installs them where need be. On a machine where nothing is
+/// installed (embed-tests/boards) `EMBED_TESTS_NUMPY` is the folder of the only one.
 pub fn numpys() -> &'static [Environment] {
     static NUMPYS: OnceLock<Vec<Environment>> = OnceLock::new();
     NUMPYS.get_or_init(|| {
+        let given = std::env::var_os("EMBED_TESTS_NUMPY");
+        if let Some(folder) = given.filter(|folder| !folder.is_empty()) {
+            return vec![Environment {
+                name: "numpy".to_owned(),
+                site_packages: PathBuf::from(folder),
+            }];
+        }
         let names = make(&["--list"]);
         names.lines().map(named).collect()
     })

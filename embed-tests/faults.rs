@@ -38,7 +38,7 @@ fn ends_with_memory_error(outcome: &Outcome) -> bool {
 
 #[test]
 fn the_nth_request_fails_once_and_is_told() {
-    let (run, log) = logged(&["obj=20000"]);
+    let (run, log) = logged(&["obj=40000"]);
     let (outcome, report) = run.code(JSON).reported();
     assert!(ends_with_memory_error(&outcome), "{outcome:#?}");
     assert_eq!(figure(&report, "obj", "injected"), 1);
@@ -47,12 +47,12 @@ fn the_nth_request_fails_once_and_is_told() {
         assert_eq!(figure(&report, other, "injected"), 0, "{other}");
     }
     let rule = &report["faults"]["rules"][0];
-    assert_eq!(rule["rule"], "obj=20000");
+    assert_eq!(rule["rule"], "obj=40000");
     assert_eq!(rule["injected"], 1);
-    assert!(rule["requests"].as_i64().unwrap() >= 20000);
+    assert!(rule["requests"].as_i64().unwrap() >= 40000);
     let told = lines(&log);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("20000 obj "), "{told:?}");
+    assert!(told[0].starts_with("40000 obj "), "{told:?}");
     if version() < (3, 14) {
         assert!(told[0].contains(" < <string>:4 in <module>"), "{told:?}");
     }

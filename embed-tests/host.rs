@@ -36,14 +36,24 @@ pub fn executable() -> PathBuf {
 /// How long a condition may take.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How many times longer all may take: `EMBED_TESTS_PATIENCE`, for a machine that is emulated.
+fn patience() -> u32 {
+    static PATIENCE: OnceLock<u32> = OnceLock::new();
+    *PATIENCE.get_or_init(|| match std::env::var("EMBED_TESTS_PATIENCE") {
+        Ok(times) => times.parse().expect("EMBED_TESTS_PATIENCE is a number"),
+        Err(_) => 1,
+    })
+}
+
 /// Looks until `found` says something; where it does not, fails with what it saw last.
 pub fn until_seen<T>(what: &str, mut found: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
+    let deadline = DEADLINE * patience();
     loop {
         match found() {
             Ok(value) => return value,
-            Err(seen) if start.elapsed() > DEADLINE => {
-                panic!("not within {DEADLINE:?}: {what}; last seen:\n{seen}")
+            Err(seen) if start.elapsed() > deadline => {
+                panic!("not within {deadline:?}: {what}; last seen:\n{seen}")
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -277,7 +287,7 @@ impl Run {
         let writer = std::thread::spawn(move || drop(stdin.write_all(&text)));
         let stdout = read_all(child.stdout.take().unwrap());
         let stderr = read_all(child.stderr.take().unwrap());
-        let status = wait(&mut child, self.timeout);
+        let status = wait(&mut child, self.timeout * patience());
         writer.join().unwrap();
         Outcome {
             status,

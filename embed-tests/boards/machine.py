@@ -17,8 +17,8 @@ KINDS = {"aarch64": [], "armv7": ["--armhf"]}
 
 
 def finish_root(root, version):
-    """Does what the installation of packages would have done: bytecode of the standard library, which each start reads, and the
-    name of the compiler."""
+    """Does what the installation of packages would have done: bytecode of the standard library, which each start reads, the name
+    of the compiler, and that of the machine."""
     made = root / "finished"
     if not made.exists():
         library = root / f"usr/lib/python{version}"
@@ -31,6 +31,7 @@ def finish_root(root, version):
         compiler = root / "usr/bin/cc"
         if not os.path.lexists(compiler) and (root / "usr/bin/gcc").exists():
             compiler.symlink_to("gcc")
+        (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
         made.touch()
 
 

@@ -5,9 +5,9 @@
     run.py --target armv7 [--python 3.11] [--slice]
 
 The folder is made by tools/build-device; the machine is that of tools/in-arm, with a Debian as its root that is read-only.
-checks.py runs there, then modules of CPython's own tests, by the host and by the machine's python3, and modules of the embed
-tests, which are built for it. For aarch64 NumPy is in the folder; for armv7 a slice of the cap matrix (embed-tests/cap_matrix)
-runs, too. The last line says how many checks and tests passed and failed.
+checks.py runs there, then modules of CPython's own tests, by the host and by the machine's python3, and the embed tests, which
+are built for it: all but those of left_out.txt, or some modules. For aarch64 NumPy is in the folder; for armv7 a slice of the cap
+matrix (embed-tests/cap_matrix) runs, too. The last line says how many checks and tests passed and failed.
 """
 
 import argparse
@@ -28,9 +28,11 @@ MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
 # Modules of CPython's tests.
 SUITE_SLICE = ["test_gc"]
 SUITE = ["test_capi", "test_gc", "test_threading", "test_subprocess", "test_json", "test_sqlite3"]
-# Modules of the embed tests that need no network, and nothing that writes beside /tmp.
+# Modules of the embed tests that need no network, no NumPy, and nothing that writes beside /tmp.
 SLICE = ["domains", "exactness::peaks"]
 FURTHER = ["caps", "exactness", "expected", "forks", "frames", "live", "peak", "timeline"]
+# Packages whose programs the whole embed suite runs, beside the compiler.
+TOOLS = ["python3-minimal", "grep", "mount", "sed", "tmux", "ncurses-base"]
 
 
 def embed_tests(version, target):
@@ -77,12 +79,15 @@ def main():
     tests = embed_tests(version, target)
 
     command = ["embed-tests/boards/checks.py", os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
-    command += ["--embed-modules", ",".join(SLICE if options.slice else SLICE + FURTHER)]
+    # For armv7 there is no NumPy.
+    modules = SLICE if options.slice else ["all"] if has_16k else SLICE + FURTHER
+    command += ["--embed-modules", ",".join(modules)]
+    command += ["--embed-numpy", packages.numpy(version, options.target)] if has_16k else []
     command += ["--suite", f"{programs}/pyhost", "--suite-modules", ",".join(SUITE_SLICE if options.slice else SUITE)]
     command += [] if options.slice else ["--suite-folder", musl.source_of_python(version) / "Lib/test"]
     command += ["--with-numpy"] if has_16k else ["--matrix"]
-    compiler = [] if options.slice else ["gcc", "libc6-dev", f"libpython{version}-dev"]
-    passed, failed = machine.run(options.target, pages, version, command, compiler)
+    tools = [] if options.slice else ["gcc", "libc6-dev", f"libpython{version}-dev", *TOOLS]
+    passed, failed = machine.run(options.target, pages, version, command, tools)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
