@@ -461,8 +461,8 @@ assert os.listdir({place:?}) == [str(pid)]"
 
 #[test]
 fn a_thread_with_a_small_stack_can_look() {
-    let code = "import pyhost, threading
-threading.stack_size(65536)
+    let code = "import os, pyhost, threading
+threading.stack_size(max(65536, os.sysconf('SC_THREAD_STACK_MIN')))
 seen = []
 def look(): seen.append((pyhost.size_histogram('obj'), pyhost.balance_sheet()))
 thread = threading.Thread(target=look)

@@ -277,16 +277,16 @@ except RuntimeError as error:
 #[test]
 fn children_inherit_the_rules_and_the_log() {
     let code = "import subprocess, sys
-child = 'bytes(300_000)'
+child = 'bytes(3_000_000)'
 subprocess.run([sys.executable, '-c', child], stderr=subprocess.DEVNULL)
 import os
 if os.fork() == 0:
     try:
-        bytes(400_000)
+        bytes(4_000_000)
     except MemoryError:
         os._exit(5)
 print(os.waitstatus_to_exitcode(os.wait()[1]))";
-    let (run, log) = logged(&["obj=above=200K"]);
+    let (run, log) = logged(&["obj=above=2M"]);
     let outcome = run.code(code).ok();
     assert_eq!(outcome.stdout, "5\n");
     let told = std::fs::read_to_string(&log).unwrap();
@@ -298,9 +298,9 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))";
     processes.dedup();
     assert_eq!(processes.len(), 2, "{told}");
     let variable = Run::host()
-        .env("PYHOST_FAIL", "obj=above=200K;mem=99999999")
+        .env("PYHOST_FAIL", "obj=above=2M;mem=99999999")
         .code(
-            "try: bytes(300_000)
+            "try: bytes(3_000_000)
 except MemoryError: print('caught')",
         );
     assert_eq!(variable.ok().stdout, "caught\n");

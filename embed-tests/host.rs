@@ -86,6 +86,13 @@ pub fn version() -> (u32, u32) {
     })
 }
 
+/// MiB of memory that the machine has.
+pub fn machine_mebibytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kibibytes: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kibibytes / 1024
+}
+
 /// The account of a bytearray's memory: 3.15 keeps it in an object of type `bytes`.
 pub fn of_bytearray() -> &'static str {
     match version() {

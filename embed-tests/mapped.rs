@@ -1,6 +1,6 @@
 //! The account `mapped`: what libraries map past malloc.
 
-use crate::host::{Run, compile, figure, script};
+use crate::host::{Run, compile, figure, machine_mebibytes, script};
 
 const CALLS: &str = "import mmap, pyhost
 def mapped(): return pyhost.memory_stats()['accounts']['mapped']['live_bytes']
@@ -188,10 +188,7 @@ assert abs(balance['remainder_bytes']) < 2 << 20, balance"
 
 /// `--cap auto` for a share of the machine of about so many MiB: no control group is needed.
 fn share_of_machine(mebibytes: u64) -> String {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let total: u64 = words[1].parse().unwrap();
-    (total / 1024 / mebibytes).max(1).to_string()
+    (machine_mebibytes() / mebibytes).max(1).to_string()
 }
 
 #[test]

@@ -14,7 +14,7 @@ def highest():
 
 
 generator = random.Random(1)
-for _ in range(60):
+for _ in range(25):
     data, mirror = bytearray(), []
     for _ in range(12):
         chunk = generator.randbytes(generator.choice((7, 500, 40_000, 300_000)))
