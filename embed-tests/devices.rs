@@ -4,7 +4,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{
-    Outcome, PYHOST, Run, figure, folder, machine_mebibytes, script, stock, version,
+    Outcome, PYHOST, Run, figure, folder, script, stock, too_small_for_5_gib, version,
 };
 use crate::skipping::skipped;
 use serde_json::Value;
@@ -466,8 +466,8 @@ fn the_other_allocators_and_profiles_run_in_a_region() {
 
 #[test]
 fn a_region_of_many_gibibytes_works() {
-    if machine_mebibytes() < 6 << 10 {
-        return skipped("the system gives no 5 GiB to a machine with less");
+    if let Some(reason) = too_small_for_5_gib() {
+        return skipped(reason);
     }
     let code = "import pyhost
 keep = pyhost.buffer(5 << 30)

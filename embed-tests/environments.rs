@@ -37,8 +37,7 @@ fn make(arguments: &[&str]) -> String {
 pub fn numpys() -> &'static [Environment] {
     static NUMPYS: OnceLock<Vec<Environment>> = OnceLock::new();
     NUMPYS.get_or_init(|| {
-        let given = std::env::var_os("EMBED_TESTS_NUMPY");
-        if let Some(folder) = given.filter(|folder| !folder.is_empty()) {
+        if let Some(folder) = std::env::var_os("EMBED_TESTS_NUMPY") {
             return vec![Environment {
                 name: "numpy".to_owned(),
                 site_packages: PathBuf::from(folder),

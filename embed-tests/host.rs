@@ -93,6 +93,12 @@ pub fn machine_mebibytes() -> u64 {
     kibibytes / 1024
 }
 
+/// Why a test that needs 5 GiB is skipped on a machine that is too small for them.
+pub fn too_small_for_5_gib() -> Option<&'static str> {
+    let reason = "the system gives no 5 GiB to a machine with less";
+    (machine_mebibytes() < 6 << 10).then_some(reason)
+}
+
 /// The account of a bytearray's memory: 3.15 keeps it in an object of type `bytes`.
 pub fn of_bytearray() -> &'static str {
     match version() {

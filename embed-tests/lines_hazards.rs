@@ -2,7 +2,7 @@
 //! allocation is a sample, so that the sums must be the ledger's to the byte at the end.
 
 use crate::environments::{named, pinned};
-use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, machine_mebibytes, script, version};
+use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, script, too_small_for_5_gib, version};
 use crate::skipping::skipped;
 use serde_json::Value;
 use std::io::Read;
@@ -308,8 +308,8 @@ shrink()";
 
 #[test]
 fn a_huge_block_weighs_what_it_has_and_one_that_fails_nothing() {
-    if machine_mebibytes() < 6 << 10 {
-        return skipped("the system gives no 5 GiB to a machine with less");
+    if let Some(reason) = too_small_for_5_gib() {
+        return skipped(reason);
     }
     let code = "import ctypes
 malloc = ctypes.CDLL(None).malloc; malloc.restype = ctypes.c_void_p; malloc.argtypes = [ctypes.c_size_t]

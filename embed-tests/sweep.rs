@@ -344,7 +344,10 @@ fn in_a_terminal_one_line_says_how_far_the_sweep_is() {
     let is_whole = |state: &&str| {
         state.starts_with("N = ") && state.contains(" of about 7 runs, 0 findings, ")
     };
-    assert!(with_rest.is_some_and(is_whole), "{outcome:#?}");
+    assert!(
+        is_whole(&states[1]) && with_rest.is_some_and(is_whole),
+        "{outcome:#?}"
+    );
     // It is gone before anything else is said.
     let last = states.last().unwrap();
     assert!(last.starts_with("pyhostctl: sweep of "), "{outcome:#?}");

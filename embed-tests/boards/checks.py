@@ -212,10 +212,6 @@ def leaks(board):
     check(board, "each planted leak is found", answer.returncode == 0, answer)
 
 
-# Takes minutes where each instruction is emulated; GROW tries the same.
-SLOW = "blocks_that_grow_keep_what_they_hold"
-
-
 def left_out():
     """How the names of the embed tests begin that want what a board lacks (left_out.txt)."""
     lines = (HERE / "embed-tests/boards/left_out.txt").read_text().splitlines()
@@ -227,9 +223,11 @@ def embed(program, modules, numpy):
     """Runs modules of the embed tests, or all, which count as many checks as they have tests."""
     # A name with colons is that of one test, or how those of some tests begin.
     names = (module if "::" in module else f"{module}::" for module in modules)
-    skips = [word for name in [SLOW, *left_out()] for word in ("--skip", name)]
+    skips = [word for name in left_out() for word in ("--skip", name)]
     with tempfile.NamedTemporaryFile("r") as skipped:
-        os.environ.update(EMBED_TESTS_PATIENCE="8", EMBED_TESTS_SKIPPED=skipped.name, EMBED_TESTS_NUMPY=numpy or "")
+        os.environ.update(EMBED_TESTS_PATIENCE="8", EMBED_TESTS_SKIPPED=skipped.name)
+        if numpy:
+            os.environ["EMBED_TESTS_NUMPY"] = numpy
         # More at a time would only wait: there are two processors.
         count_of([program, *names, *skips, "--test-threads=2"], r"test result: .* (\d+) passed; (\d+) failed;")
         print("".join(f"skipped: {line}" for line in skipped), end="")
