@@ -10,20 +10,21 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The host under test: the executable that cargo built, or the one that `tools/test --form inside` names.
-pub const PYHOST: &str = match option_env!("EMBED_INSIDE_PYHOST") {
+/// The host under test: the executable that cargo built, or the one that `tools/test` names, for `--built` and
+/// `--form inside`.
+pub const PYHOST: &str = match option_env!("EMBED_PYHOST") {
     Some(path) => path,
     None => env!("CARGO_BIN_EXE_pyhost"),
 };
 
 /// The controller under test.
-pub const PYHOSTCTL: &str = match option_env!("EMBED_INSIDE_PYHOSTCTL") {
+pub const PYHOSTCTL: &str = match option_env!("EMBED_PYHOSTCTL") {
     Some(path) => path,
     None => env!("CARGO_BIN_EXE_pyhostctl"),
 };
 
 /// Whether the host under test is the library inside an interpreter.
-pub const IS_INSIDE: bool = option_env!("EMBED_INSIDE_PYHOST").is_some();
+pub const IS_INSIDE: bool = option_env!("EMBED_INSIDE").is_some();
 
 /// What `sys.executable` names under the host.
 pub fn executable() -> PathBuf {
