@@ -211,8 +211,9 @@ std::arch::global_asm!(
     "cbnz w15, 1b",
     "adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, {fork}",
+    "cbz x16, 3f",
     "br x16",
+    "3: b {fork}", // a conditional branch reaches 1 MiB
     ".size vfork, .-vfork",
     forks = sym PYHOST_COUNT,
     real = sym next::VFORK,
@@ -284,8 +285,9 @@ std::arch::global_asm!(
     "cbnz w15, 1b",
     "2: adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, {missing}",
+    "cbz x16, 3f",
     "br x16",
+    "3: b {missing}", // a conditional branch reaches 1 MiB
     ".size clone, .-clone",
     thread = const libc::CLONE_THREAD,
     forks = sym PYHOST_COUNT,
@@ -405,8 +407,9 @@ std::arch::global_asm!(
     "ldp x29, x30, [sp], #80",
     "adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, {missing}",
+    "cbz x16, 3f",
     "br x16",
+    "3: b {missing}", // a conditional branch reaches 1 MiB
     ".size syscall, .-syscall",
     ".popsection",
     clone = const libc::SYS_clone,

@@ -123,11 +123,12 @@ std::arch::global_asm!(
     ".type dlsym,@function",
     "dlsym:",
     "cmn x0, #1", // RTLD_NEXT
-    "b.ne {ours}",
+    "b.ne 1f",
     "adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, {ours}",
+    "cbz x16, 1f",
     "br x16",
+    "1: b {ours}", // a conditional branch reaches 1 MiB
     ".size dlsym, .-dlsym",
     ".popsection",
     ours = sym pyhost_dlsym,

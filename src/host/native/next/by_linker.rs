@@ -2,7 +2,6 @@
 //! gives them (`link_c_library` in build.rs).
 
 use super::{Lookup, Symbol};
-use std::ffi::c_void;
 
 /// Declares functions, at the addresses that the linker writes.
 macro_rules! symbols {
@@ -13,7 +12,7 @@ macro_rules! symbols {
                 #[link_name = concat!("__next_", $name)]
                 fn next();
             }
-            Symbol::at(next as *const c_void)
+            Symbol::at(next as *const std::ffi::c_void)
         };)*
     };
 }
