@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -23,7 +24,7 @@ import folder as roots  # noqa: E402
 import machine  # noqa: E402
 from checks import check, prints  # noqa: E402
 from counting import closing, counts  # noqa: E402
-from device import targets  # noqa: E402
+from device import musl, targets  # noqa: E402
 
 SCRIPTS = ("exact_domains.py 1", "exact_native.py 1", "exact_peaks.py", "exact_programs.py", "exact_mapped.py 1")
 
@@ -73,6 +74,17 @@ try:
 except AttributeError as error:
     print(error)
 """
+
+
+# CPython's own program.
+ALONE = "int Py_BytesMain(int, char **);\nint main(int count, char **arguments) { return Py_BytesMain(count, arguments); }\n"
+
+
+def alone(root, folder):
+    """Links the same CPython without the host, as far as a linker can tell in the same way, beside the host."""
+    command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", "-xc", "-", "-xnone"]
+    command += [root.configuration / f"libpython{root.version}.a", "-lm", "-o", folder / "bin/python3"]
+    subprocess.run(command, input=ALONE, text=True, check=True, stderr=subprocess.DEVNULL)
 
 
 def executable(board):
@@ -138,6 +150,7 @@ def empty_root(board, folder, name):
 
 def try_here(board):
     """What needs no empty root."""
+    checks.resident(board, "the same CPython alone", board.host.with_name("python3"))
     for part in (programs, checks.reports, checks.bounds, checks.programs, checks.leaks):
         part(board)
 
@@ -161,6 +174,7 @@ def main():
         folder = HERE / f"target/devices/folder-{name}"
         build = ["tools/build-device", "--target", target.triple, "--python", options.python, "--with-pyhostctl"]
         print(targets.output_of(*build, "--folder", folder), flush=True)
+        alone(musl.root_of_target(options.python, target), folder)
         board = checks.Board(folder, scratch)
         executable(board)
         if target.processor == os.uname().machine:

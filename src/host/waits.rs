@@ -142,8 +142,8 @@ fn with_moment<T>(nanoseconds: Option<u64>, wait: impl FnOnce(*const timespec) -
 }
 
 /// Nanoseconds of seconds and a part of one; `None` if the kernel would refuse them.
-fn nanoseconds(seconds: libc::time_t, part: libc::c_long) -> Option<u64> {
-    let (seconds, part) = (u64::try_from(seconds).ok()?, u64::try_from(part).ok()?);
+fn nanoseconds(seconds: impl TryInto<u64>, part: impl TryInto<u64>) -> Option<u64> {
+    let (seconds, part) = (seconds.try_into().ok()?, part.try_into().ok()?);
     (part < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(part))
 }
 
