@@ -16,6 +16,14 @@ fn limited(ulimit: &str, arguments: &str) -> Outcome {
         .run()
 }
 
+/// What stock Python loads first to be of the host's form: the host's libpython, which stock may have within itself.
+fn libpython() -> String {
+    let code = "import os
+files = {line.split()[-1] for line in open('/proc/self/maps')}
+print(*(path for path in files if os.path.basename(path).startswith('libpython')))";
+    Run::host().args(["-c", code]).ok().stdout.trim().to_owned()
+}
+
 fn runs_with_a_line(outcome: &Outcome, part: &str) {
     assert_eq!(outcome.code(), 0, "{outcome:#?}");
     assert!(outcome.stdout.ends_with("ran\n"), "{outcome:#?}");
@@ -37,12 +45,14 @@ print(subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True).re
 #[test]
 fn a_script_runs_under_each_limit_on_addresses_under_which_it_runs_by_python() {
     let code = "kept = [bytes(999) for _ in range(3000)]; print('ran')";
-    let script = format!("ulimit -v $LIMIT; exec \"$0\" -c \"{code}\"");
+    let script = format!("ulimit -v $LIMIT; LD_PRELOAD=$LIBPYTHON exec \"$0\" -c \"{code}\"");
+    let libpython = libpython();
     for limit in [34_000, 40_000, 50_000, 64_000, 70_000] {
-        let by_shell = || Run::program("sh").env("LIMIT", limit.to_string());
-        let stock = by_shell()
+        let stock = Run::program("sh")
             .args(["-c", &script])
             .arg(crate::host::stock())
+            .env("LIMIT", limit.to_string())
+            .env("LIBPYTHON", &libpython)
             .run();
         if stock.code() != 0 {
             continue; // this Python needs more
@@ -57,9 +67,12 @@ fn a_script_runs_under_each_limit_on_addresses_under_which_it_runs_by_python() {
 
 #[test]
 fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
-    let script = "ulimit -d 20000; exec \"$0\" -c \"print('ran')\"";
-    let stock = crate::host::stock();
-    let python = Run::program("sh").args(["-c", script]).arg(stock).run();
+    let script = "ulimit -d 20000; LD_PRELOAD=$LIBPYTHON exec \"$0\" -c \"print('ran')\"";
+    let python = Run::program("sh")
+        .args(["-c", script])
+        .arg(crate::host::stock())
+        .env("LIBPYTHON", libpython())
+        .run();
     if python.code() != 0 {
         return skipped(format!("this Python needs more: {python:?}"));
     }
