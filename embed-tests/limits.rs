@@ -16,12 +16,26 @@ fn limited(ulimit: &str, arguments: &str) -> Outcome {
         .run()
 }
 
-/// What stock Python loads first to be of the host's form: the host's libpython, which stock may have within itself.
-fn libpython() -> String {
-    let code = "import os
-files = {line.split()[-1] for line in open('/proc/self/maps')}
-print(*(path for path in files if os.path.basename(path).startswith('libpython')))";
-    Run::host().args(["-c", code]).ok().stdout.trim().to_owned()
+/// Stock Python of the host's form, from a shell: by the libpython that the host has mapped, if it has, since the system's
+/// interpreter may have its own within itself, which takes less.
+fn stock(script: &str) -> Run {
+    let code = "import os, sys
+for line in open('/proc/self/maps'):
+    path = line.rstrip('\\n').partition('/')[2]
+    if os.path.basename(path).startswith('libpython'): sys.exit(print(sys.base_prefix, '/' + path, sep='\\n'))";
+    let answer = Run::host().args(["-c", code]).ok().stdout;
+    let run = Run::program("sh").args(["-c", script]);
+    let Some((prefix, library)) = answer.trim().split_once('\n') else {
+        return run.arg(crate::host::stock());
+    };
+    let place = Path::new(library).parent().unwrap().display();
+    let arguments = [
+        "-Wl,--no-as-needed",
+        library,
+        &format!("-Wl,-rpath,{place}"),
+    ];
+    let python = crate::host::compile("python.c", "python", &arguments);
+    run.arg(python).env("PYTHONHOME", prefix)
 }
 
 fn runs_with_a_line(outcome: &Outcome, part: &str) {
@@ -45,16 +59,10 @@ print(subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True).re
 #[test]
 fn a_script_runs_under_each_limit_on_addresses_under_which_it_runs_by_python() {
     let code = "kept = [bytes(999) for _ in range(3000)]; print('ran')";
-    let script = format!("ulimit -v $LIMIT; LD_PRELOAD=$LIBPYTHON exec \"$0\" -c \"{code}\"");
-    let libpython = libpython();
+    let script = format!("ulimit -v $LIMIT; exec \"$0\" -c \"{code}\"");
     for limit in [34_000, 40_000, 50_000, 64_000, 70_000] {
-        let stock = Run::program("sh")
-            .args(["-c", &script])
-            .arg(crate::host::stock())
-            .env("LIMIT", limit.to_string())
-            .env("LIBPYTHON", &libpython)
-            .run();
-        if stock.code() != 0 {
+        let by_stock = stock(&script).env("LIMIT", limit.to_string()).run();
+        if by_stock.code() != 0 {
             continue; // this Python needs more
         }
         let outcome = limited(&format!("-v {limit}"), &format!("--lines -c \"{code}\""));
@@ -67,12 +75,7 @@ fn a_script_runs_under_each_limit_on_addresses_under_which_it_runs_by_python() {
 
 #[test]
 fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
-    let script = "ulimit -d 20000; LD_PRELOAD=$LIBPYTHON exec \"$0\" -c \"print('ran')\"";
-    let python = Run::program("sh")
-        .args(["-c", script])
-        .arg(crate::host::stock())
-        .env("LIBPYTHON", libpython())
-        .run();
+    let python = stock("ulimit -d 20000; exec \"$0\" -c \"print('ran')\"").run();
     if python.code() != 0 {
         return skipped(format!("this Python needs more: {python:?}"));
     }

@@ -167,21 +167,27 @@ def reports(board):
 
 
 def resident(board, name="python3", stock=pathlib.Path(sys.executable)):
-    """Peaks of a start beside those of another Python, in KiB: the lowest of three each. The folder is copied to the machine's
-    own /tmp first: it shares files with this one in blocks of 512 KiB and more, and CPython reads a zip by buffers of that size."""
+    """Peaks of a start beside those of another Python, in KiB: the lowest of three each. The folder is copied to the scratch
+    directory first: an emulated machine has it from the machine around it in blocks of 512 KiB and more, and CPython reads a zip by
+    buffers of that size. The machine's own Python has its library in files, which are read without buffers, and stays."""
     folder, copy = board.host.parent.parent, board.scratch / "copy"
-    shutil.copytree(folder, copy, symlinks=True)
-    host = copy / "bin/pyhost"
-    if stock.is_relative_to(folder):
-        stock = copy / stock.relative_to(folder)
     known = {}
-    for kind, program, *options in ((name, stock), ("pyhost", host), ("pyhost --profile small", host, "--profile", "small")):
-        answers = [board.run(*options, "-I", "-S", "-c", RESIDENT, program=program) for _ in range(3)]
-        if failed := [answer for answer in answers if answer.returncode]:
-            check(board, f"{kind} reads its resident size", False, failed[0])
-            return
-        known[kind] = min(int(answer.stdout) for answer in answers)
-    shutil.rmtree(copy)
+    try:
+        shutil.copytree(folder, copy, symlinks=True)
+        host = copy / "bin/pyhost"
+        if stock.is_relative_to(folder):
+            stock = copy / stock.relative_to(folder)
+        for kind, program, *options in ((name, stock), ("pyhost", host), ("pyhost --profile small", host, "--profile", "small")):
+            answers = [board.run(*options, "-I", "-S", "-c", RESIDENT, program=program) for _ in range(3)]
+            if failed := [answer for answer in answers if answer.returncode]:
+                check(board, f"{kind} reads its resident size", False, failed[0])
+                return
+            known[kind] = min(int(answer.stdout) for answer in answers)
+    except OSError as error:
+        print(f"skipped: resident at start: {error}")
+        return
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
     sizes = ", ".join(f"{kind} {size} KiB ({size / known[name]:.3f})" for kind, size in known.items())
     print(f"resident at start: {sizes}", flush=True)
 

@@ -5,7 +5,7 @@ for its folder and the scripts: read-only, without /tmp, HOME, a shell or a libr
     musl.py [--python 3.11] [--target x86_64-unknown-linux-musl]
     musl.py --folder DIR
 
-aarch64's runs on an emulated machine with pages of 16 KiB (tools/in-arm), where this command is given the folder that it built;
+The resident size is printed beside that of the same CPython without the host, which it links. aarch64's runs on an emulated machine with pages of 16 KiB (tools/in-arm), where this command is given the folder that it built;
 the empty root is left out there. The last line says how many checks passed and failed.
 """
 
@@ -84,7 +84,9 @@ def alone(root, folder):
     """Links the same CPython without the host, as far as a linker can tell in the same way, beside the host."""
     command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", "-xc", "-", "-xnone"]
     command += [root.configuration / f"libpython{root.version}.a", "-lm", "-o", folder / "bin/python3"]
-    subprocess.run(command, input=ALONE, text=True, check=True, stderr=subprocess.DEVNULL)
+    answer = subprocess.run(command, input=ALONE, text=True, stderr=subprocess.PIPE)
+    if answer.returncode:
+        raise targets.Refused(f"{root.compiler}: CPython without the host was not linked:\n{answer.stderr}")
 
 
 def executable(board):
@@ -150,7 +152,9 @@ def empty_root(board, folder, name):
 
 def try_here(board):
     """What needs no empty root."""
-    checks.resident(board, "the same CPython alone", board.host.with_name("python3"))
+    stock = board.host.with_name("python3")
+    if stock.exists():
+        checks.resident(board, "the same CPython alone", stock)
     for part in (programs, checks.reports, checks.bounds, checks.programs, checks.leaks):
         part(board)
 
