@@ -101,6 +101,7 @@ try:
 except MemoryError:
     print("refused")
 """
+HUGE = "print(sum(int(line.split()[1]) for line in open('/proc/self/smaps') if line.startswith('AnonHugePages')))"
 RESIDENT = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
 LEAK = "import ctypes\nfor turn in range(3): ctypes.pythonapi.Py_IncRef(ctypes.py_object(object()))"
 LINES = "kept = [bytes(10_000) for _ in range(1000)]\n"
@@ -190,6 +191,13 @@ def resident(board, name="python3", stock=pathlib.Path(sys.executable)):
         shutil.rmtree(copy, ignore_errors=True)
     sizes = ", ".join(f"{kind} {size} KiB ({size / known[name]:.3f})" for kind, size in known.items())
     print(f"resident at start: {sizes}", flush=True)
+
+
+def small_pages(board):
+    """Whether a static variable lies in a huge page depends on the address, another one at each start."""
+    answers = [board.run("-I", "-S", "-c", HUGE) for _ in range(8)]
+    worst = max(answers, key=lambda answer: (answer.returncode, answer.stdout != "0\n"))
+    prints(board, "no start takes huge pages, also where the system has them for everything", worst, "0")
 
 
 def bounds(board):
@@ -304,7 +312,7 @@ def main():
         print(f"pages and processor: {answer.stdout.strip()}")
         pages = options.pages or os.sysconf("SC_PAGESIZE")
         prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
-        for part in (resident, reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
+        for part in (resident, small_pages, reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
             part(board)
         if options.matrix:
             matrix(board)

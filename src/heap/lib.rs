@@ -105,8 +105,11 @@ pub static GILS: Gils = Gils {
 /// executable calls it before all constructors. A library is preloaded after those of others have allocated; there the first
 /// booking calls it. A second call does nothing.
 pub fn begin() {
-    if ledger::own::open() {
+    // Not zero, so it does not lie in the memory that is to stay untouched until it refuses huge pages.
+    static IS_FRESH: AtomicBool = AtomicBool::new(true);
+    if IS_FRESH.swap(false, Relaxed) {
         small_pages::start();
+        ledger::own::open();
     }
 }
 
