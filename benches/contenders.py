@@ -124,7 +124,7 @@ def copied(executable, folder):
 def build_stock(of_python, of_host, folder):
     """Builds a stock Python with the libpython that the host has: the shared one that it loads, or the archive."""
     built = folder / "stock"
-    start = ["cc", "-O2", "-o", built, HERE / "work" / "stock.c"]
+    start = ["cc", "-O2", "-o", built, HERE.parent / "embed-tests/c/python.c"]
     if of_host["libpython"]:
         library = pathlib.Path(of_host["libpython"])
         commands = [[*start, library, f"-Wl,-rpath,{library.parent}"]]

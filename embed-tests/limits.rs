@@ -1,10 +1,11 @@
 //! Under limits that the caller set (`ulimit`), and with more rights than the caller has.
 
-use crate::host::{Outcome, PYHOST, Run, folder};
+use crate::host::{Outcome, PYHOST, Run, compile, folder};
 use crate::skipping::skipped;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Runs the host from a shell that sets limits first; `$FILE` is a path where nothing is.
 fn limited(ulimit: &str, arguments: &str) -> Outcome {
@@ -19,23 +20,29 @@ fn limited(ulimit: &str, arguments: &str) -> Outcome {
 /// Stock Python of the host's form, from a shell: by the libpython that the host has mapped, if it has, since the system's
 /// interpreter may have its own within itself, which takes less.
 fn stock(script: &str) -> Run {
+    let run = Run::program("sh").args(["-c", script]);
+    static OF_LIBPYTHON: OnceLock<Option<(PathBuf, String)>> = OnceLock::new();
+    match OF_LIBPYTHON.get_or_init(by_libpython) {
+        Some((python, prefix)) => run.arg(python).env("PYTHONHOME", prefix),
+        None => run.arg(crate::host::stock()),
+    }
+}
+
+/// An interpreter that is linked with the libpython that the host has mapped, and its prefix.
+fn by_libpython() -> Option<(PathBuf, String)> {
     let code = "import os, sys
 for line in open('/proc/self/maps'):
     path = line.rstrip('\\n').partition('/')[2]
     if os.path.basename(path).startswith('libpython'): sys.exit(print(sys.base_prefix, '/' + path, sep='\\n'))";
     let answer = Run::host().args(["-c", code]).ok().stdout;
-    let run = Run::program("sh").args(["-c", script]);
-    let Some((prefix, library)) = answer.trim().split_once('\n') else {
-        return run.arg(crate::host::stock());
-    };
-    let place = Path::new(library).parent().unwrap().display();
-    let arguments = [
-        "-Wl,--no-as-needed",
-        library,
-        &format!("-Wl,-rpath,{place}"),
-    ];
-    let python = crate::host::compile("python.c", "python", &arguments);
-    run.arg(python).env("PYTHONHOME", prefix)
+    let (prefix, library) = answer.trim().split_once('\n')?;
+    let run_path = format!("-Wl,-rpath,{}", Path::new(library).parent()?.display());
+    let python = compile(
+        "python.c",
+        "python",
+        &["-Wl,--no-as-needed", library, &run_path],
+    );
+    Some((python, prefix.to_owned()))
 }
 
 fn runs_with_a_line(outcome: &Outcome, part: &str) {

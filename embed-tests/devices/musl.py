@@ -5,8 +5,9 @@ for its folder and the scripts: read-only, without /tmp, HOME, a shell or a libr
     musl.py [--python 3.11] [--target x86_64-unknown-linux-musl]
     musl.py --folder DIR
 
-The resident size is printed beside that of the same CPython without the host, which it links. aarch64's runs on an emulated machine with pages of 16 KiB (tools/in-arm), where this command is given the folder that it built;
-the empty root is left out there. The last line says how many checks passed and failed.
+The resident size is printed beside that of the same CPython without the host, which it links. aarch64's runs on an emulated
+machine with pages of 16 KiB (tools/in-arm), where this command is given the folder that it built; the empty root is left out
+there. The last line says how many checks passed and failed.
 """
 
 import argparse
@@ -76,15 +77,11 @@ except AttributeError as error:
 """
 
 
-# CPython's own program.
-ALONE = "int Py_BytesMain(int, char **);\nint main(int count, char **arguments) { return Py_BytesMain(count, arguments); }\n"
-
-
 def alone(root, folder):
     """Links the same CPython without the host, as far as a linker can tell in the same way, beside the host."""
-    command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", "-xc", "-", "-xnone"]
+    command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", HERE / "embed-tests/c/python.c"]
     command += [root.configuration / f"libpython{root.version}.a", "-lm", "-o", folder / "bin/python3"]
-    answer = subprocess.run(command, input=ALONE, text=True, stderr=subprocess.PIPE)
+    answer = subprocess.run(command, text=True, stderr=subprocess.PIPE)
     if answer.returncode:
         raise targets.Refused(f"{root.compiler}: CPython without the host was not linked:\n{answer.stderr}")
 

@@ -48,14 +48,10 @@ static OWN: Own = Own {
 };
 
 /// Makes the zeros that the process begins with its card and its ledger. Before the first ceiling and the first
-/// slot, by the only thread; a second call does nothing. Whether it was the first.
-pub fn open() -> bool {
-    let is_first = !OWN.ledger.has_magic();
-    if is_first {
-        OWN.card.open();
-        OWN.ledger.open();
-    }
-    is_first
+/// slot, by the only thread, once.
+pub fn open() {
+    OWN.card.open();
+    OWN.ledger.open();
 }
 
 /// The process's card.
