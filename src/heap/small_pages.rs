@@ -11,8 +11,7 @@
 use super::bound;
 use crate::process;
 use pyhost_os::errno::KeptErrno;
-use pyhost_os::mapping::{advise_huge_pages, page_size, whole_pages};
-use std::arch::asm;
+use pyhost_os::mapping::{advise_huge_pages, advise_huge_pages_directly, page_size, whole_pages};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -33,26 +32,16 @@ unsafe extern "C" {
 }
 
 /// Refuses huge pages for the host's static memory. Before anything is written there, which a call of libc's `madvise` does:
-/// to find the function behind the host's own.
+/// to find the function behind the host's own. Kernels without huge pages give an error, which changes nothing.
 pub(super) fn start() {
     let page = page_size() as usize;
     let start = (&raw const __bss_start).addr() & !(page - 1);
     let end = (&raw const _end).addr().next_multiple_of(page);
-    // SAFETY: advice about the executable's own memory, whose contents and access stay. Each instruction is the kernel's
-    // interface as syscall(2) has it; kernels without huge pages give an error, which changes nothing.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        asm!("syscall", inlateout("rax") libc::SYS_madvise => _, in("rdi") start, in("rsi") end - start,
-            in("rdx") libc::MADV_NOHUGEPAGE, lateout("rcx") _, lateout("r11") _, options(nostack));
-        #[cfg(target_arch = "aarch64")]
-        asm!("svc 0", in("x8") libc::SYS_madvise, inlateout("x0") start => _, in("x1") end - start,
-            in("x2") libc::MADV_NOHUGEPAGE, options(nostack));
-        // r7 has the call's number, and is kept: a compiler may take it for the frame.
-        #[cfg(target_arch = "arm")]
-        asm!("mov {kept}, r7", "mov r7, {call}", "svc 0", "mov r7, {kept}", kept = out(reg) _,
-            call = in(reg) libc::SYS_madvise, inlateout("r0") start => _, in("r1") end - start,
-            in("r2") libc::MADV_NOHUGEPAGE, options(nostack));
-    }
+    advise_huge_pages_directly(
+        (&raw const __bss_start).with_addr(start).cast_mut(),
+        end - start,
+        false,
+    );
 }
 
 /// Learns whether the system has huge pages for everything, and blocks are to ask for them; not in a bounded heap, which

@@ -27,8 +27,9 @@ const CLASS_STEP: usize = 2 * size_of::<usize>();
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;
-/// A leaf covers 256 MiB of addresses: 64 Ki units.
-const LEAF_SHIFT: usize = 28;
+/// A leaf covers 8 GiB of addresses, by 256 KiB of which the used pages alone take memory; where addresses have 32 bits,
+/// 256 MiB. So the first level, which is there in every process, is small: limits on addresses and data count it.
+const LEAF_SHIFT: usize = if ADDRESS_BITS > 32 { 33 } else { 28 };
 const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - UNIT_SHIFT - 6);
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_SHIFT);
 
