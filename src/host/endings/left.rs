@@ -44,14 +44,12 @@ static EXHIBITS: Room = Room::new();
 
 /// Takes the figures of this moment, and with them the balance and the size classes where a report
 /// `shows` them. Once; later calls do nothing.
-///
-/// A function of its own: its frame lies where the leak check has cleared what the script left there.
-#[inline(never)]
 pub fn take(gil: Gil<'_>, shows: bool) {
+    leaks::leave_out(&LEFT);
+    leaks::leave_out(&EXHIBITS);
     LEFT.set_once(|| of_this_moment(gil, shows));
 }
 
-#[inline(never)] // see `take`
 fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
     if shows {
         sampling::with(|samples| leaks::look_at_types(gil, samples));

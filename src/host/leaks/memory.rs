@@ -52,8 +52,7 @@ impl StackTop {
 const CLEARED: usize = 128 << 10;
 
 /// Clears the stack that the script has left behind, so that no address of a block is carried on from
-/// there: what copies a value copies its unused bytes too, and those of a report's figures, taken when the
-/// script has ended, come to lie in static memory, which is searched.
+/// there.
 #[inline(never)]
 pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);
@@ -121,28 +120,57 @@ fn is_heap_or_own(address: usize) -> bool {
 /// Libraries have a few pieces each.
 const MOST_RANGES: usize = 1 << 16;
 
-/// Adds a library's writable data or thread-local data, but for the region's description.
+/// A piece of the host's static memory that is not searched: its address and its bytes.
+struct Hole([AtomicUsize; 2]);
+
+static HOLES: [Hole; 4] = [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4];
+
+/// Leaves a static variable out of the search, one that holds figures. What copies a value copies its unused bytes too, which may
+/// be what a register or the stack has kept of a script's addresses. With the GIL.
+pub fn leave_out<T>(variable: &'static T) {
+    let place = [(&raw const *variable).addr(), size_of::<T>()];
+    let is_free = |hole: &&Hole| [0, place[0]].contains(&hole.0[0].load(Relaxed));
+    let hole = HOLES.iter().find(is_free);
+    debug_assert!(hole.is_some(), "as many as there are variables");
+    if let Some(Hole([start, bytes])) = hole {
+        start.store(place[0], Relaxed);
+        bytes.store(place[1], Relaxed);
+    }
+}
+
+/// The holes by address, and the description of the region, which holds the region's address.
+fn holes() -> [Range; HOLES.len() + 1] {
+    let mut places = [region::description(); HOLES.len() + 1];
+    for (place, Hole([start, bytes])) in places.iter_mut().zip(&HOLES) {
+        *place = (start.load(Relaxed), bytes.load(Relaxed));
+    }
+    places.sort_unstable();
+    places.map(|(start, bytes)| Range {
+        start: start & !(WORD - 1),
+        end: (start + bytes).next_multiple_of(WORD),
+    })
+}
+
+/// Adds a library's writable data or thread-local data, but for the holes.
 fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
     let length = segment.addresses.len();
-    let start = match segment.kind {
+    let first = match segment.kind {
         libc::PT_LOAD if segment.is_writable => segment.addresses.start,
         libc::PT_TLS if thread_data != 0 => thread_data,
         _ => return,
     };
-    let (hole, hole_length) = region::description();
-    let range = Range {
-        start: start.next_multiple_of(WORD),
-        end: (start + length) & !(WORD - 1),
-    };
-    if range.start <= hole && hole < range.end {
-        ranges.push(Range { end: hole, ..range });
-        ranges.push(Range {
-            start: (hole + hole_length).next_multiple_of(WORD),
-            ..range
-        });
-    } else {
-        ranges.push(range);
+    let mut start = first.next_multiple_of(WORD);
+    let end = (first + length) & !(WORD - 1);
+    for hole in holes() {
+        if start <= hole.start && hole.start < end {
+            ranges.push(Range {
+                start,
+                end: hole.start,
+            });
+            start = hole.end;
+        }
     }
+    ranges.push(Range { start, end });
 }
 
 /// The data of the libraries, their thread-local data, the stack from `top` on, and libc's description of the thread.
@@ -320,5 +348,30 @@ impl Memory for Readable<'_> {
         // SAFETY: readable, as was just seen.
         self.holds(address, WORD)
             .then(|| unsafe { *(address as *const usize) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_lies_between_the_ranges_of_its_segment() {
+        static FIGURES: [u64; 4] = [0; 4];
+        leave_out(&FIGURES);
+        leave_out(&FIGURES);
+        let start = FIGURES.as_ptr().addr();
+        let end = start + size_of_val(&FIGURES);
+        let mut ranges = new_table(10).unwrap();
+        let segment = Segment {
+            kind: libc::PT_LOAD,
+            addresses: start - 64..end + 64,
+            is_writable: true,
+            file_end: start,
+        };
+        add(&mut ranges, 0, &segment);
+        let around =
+            [(start - 64, start), (end, end + 64)].map(|(start, end)| Range { start, end });
+        assert_eq!(*ranges, around);
     }
 }

@@ -35,7 +35,7 @@ use crate::python::imports::{self, Watcher};
 use crate::python::objects::Gil;
 use crate::python::{IS_FREE_THREADED, freelists, interpreters, threads};
 use crate::stacks;
-pub use memory::StackTop;
+pub use memory::{StackTop, leave_out};
 use objects::NAME;
 use pyhost_os::template::format_into;
 use reach::Block;
