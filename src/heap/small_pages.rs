@@ -11,7 +11,7 @@
 use super::bound;
 use crate::process;
 use pyhost_os::errno::KeptErrno;
-use pyhost_os::mapping::{advise_huge_pages, advise_huge_pages_directly, page_size, whole_pages};
+use pyhost_os::mapping::{advise_huge_pages, page_size, refuse_huge_pages_directly, whole_pages};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -32,16 +32,12 @@ unsafe extern "C" {
 }
 
 /// Refuses huge pages for the host's static memory. Before anything is written there, which a call of libc's `madvise` does:
-/// to find the function behind the host's own. Kernels without huge pages give an error, which changes nothing.
+/// to find the function behind the host's own.
 pub(super) fn start() {
     let page = page_size() as usize;
-    let start = (&raw const __bss_start).addr() & !(page - 1);
+    let start = (&raw const __bss_start).map_addr(|address| address & !(page - 1));
     let end = (&raw const _end).addr().next_multiple_of(page);
-    advise_huge_pages_directly(
-        (&raw const __bss_start).with_addr(start).cast_mut(),
-        end - start,
-        false,
-    );
+    refuse_huge_pages_directly(start.cast_mut(), end - start.addr());
 }
 
 /// Learns whether the system has huge pages for everything, and blocks are to ask for them; not in a bounded heap, which

@@ -6,7 +6,6 @@ use crate::calls;
 use crate::errno::{Errno, KeptErrno};
 #[cfg(not(miri))]
 use std::arch::asm;
-use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
@@ -131,40 +130,35 @@ pub fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
     (first, rest - rest % page)
 }
 
-/// The advice of madvise(2) on huge pages.
-fn advice_on_huge_pages(are_wanted: bool) -> c_int {
-    match are_wanted {
-        true => libc::MADV_HUGEPAGE,
-        false => libc::MADV_NOHUGEPAGE,
-    }
-}
-
 /// Asks the kernel for huge pages, or for none, beneath whole pages of memory. Returns false if it refuses.
 pub fn advise_huge_pages(start: *mut u8, bytes: usize, are_wanted: bool) -> bool {
+    let advice = match are_wanted {
+        true => libc::MADV_HUGEPAGE,
+        false => libc::MADV_NOHUGEPAGE,
+    };
     // SAFETY: advice; contents and access stay, whatever is mapped there.
-    unsafe { libc::madvise(start.cast(), bytes, advice_on_huge_pages(are_wanted)) == 0 }
+    unsafe { libc::madvise(start.cast(), bytes, advice) == 0 }
 }
 
-/// As [`advise_huge_pages`], by a system call instead of libc's function: writes no memory, `errno` among it.
+/// Refuses huge pages beneath whole pages of memory by a system call instead of libc's function. It writes no memory, not even
+/// `errno`. Kernels without huge pages give an error, which changes nothing.
 #[cfg(not(miri))]
-pub fn advise_huge_pages_directly(start: *mut u8, bytes: usize, are_wanted: bool) -> bool {
-    let advice = advice_on_huge_pages(are_wanted);
-    let result: isize;
-    // SAFETY: as above; each instruction is the kernel's interface as syscall(2) has it.
+pub fn refuse_huge_pages_directly(start: *mut u8, bytes: usize) {
+    // SAFETY: advice; contents and access stay, whatever is mapped there. Each instruction and what it overwrites is the kernel's
+    // interface as syscall(2) has it.
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        asm!("syscall", inlateout("rax") libc::SYS_madvise as isize => result, in("rdi") start, in("rsi") bytes,
-            in("rdx") advice, lateout("rcx") _, lateout("r11") _, options(nostack));
+        asm!("syscall", inlateout("rax") libc::SYS_madvise => _, in("rdi") start, in("rsi") bytes,
+            in("rdx") libc::MADV_NOHUGEPAGE, lateout("rcx") _, lateout("r11") _, options(nostack));
         #[cfg(target_arch = "aarch64")]
-        asm!("svc 0", in("x8") libc::SYS_madvise, inlateout("x0") start => result, in("x1") bytes, in("x2") advice,
-            options(nostack));
+        asm!("svc 0", in("x8") libc::SYS_madvise, inlateout("x0") start => _, in("x1") bytes,
+            in("x2") libc::MADV_NOHUGEPAGE, options(nostack));
         // r7 has the call's number, and is kept: a compiler may take it for the frame.
         #[cfg(target_arch = "arm")]
         asm!("mov {kept}, r7", "mov r7, {call}", "svc 0", "mov r7, {kept}", kept = out(reg) _,
-            call = in(reg) libc::SYS_madvise, inlateout("r0") start => result, in("r1") bytes, in("r2") advice,
-            options(nostack));
+            call = in(reg) libc::SYS_madvise, inlateout("r0") start => _, in("r1") bytes,
+            in("r2") libc::MADV_NOHUGEPAGE, options(nostack));
     }
-    result == 0
 }
 
 /// Gives the whole pages of a piece of memory back to the system, after which they read as zeros. Returns which of its bytes

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::heap::ADDRESS_BITS;
+use pyhost_os::errno::KeptErrno;
+use pyhost_os::mapping::advise_huge_pages;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
@@ -27,8 +29,9 @@ const CLASS_STEP: usize = 2 * size_of::<usize>();
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;
-/// A leaf covers 8 GiB of addresses, by 256 KiB of which the used pages alone take memory; where addresses have 32 bits,
-/// 256 MiB. So the first level, which is there in every process, is small: limits on addresses and data count it.
+/// A leaf covers 8 GiB of addresses in 256 KiB, of which touched pages alone are resident; where addresses have 32 bits,
+/// 256 MiB in 8 KiB. Large leaves keep the first level small: it is static memory, which RLIMIT_AS and RLIMIT_DATA count in
+/// every process. No arena is as large as a leaf covers.
 const LEAF_SHIFT: usize = if ADDRESS_BITS > 32 { 33 } else { 28 };
 const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - UNIT_SHIFT - 6);
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_SHIFT);
@@ -41,6 +44,17 @@ fn leaf_of(address: usize) -> Option<&'static Leaf> {
     let leaf = ROOT.get(address >> LEAF_SHIFT)?.load(Acquire);
     // SAFETY: null, or a mapping that is never removed.
     unsafe { leaf.as_ref() }
+}
+
+/// Whether an address lies in an arena.
+#[cfg(any(not(Py_GIL_DISABLED), test))]
+#[inline]
+fn is_inside(address: usize) -> bool {
+    let Some(leaf) = leaf_of(address) else {
+        return false;
+    };
+    let unit = (address >> UNIT_SHIFT) & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
+    leaf[unit / 64].load(Relaxed) & (1 << (unit % 64)) != 0
 }
 
 /// Makes the leaf that covers `address`. False without memory.
@@ -65,6 +79,9 @@ fn ensure_leaf(address: usize) -> bool {
     if leaf == libc::MAP_FAILED {
         return false;
     }
+    let errno = KeptErrno::new();
+    advise_huge_pages(leaf.cast(), size_of::<Leaf>(), false);
+    drop(errno);
     let exchanged = entry.compare_exchange(null_mut(), leaf.cast(), Acquire, Relaxed);
     if exchanged.is_err() {
         // SAFETY: our own mapping, which nobody saw.
@@ -110,13 +127,35 @@ pub fn remove_arena(start: usize, size: usize) {
 /// `address` is a live block of OBJ; the GIL is held.
 #[cfg(not(Py_GIL_DISABLED))]
 pub unsafe fn block_size(address: usize) -> Option<usize> {
-    let leaf = leaf_of(address)?;
-    let unit = (address >> UNIT_SHIFT) & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
-    if leaf[unit / 64].load(Relaxed) & (1 << (unit % 64)) == 0 {
+    if !is_inside(address) {
         return None;
     }
     let pool = address & !(POOL_SIZE - 1);
     // SAFETY: a live block of OBJ inside an arena lies in a pool, which starts at that address.
     let class = unsafe { *((pool + SIZE_INDEX_OFFSET) as *const u32) };
     Some((class as usize + 1) * CLASS_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_across_two_leaves_is_known_until_it_is_removed() {
+        let (size, half) = (1 << 20, 1 << 19);
+        let start = (3 << LEAF_SHIFT) - half;
+        let inside = [start, start + half - 1, start + half, start + size - 1];
+        assert!(add_arena(start, size));
+        assert_eq!(inside.map(is_inside), [true; 4]);
+        assert_eq!([start - 1, start + size].map(is_inside), [false; 2]);
+        remove_arena(start, size);
+        assert_eq!(inside.map(is_inside), [false; 4]);
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn an_arena_past_all_addresses_is_refused() {
+        assert!(!add_arena(1 << ADDRESS_BITS, 1 << 20));
+        assert!(!is_inside(1 << ADDRESS_BITS));
+    }
 }
