@@ -2,9 +2,18 @@ SUMMARY = "Runs Python programs with every allocation of CPython capped and acco
 LICENSE = "MIT"
 LIC_FILES_CHKSUM = "file://LICENSE;md5=7afe0171bf446a8b75121f700832e2c5"
 
-# The commit that is checked out where this layer is.
+# The commit that is checked out around this layer, whichever branch it is on. It changes without a change of this file, so
+# what was read of the file is not kept.
 SRC_URI = "git://${PYHOST_CHECKOUT};protocol=file;nobranch=1"
-SRCREV = "${AUTOREV}"
+SRCREV := "${@pyhost_commit(d)}"
+BB_DONT_CACHE = "1"
+
+def pyhost_commit(d):
+    try:
+        return bb.process.run(["git", "-C", d.getVar("PYHOST_CHECKOUT"), "rev-parse", "HEAD"])[0].strip()
+    except bb.process.CmdError as error:
+        raise bb.parse.SkipRecipe(f"the layer is in no git checkout that can be read: {error}")
+
 PV = "0.1.0+git"
 
 # Before the first build: `bitbake -c update_crates pyhost` writes this file from Cargo.lock.
@@ -13,13 +22,15 @@ include pyhost-crates.inc
 inherit cargo cargo-update-recipe-crates python_pyo3
 
 DEPENDS += "python3"
-RDEPENDS:${PN} += "python3-core"
+# Modules that functions of `pyhost` import.
+RDEPENDS:${PN} += "python3-core python3-html python3-json"
 COMPATIBLE_HOST = "(x86_64|aarch64|arm).*-linux(-gnu.*)?$"
 COMPATIBLE_HOST:libc-musl = "null"
 
-# Limits that are baked in, such as 14M and 24M: set them in local.conf or in a .bbappend.
+# Limits that are baked in, such as 14M, 24M and small: set them in local.conf or in a .bbappend.
 export PYHOST_BAKED_CAP ?= ""
 export PYHOST_BAKED_REGION ?= ""
+export PYHOST_BAKED_PROFILE ?= ""
 export PYHOST_PYTHON_INCLUDE = "${STAGING_INCDIR}/${PYTHON_DIR}"
 
 # What mimalloc must be compiled with for ARM of 32 bits, see src/heap/build.rs.
