@@ -193,6 +193,15 @@ def resident(board, name="python3", stock=pathlib.Path(sys.executable)):
     print(f"resident at start: {sizes}", flush=True)
 
 
+def resident_of_stock(board):
+    """The same beside the folder's CPython without the host, which the tests link beside the host."""
+    stock = board.host.with_name("python3")
+    if stock.exists():
+        resident(board, "the same CPython alone", stock)
+    else:
+        print(f"skipped: resident at start beside the same CPython: no {stock}")
+
+
 def small_pages(board):
     """Whether a static variable lies in a huge page depends on the address, another one at each start."""
     answers = [board.run("-I", "-S", "-c", HUGE) for _ in range(8)]
@@ -312,7 +321,7 @@ def main():
         print(f"pages and processor: {answer.stdout.strip()}")
         pages = options.pages or os.sysconf("SC_PAGESIZE")
         prints(board, "the host starts, on pages of the expected size", answer, f"{pages} {os.uname().machine}")
-        for part in (resident, small_pages, reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
+        for part in (resident, resident_of_stock, small_pages, reports, bounds, programs, *([numpy] if options.with_numpy else []), leaks):
             part(board)
         if options.matrix:
             matrix(board)

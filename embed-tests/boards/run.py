@@ -50,6 +50,14 @@ def embed_tests(version, target):
     return next(each["executable"] for each in built if each.get("target", {}).get("name") == "embed" and each.get("executable"))
 
 
+def link_stock(folder, version, target):
+    """Links the folder's CPython without the host, beside the host: what checks.py compares resident sizes with."""
+    root = targets.root_of_target(version, target)
+    command = [target.binutils + "gcc", *build.compiler_flags(root), "-O2", "-s", "embed-tests/c/python.c"]
+    command += [folder / f"lib/libpython{version}.so.1.0", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
+    targets.output_of(*command, "-Wl,-rpath,$ORIGIN/../lib", "-o", folder / "bin/python3")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--target", required=True, choices=list(TRIPLES))
@@ -76,6 +84,7 @@ def main():
     said = targets.output_of(*command)
     print(said, flush=True)
     programs = said.splitlines()[0]
+    link_stock(folder, version, target)
     tests = embed_tests(version, target)
 
     command = ["embed-tests/boards/checks.py", os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]

@@ -77,7 +77,7 @@ except AttributeError as error:
 """
 
 
-def alone(root, folder):
+def link_stock(root, folder):
     """Links the same CPython without the host, as far as a linker can tell in the same way, beside the host."""
     command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", HERE / "embed-tests/c/python.c"]
     command += [root.configuration / f"libpython{root.version}.a", "-lm", "-o", folder / "bin/python3"]
@@ -149,10 +149,7 @@ def empty_root(board, folder, name):
 
 def try_here(board):
     """What needs no empty root."""
-    stock = board.host.with_name("python3")
-    if stock.exists():
-        checks.resident(board, "the same CPython alone", stock)
-    for part in (programs, checks.reports, checks.bounds, checks.programs, checks.leaks):
+    for part in (checks.resident_of_stock, programs, checks.reports, checks.bounds, checks.programs, checks.leaks):
         part(board)
 
 
@@ -175,7 +172,7 @@ def main():
         folder = HERE / f"target/devices/folder-{name}"
         build = ["tools/build-device", "--target", target.triple, "--python", options.python, "--with-pyhostctl"]
         print(targets.output_of(*build, "--folder", folder), flush=True)
-        alone(musl.root_of_target(options.python, target), folder)
+        link_stock(musl.root_of_target(options.python, target), folder)
         board = checks.Board(folder, scratch)
         executable(board)
         if target.processor == os.uname().machine:

@@ -41,7 +41,7 @@ class Board:
     region: str
     cap: str
 
-    # Debian's kernel keeps 60 MiB for itself, which one that is built for a board does not: so the machine has this much more,
+    # Debian's kernel keeps 50 MiB for itself, which one that is built for a board does not: so the machine has this much more,
     # and its programs are left as much as on a board.
     def memory(self):
         return f"{self.size + 42}M"

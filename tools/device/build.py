@@ -42,7 +42,7 @@ def static_archive(root, target):
     if missing:
         raise Refused(
             f"--static: {len(missing)} functions are not in {archive}, such as {missing[0]}; "
-            "expected a version of which the archive is whole, such as 3.11, or a build without --static"
+            "expected a version of which the archive is whole, such as 3.11, a target with musl, or a build without --static"
         )
     return folder, name
 
@@ -78,6 +78,11 @@ def describe_python(root, target, static):
     return path
 
 
+def compiler_flags(root):
+    """Flags that make GCC use the target's C library. Without -B its own folders would come before those of --sysroot."""
+    return [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
+
+
 def environment(root, target, static, baked):
     """The variables of a cargo that builds for the target."""
     prepare_tools(target)
@@ -89,8 +94,7 @@ def environment(root, target, static, baked):
         # Rust's target brings musl, and links it by any compiler.
         of_compiler = {f"CC_{name}": str(root.compiler)}
     else:
-        # The compiler's own folders would come before those of --sysroot.
-        flags = [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
+        flags = compiler_flags(root)
         rust += [f"-Clink-arg={flag}" for flag in flags]
         of_compiler = {
             "PYHOST_RUN_PATH": "$ORIGIN/../lib",

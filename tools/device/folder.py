@@ -10,6 +10,8 @@ from .targets import HERE, Refused, output_of
 
 # The C library, which is the device's own.
 OF_THE_DEVICE = re.compile(r"(ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|nss_\w+|anl))\.so\.\d+$")
+# An extension module of a CPython, or of several (PEP 3149, PEP 384).
+EXTENSION = re.compile(r"\.(cpython-[^.]+|abi3)\.so$")
 MODULES = HERE / "tools/device/modules.py"
 START = """#!/bin/sh
 # Starts the application with the Python beside it.
@@ -75,9 +77,22 @@ def copy_application(application, folder):
 
 def make(folder, programs, root, interpreter, target, options):
     """Makes the folder; the lines that describe it."""
-    version = root.version
     new = folder.with_name(folder.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
+    try:
+        fill(new, programs, root, interpreter, target, options)
+        if folder.exists():
+            if not (folder / "bin/pyhost").exists() and any(folder.iterdir()):
+                raise Refused(f"--folder: '{folder}' is not empty, and is no folder of this command")
+            shutil.rmtree(folder)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return describe(folder, native_files(folder))
+
+
+def fill(new, programs, root, interpreter, target, options):
+    version = root.version
     dynload = new / f"lib/python{version}/lib-dynload"
     dynload.mkdir(parents=True)
     (new / "bin").mkdir()
@@ -104,17 +119,27 @@ def make(folder, programs, root, interpreter, target, options):
     libraries = copy_libraries(native_files(new), root, new / "lib")
     for path in [*libraries, *dynload.iterdir()]:
         output_of(target.binutils + "strip", "--strip-unneeded", path)
-    if folder.exists():
-        if not (folder / "bin/pyhost").exists() and any(folder.iterdir()):
-            shutil.rmtree(new)
-            raise Refused(f"--folder: '{folder}' is not empty, and is no folder of this command")
-        shutil.rmtree(folder)
-    new.rename(folder)
-    return describe(folder, native_files(folder))
+
+
+def processor_of(path):
+    """The class and the machine of an ELF file (elf(5)), or None for another file."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    return (header[4:5], header[18:20]) if header.startswith(b"\x7fELF") else None
 
 
 def native_files(folder):
-    return [path for path in folder.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
+    """The ELF files of the folder that are for the host's processor. An extension module for another one was installed for the
+    machine that builds; other files, such as the firmware of another processor, are for the application to know."""
+    own = processor_of(folder / "bin/pyhost")
+    found = []
+    for path in folder.rglob("*"):
+        processor = processor_of(path) if path.is_file() else None
+        if processor == own:
+            found.append(path)
+        elif processor and EXTENSION.search(path.name):
+            raise Refused(f"--packages, --application: '{path.name}' is for another processor than --target")
+    return found
 
 
 def describe(folder, native):

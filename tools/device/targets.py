@@ -84,7 +84,10 @@ def find(triple):
 
 def output_of(*command, **settings):
     """A command's output, stripped. Its errors go to standard error."""
-    answer = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, **settings)
+    try:
+        answer = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, **settings)
+    except FileNotFoundError as error:
+        raise Refused(f"{command[0]}: cannot be started: {error.strerror}") from error
     if answer.returncode:
         raise Refused(f"{' '.join(map(str, command))}: failed with status {answer.returncode}")
     return answer.stdout.strip()
