@@ -17,6 +17,8 @@ def numpy(version, processor):
     if not made.exists() or made.read_text() != pinned:
         platforms = [f"--platform=manylinux_2_{minor}_{processor}" for minor in (28, 27)]
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        # pip asks whether the package is for the Python that runs pip, too.
+        command += ["--ignore-requires-python"]
         command += ["--only-binary=:all:", f"--python-version={version}", *platforms, f"--target={folder}", pinned]
         subprocess.run(command, check=True)
         made.write_text(pinned)
