@@ -2,17 +2,17 @@ SUMMARY = "Runs Python programs with every allocation of CPython capped and acco
 LICENSE = "MIT"
 LIC_FILES_CHKSUM = "file://LICENSE;md5=7afe0171bf446a8b75121f700832e2c5"
 
-# The commit that is checked out around this layer, whichever branch it is on. It changes without a change of this file, so
-# what was read of the file is not kept.
-SRC_URI = "git://${PYHOST_CHECKOUT};protocol=file;nobranch=1"
-SRCREV := "${@pyhost_commit(d)}"
-BB_DONT_CACHE = "1"
-
 def pyhost_commit(d):
     try:
         return bb.process.run(["git", "-C", d.getVar("PYHOST_CHECKOUT"), "rev-parse", "HEAD"])[0].strip()
     except bb.process.CmdError as error:
         raise bb.parse.SkipRecipe(f"the layer is in no git checkout that can be read: {error}")
+
+# The commit that is checked out around this layer, whichever branch it is on. It changes without a change of this file, so
+# what was read of the file is not kept.
+SRC_URI = "git://${PYHOST_CHECKOUT};protocol=file;nobranch=1"
+SRCREV := "${@pyhost_commit(d)}"
+BB_DONT_CACHE = "1"
 
 PV = "0.1.0+git"
 
