@@ -46,6 +46,13 @@ fn leaf_of(address: usize) -> Option<&'static Leaf> {
     unsafe { leaf.as_ref() }
 }
 
+/// The word of its leaf that a unit has its bit in, and the bit.
+#[inline]
+fn place_of(unit: usize) -> (usize, u64) {
+    let index = unit & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
+    (index / 64, 1 << (index % 64))
+}
+
 /// Whether an address lies in an arena.
 #[cfg(any(not(Py_GIL_DISABLED), test))]
 #[inline]
@@ -53,8 +60,8 @@ fn is_inside(address: usize) -> bool {
     let Some(leaf) = leaf_of(address) else {
         return false;
     };
-    let unit = (address >> UNIT_SHIFT) & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
-    leaf[unit / 64].load(Relaxed) & (1 << (unit % 64)) != 0
+    let (word, bit) = place_of(address >> UNIT_SHIFT);
+    leaf[word].load(Relaxed) & bit != 0
 }
 
 /// Makes the leaf that covers `address`. False without memory.
@@ -79,9 +86,8 @@ fn ensure_leaf(address: usize) -> bool {
     if leaf == libc::MAP_FAILED {
         return false;
     }
-    let errno = KeptErrno::new();
+    let _errno = KeptErrno::new();
     advise_huge_pages(leaf.cast(), size_of::<Leaf>(), false);
-    drop(errno);
     let exchanged = entry.compare_exchange(null_mut(), leaf.cast(), Acquire, Relaxed);
     if exchanged.is_err() {
         // SAFETY: our own mapping, which nobody saw.
@@ -95,12 +101,11 @@ fn mark(start: usize, size: usize, inside: bool) {
         let Some(leaf) = leaf_of(unit << UNIT_SHIFT) else {
             continue;
         };
-        let index = unit & ((1 << (LEAF_SHIFT - UNIT_SHIFT)) - 1);
-        let bit = 1 << (index % 64);
+        let (word, bit) = place_of(unit);
         if inside {
-            leaf[index / 64].fetch_or(bit, Relaxed);
+            leaf[word].fetch_or(bit, Relaxed);
         } else {
-            leaf[index / 64].fetch_and(!bit, Relaxed);
+            leaf[word].fetch_and(!bit, Relaxed);
         }
     }
 }
