@@ -231,6 +231,8 @@ def programs(board):
     prints(board, "threads", board.script(THREADS), "8 8")
     prints(board, "forks", board.script(FORKS), str([1] * 10))
     prints(board, "child processes", board.script(CHILDREN), "True", "3")
+    code = "import sys, time; print(sys.hash_info.algorithm.startswith('siphash'), hasattr(time, 'tzset'))"
+    prints(board, "texts have a strong hash, and the time zone can be set", board.script(code), "True True")
 
 
 def numpy(board):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Builds a device folder for another processor and tries it on a machine of that kind, emulated with a real kernel:
 
-    run.py --target aarch64 --pages 16k|4k [--python 3.11] [--slice]
-    run.py --target armv7 [--python 3.11] [--slice]
+    run.py --target aarch64 --pages 4k|16k|64k [--python 3.11] [--from-source] [--slice]
+    run.py --target armv7 [--python 3.11] [--from-source] [--slice]
 
-The folder is made by tools/build-device; the machine is that of tools/in-arm, with a Debian as its root that is read-only.
-checks.py runs there, then modules of CPython's own tests, by the host and by the machine's python3, and the embed tests, which
-are built for it: all but those of left_out.txt, or some modules. For aarch64 NumPy is in the folder; for armv7 a slice of the cap
-matrix (embed-tests/cap_matrix) runs, too. The last line says how many checks and tests passed and failed.
+The folder is made by tools/build-device, with --from-source as a static executable; the machine is that of tools/in-arm, with a
+Debian as its root that is read-only. checks.py runs there, then modules of CPython's own tests, by the host and by the machine's
+python3, and the embed tests, which are built for it: all but those of left_out.txt, or some modules. For aarch64 NumPy is in the
+folder; for armv7 a slice of the cap matrix (embed-tests/cap_matrix) runs, too. The last line says how many checks and tests
+passed and failed.
 """
 
 import argparse
@@ -20,9 +21,10 @@ HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
 import machine  # noqa: E402
 import packages  # noqa: E402
-from device import build, musl, targets  # noqa: E402
+import stock  # noqa: E402
+from device import build, cpython, sources, targets  # noqa: E402
 
-PAGES = {"4k": 4096, "16k": 16384}
+PAGES = {"4k": 4096, "16k": 16384, "64k": 65536}
 TRIPLES = {"aarch64": "aarch64-unknown-linux-gnu", "armv7": "armv7-unknown-linux-gnueabihf"}
 MODULES = "json,sqlite3,http.server,ctypes,subprocess,threading"
 # Modules of CPython's tests.
@@ -35,27 +37,18 @@ FURTHER = ["caps", "exactness", "expected", "forks", "frames", "live", "peak", "
 TOOLS = ["python3-minimal", "grep", "mount", "sed", "tmux", "ncurses-base"]
 
 
-def embed_tests(version, target):
+def embed_tests(root, target, static):
     """Builds the embed tests for the target, beside the device's host; their program."""
-    root = targets.root_of_target(version, target)
     # What the tests write goes to the machine's /tmp: all else is read-only there.
-    written = build.cache(root, target, False) / target.triple / "tmp"
+    written = build.cache(root, target, static) / target.triple / "tmp"
     if not written.is_symlink():
         written.parent.mkdir(parents=True, exist_ok=True)
         written.symlink_to("/tmp")
     command = ["cargo", "test", "--quiet", "--locked", "--no-default-features", "--target", target.triple, "--no-run"]
     command += ["--profile", "device", "--test", "embed", "--message-format=json"]
-    answer = targets.output_of(*command, env=build.environment(root, target, False, {}))
+    answer = targets.output_of(*command, env=build.environment(root, target, static, {}))
     built = [json.loads(line) for line in answer.splitlines() if line.startswith("{")]
     return next(each["executable"] for each in built if each.get("target", {}).get("name") == "embed" and each.get("executable"))
-
-
-def link_stock(folder, version, target):
-    """Links the folder's CPython without the host, beside the host: what checks.py compares resident sizes with."""
-    root = targets.root_of_target(version, target)
-    command = [target.binutils + "gcc", *build.compiler_flags(root), "-O2", "-s", "embed-tests/c/python.c"]
-    command += [folder / f"lib/libpython{version}.so.1.0", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
-    targets.output_of(*command, "-Wl,-rpath,$ORIGIN/../lib", "-o", folder / "bin/python3")
 
 
 def main():
@@ -63,38 +56,41 @@ def main():
     parser.add_argument("--target", required=True, choices=list(TRIPLES))
     parser.add_argument("--pages", choices=list(PAGES), help="of the kernel (default: 16k, and 4k for armv7)")
     parser.add_argument("--python", default="3.11", metavar="VERSION")
+    parser.add_argument("--from-source", action="store_true", help="libpython is static, and built from CPython's source")
     parser.add_argument("--slice", action="store_true", help="a few modules of the tests, not all that can run there")
     options = parser.parse_args()
-    has_16k = options.target == "aarch64"
-    pages = options.pages or ("16k" if has_16k else "4k")
-    if pages == "16k" and not has_16k:
-        parser.error("--pages: bad value '16k'; expected 4k, the pages of every kernel for armv7")
+    is_64 = options.target == "aarch64"
+    pages = options.pages or ("16k" if is_64 else "4k")
+    if pages != "4k" and not is_64:
+        parser.error(f"--pages: bad value '{pages}'; expected 4k, the pages of every kernel for armv7")
     version, target = options.python, targets.find(TRIPLES[options.target])
     try:
         build.prepare_tools(target)
     except targets.Missing as missing:
         print(f"skipped: a board: {missing}\n0 passed, 0 failed")
         return 0
-    folder = HERE / f"target/devices/board-{options.target}-{version}"
+    static = options.from_source
+    folder = HERE / f"target/devices/board-{options.target}-{version}{'-source' if static else ''}"
     command = ["tools/build-device", "--target", target.triple, "--python", version]
-    command += ["--folder", folder, "--with-pyhostctl"]
+    command += ["--folder", folder, "--with-pyhostctl", *["--from-source"] * static]
     # The cap matrix needs most modules.
-    if has_16k:
+    if is_64:
         command += ["--modules", MODULES, "--packages", packages.numpy(version, options.target)]
     said = targets.output_of(*command)
     print(said, flush=True)
     programs = said.splitlines()[0]
-    link_stock(folder, version, target)
-    tests = embed_tests(version, target)
+    root = (cpython if static else targets).root_of_target(version, target)
+    stock.link(root, target, static, folder)
+    tests = embed_tests(root, target, static)
 
     command = ["embed-tests/boards/checks.py", os.path.relpath(folder, HERE), "--pages", str(PAGES[pages]), "--embed", tests]
     # For armv7 there is no NumPy.
-    modules = SLICE if options.slice else ["all"] if has_16k else SLICE + FURTHER
+    modules = SLICE if options.slice else ["all"] if is_64 else SLICE + FURTHER
     command += ["--embed-modules", ",".join(modules)]
-    command += ["--embed-numpy", packages.numpy(version, options.target)] if has_16k else []
+    command += ["--embed-numpy", packages.numpy(version, options.target)] if is_64 else []
     command += ["--suite", f"{programs}/pyhost", "--suite-modules", ",".join(SUITE_SLICE if options.slice else SUITE)]
-    command += [] if options.slice else ["--suite-folder", musl.source_of_python(version) / "Lib/test"]
-    command += ["--with-numpy"] if has_16k else ["--matrix"]
+    command += [] if options.slice else ["--suite-folder", sources.of_python(version) / "Lib/test"]
+    command += ["--with-numpy"] if is_64 else ["--matrix"]
     tools = [] if options.slice else ["gcc", "libc6-dev", f"libpython{version}-dev", *TOOLS]
     passed, failed = machine.run(options.target, pages, version, command, tools)
     print(f"{passed} passed, {failed} failed")

@@ -2,7 +2,7 @@
 """Builds a folder for this machine's processor (tools/build-device --folder) and tries it in a root that has nothing but it and
 the C library: read-only, without /tmp, /dev/shm, HOME or a shell, and without /proc.
 
-    folder.py [--python 3.11] [--static]
+    folder.py [--python 3.11] [--static | --from-source]
 
 Needs no root: the roots are below target/, and seen by processes of this command alone. The last line says how many checks
 passed and failed.
@@ -20,10 +20,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/devices")]
+sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/boards"), str(HERE / "embed-tests/devices")]
+import checks  # noqa: E402
+import stock  # noqa: E402
 from counting import check, closing  # noqa: E402
+from device import cpython, targets  # noqa: E402
 from device import folder as layout  # noqa: E402
-from device import targets  # noqa: E402
 
 ENTER = """
 mount --bind "$root" "$root"
@@ -46,6 +48,9 @@ def make_root(path, files, folder, place, shell):
                 shutil.copy(library, libraries / library.name)
     (path / "lib").symlink_to("usr/lib")
     (path / "lib64").symlink_to(f"usr/lib/{files.multiarch}")
+    # Of ARM's programs the loader is in lib.
+    for loader in libraries.glob("ld-linux-aarch64.so.*"):
+        (path / "lib" / loader.name).symlink_to(f"{files.multiarch}/{loader.name}")
     if shell:
         (path / "bin").mkdir()
         shutil.copy(shell, path / "bin/busybox")
@@ -105,18 +110,33 @@ def said(answer):
         return {}
 
 
+def sizes(folder, target, form, version):
+    """Prints the sizes of the executable and at the start, beside those of the same CPython without the host."""
+    root = (cpython if "--from-source" in form else targets).root_of_target(version, target)
+    stock.link(root, target, bool(form), folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        checks.resident_of_stock(checks.Board(folder, pathlib.Path(scratch)))
+    host, alone = ((folder / "bin" / name).stat().st_size / 2**20 for name in ("pyhost", "python3"))
+    print(f"executable: {host:.2f} MiB, the same CPython alone {alone:.2f} MiB", flush=True)
+    (folder / "bin/python3").unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--python", default="3.11", metavar="VERSION")
     parser.add_argument("--static", action="store_true")
+    parser.add_argument("--from-source", action="store_true", help="static, with a libpython that is built from CPython's source")
     options = parser.parse_args()
-    name = f"{options.python}{'-static' if options.static else ''}"
+    form = ["--from-source"] if options.from_source else ["--static"] if options.static else []
+    name = options.python + "".join(form).removeprefix("-")
+    target = targets.find(f"{os.uname().machine}-unknown-linux-gnu")
     folder = HERE / f"target/devices/folder-{name}"
-    build = ["tools/build-device", "--target", f"{os.uname().machine}-unknown-linux-gnu", "--python", options.python]
+    build = ["tools/build-device", "--target", target.triple, "--python", options.python]
     build += ["--folder", folder, "--modules", "json,sqlite3,http.server,urllib.request", "--with-pyhostctl"]
     build += ["--application", HERE / "embed-tests/devices/application.py"]
-    print(targets.output_of(*build, *["--static"] * options.static), flush=True)
+    print(targets.output_of(*build, *form), flush=True)
     files = targets.root_of_this_machine(options.python)
+    sizes(folder, target, form, options.python)
     shell = pathlib.Path(targets.output_of("tools/debian-programs", "busybox-static")) / "bin/busybox"
     root = HERE / f"target/devices/root-{name}"
 
@@ -173,7 +193,7 @@ def main():
     check("a folder that was moved starts by its script", said(moved).get("prefix") == "/mnt/other place", moved)
     check("and answers as before", said(moved).get("answer") == 499500 and moved.stderr == "", moved)
 
-    of_another_processor([*build, *["--static"] * options.static], folder)
+    of_another_processor([*build, *form], folder)
     return closing()
 
 

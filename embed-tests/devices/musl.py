@@ -23,9 +23,10 @@ sys.path[:0] = [str(HERE / "tools"), str(HERE / "embed-tests/boards"), str(HERE 
 import checks  # noqa: E402
 import folder as roots  # noqa: E402
 import machine  # noqa: E402
+import stock  # noqa: E402
 from checks import check, prints  # noqa: E402
 from counting import closing, counts  # noqa: E402
-from device import musl, targets  # noqa: E402
+from device import cpython, targets  # noqa: E402
 
 SCRIPTS = ("exact_domains.py 1", "exact_native.py 1", "exact_peaks.py", "exact_programs.py", "exact_mapped.py 1")
 
@@ -75,15 +76,6 @@ try:
 except AttributeError as error:
     print(error)
 """
-
-
-def link_stock(root, folder):
-    """Links the same CPython without the host, as far as a linker can tell in the same way, beside the host."""
-    command = [root.compiler, "-O2", "-static", "-no-pie", "-Wl,--gc-sections", "-s", HERE / "embed-tests/c/python.c"]
-    command += [root.configuration / f"libpython{root.version}.a", "-lm", "-o", folder / "bin/python3"]
-    answer = subprocess.run(command, text=True, stderr=subprocess.PIPE)
-    if answer.returncode:
-        raise targets.Refused(f"{root.compiler}: CPython without the host was not linked:\n{answer.stderr}")
 
 
 def executable(board):
@@ -172,7 +164,7 @@ def main():
         folder = HERE / f"target/devices/folder-{name}"
         build = ["tools/build-device", "--target", target.triple, "--python", options.python, "--with-pyhostctl"]
         print(targets.output_of(*build, "--folder", folder), flush=True)
-        link_stock(musl.root_of_target(options.python, target), folder)
+        stock.link(cpython.root_of_target(options.python, target), target, True, folder)
         board = checks.Board(folder, scratch)
         executable(board)
         if target.processor == os.uname().machine:

@@ -48,7 +48,7 @@ def buildroot_by_hand():
         (staging / "usr/lib" / library.name).symlink_to(library)
     (staging / "usr/lib" / root.standard_library.name).mkdir()
     shutil.copy(min(root.standard_library.glob("_sysconfigdata__*.py")), staging / "usr/lib" / root.standard_library.name)
-    flags = [*build.compiler_flags(root), f"-idirafter{root.headers.parent}"]
+    flags = [*targets.compiler_flags(root), f"-idirafter{root.headers.parent}"]
     variables = {
         "BR2_EXTERNAL_PYHOST_PATH": TREE, "BUILD_DIR": HERE, "STAGING_DIR": staging, "TARGET_DIR": image,
         "RUSTC_TARGET_NAME": TARGET, "CROSS": target.binutils, "FLAGS": " ".join(flags), "PYTHON3_VERSION_MAJOR": PYTHON,

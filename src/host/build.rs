@@ -412,7 +412,8 @@ fn link_python(link: &mut Link) {
     for argument in lines.filter_map(|line| line.strip_prefix("cargo:rustc-link-arg=")) {
         link.with(argument);
     }
-    for library in ["dl", "util", "pthread", "m"] {
+    // `atexit` is in the archive part of libc, and ARM's `long double` in libgcc, both of which the linker has read before.
+    for library in ["dl", "util", "pthread", "m", "c", "gcc"] {
         link.with(format_args!("-l{library}"));
     }
 }

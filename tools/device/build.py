@@ -1,11 +1,11 @@
-"""Builds the host for a target, against Debian's libpython for it."""
+"""Builds the host for a target, against a libpython for it."""
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 
+from . import targets
 from .targets import HERE, Missing, Refused, install, output_of
 
 FOLDER = HERE / "target/devices"
@@ -16,7 +16,7 @@ def prepare_tools(target):
     installed = output_of("rustup", "target", "list", "--installed").split()
     if target.triple not in installed:
         try:
-            output_of("rustup", "target", "add", "--quiet", target.triple)
+            output_of("rustup", "target", "add", target.triple)
         except Refused as refused:
             raise Missing(f"no Rust for {target.triple}: {refused}") from refused
     install(target.binutils + "gcc", target.compiler_package)
@@ -33,7 +33,7 @@ def missing_names(archive, nm):
 
 
 def static_archive(root, target):
-    """The static libpython, which is not position-independent with Debian."""
+    """The static libpython, which is not position-independent."""
     folder, name = root.configuration, f"python{root.version}"
     archive = folder / f"lib{name}.a"
     if not archive.exists():
@@ -41,8 +41,8 @@ def static_archive(root, target):
     missing = missing_names(archive, target.binutils + "nm")
     if missing:
         raise Refused(
-            f"--static: {len(missing)} functions are not in {archive}, such as {missing[0]}; "
-            "expected a version of which the archive is whole, such as 3.11, a target with musl, or a build without --static"
+            f"--static: {len(missing)} functions are not in {archive}, such as {missing[0]}; expected --from-source, "
+            "or a build without --static"
         )
     return folder, name
 
@@ -65,8 +65,7 @@ def describe_python(root, target, static):
     if static:
         # As tools/build-static: build.rs links the archive, once and whole.
         values["suppress_build_script_link_lines"] = "true"
-        words = [word for name in ("LIBS", "MODLIBS", "SYSLIBS") for word in shlex.split(settings.get(name) or "")]
-        arguments = dict.fromkeys(word for word in words if word.startswith("-l"))
+        arguments = root.link_arguments()
     lines = [f"{key}={value}" for key, value in values.items()]
     lines += [f"extra_build_script_line=cargo:rustc-link-arg={argument}" for argument in arguments]
     path = FOLDER / f"pyo3-{kind_of(root, target, static)}.txt"
@@ -76,11 +75,6 @@ def describe_python(root, target, static):
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return path
-
-
-def compiler_flags(root):
-    """Flags that make GCC use the target's C library. Without -B its own folders would come before those of --sysroot."""
-    return [f"--sysroot={root.path}"] + [f"-B{folder}" for folder in root.libraries]
 
 
 def environment(root, target, static, baked):
@@ -94,7 +88,7 @@ def environment(root, target, static, baked):
         # Rust's target brings musl, and links it by any compiler.
         of_compiler = {f"CC_{name}": str(root.compiler)}
     else:
-        flags = compiler_flags(root)
+        flags = targets.compiler_flags(root)
         rust += [f"-Clink-arg={flag}" for flag in flags]
         of_compiler = {
             "PYHOST_RUN_PATH": "$ORIGIN/../lib",
@@ -120,7 +114,8 @@ def environment(root, target, static, baked):
 
 def kind_of(root, target, static):
     """The name of a kind of build."""
-    return f"{target.processor}{'-musl' if target.is_static else ''}-{root.version}{'-static' if static else ''}"
+    kind = "-musl-static" if target.is_static else "-source" if root.is_from_source else "-static" if static else ""
+    return f"{target.processor}-{root.version}{kind}"
 
 
 def cache(root, target, static):

@@ -1,8 +1,11 @@
 """The targets of `tools/build-device`, and the Debian files that a build for one of them uses."""
 
+import contextlib
 import dataclasses
+import fcntl
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,6 +111,15 @@ def install(program, package):
         output_of(*as_root, "env", "DEBIAN_FRONTEND=noninteractive", *command)
 
 
+@contextlib.contextmanager
+def one_at_a_time(path):
+    """Holds a lock beside a folder, which one process makes while others wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(path.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def suite_of(version):
     """The Debian release that has a CPython."""
     suite = output_of("bash", "-c", '. tools/debians.sh; echo "${debians[$1]:-}"', "-", version)
@@ -123,6 +135,12 @@ class Root:
     path: pathlib.Path
     version: str
     multiarch: str
+    is_from_source = False
+
+    @property
+    def c_library(self):
+        """The folder of the system that a build links against."""
+        return self.path
 
     @property
     def standard_library(self):
@@ -144,11 +162,13 @@ class Root:
 
     def settings(self):
         """The variables of the target's `sysconfig`."""
-        # Two names of one file, and perhaps that of a debug build: `_sysconfigdata_d_...`.
-        path = min(self.standard_library.glob("_sysconfigdata__*.py"))
-        values = {}
-        exec(compile(path.read_text(), path, "exec"), values)
-        return values["build_time_vars"]
+        return settings_of(self.standard_library)
+
+    def link_arguments(self):
+        """For the linker, of a static libpython."""
+        settings = self.settings()
+        words = [word for name in ("LIBS", "MODLIBS", "SYSLIBS") for word in shlex.split(settings.get(name) or "")]
+        return list(dict.fromkeys(word for word in words if word.startswith("-l")))
 
     def interpreter(self):
         """The command that starts this Python here, without this machine's C library."""
@@ -157,10 +177,23 @@ class Root:
         return [loader, "--library-path", folders, self.path / f"usr/bin/python{self.version}"]
 
 
-def root(version, debian, multiarch):
-    # The last for packages such as NumPy.
-    packages = f"libpython{version}-dev,libc6-dev,python{version}-minimal,libstdc++6"
-    folder = output_of("tools/debian-files", f"device-{version}-{debian}", debian, suite_of(version), packages)
+def settings_of(standard_library):
+    """The variables of a `sysconfig`."""
+    # Two names of one file, and perhaps that of a debug build: `_sysconfigdata_d_...`.
+    path = min(standard_library.glob("_sysconfigdata__*.py"))
+    values = {}
+    exec(compile(path.read_text(), path, "exec"), values)
+    return values["build_time_vars"]
+
+
+def compiler_flags(root):
+    """Flags that make GCC use the target's C library. Without -B its own folders would come before those of --sysroot."""
+    return [f"--sysroot={root.c_library}"] + [f"-B{folder}" for folder in root.libraries]
+
+
+def unpack(name, debian, multiarch, suite, version, packages):
+    """Debian's files of packages."""
+    folder = output_of("tools/debian-files", f"{name}-{debian}", debian, suite, packages)
     path = pathlib.Path(folder)
     for name in ("lib", "lib64"):
         # Newer Debians have all below /usr, and a package that was not unpacked has these links.
@@ -170,10 +203,17 @@ def root(version, debian, multiarch):
     return Root(path, version, multiarch)
 
 
+def root(version, debian, multiarch):
+    # The last for packages such as NumPy.
+    packages = f"libpython{version}-dev,libc6-dev,python{version}-minimal,libstdc++6"
+    return unpack(f"device-{version}", debian, multiarch, suite_of(version), version, packages)
+
+
 def root_of_target(version, target):
     return root(version, target.debian, target.multiarch)
 
 
 def root_of_this_machine(version):
+    install("dpkg-architecture", "dpkg-dev")
     debian = output_of("dpkg", "--print-architecture")
     return root(version, debian, output_of("dpkg-architecture", "-qDEB_HOST_MULTIARCH"))
