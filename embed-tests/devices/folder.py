@@ -110,9 +110,8 @@ def said(answer):
         return {}
 
 
-def sizes(folder, target, form, version):
+def sizes(folder, root, target, form):
     """Prints the sizes of the executable and at the start, beside those of the same CPython without the host."""
-    root = (cpython if "--from-source" in form else targets).root_of_target(version, target)
     stock.link(root, target, bool(form), folder)
     with tempfile.TemporaryDirectory() as scratch:
         checks.resident_of_stock(checks.Board(folder, pathlib.Path(scratch)))
@@ -124,8 +123,9 @@ def sizes(folder, target, form, version):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--python", default="3.11", metavar="VERSION")
-    parser.add_argument("--static", action="store_true")
-    parser.add_argument("--from-source", action="store_true", help="static, with a libpython that is built from CPython's source")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--static", action="store_true")
+    forms.add_argument("--from-source", action="store_true", help="static, with a libpython that is built from CPython's source")
     options = parser.parse_args()
     form = ["--from-source"] if options.from_source else ["--static"] if options.static else []
     name = options.python + "".join(form).removeprefix("-")
@@ -135,8 +135,14 @@ def main():
     build += ["--folder", folder, "--modules", "json,sqlite3,http.server,urllib.request", "--with-pyhostctl"]
     build += ["--application", HERE / "embed-tests/devices/application.py"]
     print(targets.output_of(*build, *form), flush=True)
-    files = targets.root_of_this_machine(options.python)
-    sizes(folder, target, form, options.python)
+    if options.from_source:
+        files = cpython.root_of_target(options.python, target)
+        sizes(folder, files, target, form)
+        # The oldest C library that it needs.
+        files = files.system
+    else:
+        files = targets.root_of_target(options.python, target)
+        sizes(folder, files, target, form)
     shell = pathlib.Path(targets.output_of("tools/debian-programs", "busybox-static")) / "bin/busybox"
     root = HERE / f"target/devices/root-{name}"
 

@@ -46,7 +46,8 @@ def copy_libraries(files, root, folder):
             there.add(name)
             found = [place / name for place in root.libraries if (place / name).exists()]
             if not found:
-                raise Refused(f"--folder: the library {name} is not in {root.path}")
+                places = ", ".join(map(str, root.libraries)) or "the executable"
+                raise Refused(f"--folder: the library {name} is not in {places}")
             shutil.copy(found[0], folder / name)
             copied.append(folder / name)
             waiting.append(folder / name)
