@@ -109,6 +109,10 @@ def fill(new, programs, root, interpreter, target, options):
     if options.application:
         codes.append(new / "app")
         copy_application(options.application, new)
+    # A device whose files are read-only would compile them at each start. What is no Python there is left as it is.
+    compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", new, "-p", "/", *codes]
+    if codes:
+        subprocess.run([*interpreter, "-I", "-S", *compile_all], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     packed = subprocess.run(
         [*interpreter, "-I", "-S", "-B", MODULES, root.standard_library, archive, options.modules, *codes],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
