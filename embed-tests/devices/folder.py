@@ -135,14 +135,9 @@ def main():
     build += ["--folder", folder, "--modules", "json,sqlite3,http.server,urllib.request", "--with-pyhostctl"]
     build += ["--application", HERE / "embed-tests/devices/application.py"]
     print(targets.output_of(*build, *form), flush=True)
-    if options.from_source:
-        files = cpython.root_of_target(options.python, target)
-        sizes(folder, files, target, form)
-        # The oldest C library that it needs.
-        files = files.system
-    else:
-        files = targets.root_of_target(options.python, target)
-        sizes(folder, files, target, form)
+    root_of_python = (cpython if options.from_source else targets).root_of_target(options.python, target)
+    sizes(folder, root_of_python, target, form)
+    files = root_of_python.system
     shell = pathlib.Path(targets.output_of("tools/debian-programs", "busybox-static")) / "bin/busybox"
     root = HERE / f"target/devices/root-{name}"
 

@@ -107,8 +107,8 @@ def make_root_archive(scratch, board, target):
     archive = scratch / "root.xz"
     # The kernel has little memory for a dictionary.
     pack = 'cd "$1"; find . | "$2" cpio -o -H newc -R 0:0 | xz --check=crc32 --lzma2=dict=1MiB >"$3"'
-    here = targets.output_of("dpkg", "--print-architecture")
-    targets.output_of("bash", "-euo", "pipefail", "-c", pack, "-", root, busybox(here), archive)
+    packer = targets.output_of("tools/debian-programs", "busybox-static") + "/bin/busybox"
+    targets.output_of("bash", "-euo", "pipefail", "-c", pack, "-", root, packer, archive)
     return archive
 
 

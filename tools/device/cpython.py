@@ -66,10 +66,6 @@ class Root:
     is_from_source = True
 
     @property
-    def c_library(self):
-        return self.system.path
-
-    @property
     def libraries(self):
         return self.system.libraries if self.system else []
 
@@ -280,7 +276,7 @@ class Glibc(Build):
 
     def __init__(self, root, target):
         # libuuid's header is in a folder of its own.
-        further = ["--enable-loadable-sqlite-extensions", f"LIBUUID_CFLAGS=-I{root.c_library}/usr/include/uuid"]
+        further = ["--enable-loadable-sqlite-extensions", f"LIBUUID_CFLAGS=-I{root.system.path}/usr/include/uuid"]
         # As Debian's own interpreter: at a fixed address.
         super().__init__(root, target, target.multiarch, OF_DEBIAN, ("-fno-pie", "-no-pie"), further)
 
@@ -308,25 +304,27 @@ class Glibc(Build):
 
 def root_of_target(version, target):
     """Builds a CPython for a target, once."""
-    kind = "musl" if target.is_static else "source"
+    if target.is_static:
+        kind, steps, system = "musl", Musl, None
+    else:
+        kind, steps = "source", Glibc
+        system = targets.unpack("development", target.debian, target.multiarch, OF_GLIBC, version, DEVELOPMENT)
     path = HERE / f"target/devices/{kind}-{target.processor}-{version}"
-    unpack = lambda: targets.unpack("development", target.debian, target.multiarch, OF_GLIBC, version, DEVELOPMENT)  # noqa: E731
-    system = None if target.is_static else unpack()
     root = Root(path, version, system)
     with targets.one_at_a_time(path):
         mark = path / "made"
         if not mark.exists() or mark.read_text() != RECIPE:
             shutil.rmtree(path, ignore_errors=True)
-            build_once((Musl if target.is_static else Glibc), root, target)
+            build_once(steps, root, target)
             mark.write_text(RECIPE)
     return root
 
 
-def build_once(kind, root, target):
+def build_once(steps, root, target):
     source = sources.of_python(root.version)
     targets.install(target.binutils + "gcc", target.compiler_package)
     targets.install("make", "make")
-    build = kind(root, target)
+    build = steps(root, target)
     build.make_compiler()
     build.make_libraries()
     build.configure_python(source)

@@ -138,9 +138,9 @@ class Root:
     is_from_source = False
 
     @property
-    def c_library(self):
-        """The folder of the system that a build links against."""
-        return self.path
+    def system(self):
+        """The system that a build links against."""
+        return self
 
     @property
     def standard_library(self):
@@ -188,7 +188,7 @@ def settings_of(standard_library):
 
 def compiler_flags(root):
     """Flags that make GCC use the target's C library. Without -B its own folders would come before those of --sysroot."""
-    return [f"--sysroot={root.c_library}"] + [f"-B{folder}" for folder in root.libraries]
+    return [f"--sysroot={root.system.path}"] + [f"-B{folder}" for folder in root.system.libraries]
 
 
 def unpack(name, debian, multiarch, suite, version, packages):
