@@ -32,7 +32,7 @@ def settings_of_apt(folder, suite):
         (folder / part).mkdir(parents=True, exist_ok=True)
     list_mirrors = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian")
     if not (mirrors := output_of(*list_mirrors).split()):
-        targets.update_packages()
+        output_of("tools/install-packages")
         mirrors = output_of(*list_mirrors).split()
     if not mirrors:
         raise Refused("apt-get indextargets: no mirror of Debian's; expected a Debian")

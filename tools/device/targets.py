@@ -6,7 +6,6 @@ import fcntl
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 import sys
 
@@ -96,19 +95,9 @@ def output_of(*command, **settings):
     return answer.stdout.strip()
 
 
-def update_packages():
-    """Has apt read which packages there are; what a command begins with that root runs."""
-    as_root = [] if os.getuid() == 0 else ["sudo"]
-    output_of(*as_root, "apt-get", "update", "-qq")
-    return as_root
-
-
 def install(program, package):
     """Installs a package of Debian's for a program that is missing."""
-    if shutil.which(program) is None:
-        as_root = update_packages()
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
-        output_of(*as_root, "env", "DEBIAN_FRONTEND=noninteractive", *command)
+    output_of("tools/install-packages", f"{program}:{package}")
 
 
 @contextlib.contextmanager
