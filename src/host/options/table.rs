@@ -74,8 +74,8 @@ macro_rules! options {
             /// # Errors
             /// What `bad` makes of a row, a value that is wrong, and the reason.
             pub fn read(
-                texts: impl Fn(&Row) -> Vec<OsString>,
-                bad: impl Fn(&Row, &OsStr, String) -> Error,
+                texts: &dyn Fn(&Row) -> Vec<OsString>,
+                bad: &dyn Fn(&Row, &OsStr, String) -> Error,
             ) -> Result<Self, Error> {
                 let mut rows = ROWS.iter();
                 let mut given = Given::default();
@@ -328,20 +328,20 @@ mod tests {
             "--python" => Vec::new(), // the launcher's
             _ => vec![text(row)],
         };
-        let given = Given::read(all, wrong).unwrap();
+        let given = Given::read(&all, &wrong).unwrap();
         let exports = given.exports().unwrap();
         let variables = ROWS.iter().map(|row| row.variable);
         let variables: Vec<&str> = variables.filter(|name| !name.is_empty()).collect();
         assert!(exports.iter().map(|(name, _)| name.as_str()).eq(variables));
         let find = |name: &str| exports.iter().find(|(known, _)| known == name);
         let again = Given::read(
-            |row| {
+            &|row| {
                 find(row.variable)
                     .map(|(_, value)| value.clone())
                     .into_iter()
                     .collect()
             },
-            wrong,
+            &wrong,
         );
         assert_eq!(again.unwrap().exports().unwrap(), exports);
     }

@@ -24,8 +24,7 @@ pub fn read() -> Result<Given, Error> {
         "" => None,
         name => variable(name),
     };
-    Given::read(
-        |row| text(row).into_iter().collect(),
-        |row, _, reason| Error::option(format!("{}: {reason}", row.variable)),
-    )
+    Given::read(&|row| text(row).into_iter().collect(), &|row, _, reason| {
+        Error::option(format!("{}: {reason}", row.variable))
+    })
 }
