@@ -98,6 +98,18 @@ fn the_resident_size_of_a_numpy_script_is_explained() {
         assert!(row(balance, "libraries") > 1_000_000, "{balance}");
         assert!(row(balance, "extension_modules") > 1_000_000, "{balance}");
     }
+    // The tables of a region have a handle for each 256 bytes that were used.
+    let (outcome, report) = newest_numpy()
+        .host()
+        .args(["--numpy-allocator", "bfc"])
+        .code("import numpy; kept = [numpy.ones(length) for length in range(3000)]")
+        .reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    let balance = explained(&report);
+    assert!(
+        balance["remainder_bytes"].as_i64().unwrap() < 300_000,
+        "{balance}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use super::reserved::Table;
 use pyhost_os::mapping::FromZeros;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 /// Bytes of a granule: every chunk starts at a multiple of it and is a multiple long
 /// (TensorFlow's `kMinAllocationSize`).
@@ -146,6 +146,11 @@ impl Chunks {
         };
         chunks[Handle::NONE].allocation = HEAD_ALLOCATION;
         Some(chunks)
+    }
+
+    /// The addresses of the tables.
+    pub fn tables(&self) -> [Range<usize>; 2] {
+        [self.entries.addresses(), self.starts.addresses()]
     }
 
     /// The chunk that starts at a granule of the region.

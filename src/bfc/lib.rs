@@ -31,6 +31,7 @@ use bins::Bins;
 use chunks::{Chunk, Chunks, Handle, Pages};
 use pyhost_os::mapping::page_size;
 use reserved::Reservation;
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
 pub use bins::BINS;
@@ -231,6 +232,11 @@ impl Bfc {
             start.map_or(null_mut(), NonNull::as_ptr),
             self.region.bytes(),
         )
+    }
+
+    /// The addresses of the allocator's own tables, which lie outside of the region.
+    pub fn tables(&self) -> [Range<usize>; 2] {
+        self.chunks.tables()
     }
 
     /// The live chunk that starts at `pointer`.

@@ -9,6 +9,7 @@
 use pyhost_os::mapping::page_size;
 use pyhost_os::mapping::{FromZeros, Mapping};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// From this length on, memory is zeroed by giving its pages back. For less, the faults on the
@@ -109,6 +110,12 @@ impl<T: FromZeros> Table<T> {
             length,
             entries: PhantomData,
         })
+    }
+
+    /// The addresses that it lies in.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.reservation.address();
+        start..start + self.reservation.bytes()
     }
 
     /// The number of entries.

@@ -9,6 +9,7 @@ use super::bfc::{Bfc, ChunkView, Map, Statistics};
 use super::thread::{state, thread_id};
 use super::{book, book_resized, count_failure, gate, may_book, placement, profile, release};
 use crate::ledger::Account;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -89,6 +90,11 @@ pub fn live_chunks() -> Vec<(usize, usize)> {
     let chunks = map().map(|(_, chunks)| chunks).unwrap_or_default();
     let live = chunks.iter().filter(|chunk| chunk.allocation.is_some());
     live.map(|chunk| (chunk.address, chunk.size)).collect()
+}
+
+/// The addresses of the region's own tables; `None` without a region.
+pub fn tables() -> Option<[Range<usize>; 2]> {
+    locked(|region| region.tables())
 }
 
 /// Frees a block of the region; null, or what is none of its live blocks, is left alone.

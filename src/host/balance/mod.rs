@@ -63,6 +63,9 @@ pub fn take() -> Option<Balance> {
     if let Some(table) = guards::table() {
         add(extents, table, Owner::Row(Row::HostTables), page);
     }
+    for table in region::tables().into_iter().flatten() {
+        add(extents, table, Owner::Row(Row::HostTables), page);
+    }
     if let Some((map, chunks)) = region::map() {
         match chunks.len() < extents.room() / 2 {
             true => objects::add_chunks(extents, &chunks, page),
