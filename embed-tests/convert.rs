@@ -426,6 +426,10 @@ fn a_result_takes_the_place_of_an_earlier_one_but_of_no_other_file() {
         std::fs::write(&output, "notes\n").unwrap();
         refused(&run().run(), "pyhost did not write it");
         assert_eq!(std::fs::read_to_string(&output).unwrap(), "notes\n");
+        let whole = std::fs::read(&path).unwrap();
+        let over = convert(&path, &["--to", format, "-o"]).arg(&path);
+        refused(&over.run(), "has what a run wrote, which is not replaced");
+        assert!(std::fs::read(&path).unwrap() == whole, "{format}");
     }
 }
 

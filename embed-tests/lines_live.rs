@@ -354,6 +354,35 @@ assert of('grown', 'second') < 10_000
 }
 
 #[test]
+fn what_grew_since_a_baseline_has_lines_and_nothing_grew_without_a_mark() {
+    let directory = folder("lines-baseline");
+    let code = format!(
+        "{STEP}
+def grows(): return bytes(20_000_000)
+kept = [grows()]
+step()
+kept.append(grows())
+step()"
+    );
+    let mut talking = Talking::new(&directory, &["--lines=1"], &code);
+    let pid = talking.pid().to_string();
+    let report = shown(&directory, talking.pid());
+    assert_eq!(report["lines"]["grown"], Value::Array(vec![]));
+    assert!(report["lines"]["sums"]["grown"].is_null(), "{report}");
+    ctl(&directory, &["baseline", &pid]).ok();
+    talking.says();
+    let diff = ctl(&directory, &["diff", "--json", &pid]).ok().stdout;
+    let diff: Value = serde_json::from_str(&diff).unwrap();
+    let changes = diff["lines"]["changes"].as_array().expect("lines").iter();
+    let of_line = changes.filter(|change| change["function"] == "grows");
+    let change: i64 = of_line.map(|change| int(&change["change"])).sum();
+    assert!((20_000_000..22_000_000).contains(&change), "{diff}");
+    let text = ctl(&directory, &["diff", &pid]).ok().stdout;
+    assert!(text.contains(" in grows"), "{text}");
+    talking.killed();
+}
+
+#[test]
 fn a_line_whose_buffer_was_replaced_by_another_caller_has_not_grown() {
     let directory = folder("lines-replaced");
     let code = format!(

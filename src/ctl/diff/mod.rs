@@ -53,26 +53,23 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
             (baseline::of(&options.a, &path, directory)?, path)
         }
     };
-    let (of_a, of_b) = (Document::read(&a)?, Document::read(&b)?);
-    let stacks = (stacks(&of_a, &a)?, stacks(&of_b, &b)?);
-    let lines = match &stacks {
+    let ((a, of_a), (b, of_b)) = (side(&a)?, side(&b)?);
+    let lines = match (&of_a, &of_b) {
         (Some(a), Some(b)) => Some(LineChanges::new(a, b, View::Live)),
         _ => None,
     };
-    let (a, b) = (of_a.summary(), of_b.summary());
     let [text, json] = forms(&a, &b, lines.as_ref());
     print(if options.json { &json } else { &text })
 }
 
-/// The sampled lines of a report; None if it has none.
-fn stacks(document: &Document, path: &Path) -> Result<Option<Stacks>, Failure> {
-    let report = match document {
-        Document::Report(report, _) if report.lines.is_some() => report,
-        _ => return Ok(None),
-    };
-    let stacks = Stacks::by_thread(report);
+/// The summary of a report or of a process, and its sampled lines; None if it has none.
+fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
+    let document = Document::read(path)?;
+    let summary = document.summary();
+    let (report, _) = document.into_report();
+    let stacks = report.lines.is_some().then(|| Stacks::by_thread(&report));
     let refuse = |what| Failure(format!("'{}' {what}", path.display()));
-    stacks.map(Some).map_err(refuse)
+    Ok((summary, stacks.transpose().map_err(refuse)?))
 }
 
 /// Both forms of a comparison.

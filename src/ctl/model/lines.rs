@@ -93,17 +93,22 @@ impl SampledLines {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
         let named = |view: View| (view.name().to_owned(), sums(samples, view));
+        // Without a mark there is no growth since.
+        let rows = |view| match samples.views().any(|each| each == view) {
+            true => rows(samples, view),
+            false => Vec::new(),
+        };
         SampledLines {
             interval_bytes: whole(samples.interval()),
             samples: whole(taken),
             dropped: whole(dropped),
             libraries: libraries(samples),
             sums: Ordered(samples.views().map(named).collect()),
-            at_peak: rows(samples, View::AtPeak),
-            at_account_peak: rows(samples, View::AtAccountPeak),
-            live: rows(samples, View::Live),
-            allocated: rows(samples, View::Allocated),
-            grown: rows(samples, View::Grown),
+            at_peak: rows(View::AtPeak),
+            at_account_peak: rows(View::AtAccountPeak),
+            live: rows(View::Live),
+            allocated: rows(View::Allocated),
+            grown: rows(View::Grown),
         }
     }
 }

@@ -106,10 +106,9 @@ impl Runner {
             .env("PYHOST_FAIL_LOG", &log)
             // Reports that variables ask for are the outermost host's: a run writes over no file.
             .env("PYHOST_OUTERMOST", std::process::id().to_string());
+        // Options, beside which the host still refuses variables that are wrong, before the first request fails.
         if let Some(report) = report {
-            command
-                .env("PYHOST_STATS", "json")
-                .env("PYHOST_STATS_FILE", report);
+            command.args(["--stats=json", "--stats-file"]).arg(report);
         }
         command
             .args(["-X", "faulthandler"])

@@ -6,14 +6,18 @@ use pyhost_ledger::Account;
 /// Bytes of a file that are enough to know.
 pub const ENOUGH: usize = 2048;
 
-/// The first bytes of the formats that are recognised by them alone.
-const BEGINNINGS: [&[u8]; 8] = [
+/// The first bytes of the formats of runs that are recognised by them alone.
+const OF_RUNS: [&[u8]; 6] = [
     b"pyhost: Python ",  // --stats=text
     b"pyhost: process ", // --stats-brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
     b"pyhcard", // --live=file:PATH, of each version
+];
+
+/// Those of `pyhostctl`.
+const OF_RESULTS: [&[u8]; 2] = [
     // pyhostctl sweep --junit
     b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pyhostctl sweep of ",
     // pyhostctl convert --to speedscope
@@ -23,10 +27,16 @@ const BEGINNINGS: [&[u8]; 8] = [
 /// Whether a file that begins with these bytes was written by pyhost. `beginning` holds [`ENOUGH`]
 /// bytes, or the whole file.
 pub fn is_ours(beginning: &[u8]) -> bool {
-    BEGINNINGS.iter().any(|known| beginning.starts_with(known))
+    OF_RUNS.iter().any(|known| beginning.starts_with(known))
         || is_report(beginning)
-        || is_page(beginning)
         || is_log(beginning)
+        || is_result(beginning)
+}
+
+/// Whether such a file is a result of `pyhostctl`, which it can make again, and no measurement of a run.
+pub fn is_result(beginning: &[u8]) -> bool {
+    OF_RESULTS.iter().any(|known| beginning.starts_with(known))
+        || is_page(beginning)
         || is_profile(beginning)
         || is_otlp(beginning)
         || is_picture(beginning)
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_pyhost_writes_is_known_and_nothing_else_is() {
-        for ours in [
+        for run in [
             "{\"schema\":\"pyhost-report/1\",\"partial\":false",
             "{\"schema\":\"pyhost-report/2\"}",
             "{\"timeline\":\"pyhost-timeline/1\",\"pid\":1",
@@ -131,6 +141,13 @@ mod tests {
             "# HELP pyhost_memory_bytes Live bytes\n",
             "pyhcard1",
             "4711 20000 obj 64 script.py:3 in f\n",
+        ] {
+            assert!(
+                is_ours(run.as_bytes()) && !is_result(run.as_bytes()),
+                "{run}"
+            );
+        }
+        for result in [
             "<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">",
             "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@0.1.0\"",
             "<?xml version=\"1.0\" standalone=\"no\"?><svg><!--NOTES: pyhostctl 0.1.0-->",
@@ -139,7 +156,10 @@ mod tests {
             "raw;outside of Python code 400\n",
             "raw;stacks that the report leaves out 4\n",
         ] {
-            assert!(is_ours(ours.as_bytes()), "{ours}");
+            assert!(
+                is_ours(result.as_bytes()) && is_result(result.as_bytes()),
+                "{result}"
+            );
         }
         for other in [
             "",
