@@ -278,7 +278,19 @@ fn bad_caps_are_one_line_and_nothing_runs() {
         (&["--cap", "0"], "bad value '0'"),
         (&["--soft-cap", "lots"], "bad value 'lots'"),
         (&["--cap", "64M", "--cap-share", "0"], "1 or more"),
-        (&["--cap", "64M", "--cap-share", "30"], "expected at least"),
+        (
+            &["--cap", "64M", "--cap-share", "30"],
+            "bad value '2.1 MiB', the cap divided by --cap-share 30; expected at least",
+        ),
+        (&["--cap-share", "3"], "there is no cap to divide"),
+        (
+            &["--native", "off", "--cap", "native=1M"],
+            "--cap native=...: not with --native off; expected --native count",
+        ),
+        (
+            &["--native", "plain", "--soft-cap", "mapped=1M"],
+            "--soft-cap mapped=...: not with --native plain",
+        ),
     ] {
         let outcome = Run::host().args(arguments).code("print('ran')").run();
         assert_eq!(outcome.code(), 2, "{outcome:#?}");

@@ -12,7 +12,7 @@ fn refused(run: Run, line: &str) {
 
 #[test]
 fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 15] = [
         (
             &["--frobnicate"],
             "--frobnicate: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)",
@@ -50,6 +50,26 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
             "--stats-file: no directory for '/no/such/folder/r'; expected a file in one that exists",
         ),
         (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
+        (
+            &["--stats-fd=1", "--stats-file=r.json"],
+            "--stats-fd: the report goes to --stats-file; expected one of them",
+        ),
+        (
+            &["-u", "-W", "error", "--stats=text"],
+            "--stats: comes after an option of Python's; the host's options come first",
+        ),
+        (
+            &["-Xdev", "--cap", "64M"],
+            "--cap: comes after an option of Python's; the host's options come first",
+        ),
+        (
+            &["--stats", "json", "Cargo.toml"],
+            "--stats: 'json' is taken for the program and is not one; expected --stats=json",
+        ),
+        (
+            &["--lines", "64K", "Cargo.toml"],
+            "--lines: '64K' is taken for the program and is not one; expected --lines=64K",
+        ),
     ];
     for (arguments, line) in cases {
         refused(Run::host().args(arguments).code("print('ran')"), line);
@@ -111,6 +131,17 @@ fn what_follows_the_host_options_is_pythons_untouched() {
         outcome.stdout,
         "['--stats', '--allocator=x', '--', '--help']\n"
     );
+    // Python's own, and a program's name that is that of a value.
+    for words in [
+        &["-u", "--help"][..],
+        &["-Ic", "pass", "--stats"],
+        &["-W", "--stats", "-c", "pass"],
+        &["-m", "this", "--cap"],
+    ] {
+        Run::host().args(words).ok();
+    }
+    let absent = Run::host().args(["--stats=off", "json", "absent.py"]).run();
+    assert!(absent.stderr.contains("can't open file"), "{absent:#?}");
 }
 
 #[test]

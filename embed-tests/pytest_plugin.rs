@@ -328,6 +328,10 @@ fn bad_options_are_told_in_a_line() {
             "--memory-update: expected --memory-baseline FILE, too",
         ),
         (
+            &["--memory-fail-on-regression"],
+            "--memory-fail-on-regression: expected --memory-baseline FILE, too",
+        ),
+        (
             &["--memory-baseline=other.json"],
             "is no baseline of pyhost_pytest; expected one, or no file",
         ),

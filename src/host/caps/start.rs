@@ -30,7 +30,8 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
                 machine.follow(bytes, share);
             }
             // One that follows must be possible at all, and is then lowered as need be.
-            limits::set(scope, Some(bytes), slot).map_err(|error| too_low(rule, bytes, error))?;
+            limits::set(scope, Some(bytes), slot)
+                .map_err(|error| too_low(rule, bytes, share, error))?;
             machine.tell(rule, bytes);
         }
         if let Some(rule) = settings.soft.of(scope) {
@@ -93,14 +94,18 @@ impl Machine {
     }
 }
 
-fn too_low(rule: &Rule, bytes: u64, error: LimitError) -> Error {
+fn too_low(rule: &Rule, bytes: u64, share: u64, error: LimitError) -> Error {
     let LimitError::Low { live, least } = error else {
         return Error::option(format!("--cap {rule}: there is no room for it"));
     };
     // In whole tenths of a mebibyte, upwards.
     let least = least.next_multiple_of((1 << 20) / 10 + 1);
+    let divided = match share {
+        1 => String::new(),
+        share => format!(", the cap divided by --cap-share {share}"),
+    };
     Error::option(format!(
-        "--cap: bad value '{}'; expected at least {}: {} has {} live when the script starts, and \
+        "--cap: bad value '{}'{divided}; expected at least {}: {} has {} live when the script starts, and \
          the reserve comes on top",
         Bytes(bytes),
         Bytes(least),

@@ -13,7 +13,7 @@ pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Result<Scope, 
     named.flatten().ok_or_else(|| {
         let text = format!(
             "{function}: account must be None or one of 'raw', 'mem', 'obj', 'arena', 'numpy', \
-             'native', 'total'"
+             'native', 'mapped', 'total'"
         );
         account.gil().raise(Kind::Value, &text)
     })

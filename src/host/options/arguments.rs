@@ -76,6 +76,71 @@ pub fn host_arguments(argv: &[OsString]) -> usize {
     host_options(words).map(|found| found.words).sum()
 }
 
+/// Refuses what CPython would refuse without a word about the host: of `rest`, the host's last option and what follows.
+///
+/// # Errors
+/// An option of the host's among Python's, or the value of one in a word of its own, where it would be taken for the program.
+pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
+    let mut words = rest.iter().skip(1).map(|word| word.as_bytes());
+    while let Some(word) = words.next() {
+        let has_value = matches!(word, b"-W" | b"-X" | b"--check-hash-based-pycs");
+        let is_long = word.len() > 2 && word.starts_with(b"--");
+        // Behind -c or -m, alone or among other letters, come the program's own arguments.
+        let ends =
+            matches!(word, b"" | b"-" | b"--") || word.contains(&b'c') || word.contains(&b'm');
+        if has_value {
+            words.next();
+        } else if is_long {
+            let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
+            let row = ROWS.iter().find(|row| row.option.as_bytes() == name);
+            if let Some(row) = row.filter(|row| !row.variable.is_empty()) {
+                return Err(Error::option(format!(
+                    "{}: comes after an option of Python's; the host's options come first",
+                    row.option
+                )));
+            }
+        } else if ends || !word.starts_with(b"-") {
+            break;
+        }
+    }
+    check_program(rest)
+}
+
+/// Refuses `--live DIR` or `--stats json`: a word that could be the value of the last option is not there while the word
+/// after it is, or is a directory that holds no program.
+fn check_program(rest: &[OsString]) -> Result<(), Error> {
+    let [last, program, following @ ..] = rest else {
+        return Ok(());
+    };
+    let Some(row) = ROWS.iter().find(|row| last == row.option) else {
+        return Ok(());
+    };
+    let value = |each: &Row| (each.option == row.option).then(|| program.clone());
+    let is_value = matches!(row.form, Form::Optional(..))
+        && Given::read(
+            &|each| value(each).into_iter().collect(),
+            &|_, _, reason| Error::option(reason),
+        )
+        .is_ok();
+    if !is_value || program.as_bytes().starts_with(b"-") {
+        return Ok(());
+    }
+    let path = Path::new(program);
+    let is_bare_directory = last == "--live" && path.is_dir() && !path.join("__main__.py").exists();
+    let is_no_program = !path.exists()
+        && following
+            .first()
+            .is_some_and(|next| Path::new(next).exists());
+    match is_bare_directory || is_no_program {
+        true => Err(Error::option(format!(
+            "{0}: '{1}' is taken for the program and is not one; expected {0}={1}",
+            last.display(),
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The host's command line for clap.
 fn command() -> Command {
     let arguments = ROWS.iter().map(|row| {

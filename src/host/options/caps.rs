@@ -1,10 +1,10 @@
 //! The options of caps.
 
-use super::baked;
 use super::table::Given;
+use super::{Options, baked};
 use crate::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::error::Error;
-use crate::ledger::Scope;
+use crate::ledger::{Account, Scope};
 
 /// Reads the options; where they are silent, the variables; then the build's values.
 ///
@@ -38,10 +38,32 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
             }),
         }
     }
+    let soft = rules(&cli.soft_cap, &variables.soft_cap);
+    if cli.cap_share.is_some() && hard.0.is_empty() && soft.0.is_empty() {
+        return Err(Error::option(
+            "--cap-share: there is no cap to divide; expected --cap SIZE",
+        ));
+    }
     Ok(CapSettings {
         hard,
-        soft: rules(&cli.soft_cap, &variables.soft_cap),
+        soft,
         share: cli.cap_share.or(variables.cap_share),
         most,
     })
+}
+
+/// Refuses caps of a malloc that is not counted.
+///
+/// # Errors
+/// Such a cap.
+pub fn check(options: &Options) -> Result<(), Error> {
+    let CapSettings { hard, soft, .. } = &options.caps;
+    for (option, rules) in [("--cap", hard), ("--soft-cap", soft)] {
+        for account in [Account::Native, Account::Mapped] {
+            if rules.of(Scope::Account(account)).is_some() {
+                super::check_native(&format!("{option} {}=...", account.name()), options)?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -8,7 +8,6 @@ use crate::error::Error;
 pub use crate::faults::FaultSettings;
 use crate::faults::MAX_RULES;
 use crate::ledger::Account;
-use crate::native::Mode;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -25,7 +24,9 @@ pub fn settings(
 ) -> Result<FaultSettings, Error> {
     let log = match (&cli.fail_log, &variables.fail_log) {
         (Some(path), _) => outputs.choose(FAIL_LOG, path, false, false)?,
-        (None, Some(path)) => outputs.choose(FAIL_LOG, path, false, is_inherited)?,
+        (None, Some(path)) => {
+            outputs.choose(FAIL_LOG.given_by(false), path, false, is_inherited)?
+        }
         (None, None) => None,
     };
     let settings = FaultSettings {
@@ -53,20 +54,16 @@ pub fn settings(
 /// # Errors
 /// Such a rule.
 pub fn check(options: &Options) -> Result<(), Error> {
-    let names_native =
-        |rule: &crate::faults::Spec| rule.names(Account::Native) || rule.names(Account::Mapped);
-    if !options.faults.rules.iter().any(names_native) {
-        return Ok(());
+    for account in [Account::Native, Account::Mapped] {
+        if options.faults.rules.iter().any(|rule| rule.names(account)) {
+            let rule = format!("--fail {}=...", account.name());
+            super::check_native(&rule, options)?;
+            if options.allocator == Some(Allocator::System) {
+                return Err(Error::option(format!(
+                    "{rule}: not with --allocator system; expected an allocator that replaces malloc"
+                )));
+            }
+        }
     }
-    match (options.native, options.allocator) {
-        (Some(mode @ (Mode::Off | Mode::Plain)), _) => Err(Error::option(format!(
-            "--fail native=...: not with --native {}; expected --native count",
-            mode.name()
-        ))),
-        (_, Some(Allocator::System)) => Err(Error::option(
-            "--fail native=...: not with --allocator system; expected an allocator that replaces \
-             malloc",
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }

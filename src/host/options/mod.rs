@@ -32,7 +32,7 @@ use crate::report::{Destination, Format, Stats};
 use crate::template::names_process;
 use crate::timeline;
 pub use allocators::Allocators;
-use arguments::{help, host_arguments, is_python_name, parse};
+use arguments::{check_rest, help, host_arguments, is_python_name, parse};
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::calls;
 use pyhost_os::file::is_open;
@@ -154,7 +154,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             exports.push((name.to_owned(), OsString::new()));
         }
     }
-    observation::check_live(argv.get(host_count..).unwrap_or_default())?;
+    if !as_python {
+        check_rest(argv.get(host_count..).unwrap_or_default())?;
+    }
     let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
@@ -205,6 +207,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     check_numpy(&options)?;
     region::check(&options)?;
     early::check(options.region.size)?;
+    caps::check(&options)?;
     faults::check(&options)?;
     let asked = options.stats.is_some()
         || options.timeline.is_on()
@@ -286,6 +289,17 @@ fn check_numpy(options: &Options) -> Result<(), Error> {
     }
 }
 
+/// Refuses a rule about a malloc that is not the host's, or that is not counted.
+fn check_native(rule: &str, options: &Options) -> Result<(), Error> {
+    match options.native {
+        Some(mode @ (Mode::Off | Mode::Plain)) => Err(Error::option(format!(
+            "{rule}: not with --native {}; expected --native count",
+            mode.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn conflicts_with_off(options: &Options) -> bool {
     matches!(
         options.allocator,
@@ -309,12 +323,18 @@ fn stats(
     if format == Some(Format::Off) {
         return Ok(None);
     }
+    if cli.stats_file.is_some() && cli.stats_fd.is_some() {
+        return Err(Error::option(
+            "--stats-fd: the report goes to --stats-file; expected one of them",
+        ));
+    }
     if let Some(path) = cli.stats_file.as_ref().or(variables.stats_file.as_ref()) {
         let is_inherited = cli.stats_file.is_none() && inherited;
         if is_inherited && !names_process(path.as_encoded_bytes()) {
             return Ok(None);
         }
-        let Some(path) = outputs.choose(STATS_FILE, path, true, is_inherited)? else {
+        let output = STATS_FILE.given_by(cli.stats_file.is_some());
+        let Some(path) = outputs.choose(output, path, true, is_inherited)? else {
             return Ok(None);
         };
         let format = format.unwrap_or(Format::Json);

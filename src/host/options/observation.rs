@@ -8,7 +8,6 @@ use crate::template::names_process;
 use crate::timeline::{Interval, TimelineSettings};
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
-use std::path::Path;
 
 /// Where the ledger is to be kept. A file that only the variable names is for one process alone if its name
 /// has the process id: each process would write one for all.
@@ -24,41 +23,13 @@ pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<Le
             if !is_given && !names_process(path.as_encoded_bytes()) {
                 return Ok(LedgerPlace::Own);
             }
-            let path = outputs.choose(LIVE_FILE, path, true, !is_given)?;
+            let path = outputs.choose(LIVE_FILE.given_by(is_given), path, true, !is_given)?;
             Ok(path.map_or(LedgerPlace::Own, LedgerPlace::File))
         }
         Some(setting) => Ok(LedgerPlace::Directory {
             path: setting.directory(),
             is_required: is_given && matches!(setting, Setting::At(_)),
         }),
-    }
-}
-
-/// Refuses `--live DIR`, where the directory would be taken for the program: of `rest`, the host's last
-/// option and what follows.
-///
-/// # Errors
-/// The word after a last `--live` is a directory that holds no program, or is not there and something
-/// that is follows.
-pub fn check_live(rest: &[OsString]) -> Result<(), Error> {
-    let [last, program, following @ ..] = rest else {
-        return Ok(());
-    };
-    if last != "--live" || program.as_encoded_bytes().starts_with(b"-") {
-        return Ok(());
-    }
-    let path = Path::new(program);
-    let is_bare_directory = path.is_dir() && !path.join("__main__.py").exists();
-    let is_made_later = !path.exists()
-        && following
-            .first()
-            .is_some_and(|next| Path::new(next).exists());
-    match is_bare_directory || is_made_later {
-        true => Err(Error::option(format!(
-            "--live: '{0}' is taken for the program and is not one; expected --live={0}",
-            path.display()
-        ))),
-        false => Ok(()),
     }
 }
 
@@ -80,6 +51,7 @@ pub fn settings(
         if is_inherited && !names_process(found.as_encoded_bytes()) {
             return Ok(None);
         }
+        let output = output.given_by(path.is_some());
         outputs.choose(output, found, true, is_inherited)
     };
     check_timeline(cli.timeline.as_ref())?;

@@ -66,6 +66,17 @@ pub const LIVE_FILE: Output = Output {
     is_mapped: true,
 };
 
+impl Output {
+    /// The same, by the name that the path was given by.
+    pub fn given_by(self, is_option: bool) -> Output {
+        let option = match is_option {
+            true => self.option,
+            false => self.variable,
+        };
+        Output { option, ..self }
+    }
+}
+
 impl Outputs {
     /// Looks at the path that an option or its variable names; its absolute form, in which `%p`
     /// stands for the process id where `is_template`. `None` where it cannot be written to, which is

@@ -14,8 +14,11 @@ pub fn read(
     is_inherited: bool,
     notices: &mut Vec<String>,
 ) -> Result<Suppressions, Error> {
-    const OPTION: &str = "--leak-suppressions";
     let named = cli.leak_suppressions.as_ref();
+    let option = match named {
+        Some(_) => "--leak-suppressions",
+        None => "PYHOST_LEAK_SUPPRESSIONS",
+    };
     let sources = named.or(variables.leak_suppressions.as_ref());
     let sources = sources.map(Vec::as_slice).unwrap_or_default();
     let mut rules = Suppressions::default();
@@ -29,9 +32,9 @@ pub fn read(
         match text {
             Ok(text) => rules
                 .add(&path, &text)
-                .map_err(|reason| Error::option(format!("{OPTION}: '{path}' {reason}")))?,
+                .map_err(|reason| Error::option(format!("{option}: '{path}' {reason}")))?,
             Err(error) => {
-                let text = format!("{OPTION}: '{path}' cannot be read ({error})");
+                let text = format!("{option}: '{path}' cannot be read ({error})");
                 if named.is_some() || !is_inherited {
                     return Err(Error::option(text));
                 }

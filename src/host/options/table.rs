@@ -115,8 +115,9 @@ and pads and a quarantine around every block, malloc's and NumPy's included.
 A line about a block has the C calls that allocated and freed it";
     native: Choice<native::Mode>, "--native", "PYHOST_NATIVE", Form::Next("HOW"), "\
 How the process's malloc serves
-[default: count; off under Valgrind, a preloaded sanitizer, or a ulimit
-on memory of less than 32 MiB]
+[default: count; off beneath a tool that must see every block, such as
+Valgrind or a sanitizer, or if `ulimit -d` is below 32 MiB or `ulimit -v`
+below 64]
   count  from mimalloc, booked to the account `native`
   plain  from mimalloc, not counted
   off    by what is preloaded, else by libc; and no domain on mimalloc";

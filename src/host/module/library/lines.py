@@ -33,6 +33,9 @@ class Lines(dict):
         """
         least = 3 * self["interval_bytes"] if self["interval_bytes"] > 1 else 0
         is_beside = self.get("account") == "mapped"  # no part of the total
+        views = [name for name in _TITLES if name in self]
+        if view not in views:
+            raise ValueError(f"top: view must be one of {', '.join(map(repr, views))}, but is {view!r}")
         groups, origins = {}, {}
         for row in self[view]:
             if row["account"] == "mapped" and not is_beside:

@@ -186,8 +186,10 @@ def pytest_configure(config):
     if not pyhost.active:
         return
     option = config.option
-    if option.memory_update and not option.memory_baseline:
-        raise pytest.UsageError("--memory-update: expected --memory-baseline FILE, too")
+    if not option.memory_baseline:
+        for name in ("update", "fail_on_regression"):
+            if getattr(option, f"memory_{name}"):
+                raise pytest.UsageError(f"--memory-{name.replace('_', '-')}: expected --memory-baseline FILE, too")
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(_Meter(config), "pyhost_meter")
     config.pluginmanager.register(_Repeater(), "pyhost_repeater")
