@@ -133,7 +133,7 @@ fn what_follows_the_host_options_is_pythons_untouched() {
     );
     // Python's own, and a program's name that is that of a value.
     for words in [
-        &["-u", "--help"][..],
+        &["-u", "--help", "--stats"][..],
         &["-Ic", "pass", "--stats"],
         &["-W", "--stats", "-c", "pass"],
         &["-m", "this", "--cap"],

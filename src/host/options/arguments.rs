@@ -88,6 +88,10 @@ pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
         // Behind -c or -m, alone or among other letters, come the program's own arguments.
         let ends =
             matches!(word, b"" | b"-" | b"--") || word.contains(&b'c') || word.contains(&b'm');
+        // Python shows its help, and reads no further.
+        if matches!(word, b"-h" | b"-?") || word.starts_with(b"--help") {
+            break;
+        }
         if has_value {
             words.next();
         } else if is_long {
