@@ -56,8 +56,20 @@ impl Document {
         matches!(self, Document::Record(_, true, _))
     }
 
-    /// The report, with its text in JSON: of a ledger, what it says and the samples beside it, which are read now.
+    /// The report, with its text in JSON.
     pub fn into_report(self) -> (Box<Report>, String) {
+        match self {
+            Document::Report(report, text) => (report, text),
+            record => {
+                let report = record.report();
+                let text = report.to_json();
+                (report, text)
+            }
+        }
+    }
+
+    /// The report: of a ledger, what it says and the samples beside it, which are read now.
+    pub fn report(self) -> Box<Report> {
         match self {
             Document::Record(record, alive, path) => {
                 let mut report = Report::of_record(&record, alive);
@@ -69,10 +81,9 @@ impl Document {
                 });
                 let unwritten = unwritten_samples(record.card());
                 report.lines_missing = unwritten.filter(|_| report.lines.is_none());
-                let text = report.to_json();
-                (Box::new(report), text)
+                Box::new(report)
             }
-            Document::Report(report, text) => (report, text),
+            Document::Report(report, _) => report,
         }
     }
 

@@ -3,11 +3,10 @@
 use crate::failure::Failure;
 use pyhost_os::errno::Errno;
 use pyhost_os::template::PathBuffer;
-use pyhost_record::output::format::{ENOUGH, is_result};
 use pyhost_record::output::{self, Draft, OutputError, Target};
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -50,18 +49,7 @@ fn look(
     let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
     let place = PathBuffer::of(absolute.as_os_str().as_bytes());
     let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
-    let target = output::look(&mut place).map_err(|refusal| refuse(&refusal))?;
-    if target == Target::Old {
-        let mut beginning = Vec::new();
-        File::open(OsStr::from_bytes(place.as_bytes()))
-            .and_then(|file| file.take(ENOUGH as u64).read_to_end(&mut beginning))
-            .map_err(|error| refuse(&format_args!("cannot be read ({error})")))?;
-        if !beginning.is_empty() && !is_result(&beginning) {
-            return Err(refuse(
-                &"has what a run wrote, which is not replaced; expected a new file, or an earlier result of pyhostctl",
-            ));
-        }
-    }
+    let target = output::look_for_result(&mut place).map_err(|refusal| refuse(&refusal))?;
     Ok((place, target))
 }
 

@@ -66,7 +66,7 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
 fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
     let document = Document::read(path)?;
     let summary = document.summary();
-    let (report, _) = document.into_report();
+    let report = document.report();
     let stacks = report.lines.is_some().then(|| Stacks::by_thread(&report));
     let refuse = |what| Failure(format!("'{}' {what}", path.display()));
     Ok((summary, stacks.transpose().map_err(refuse)?))

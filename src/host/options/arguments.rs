@@ -2,7 +2,7 @@
 //! one line.
 
 use super::statuses::STATUSES;
-use super::table::{Form, Given, ROWS, Row};
+use super::table::{Form, Given, ROWS, Row, row_of};
 use crate::error::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -66,8 +66,7 @@ pub fn host_options<'a>(
 }
 
 fn takes_next_word(name: &[u8]) -> bool {
-    let known = ROWS.iter().find(|row| row.option.as_bytes() == name);
-    known.is_some_and(|row| matches!(row.form, Form::Next(_)))
+    row_of(name).is_some_and(|row| matches!(row.form, Form::Next(_)))
 }
 
 /// How many arguments after the program's name are the host's.
@@ -83,28 +82,25 @@ pub fn host_arguments(argv: &[OsString]) -> usize {
 pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
     let mut words = rest.iter().skip(1).map(|word| word.as_bytes());
     while let Some(word) = words.next() {
-        let has_value = matches!(word, b"-W" | b"-X" | b"--check-hash-based-pycs");
-        let is_long = word.len() > 2 && word.starts_with(b"--");
-        // Behind -c or -m, alone or among other letters, come the program's own arguments.
-        let ends =
-            matches!(word, b"" | b"-" | b"--") || word.contains(&b'c') || word.contains(&b'm');
-        // Python shows its help, and reads no further.
-        if matches!(word, b"-h" | b"-?") || word.starts_with(b"--help") {
-            break;
-        }
-        if has_value {
-            words.next();
-        } else if is_long {
-            let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
-            let row = ROWS.iter().find(|row| row.option.as_bytes() == name);
-            if let Some(row) = row.filter(|row| !row.variable.is_empty()) {
-                return Err(Error::option(format!(
-                    "{}: comes after an option of Python's; the host's options come first",
-                    row.option
-                )));
+        match word {
+            b"-W" | b"-X" | b"--check-hash-based-pycs" => {
+                words.next();
             }
-        } else if ends || !word.starts_with(b"-") {
-            break;
+            // Python shows its help, and reads no further.
+            b"" | b"-" | b"--" | b"-h" | b"-?" => break,
+            _ if word.starts_with(b"--help") => break,
+            _ if word.starts_with(b"--") => {
+                let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
+                if let Some(row) = row_of(name).filter(|row| !row.variable.is_empty()) {
+                    return Err(Error::option(format!(
+                        "{}: comes after an option of Python's; the host's options come first",
+                        row.option
+                    )));
+                }
+            }
+            // Behind -c or -m, alone or among other letters, come the program's own arguments.
+            _ if !word.starts_with(b"-") || word.contains(&b'c') || word.contains(&b'm') => break,
+            _ => {}
         }
     }
     check_program(rest)
@@ -116,26 +112,24 @@ fn check_program(rest: &[OsString]) -> Result<(), Error> {
     let [last, program, following @ ..] = rest else {
         return Ok(());
     };
-    let Some(row) = ROWS.iter().find(|row| last == row.option) else {
+    let row = row_of(last.as_bytes()).filter(|row| matches!(row.form, Form::Optional(..)));
+    let Some(row) = row.filter(|_| !program.as_bytes().starts_with(b"-")) else {
         return Ok(());
     };
-    let value = |each: &Row| (each.option == row.option).then(|| program.clone());
-    let is_value = matches!(row.form, Form::Optional(..))
-        && Given::read(
-            &|each| value(each).into_iter().collect(),
-            &|_, _, reason| Error::option(reason),
-        )
-        .is_ok();
-    if !is_value || program.as_bytes().starts_with(b"-") {
-        return Ok(());
-    }
     let path = Path::new(program);
     let is_bare_directory = last == "--live" && path.is_dir() && !path.join("__main__.py").exists();
-    let is_no_program = !path.exists()
-        && following
+    let is_next_there = || {
+        following
             .first()
-            .is_some_and(|next| Path::new(next).exists());
-    match is_bare_directory || is_no_program {
+            .is_some_and(|next| Path::new(next).exists())
+    };
+    let is_no_program = is_bare_directory || !path.exists() && is_next_there();
+    let value = |each: &Row| match each.option == row.option {
+        true => vec![program.clone()],
+        false => Vec::new(),
+    };
+    let bad = |_: &Row, _: &OsStr, reason| Error::option(reason);
+    match is_no_program && Given::read(&value, &bad).is_ok() {
         true => Err(Error::option(format!(
             "{0}: '{1}' is taken for the program and is not one; expected {0}={1}",
             last.display(),
@@ -236,9 +230,7 @@ pub fn parse(argv: &[OsString]) -> Result<Given, Error> {
 fn plain(argv: &[OsString]) -> Option<Vec<(&'static str, &OsStr)>> {
     let mut plain: Vec<(&str, &OsStr)> = Vec::new();
     for found in host_options(argv.iter().skip(1).map(|word| word.as_bytes())) {
-        let row = ROWS
-            .iter()
-            .find(|row| row.option.as_bytes() == found.name)?;
+        let row = row_of(found.name)?;
         let text = match (row.form, found.value) {
             (Form::Alone, None) => OsStr::new("1"),
             (Form::Optional(_, missing), None) => OsStr::new(missing),
@@ -286,8 +278,11 @@ fn describe(error: &clap::Error) -> String {
             }
         }
         ErrorKind::InvalidValue => {
-            let row = ROWS.iter().find(|row| row.option == option);
-            match row.map(|row| (row.names)()).unwrap_or_default().as_str() {
+            match row_of(option.as_bytes())
+                .map(|row| (row.names)())
+                .unwrap_or_default()
+                .as_str()
+            {
                 "" => format!("{option}: expected a value"),
                 names => format!("{option}: expected a value, one of {names}"),
             }

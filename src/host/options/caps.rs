@@ -1,10 +1,10 @@
 //! The options of caps.
 
 use super::table::Given;
-use super::{Options, baked};
+use super::{Options, baked, native_account};
 use crate::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::error::Error;
-use crate::ledger::{Account, Scope};
+use crate::ledger::Scope;
 
 /// Reads the options; where they are silent, the variables; then the build's values.
 ///
@@ -59,11 +59,8 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
 pub fn check(options: &Options) -> Result<(), Error> {
     let CapSettings { hard, soft, .. } = &options.caps;
     for (option, rules) in [("--cap", hard), ("--soft-cap", soft)] {
-        for account in [Account::Native, Account::Mapped] {
-            if rules.of(Scope::Account(account)).is_some() {
-                super::check_native(&format!("{option} {}=...", account.name()), options)?;
-            }
-        }
+        let is_capped = |account| rules.of(Scope::Account(account)).is_some();
+        native_account(option, is_capped, options)?;
     }
     Ok(())
 }

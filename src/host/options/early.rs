@@ -7,7 +7,7 @@
 
 use super::arguments::{host_options, is_python_name};
 use super::baked;
-use super::table::ROWS;
+use super::table::row_of;
 use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
@@ -76,7 +76,7 @@ fn given<'a>(
         if crate::process::is_privileged_start() {
             return None;
         }
-        let variable = ROWS.iter().find(|row| row.option == option)?.variable;
+        let variable = row_of(option.as_bytes())?.variable;
         let name_and_value = |entry: &'a [u8]| entry.strip_prefix(variable.as_bytes());
         let value = environment.find_map(|entry| name_and_value(entry)?.strip_prefix(b"="));
         value.filter(|value| !value.is_empty())

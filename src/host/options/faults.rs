@@ -1,13 +1,12 @@
 //! The options of forced failures, from the command line or the variables.
 
-use super::Options;
 use super::outputs::{FAIL_LOG, Outputs};
 use super::table::Given;
+use super::{Options, native_account};
 use crate::allocator::Allocator;
 use crate::error::Error;
 pub use crate::faults::FaultSettings;
 use crate::faults::MAX_RULES;
-use crate::ledger::Account;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -22,12 +21,13 @@ pub fn settings(
     is_inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<FaultSettings, Error> {
-    let log = match (&cli.fail_log, &variables.fail_log) {
-        (Some(path), _) => outputs.choose(FAIL_LOG, path, false, false)?,
-        (None, Some(path)) => {
-            outputs.choose(FAIL_LOG.given_by(false), path, false, is_inherited)?
+    let is_given = cli.fail_log.is_some();
+    let log = match cli.fail_log.as_ref().or(variables.fail_log.as_ref()) {
+        Some(path) => {
+            let output = FAIL_LOG.given_by(is_given);
+            outputs.choose(output, path, false, is_inherited && !is_given)?
         }
-        (None, None) => None,
+        None => None,
     };
     let settings = FaultSettings {
         rules: cli
@@ -37,13 +37,13 @@ pub fn settings(
             .cloned()
             .unwrap_or_default(),
         log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
-        fresh_log: cli.fail_log.is_some(),
+        fresh_log: is_given,
     };
     let refuse = |text: &str| Err(Error::option(text));
     if settings.rules.len() > MAX_RULES {
         return refuse("--fail: too many rules; expected at most 8");
     }
-    if settings.rules.is_empty() && cli.fail_log.is_some() {
+    if settings.rules.is_empty() && is_given {
         return refuse("--fail-log: nothing fails; expected --fail");
     }
     Ok(settings)
@@ -54,16 +54,15 @@ pub fn settings(
 /// # Errors
 /// Such a rule.
 pub fn check(options: &Options) -> Result<(), Error> {
-    for account in [Account::Native, Account::Mapped] {
-        if options.faults.rules.iter().any(|rule| rule.names(account)) {
-            let rule = format!("--fail {}=...", account.name());
-            super::check_native(&rule, options)?;
-            if options.allocator == Some(Allocator::System) {
-                return Err(Error::option(format!(
-                    "{rule}: not with --allocator system; expected an allocator that replaces malloc"
-                )));
-            }
-        }
+    let is_named = |account| options.faults.rules.iter().any(|rule| rule.names(account));
+    match (
+        native_account("--fail", is_named, options)?,
+        options.allocator,
+    ) {
+        (Some(account), Some(Allocator::System)) => Err(Error::option(format!(
+            "--fail {}=...: not with --allocator system; expected an allocator that replaces malloc",
+            account.name()
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
 use crate::leaks::{DEFAULT_STATUS, Scope, Suppressions};
+use crate::ledger::Account;
 use crate::lines::LineSettings;
 use crate::live;
 use crate::native::Mode;
@@ -289,14 +290,24 @@ fn check_numpy(options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Refuses a rule about a malloc that is not the host's, or that is not counted.
-fn check_native(rule: &str, options: &Options) -> Result<(), Error> {
-    match options.native {
-        Some(mode @ (Mode::Off | Mode::Plain)) => Err(Error::option(format!(
-            "{rule}: not with --native {}; expected --native count",
+/// The account of the process's own memory that rules of an option name, if they name one.
+///
+/// # Errors
+/// Such a rule where malloc is not the host's, or is not counted.
+fn native_account(
+    option: &str,
+    is_named: impl Fn(Account) -> bool,
+    options: &Options,
+) -> Result<Option<Account>, Error> {
+    let accounts = [Account::Native, Account::Mapped];
+    let named = accounts.into_iter().find(|&account| is_named(account));
+    match (named, options.native) {
+        (Some(account), Some(mode @ (Mode::Off | Mode::Plain))) => Err(Error::option(format!(
+            "{option} {}=...: not with --native {}; expected --native count",
+            account.name(),
             mode.name()
         ))),
-        _ => Ok(()),
+        _ => Ok(named),
     }
 }
 

@@ -49,6 +49,11 @@ pub struct Row {
     pub help: &'static str,
 }
 
+/// The row of an option, by its name. Allocates nothing.
+pub fn row_of(name: &[u8]) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.option.as_bytes() == name)
+}
+
 macro_rules! options {
     ($($field:ident: $kind:ty, $option:literal, $variable:literal, $form:expr, $help:literal;)*) => {
         /// All rows, in the order of `--help`.

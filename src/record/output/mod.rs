@@ -39,6 +39,8 @@ pub enum Target {
 pub enum OutputError {
     /// A regular file that pyhost did not write.
     Foreign,
+    /// What a run wrote, where only results of `pyhostctl` may be replaced.
+    OfRun,
     /// A regular file whose content cannot be read.
     Unreadable(Errno),
     /// A directory.
@@ -71,6 +73,10 @@ impl Display for OutputError {
                 "exists, and pyhost did not write it; expected a new file, an empty one, or one \
                  that pyhost wrote",
             ),
+            OutputError::OfRun => out.write_str(
+                "has what a run wrote, which is not replaced; expected a new file, or an earlier \
+                 result of pyhostctl",
+            ),
             OutputError::Unreadable(error) => write!(
                 out,
                 "exists and cannot be read ({error}), so it may be another program's; expected a \
@@ -101,8 +107,21 @@ const LINKS: usize = 40;
 ///
 /// # Errors
 /// Output cannot go there.
-#[inline(never)] // for the caller's stack
 pub fn look(path: &mut PathBuffer) -> Result<Target, OutputError> {
+    look_for(path, format::is_ours)
+}
+
+/// The same for a result of `pyhostctl`, which takes the place of an earlier one, and never of what a run wrote.
+///
+/// # Errors
+/// Output cannot go there.
+pub fn look_for_result(path: &mut PathBuffer) -> Result<Target, OutputError> {
+    look_for(path, format::is_result)
+}
+
+/// `may_go`: whether a file that begins with these bytes may be replaced.
+#[inline(never)] // for the caller's stack
+fn look_for(path: &mut PathBuffer, may_go: fn(&[u8]) -> bool) -> Result<Target, OutputError> {
     for _ in 0..LINKS {
         match descriptor_of(path.as_bytes()) {
             Some(Opened::Own(descriptor)) if is_open(descriptor) => {
@@ -131,7 +150,7 @@ pub fn look(path: &mut PathBuffer) -> Result<Target, OutputError> {
                 Errno(libc::ENAMETOOLONG) => OutputError::TooLong,
                 error => OutputError::System(error),
             })?,
-            libc::S_IFREG => return look_into(path.as_c_str()),
+            libc::S_IFREG => return look_into(path.as_c_str(), may_go),
             libc::S_IFCHR | libc::S_IFIFO => return Ok(Target::Stream),
             libc::S_IFDIR => return Err(OutputError::Directory),
             _ => return Err(OutputError::Other),
@@ -213,14 +232,16 @@ fn look_through(link: &CStr) -> Result<Target, OutputError> {
 
 /// Whether a regular file may be replaced. Its content is read, since the size of one in `/proc` is 0.
 #[inline(never)] // for the caller's stack
-fn look_into(path: &CStr) -> Result<Target, OutputError> {
+fn look_into(path: &CStr, may_go: fn(&[u8]) -> bool) -> Result<Target, OutputError> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = Fd::open(path, flags).map_err(OutputError::Unreadable)?;
     let mut bytes = [0u8; format::ENOUGH];
     let read = file::read_at(&file, &mut bytes, 0).map_err(OutputError::Unreadable)?;
-    match read == 0 || format::is_ours(&bytes[..read]) {
-        true => Ok(Target::Old),
-        false => Err(OutputError::Foreign),
+    match &bytes[..read] {
+        [] => Ok(Target::Old),
+        beginning if may_go(beginning) => Ok(Target::Old),
+        beginning if format::is_ours(beginning) => Err(OutputError::OfRun),
+        _ => Err(OutputError::Foreign),
     }
 }
 
