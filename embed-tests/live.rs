@@ -6,6 +6,7 @@ use pyhost_testing::Random;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -236,7 +237,7 @@ time.sleep(60)";
     let peak = report["process"]["peak_resident_bytes"].as_i64().unwrap();
     assert!((40 << 20..120 << 20).contains(&peak), "{peak}");
     // One that can say so leaves what is resident, too.
-    let code = "import os; kept = bytearray(b'x' * (30 << 20)); os.kill(os.getpid(), 15)";
+    let code = "import os; kept = bytearray(b'x' * (30 << 20)); os.abort()";
     Run::host().arg(&live).code(code).run();
     let file = &files(&directory)[0];
     let report = shown(file.to_str().unwrap(), &directory);
@@ -313,7 +314,7 @@ fn a_signal_that_ends_the_process_is_named() {
     for (code, name) in [
         ("import os; os.abort()", "SIGABRT"),
         (
-            "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+            "import subprocess, time; subprocess.run(['sh', '-c', 'kill $PPID']); time.sleep(60)",
             "SIGTERM",
         ),
         ("import ctypes; ctypes.string_at(8)", "SIGSEGV"),
@@ -322,6 +323,80 @@ fn a_signal_that_ends_the_process_is_named() {
         let next = Run::host().arg(&live).code("pass").ok();
         assert!(next.stderr.contains(name), "{name}: {next:#?}");
     }
+}
+
+#[test]
+fn a_process_that_stops_by_a_signal_of_its_own_was_not_killed() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    // As uvicorn: it has shut down, and hands the signal on to the default.
+    let stops = "
+import os, signal
+def stop(number, frame):
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+signal.signal(signal.SIGTERM, stop)
+os.kill(os.getpid(), signal.SIGTERM)";
+    let interrupted = "raise KeyboardInterrupt";
+    for (code, signal) in [(stops, 15), (interrupted, 2)] {
+        let outcome = Run::host().arg(&live).code(code).run();
+        assert_eq!(outcome.status.signal(), Some(signal), "{outcome:#?}");
+        assert!(files(&directory).is_empty(), "{code}");
+    }
+    assert_eq!(Run::host().arg(&live).code("pass").ok().stderr, "");
+}
+
+#[test]
+fn the_next_worker_clears_what_killed_workers_left_and_no_other_script_tells_of_them() {
+    let directory = folder("live").join("hosts");
+    let live = format!("--live={}", directory.display());
+    // A worker is killed while its parent lives, and another takes its place: 25 times.
+    let code = "
+import os, signal, sys, time
+def count(): return sum(name.endswith(('.live', '.lines')) for name in os.listdir(sys.argv[1]))
+kept = [bytes(i % 900) for i in range(30_000)]
+for _ in range(25):
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        kept += [bytes(i % 900) for i in range(3_000)]
+        os.write(told, b'x')
+        time.sleep(60)
+        os._exit(1)
+    os.read(ready, 1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    print(pid, count())
+    os.close(ready), os.close(told)
+archive = sys.argv[1] + '/killed'
+print(sum(os.stat(f'{archive}/{name}').st_blocks * 512 for name in os.listdir(archive)))
+";
+    let outcome = Run::host()
+        .args([&live, "--lines=16K", "-c", code])
+        .arg(&directory)
+        .ok();
+    let (last, workers) = {
+        let mut lines: Vec<_> = outcome.stdout.lines().collect();
+        (lines.pop().unwrap(), lines)
+    };
+    // The parent's two files, and two of the worker that was killed last.
+    assert!(
+        workers.iter().all(|line| line.ends_with(" 4")),
+        "{outcome:#?}"
+    );
+    assert!(last.parse::<u64>().unwrap() <= 8 << 20, "{last}");
+    let told = outcome.stderr.matches(", a sibling, ").count();
+    assert_eq!(told, 24, "{outcome:#?}");
+    let (pid, _) = workers[0].split_once(' ').unwrap();
+    let line = format!("pyhost: process {pid}, a sibling, was killed with a resident peak of ");
+    assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
+    let (late, _) = workers[23].split_once(' ').unwrap();
+    assert_eq!(shown(late, &directory)["process"]["ended_by"], "kill");
+    // The last is left for the next start, which says nothing of another script's.
+    let script = directory.with_file_name("another.py");
+    fs::write(&script, "").unwrap();
+    assert_eq!(Run::host().arg(&live).arg(&script).ok().stderr, "");
+    assert!(files(&directory).is_empty());
 }
 
 #[test]

@@ -55,6 +55,7 @@ unsafe extern "C" {
     pub safe fn kill(process: pid_t, signal: c_int) -> c_int;
     pub safe fn lseek(file: c_int, offset: off_t, whence: c_int) -> off_t;
     pub safe fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int;
+    pub safe fn mkdirat(folder: c_int, path: Text<'_>, mode: libc::mode_t) -> c_int;
     pub safe fn mkfifo(path: Text<'_>, mode: libc::mode_t) -> c_int;
     pub safe fn nanosleep(time: &timespec, rest: Option<&mut timespec>) -> c_int;
     #[cfg(target_env = "gnu")]
@@ -75,6 +76,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub safe fn raise(signal: c_int) -> c_int;
     pub safe fn rename(from: Text<'_>, to: Text<'_>) -> c_int;
+    pub safe fn renameat(folder: c_int, from: Text<'_>, other: c_int, to: Text<'_>) -> c_int;
     pub safe fn setsid() -> pid_t;
     pub safe fn sigaddset(set: &mut sigset_t, signal: c_int) -> c_int;
     pub safe fn sigdelset(set: &mut sigset_t, signal: c_int) -> c_int;
@@ -97,6 +99,7 @@ unsafe extern "C" {
     pub safe fn sysconf(name: c_int) -> c_long;
     pub safe fn sysinfo(system: &mut libc::sysinfo) -> c_int;
     pub safe fn unlink(path: Text<'_>) -> c_int;
+    pub safe fn unlinkat(folder: c_int, path: Text<'_>, flags: c_int) -> c_int;
     pub safe fn unshare(what: c_int) -> c_int;
     pub safe fn waitpid(process: pid_t, status: Option<&mut c_int>, options: c_int) -> pid_t;
 }

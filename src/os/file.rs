@@ -40,6 +40,16 @@ impl Fd {
         opened(unsafe { libc::open(path.as_ptr(), flags, mode) })
     }
 
+    /// Opens the file of a name in an open folder, closed in programs that are executed.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn open_in(folder: &Fd, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
+        let flags = flags | libc::O_CLOEXEC | libc::O_LARGEFILE;
+        // SAFETY: a name that ends with a zero byte.
+        opened(unsafe { libc::openat(folder.0, name.as_ptr(), flags) })
+    }
+
     /// Makes a file without a place, in memory.
     ///
     /// # Errors
@@ -252,10 +262,18 @@ pub fn status(file: &impl AsRawFd) -> Result<calls::Status, Errno> {
 /// # Errors
 /// The system's reason.
 pub fn status_of(path: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
+    status_in(&libc::AT_FDCWD, path, flags)
+}
+
+/// What the system knows of the file of a name in an open folder; `flags` of fstatat(2).
+///
+/// # Errors
+/// The system's reason.
+pub fn status_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
     done(calls::fstatat(
-        libc::AT_FDCWD,
-        path.into(),
+        folder.as_raw_fd(),
+        name.into(),
         &mut found,
         flags,
     ))

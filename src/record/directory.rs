@@ -7,9 +7,12 @@
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
+use crate::archive;
+pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, Unreadable};
+use pyhost_os::file::Fd;
 use pyhost_os::process::{stat_fields, user};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,20 +20,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How the names of files end.
-pub const SUFFIX: &str = ".live";
-/// How the names of the files with samples of lines end, each beside its process's.
-pub const LINES_SUFFIX: &str = ".lines";
-/// How the names of larger files of samples end behind that, until they take the place of the smaller ones.
-pub const DRAFT_SUFFIX: &str = ".new";
-/// The folder, inside the directory, of the files of processes that were killed, once their end was reported.
-pub const ARCHIVE: &str = "killed";
 /// The folder, inside the directory, of what `pyhostctl baseline` keeps.
 pub const BASELINES: &str = "baselines";
 /// How the names of baselines end.
 const REPORT: &str = ".json";
-/// How many of the killed are kept.
-const KEPT: usize = 64;
 
 /// Inode of the machine's first pid namespace (`PROC_PID_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -317,19 +310,27 @@ pub fn archived(directory: &Path) -> Vec<Entry> {
     entries(&directory.join(ARCHIVE)).unwrap_or_default()
 }
 
+fn open(directory: &Path) -> Option<Fd> {
+    let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
+    archive::open(&path).ok()
+}
+
 /// Puts the files of processes that run no more out of the way: of those that were killed into the
 /// archive, where the caller is the first to come; of those that ended by themselves, nothing
 /// stays. Returns the killed.
 pub fn tidy(directory: &Path) -> Vec<Record> {
     let here = Here::find();
     let mut killed = Vec::new();
+    let Some(folder) = open(directory) else {
+        return killed;
+    };
     for entry in entries(directory).unwrap_or_default() {
         if entry.is_alive(&here) {
             continue;
         }
         match entry.read() {
             Ok(record) if record.was_killed() => {
-                if archive(directory, &entry).is_ok() {
+                if archive::put(&folder, entry.identity.file_name().as_bytes()) {
                     killed.push(record);
                 }
             }
@@ -343,7 +344,7 @@ pub fn tidy(directory: &Path) -> Vec<Record> {
     }
     forget_lost_samples(directory);
     if !killed.is_empty() {
-        forget_the_oldest(directory);
+        archive::trim(&folder);
     }
     forget_baselines(directory);
     killed
@@ -372,20 +373,6 @@ pub fn forget_baselines(directory: &Path) {
             let _ = fs::remove_file(folder.join(name));
         }
     }
-}
-
-/// Moves a file into the archive: of several that try one succeeds.
-fn archive(directory: &Path, entry: &Entry) -> io::Result<()> {
-    let folder = directory.join(ARCHIVE);
-    match fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let archived = folder.join(entry.identity.file_name());
-    fs::rename(&entry.path, &archived)?;
-    let _ = fs::rename(lines_beside(&entry.path), lines_beside(&archived));
-    let _ = fs::remove_file(draft_beside(&entry.path));
-    Ok(())
 }
 
 /// Removes the files of samples without a process's file beside them: their process was killed while it ended, or while it
@@ -420,22 +407,6 @@ fn draft_beside(path: &Path) -> PathBuf {
     let mut draft = lines_beside(path).into_os_string();
     draft.push(DRAFT_SUFFIX);
     draft.into()
-}
-
-fn forget_the_oldest(directory: &Path) {
-    let mut found: Vec<_> = archived(directory)
-        .into_iter()
-        .filter_map(|entry| {
-            let time = fs::metadata(&entry.path).and_then(|found| found.modified());
-            Some((time.ok()?, entry.path))
-        })
-        .collect();
-    found.sort();
-    let spare = found.len().saturating_sub(KEPT);
-    for (_, path) in found.into_iter().take(spare) {
-        let _ = fs::remove_file(lines_beside(&path));
-        let _ = fs::remove_file(path);
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub use pyhost_ledger::own::SIZE;
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
-use pyhost_os::signals::signal_words;
+use pyhost_os::signals::signal_name;
 use std::fmt::{self, Write};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -167,10 +167,7 @@ impl Record {
     /// Whether the process, which runs no more, did not end by itself: by a signal, without a word or
     /// with one, or by the host, since a cap was used up.
     pub fn was_killed(&self) -> bool {
-        matches!(
-            self.card.state().0,
-            ProcessState::Running | ProcessState::Signalled | ProcessState::Exhausted
-        )
+        was_killed(&self.card)
     }
 
     /// Whether the process, as far as it knows, goes on.
@@ -184,19 +181,11 @@ impl Record {
         let card = &self.card;
         let pid = card.pid.load(Relaxed);
         let mut text = format!("process {pid} ({}) ", card.command());
-        let _ = match card.state() {
-            (ProcessState::Exhausted, status) => {
-                write!(text, "ended with status {status}, its cap used up,")
-            }
-            (ProcessState::Signalled, signal) => {
-                write!(text, "was killed by {}", signal_words(signal))
-            }
-            _ => write!(text, "was killed"),
-        };
         let total = self.snapshot;
         let _ = write!(
             text,
-            " with {} live, peak {}",
+            "{} with {} live, peak {}",
+            Killed(card),
             Bytes(total.total_live_bytes),
             Bytes(total.total_peak_bytes)
         );
@@ -215,6 +204,32 @@ impl Record {
             let _ = write!(text, "; {count} refusals, the last: {}", plain(&refusal));
         }
         text
+    }
+}
+
+/// As [`Record::was_killed`], by the card alone.
+pub fn was_killed(card: &Card) -> bool {
+    matches!(
+        card.state().0,
+        ProcessState::Running | ProcessState::Signalled | ProcessState::Exhausted
+    )
+}
+
+/// Displays how the process of a card was killed. Does not allocate.
+pub struct Killed<'a>(pub &'a Card);
+
+impl fmt::Display for Killed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.state() {
+            (ProcessState::Exhausted, status) => {
+                write!(out, "ended with status {status}, its cap used up,")
+            }
+            (ProcessState::Signalled, signal) => match signal_name(signal) {
+                "signal" => write!(out, "was killed by signal {signal}"),
+                name => write!(out, "was killed by {name}"),
+            },
+            _ => out.write_str("was killed"),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! The host and `pyhostctl` share it. It depends on neither Python nor mimalloc nor options.
 
+pub mod archive;
 pub mod describe;
 pub mod directory;
 mod file;
@@ -15,4 +16,4 @@ pub mod output;
 pub mod table;
 pub mod threads;
 
-pub use file::{Cap, Record, SIZE, Unreadable, begins, blank, start_in_file};
+pub use file::{Cap, Killed, Record, SIZE, Unreadable, begins, blank, start_in_file, was_killed};

@@ -61,6 +61,9 @@ extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     let is_end = signal == libc::SIGKILL || by_interrupt;
     // The first process of a pid namespace outlives both.
     if is_end && pid == process::id() && pid != FIRST {
+        if by_interrupt {
+            live::note_stop(true);
+        }
         finish(Ending::Signal(signal), false);
     }
     next::kill(pid, signal)

@@ -20,6 +20,7 @@ use crate::errno::KeptErrno;
 use crate::heap::guards::Fault;
 use crate::heap::origin::calls::MOST;
 use crate::heap::{checked, guards, sampling};
+use crate::live;
 use crate::process;
 use crate::python::native_calls::{self, Of};
 use crate::report::Ending;
@@ -76,6 +77,9 @@ const OF_FAULTS: [c_int; 7] = [
     libc::SIGSYS,
 ];
 
+/// The signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
+const OF_STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
 /// The signals of an access to memory that cannot be.
 pub const BY_ADDRESS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -98,12 +102,21 @@ pub unsafe extern "C" fn handle(
     let (info, context) = unsafe { (info.as_ref(), context.as_ref()) };
     let is_ignored = process::id() == FIRST && info.is_some_and(dispositions::was_sent);
     let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
+    if OF_STOPS.contains(&signal) {
+        live::note_stop(info.is_some_and(is_own));
+    }
     if !is_ignored && !OF_FAULTS.contains(&signal) && sampling::defers(signal) {
         return;
     }
     if !(is_ignored || is_request && dump()) {
         end_by(signal, info.zip(context));
     }
+}
+
+/// Whether this process has sent itself the signal.
+fn is_own(info: &libc::siginfo_t) -> bool {
+    // SAFETY: a signal that was sent has the sender's id; of another the condition before is false.
+    dispositions::was_sent(info) && unsafe { info.si_pid() } == process::id()
 }
 
 /// Writes the report of this moment; false where none was asked for.

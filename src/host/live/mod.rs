@@ -14,6 +14,7 @@
 
 mod lines;
 mod mapping;
+mod siblings;
 
 use crate::card::ProcessState;
 use crate::descriptor::{format_into, notice, out_of_the_way};
@@ -39,7 +40,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
 
 /// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,8 +95,15 @@ static NAMES: Exclusive<Names> = Exclusive::new(Names {
 
 /// Somebody else may read the card: a file or a sampler has it.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
-/// The host ends the process.
-static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
+/// What a status or a signal of the end does not say by itself: one of the four below.
+static REASON: AtomicU8 = AtomicU8::new(NO_REASON);
+const NO_REASON: u8 = 0;
+/// The host ends the process, since the reserve of a cap is used up.
+const EXHAUSTED: u8 = 1;
+/// The process ends itself by a signal that asks it to stop, as uvicorn does once it has shut down.
+const STOP: u8 = 2;
+/// Another process ends it so.
+const KILL: u8 = 3;
 /// The process has a file in a directory of `--live`.
 static HAS_FILE: AtomicBool = AtomicBool::new(false);
 /// The descriptor that holds the lock; -1 for none.
@@ -286,7 +294,7 @@ fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
 
 fn prepare(path: &Path) -> Result<(), Unfit> {
     directory::prepare(path)?;
-    tell_of(&directory::tidy(path), path);
+    tell_of(directory::tidy(path), path);
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
@@ -309,8 +317,9 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
     })
 }
 
-/// Tells of processes that were killed and whose files lay in the directory.
-fn tell_of(killed: &[Record], directory: &Path) {
+/// Writes a line about each of those processes that ran the script of this one: the others are not its matter.
+fn tell_of(mut killed: Vec<Record>, directory: &Path) {
+    killed.retain(|record| record.card().script.get() == CARD.script.get());
     for record in killed.iter().take(TOLD) {
         notice(format_args!("{}", record.last_words()));
     }
@@ -368,6 +377,8 @@ extern "C" fn begin_child() {
             drop(unsafe { Fd::owned(lock) });
         }
         if name_child().is_some() {
+            // First: it may make the room that the file needs.
+            let _ = NAMES.hold().map(|names| siblings::archive(&names));
             let _ = make_file();
         }
     }
@@ -402,11 +413,10 @@ fn name_child() -> Option<()> {
 /// the script left it, where Python was finalised since. Any thread, also from a signal handler; not in a
 /// child of `vfork`.
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
+    let reason = REASON.load(Relaxed);
     let (state, status) = match ending {
         Ending::Running => return,
-        Ending::QuickExit(status) if IS_EXHAUSTED.load(Relaxed) => {
-            (ProcessState::Exhausted, status)
-        }
+        Ending::QuickExit(status) if reason == EXHAUSTED => (ProcessState::Exhausted, status),
         Ending::Exit(status) | Ending::QuickExit(status) => (ProcessState::Exited, status & 0xff),
         Ending::Signal(signal) => (ProcessState::Signalled, signal),
         Ending::Exec => (ProcessState::Exec, 0),
@@ -422,8 +432,9 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
         trouble::tell();
         lines::warn_if_due();
     }
+    let is_stop = state == ProcessState::Signalled && reason == STOP;
     // Another thread's sample must not bring the file back.
-    if state == ProcessState::Exited && HAS_FILE.swap(false, Relaxed) {
+    if (state == ProcessState::Exited || is_stop) && HAS_FILE.swap(false, Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
         let _ = NAMES.hold().map(|names| file::unlink(names.own()));
         lines::remove();
@@ -437,7 +448,14 @@ pub fn resume() {
 
 /// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.
 pub fn note_exhausted() {
-    IS_EXHAUSTED.store(true, Relaxed);
+    REASON.store(EXHAUSTED, Relaxed);
+}
+
+/// Notes that a signal that asks the process to stop is about to end it. The file goes, as at an exit, if the
+/// process has sent it itself. The first call counts: a signal may be put off and raised again.
+pub fn note_stop(is_own: bool) {
+    let reason = if is_own { STOP } else { KILL };
+    let _ = REASON.compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
 }
 
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.

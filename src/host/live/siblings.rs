@@ -1,0 +1,75 @@
+//! In a forked child: the files of its parent's other children that were killed.
+//!
+//! A server lives for months and replaces workers that are killed. No program starts meanwhile that would clear their
+//! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
+
+use super::Names;
+use crate::descriptor::notice;
+use crate::errno::Errno;
+use crate::ledger::CARD;
+use crate::template::PathBuffer;
+use pyhost_os::bytes::Bytes;
+use pyhost_os::calls;
+use pyhost_os::file::{Fd, each_name};
+use pyhost_record::{Killed, archive, was_killed};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Puts the files into the archive, with a line for each. The process's own file has its name, and need not be there.
+pub fn archive(names: &Names) {
+    let own = names.own().to_bytes();
+    let at = own.iter().rposition(|&byte| byte == b'/').unwrap_or(0) + 1;
+    let (Some(folder), Some(prefix)) = (open_folder(own), before_pid(&own[at..])) else {
+        return;
+    };
+    let mut is_any = false;
+    each_name(&folder, |name| {
+        let is_killed = name.strip_prefix(prefix).and_then(pid).is_some_and(is_gone);
+        if is_killed && archive_one(&folder, name) {
+            is_any = true;
+        }
+    });
+    if is_any {
+        archive::trim(&folder);
+    }
+}
+
+// A function of its own: its paths are not on the stack with the rest.
+#[inline(never)]
+fn open_folder(file: &[u8]) -> Option<Fd> {
+    archive::open(PathBuffer::of(file)?.folder().as_c_str()).ok()
+}
+
+/// A file's name as far as all processes of a boot and pid namespace share it.
+fn before_pid(name: &[u8]) -> Option<&[u8]> {
+    let mut dashes = (0..name.len()).filter(|&at| name[at] == b'-');
+    name.get(..=dashes.nth(1)?)
+}
+
+fn pid(rest: &[u8]) -> Option<i32> {
+    let digits = rest.split(|&byte| byte == b'-').next()?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Whether no process has that id. If another has it by now, a later child finds the file.
+fn is_gone(pid: i32) -> bool {
+    calls::kill(pid, 0) == -1 && Errno::last() == Errno(libc::ESRCH)
+}
+
+#[inline(never)]
+fn archive_one(folder: &Fd, name: &[u8]) -> bool {
+    let Some(card) = archive::card_of(folder, name) else {
+        return false;
+    };
+    let is_sibling = card.parent.load(Relaxed) == CARD.parent.load(Relaxed);
+    if !is_sibling || !was_killed(&card) || !archive::put(folder, name) {
+        return false;
+    }
+    let pid = card.pid.load(Relaxed);
+    let peak = card.last_resident().1.unwrap_or(0);
+    notice(format_args!(
+        "process {pid}, a sibling, {} with a resident peak of {}; `pyhostctl show {pid}` has its last counters",
+        Killed(&card),
+        Bytes(peak)
+    ));
+    true
+}

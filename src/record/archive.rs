@@ -1,0 +1,132 @@
+//! The archive of a directory of `--live`: the files of processes that were killed, once their end was reported.
+//!
+//! Files are named in an open directory. Nothing here allocates: a forked child archives the files of its siblings.
+
+#![allow(unsafe_code)]
+
+use crate::file::start_in_file;
+use pyhost_ledger::card::{Card, Magic};
+use pyhost_os::calls;
+use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd, each_name};
+use pyhost_os::template::format_into;
+use std::ffi::CStr;
+use std::os::fd::AsRawFd;
+
+/// How the names of files end.
+pub const SUFFIX: &str = ".live";
+/// How the names of the files with samples of lines end, each beside its process's.
+pub const LINES_SUFFIX: &str = ".lines";
+/// How the names of larger files of samples end behind that, until they take the place of the smaller ones.
+pub const DRAFT_SUFFIX: &str = ".new";
+/// The folder, inside the directory, of the files of processes that were killed, once their end was reported.
+pub const ARCHIVE: &str = "killed";
+/// How many of the killed are kept, and how many bytes their files may take: the directory is in memory. The latest
+/// is kept in any case.
+const KEPT: usize = 64;
+const ROOM: u64 = 8 << 20;
+/// Room for a file's name, and a zero byte.
+const NAME: usize = 160;
+
+/// Calls `act` with the name of the file of the process that has the file `name`, in the archive or not. None if the
+/// name is no such name.
+fn with_name<T>(
+    name: &[u8],
+    folder: &str,
+    suffix: &str,
+    act: impl FnOnce(&CStr) -> T,
+) -> Option<T> {
+    let stem = str::from_utf8(name).ok()?.strip_suffix(SUFFIX)?;
+    let mut room = [0; NAME];
+    format_into(&mut room, format_args!("{folder}{stem}{suffix}"));
+    CStr::from_bytes_until_nul(&room).ok().map(act)
+}
+
+/// Opens a directory.
+///
+/// # Errors
+/// The system's reason.
+pub fn open(directory: &CStr) -> Result<Fd, Errno> {
+    Fd::open(directory, libc::O_RDONLY | libc::O_DIRECTORY)
+}
+
+/// Reads the card of the file `name` of an open directory. None if it is no host's file of this version.
+pub fn card_of(directory: &Fd, name: &[u8]) -> Option<Card> {
+    // A pipe of that name must not stop the reader.
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = with_name(name, "", SUFFIX, |name| Fd::open_in(directory, name, flags))?.ok()?;
+    let start = start_in_file(file::status(&file).ok()?.st_size as u64)?;
+    let mut card = Card::zeros();
+    let place = (&raw mut card).cast::<u8>();
+    // SAFETY: the card's own bytes; it consists of atomics alone, for which every pattern of bits is a value.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(place, size_of::<Card>()) };
+    let read = file::read_at(&file, bytes, start as u64).ok()?;
+    (read == size_of::<Card>() && card.magic() == Magic::Known).then_some(card)
+}
+
+/// Moves the file `name` of an open directory into the archive, and the samples beside it. Returns whether this caller
+/// did: of several that try one succeeds.
+pub fn put(directory: &Fd, name: &[u8]) -> bool {
+    const INSIDE: &str = "killed/";
+    let number = directory.as_raw_fd();
+    calls::mkdirat(number, c"killed".into(), 0o700);
+    let moved = |suffix| {
+        with_name(name, "", suffix, |from| {
+            with_name(name, INSIDE, suffix, |to| {
+                calls::renameat(number, from.into(), number, to.into()) == 0
+            })
+        })
+    };
+    let is_moved = moved(SUFFIX).flatten() == Some(true);
+    if is_moved {
+        moved(LINES_SUFFIX);
+        with_name(name, "", ".lines.new", |name| {
+            calls::unlinkat(number, name.into(), 0)
+        });
+    }
+    is_moved
+}
+
+/// Removes the oldest files of a directory's archive, until the rest fits.
+pub fn trim(directory: &Fd) {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let Ok(archive) = Fd::open_in(directory, c"killed", flags) else {
+        return;
+    };
+    let size = |name: &[u8], suffix| {
+        let status = |name: &CStr| file::status_in(&archive, name, libc::AT_SYMLINK_NOFOLLOW);
+        let found = with_name(name, "", suffix, status)?.ok();
+        found.map(|found| {
+            (
+                found.st_blocks as u64 * 512,
+                (found.st_mtime, found.st_mtime_nsec),
+            )
+        })
+    };
+    loop {
+        let (mut count, mut bytes) = (0, 0);
+        let mut oldest = None;
+        file::rewind(&archive);
+        each_name(&archive, |name| {
+            let Some((of_file, time)) = size(name, SUFFIX) else {
+                return;
+            };
+            count += 1;
+            bytes += of_file + size(name, LINES_SUFFIX).map_or(0, |(bytes, _)| bytes);
+            if oldest.is_none_or(|(oldest, _)| time < oldest) {
+                let mut kept = [0; NAME];
+                kept[..name.len()].copy_from_slice(name); // shorter, since it has a status by this name
+                oldest = Some((time, kept));
+            }
+        });
+        let Some((_, name)) = oldest.filter(|_| count > 1 && (count > KEPT || bytes > ROOM)) else {
+            return;
+        };
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let remove = |name: &CStr| calls::unlinkat(archive.as_raw_fd(), name.into(), 0) == 0;
+        with_name(name, "", LINES_SUFFIX, remove);
+        if with_name(name, "", SUFFIX, remove) != Some(true) {
+            return; // else for ever
+        }
+    }
+}
