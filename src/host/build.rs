@@ -198,6 +198,10 @@ fn order_functions(link: &mut Link) {
         && named.iter().all(can_read)
     {
         link.0.push(format!("-Wl,-T,{folder}/{ORDER}"));
+        // That of a libpython which was built from its source: see tools/device/order.py.
+        if let Some(of_cpython) = baked("PYHOST_FUNCTION_ORDER") {
+            link.0.push(format!("-Wl,-T,{of_cpython}"));
+        }
     }
 }
 

@@ -77,7 +77,7 @@ def describe_python(root, target, static):
     return path
 
 
-def environment(root, target, static, baked):
+def environment(root, target, static, further):
     """The variables of a cargo that builds for the target."""
     prepare_tools(target)
     config = describe_python(root, target, static)
@@ -98,7 +98,7 @@ def environment(root, target, static, baked):
         }
     left_out = ["RUSTFLAGS", *(f"PYHOST_BAKED_{variable}" for variable in ("CAP", "REGION", "PROFILE"))]
     variables = {name: value for name, value in os.environ.items() if name not in left_out}
-    return variables | baked | of_compiler | {
+    return variables | further | of_compiler | {
         "PYO3_CONFIG_FILE": str(config),
         "PYHOST_PYTHON_INCLUDE": str(root.headers),
         "CARGO_TARGET_DIR": str(cache(root, target, static)),
@@ -123,9 +123,9 @@ def cache(root, target, static):
     return FOLDER / "build" / kind_of(root, target, static)
 
 
-def build(root, target, static, profile, baked):
-    """Builds `pyhost` and `pyhostctl`; their folder."""
-    variables = environment(root, target, static, baked)
+def build(root, target, static, profile, further):
+    """Builds `pyhost` and `pyhostctl`; their folder. `further`: variables of the host's build."""
+    variables = environment(root, target, static, further)
     command = ["cargo", "build", "--quiet", "--locked", "--no-default-features", "--target", target.triple]
     command += ["--profile", profile, "-p", "pyhost", "--bin", "pyhost", "--bin", "pyhostctl"]
     if subprocess.run(command, cwd=HERE, env=variables, stdout=2).returncode:
