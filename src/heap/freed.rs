@@ -13,7 +13,7 @@
 use super::ffi::{self, Page};
 use super::pages;
 use crate::descriptor::notice;
-use crate::ledger::Account;
+use crate::ledger::{ACCOUNTS, Account};
 use crate::origin::{Origin, calls};
 use pyhost_os::mapping::is_mapped;
 use std::cell::Cell;
@@ -115,6 +115,8 @@ struct Emptied {
 
 const KEPT: usize = 64;
 const ACCOUNT_BITS: usize = 7;
+// A page begins on a multiple of 8. A ninth account needs another place than these bits.
+const _: () = assert!(ACCOUNTS <= ACCOUNT_BITS + 1);
 
 static EMPTIED: [Emptied; KEPT] = [const {
     Emptied {

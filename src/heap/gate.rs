@@ -9,11 +9,16 @@
 //! The gate is closed by a handler of `pthread_atfork`, which libc runs before it takes stdio's
 //! list lock; libc's own functions do not allocate while they hold that lock.
 //!
-//! Entering costs two plain stores and a load: the forking thread pays for the ordering with
+//! Entering costs three plain stores and two loads: the forking thread pays for the ordering with
 //! `membarrier(2)`. Where the kernel has none, entering runs a fence.
+//!
+//! A slot says whether its thread tries to enter, or is inside and how deep. A signal handler may run between
+//! the two. It finds the try, which the forking thread may have seen or not, takes it back, and tries itself:
+//! only who is inside goes on while the gate is closed.
 
 #![allow(unsafe_code)]
 
+use super::thread::state;
 use crate::ledger::{LEDGER, Slot};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
@@ -46,50 +51,86 @@ pub fn barrier_everywhere() {
     }
 }
 
+/// A slot's `busy` of a thread that tries to enter. Higher by one for each level that it is inside.
+const TRIES: u32 = 1;
+/// [`Inside::before`] of a thread that shares its slot.
+const SHARED: u32 = u32::MAX;
+
 /// Marks the calling thread as inside until dropped. Nests.
 pub struct Inside<'a> {
     slot: &'a Slot,
-    shared: bool,
+    /// What `busy` was before.
+    before: u32,
 }
 
 /// Waits while a fork is on its way, then marks the thread as inside. `slot` is the caller's.
 #[inline]
 pub fn enter(slot: &Slot, own_thread: usize) -> Inside<'_> {
-    let shared = LEDGER.is_overflow(slot);
-    loop {
-        if shared {
-            slot.busy.fetch_add(1, SeqCst);
-        } else {
-            slot.busy.store(slot.busy.load(Relaxed) + 1, Relaxed);
+    if LEDGER.is_overflow(slot) {
+        return enter_shared(slot, own_thread);
+    }
+    let before = slot.busy.load(Relaxed);
+    if before <= TRIES {
+        loop {
+            slot.busy.store(TRIES, Relaxed);
             if MEMBARRIER.load(Relaxed) {
                 compiler_fence(SeqCst);
             } else {
                 fence(SeqCst);
             }
+            if is_open_to(own_thread) {
+                break;
+            }
+            slot.busy.store(0, Release);
+            wait();
         }
-        let inside = Inside { slot, shared };
-        let closed_by = CLOSED_BY.load(Acquire);
-        // A thread that was inside before (a signal handler, say) must go on: the forking
-        // thread waits for it.
-        if closed_by == 0 || closed_by == own_thread || (!shared && slot.busy.load(Relaxed) > 1) {
-            return inside;
+    }
+    slot.busy.store(before.max(TRIES) + 1, Relaxed);
+    Inside { slot, before }
+}
+
+/// [`enter`] by a slot that counts the threads that try to enter or are inside. How deep each of them is lies with it. A
+/// handler that interrupts a try here cannot take it back, as it may not be counted yet.
+#[cold]
+#[inline(never)]
+fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
+    let depth = &state().inside;
+    while depth.get() == 0 {
+        slot.busy.fetch_add(1, SeqCst);
+        if is_open_to(own_thread) {
+            break;
         }
-        drop(inside);
-        while CLOSED_BY.load(Acquire) != 0 {
-            yield_now();
-        }
+        slot.busy.fetch_sub(1, SeqCst);
+        wait();
+    }
+    depth.set(depth.get() + 1);
+    Inside {
+        slot,
+        before: SHARED,
+    }
+}
+
+fn is_open_to(own_thread: usize) -> bool {
+    [0, own_thread].contains(&CLOSED_BY.load(Acquire))
+}
+
+#[cold]
+fn wait() {
+    while CLOSED_BY.load(Acquire) != 0 {
+        yield_now();
     }
 }
 
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.shared {
+        if self.before != SHARED {
+            return self.slot.busy.store(self.before, Release);
+        }
+        let depth = &state().inside;
+        depth.set(depth.get() - 1);
+        if depth.get() == 0 {
             self.slot.busy.fetch_sub(1, SeqCst);
-        } else {
-            self.slot
-                .busy
-                .store(self.slot.busy.load(Relaxed) - 1, Release);
         }
     }
 }
@@ -112,15 +153,20 @@ pub(super) fn close(own: &Slot, own_thread: usize) {
     }
 }
 
-/// Proof that the gate is closed: no page comes or goes, unless the thread that closed it allocates or frees.
+/// Proof that the gate is closed: no page comes or goes, unless the thread that closed it allocates or frees. Opens the
+/// gate when dropped, after a panic as well.
 pub struct Closed(());
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        open();
+    }
+}
 
 /// Runs `work` while the gate is closed to others than the calling thread.
 pub fn while_closed<T>(own: &Slot, own_thread: usize, work: impl FnOnce(&Closed) -> T) -> T {
     close(own, own_thread);
-    let result = work(&Closed(()));
-    open();
-    result
+    work(&Closed(()))
 }
 
 /// Whether the gate is open.
@@ -131,4 +177,85 @@ pub fn is_open() -> bool {
 /// After a fork: opens the gate, in the parent and in the child.
 pub(super) fn open() {
     CLOSED_BY.store(0, Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::thread::thread_id;
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicU32;
+
+    /// A gate is one for the process: the tests take turns.
+    static TURNS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn a_signal_handler_that_interrupts_a_try_waits_until_the_fork_is_over() {
+        let _turn = TURNS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (is_closed, has_entered) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let handler = scope.spawn(|| {
+                let slot = state().slot();
+                is_closed.wait();
+                // The forking thread has seen 0 here. Then the thread tries, and is interrupted before it looks.
+                slot.busy.store(TRIES, Relaxed);
+                let inside = enter(slot, thread_id());
+                has_entered.store(true, Relaxed);
+                assert_eq!(slot.busy.load(Relaxed), TRIES + 1);
+                drop(enter(slot, thread_id()));
+                drop(inside);
+                assert_eq!(slot.busy.load(Relaxed), TRIES, "as the handler found it");
+                slot.busy.store(0, Relaxed);
+            });
+            while_closed(state().slot(), thread_id(), |_| {
+                is_closed.wait();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                assert!(!has_entered.load(Relaxed));
+            });
+            handler.join().unwrap();
+        });
+        assert!(has_entered.load(Relaxed));
+    }
+
+    #[test]
+    fn a_thread_that_shares_its_slot_goes_on_inside_while_another_waits_to_fork() {
+        let _turn = TURNS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (is_inside, left) = (Barrier::new(2), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slot = LEDGER.overflow();
+                let inside = enter(slot, thread_id());
+                is_inside.wait();
+                while is_open() {
+                    yield_now();
+                }
+                drop(enter(slot, thread_id()));
+                left.store(1, Relaxed);
+                drop(inside);
+            });
+            is_inside.wait();
+            while_closed(state().slot(), thread_id(), |_| {
+                assert_eq!(left.load(Relaxed), 1);
+            });
+        });
+        assert_eq!(LEDGER.overflow().busy.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_panic_opens_the_gate() {
+        let _turn = TURNS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let panics = || {
+            while_closed(state().slot(), thread_id(), |_| {
+                std::panic::resume_unwind(Box::new(()))
+            })
+        };
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert!(is_open());
+    }
 }

@@ -12,6 +12,7 @@
 
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -45,7 +46,7 @@ impl<T> Exclusive<T> {
     /// Takes the value. Returns `None` while another holder has it.
     pub fn try_hold(&self) -> Option<Held<'_, T>> {
         let exchange = self.state.compare_exchange(FREE, BUSY, Acquire, Relaxed);
-        exchange.is_ok().then(|| Held(self)) // not `then_some`, which would drop one that is not held
+        exchange.is_ok().then(|| Held(self, PhantomData)) // not `then_some`, which would drop one that is not held
     }
 
     /// Takes the value. Returns `None` if another holder has it for longer than a copy takes.
@@ -65,12 +66,13 @@ impl<T> Exclusive<T> {
     /// Nobody who still runs uses it: in a forked child, or after the last use of what [`Held::keep`] returned.
     pub unsafe fn take_over(&self) -> Held<'_, T> {
         self.state.store(BUSY, Relaxed);
-        Held(self)
+        Held(self, PhantomData)
     }
 }
 
-/// A value that nobody else touches until this is dropped.
-pub struct Held<'a, T>(&'a Exclusive<T>);
+/// A value that nobody else touches until this is dropped. A reference to it gives out a `&T`, so threads may share it
+/// only if they may share `T`: the marker has what a `&mut T` has.
+pub struct Held<'a, T>(&'a Exclusive<T>, PhantomData<&'a mut T>);
 
 impl<'a, T> Held<'a, T> {
     /// Holds the value for good.
@@ -127,7 +129,7 @@ impl<T> Owned<T> {
     /// same thread, which [`Owned::is_held_by`] tells.
     pub fn try_hold(&self, own: usize) -> Option<HeldByThread<'_, T>> {
         let exchange = self.holder.compare_exchange(0, own, Acquire, Relaxed);
-        exchange.is_ok().then(|| HeldByThread(self))
+        exchange.is_ok().then(|| HeldByThread(self, PhantomData))
     }
 
     /// Whether the thread whose number is `own` has the value.
@@ -144,8 +146,8 @@ impl<T> Owned<T> {
     }
 }
 
-/// A value of [`Owned`] that nobody else touches until this is dropped.
-pub struct HeldByThread<'a, T>(&'a Owned<T>);
+/// A value of [`Owned`] that nobody else touches until this is dropped; shared by threads as [`Held`] is.
+pub struct HeldByThread<'a, T>(&'a Owned<T>, PhantomData<&'a mut T>);
 
 impl<T> Deref for HeldByThread<'_, T> {
     type Target = T;
@@ -290,7 +292,27 @@ impl<T: Copy> Default for Published<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::atomic::AtomicBool;
+
+    /// Does not compile if a holder of a value that threads may not share is one that they may: then both
+    /// implementations fit, and the call is ambiguous.
+    trait NotShared<Mark> {
+        fn check() {}
+    }
+    impl<T> NotShared<()> for T {}
+    impl<T: Sync> NotShared<u8> for T {}
+
+    #[test]
+    fn threads_share_a_holder_only_if_they_may_share_the_value() {
+        fn is_shared<T: Sync>() {}
+        is_shared::<(Held<'_, u8>, HeldByThread<'_, u8>, HeldLatest<'_, u8>)>();
+        is_shared::<(Exclusive<Cell<u8>>, Owned<Cell<u8>>, Latest<Cell<u8>>)>();
+        <Held<'_, Cell<u8>> as NotShared<_>>::check();
+        <HeldByThread<'_, Cell<u8>> as NotShared<_>>::check();
+        <HeldLatest<'_, Cell<u8>> as NotShared<_>>::check();
+        <Published<Cell<u8>> as NotShared<_>>::check();
+    }
 
     /// Values that are torn if they are not `[n; 64]`.
     type Words = [u64; 64];

@@ -106,22 +106,31 @@ impl<'a> Strings<'a> {
     }
 
     /// Takes the first part out of the list, parted by colons or spaces, that `name` has in an environment; the
-    /// whole entry where nothing is left. `name` ends with `=`. Nobody else has the entry's text.
-    pub fn take_first_of_list(&mut self, name: &[u8]) {
-        let entry = self.texts().find(|text| text.to_bytes().starts_with(name));
-        let Some(entry) = entry else { return };
-        let bytes = entry.to_bytes_with_nul();
-        let is_end = |&byte: &u8| matches!(byte, b':' | b' ');
-        let first = bytes[name.len()..].iter().position(is_end);
-        let left = first.map_or(&[][..], |first| &bytes[name.len() + first + 1..]);
-        if left.len() <= 1 {
-            let address = entry.as_ptr();
-            return self.retain(|text| text.as_ptr() != address.cast());
-        }
-        // SAFETY: the process's own memory, which may be written to; the text gets shorter.
+    /// whole entry where nothing is left. `name` ends with `=`.
+    ///
+    /// # Safety
+    /// The entry's text is memory that may be written to, and nobody has a reference to it.
+    pub unsafe fn take_first_of_list(&mut self, name: &[u8]) {
+        let mut entry = self.0;
+        // SAFETY: the array and its strings, as the type says. The text is written through the array's own pointer, when
+        // the references made of it here have ended; it gets shorter.
         unsafe {
-            let list = entry.as_ptr().cast_mut().add(name.len());
-            std::ptr::copy(left.as_ptr().cast(), list, left.len());
+            while !entry.is_null() && !(*entry).is_null() {
+                let text = CStr::from_ptr(*entry).to_bytes_with_nul();
+                if let Some(list) = text.strip_prefix(name) {
+                    let is_end = |&byte: &u8| matches!(byte, b':' | b' ');
+                    let first = list.iter().position(is_end);
+                    let left = first.map_or(0, |first| list.len() - first - 1);
+                    if left <= 1 {
+                        let address = *entry;
+                        return self.retain(|text| text.as_ptr() != address.cast());
+                    }
+                    let place = (*entry).cast_mut().add(name.len());
+                    let from = place.add(list.len() - left);
+                    return std::ptr::copy(from, place, left);
+                }
+                entry = entry.add(1);
+            }
         }
     }
 }
@@ -182,7 +191,8 @@ mod tests {
             ];
             let mut array = texts.map(|text| text.cast::<c_char>());
             let mut strings = Strings(array.as_mut_ptr(), PhantomData);
-            strings.take_first_of_list(b"LIST=");
+            // SAFETY: the text is this test's own.
+            unsafe { strings.take_first_of_list(b"LIST=") };
             let found: Vec<&[u8]> = strings.iter().collect();
             assert_eq!(found, left);
             assert_eq!(strings.value(b"X="), Some(&b"1"[..]));
