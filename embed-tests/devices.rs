@@ -542,6 +542,19 @@ fn a_server_that_fills_the_region_does_not_hang() {
     }
 }
 
+/// Every function of `import pyhost` in eight threads: an error is MemoryError, and none is the process's end.
+#[test]
+fn what_the_host_offers_does_not_end_a_process_whose_region_is_full() {
+    let check = |arguments: &[&str], words: &[&str]| {
+        let run = Run::host().args(arguments).arg(script("full_memory.py"));
+        let outcome = run.args(words).run();
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+        assert_eq!(outcome.stdout, "wrong: []\n");
+    };
+    check(&["--region", "24M"], &["fill"]);
+    check(&["--fail", "native=every=1,when=open"], &["fail"]);
+}
+
 #[test]
 fn no_thread_is_made_that_would_have_no_memory_for_its_first_steps() {
     let code = "import threading

@@ -81,6 +81,17 @@ fn a_script_runs_under_each_limit_on_addresses_under_which_it_runs_by_python() {
 }
 
 #[test]
+fn what_the_host_offers_does_not_end_a_process_without_addresses() {
+    let arguments = format!(
+        "\"{}\" fill warm",
+        crate::host::script("full_memory.py").display()
+    );
+    let outcome = limited("-v 200000", &arguments);
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(outcome.stdout, "wrong: []\n");
+}
+
+#[test]
 fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
     let python = stock("ulimit -d 20000; exec \"$0\" -c \"print('ran')\"").run();
     if python.code() != 0 {

@@ -9,6 +9,7 @@ use super::bfc::{Bfc, ChunkView, Map, Statistics};
 use super::thread::{state, thread_id};
 use super::{book, book_resized, count_failure, gate, may_book, placement, profile, release};
 use crate::ledger::Account;
+use pyhost_os::growing::Growing;
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -85,11 +86,13 @@ pub fn description() -> (usize, usize) {
     ((&raw const REGION).addr(), size_of_val(&REGION))
 }
 
-/// Start and usable bytes of each live block of the region. Allocates.
-pub fn live_chunks() -> Vec<(usize, usize)> {
-    let chunks = map().map(|(_, chunks)| chunks).unwrap_or_default();
-    let live = chunks.iter().filter(|chunk| chunk.allocation.is_some());
-    live.map(|chunk| (chunk.address, chunk.size)).collect()
+/// Start and usable bytes of each live block of the region. Returns `None` if the kernel has no memory for them.
+pub fn live_chunks() -> Option<Growing<(usize, usize)>> {
+    let mut live = Growing::new();
+    let add =
+        |chunk: ChunkView| chunk.allocation.is_none() || live.push((chunk.address, chunk.size));
+    let has_room = locked(|region| region.chunks().all(add)).unwrap_or(true);
+    has_room.then_some(live)
 }
 
 /// The addresses of the region's own tables; `None` without a region.
@@ -193,25 +196,12 @@ pub fn bins() -> Option<Map> {
     REGION.try_lock().ok()?.as_ref().map(Bfc::map)
 }
 
-/// The region at this moment, and its chunks by ascending address; None without one. Not from a
-/// signal handler.
-pub fn map() -> Option<(Map, Vec<ChunkView>)> {
-    let count = |region: &mut Bfc| {
-        let statistics = region.statistics();
-        (statistics.live_chunks + statistics.free_chunks) as usize
-    };
-    loop {
-        let room = locked(count)? * 5 / 4 + 64;
-        let mut chunks = Vec::with_capacity(room);
-        let map = locked(|region| {
-            // The vector is not grown under the lock; where other threads were that fast, again.
-            (count(region) <= room).then(|| {
-                chunks.extend(region.chunks().take(room));
-                region.map()
-            })
-        })?;
-        if let Some(map) = map {
-            return Some((map, chunks));
-        }
-    }
+/// The region at this moment, and its chunks by ascending address, unless the kernel has no memory for these; None
+/// without a region. Not from a signal handler.
+pub fn map() -> Option<(Map, Option<Growing<ChunkView>>)> {
+    locked(|region| {
+        let mut chunks = Growing::new();
+        let has_room = region.chunks().all(|chunk| chunks.push(chunk));
+        (region.map(), has_room.then_some(chunks))
+    })
 }

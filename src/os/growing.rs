@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::mapping::Mapped;
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
@@ -102,6 +103,16 @@ impl<T: Copy> Growing<T> {
     pub fn addresses(&self) -> std::ops::Range<usize> {
         let memory = self.memory.as_ref();
         memory.map_or(0..0, Mapped::addresses)
+    }
+}
+
+/// A text, which ends with an error if the kernel has no memory for more.
+impl fmt::Write for Growing<u8> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        match self.extend(text.as_bytes()) {
+            true => Ok(()),
+            false => Err(fmt::Error),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod mapping;
 pub mod moment;
 pub mod plain;
 pub mod process;
+pub mod reserve;
 pub mod sanitizers;
 pub mod signals;
 pub mod socket;

@@ -67,6 +67,7 @@ pub fn take() -> Option<Balance> {
         add(extents, table, Owner::Row(Row::HostTables), page);
     }
     if let Some((map, chunks)) = region::map() {
+        let chunks = chunks.unwrap_or_default();
         match chunks.len() < extents.room() / 2 {
             true => objects::add_chunks(extents, &chunks, page),
             false => {

@@ -293,7 +293,7 @@ pub fn findings() -> Option<&'static Findings> {
 
 /// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
 fn arrays_of_region() -> Option<Table<(usize, usize)>> {
-    let chunks = region::live_chunks();
+    let chunks = region::live_chunks()?;
     let mut table = new_table(chunks.len())?;
     chunks.iter().for_each(|&chunk| {
         table.push(chunk);

@@ -109,7 +109,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
         }
     });
     // The arrays of `bfc` are in no heap.
-    for (start, _) in region::live_chunks() {
+    for &(start, _) in region::live_chunks()?.iter() {
         blocks.push((start, Account::Numpy));
     }
     blocks.sort_unstable_by_key(|&(start, _)| start);

@@ -42,3 +42,11 @@ pub fn parsed(text: &Object<'_>) -> Option<u64> {
     let bytes = text.with_text(|text| str::from_utf8(text).ok().and_then(bytes::parse));
     bytes.flatten()
 }
+
+/// A text as an error's message shows it: the beginning of one that would need much memory.
+pub fn shown(text: &Object<'_>) -> String {
+    const MOST: usize = 200;
+    let shown =
+        text.with_text(|text| String::from_utf8_lossy(&text[..text.len().min(MOST)]).into_owned());
+    shown.unwrap_or_default()
+}

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use super::arguments::shown;
 use crate::ledger::Account;
 use crate::numpy;
 use crate::python::functions::{
@@ -90,6 +91,18 @@ struct Buffer {
     alignment: i64,
 }
 
+fn account_named<'a>(name: &Object<'a>) -> Result<Account, Raised<'a>> {
+    let is_its = |account: &Account, name: &[u8]| account.name().as_bytes() == name;
+    let named = name.with_text(|name| ACCOUNTS.into_iter().find(|account| is_its(account, name)));
+    named.flatten().ok_or_else(|| {
+        let text = format!(
+            "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{}'",
+            shown(name)
+        );
+        name.gil().raise(Kind::Value, &text)
+    })
+}
+
 fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<3> =
         Signature::new(c"O|$OU:buffer", [c"nbytes", c"align", c"account"]);
@@ -97,11 +110,6 @@ fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
     let [length, alignment, name] = arguments.parse(&SIGNATURE)?;
     let length = length.map_or(Ok(0), Object::number)?;
     let alignment = alignment.map_or(Ok(64), Object::number)?;
-    let name = match name {
-        Some(name) => name.with_text(|name| String::from_utf8_lossy(name).into_owned()),
-        None => Some(Account::Numpy.name().to_owned()),
-    };
-    let name = name.unwrap_or_default();
     if length < 0 {
         let text = format!("buffer: nbytes must not be negative, but is {length}");
         return Err(gil.raise(Kind::Value, &text));
@@ -112,11 +120,9 @@ fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
         );
         return Err(gil.raise(Kind::Value, &text));
     }
-    let Some(account) = ACCOUNTS.into_iter().find(|account| account.name() == name) else {
-        let text = format!(
-            "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{name}'"
-        );
-        return Err(gil.raise(Kind::Value, &text));
+    let account = match name {
+        Some(name) => account_named(name)?,
+        None => Account::Numpy,
     };
     let natural = match account {
         Account::Numpy => numpy::alignment(),

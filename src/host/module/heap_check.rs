@@ -8,6 +8,7 @@ use crate::python::several_gils;
 use crate::stacks::{self, Text};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
+use pyhost_os::growing::Growing;
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
@@ -54,20 +55,23 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         out.finish();
     }
     let list = gil.list()?;
-    for text in entries(&text_of(&file)) {
+    let text = text_of(&file).ok_or_else(|| gil.no_memory())?;
+    for text in entries(&String::from_utf8_lossy(&text)) {
         list.append(&*gil.text(text)?)?;
     }
     Ok(list)
 }
 
-/// What was written to a file.
-fn text_of(file: &Fd) -> String {
-    let mut bytes = Vec::new();
+/// What was written to a file. Returns `None` if the kernel has no memory for it.
+fn text_of(file: &Fd) -> Option<Growing<u8>> {
+    let mut bytes = Growing::new();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = file::read_at(file, &mut buffer, bytes.len() as u64) {
-        bytes.extend_from_slice(&buffer[..count]);
+        if !bytes.extend(&buffer[..count]) {
+            return None;
+        }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    Some(bytes)
 }
 
 /// The parts of a text that begin with a line that is not indented, without the line's end.

@@ -7,7 +7,7 @@
 //! zipapps. Tracebacks find the lines by the loader that the dictionary names (`linecache`).
 
 use super::NAME;
-use super::arguments::parsed;
+use super::arguments::{parsed, shown};
 use crate::bytes::Bytes;
 use crate::ledger::{LEDGER, REPORTED};
 use crate::python::functions::{self, Definition, Execute, Method, Module, This};
@@ -158,9 +158,7 @@ fn get<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     if let Some(Some((part, name))) = found {
         return load(module.object(), part, name);
     }
-    let shown = name.with_text(|text| String::from_utf8_lossy(text).into_owned());
-    let shown = shown.unwrap_or_default();
-    let text = format!("module 'pyhost' has no attribute '{shown}'");
+    let text = format!("module 'pyhost' has no attribute '{}'", shown(name));
     Err(module.gil().raise(Kind::Attribute, &text))
 }
 

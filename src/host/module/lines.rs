@@ -37,13 +37,12 @@ fn lines(module: This<'_, Module>) -> Returned<'_> {
 
 fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
     let gil = file.gil();
-    let name = file.with_text(|text| String::from_utf8_lossy(text).into_owned());
-    let name = name.unwrap_or_default();
-    let package = match package(&name) {
-        Some(package) => gil.text(package)?,
-        None => gil.none(),
-    };
-    gil.tuple([gil.bool(is_users(&name))?, package])
+    let origin = file.with_text(|text| {
+        let name = str::from_utf8(text).unwrap_or_default();
+        let package = package(name).map_or_else(|| Ok(gil.none()), |package| gil.text(package))?;
+        gil.tuple([gil.bool(is_users(name))?, package])
+    });
+    origin.unwrap_or_else(|| gil.tuple([gil.bool(is_users(""))?, gil.none()]))
 }
 
 /// The functions, for the module's table.

@@ -28,11 +28,13 @@ use crate::ledger::{Account, LEDGER};
 use crate::python::functions::{
     self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
 };
-use crate::python::objects::{Kind, Object, Raised, Returned};
+use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::report::{self, Sink};
 use dictionary::Dictionary;
+use pyhost_os::growing::Growing;
 use pyhost_os::moment;
 use std::ffi::CStr;
+use std::fmt;
 
 /// The module's name.
 pub const NAME: &CStr = c"pyhost";
@@ -98,11 +100,20 @@ fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
 }
 
 fn memory_summary(module: This<'_, Module>) -> Returned<'_> {
-    let mut text = String::new();
-    endings::with_report(|report| {
-        let _ = report::table(report, &mut text);
-    });
-    module.gil().text(&text)
+    let gil = module.gil();
+    with_written(gil, |out| {
+        endings::with_report(|report| report::table(report, out)).unwrap_or(Ok(()))
+    })
+}
+
+/// What `write` writes, of any length.
+fn with_written<'a>(
+    gil: Gil<'a>,
+    write: impl FnOnce(&mut Growing<u8>) -> fmt::Result,
+) -> Returned<'a> {
+    let mut text = Growing::new();
+    write(&mut text).map_err(|_| gil.no_memory())?;
+    gil.text(&String::from_utf8_lossy(&text))
 }
 
 fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
@@ -155,10 +166,9 @@ fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Return
         let text = "numpy_memory_map: there is no region; expected --numpy-allocator bfc";
         return Err(gil.raise(Kind::Runtime, text));
     };
+    let chunks = chunks.ok_or_else(|| gil.no_memory())?;
     if as_text {
-        let mut text = String::new();
-        let _ = map.write(&chunks, &mut text);
-        return gil.text(&text);
+        return with_written(gil, |out| map.write(&chunks, out));
     }
     Dictionary::build(gil, |dictionary| {
         report::describe_region(&map.statistics, dictionary);

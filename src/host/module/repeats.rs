@@ -9,6 +9,7 @@ use crate::python::domains;
 use crate::python::functions::{Method, Module, This};
 use crate::python::objects::{Gil, Kind, Object, Returned};
 use pyhost_os::calls;
+use pyhost_os::growing::Growing;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -152,8 +153,10 @@ fn rows<'a>(gil: Gil<'a>, words: &[u64]) -> Returned<'a> {
     gil.tuple_of(REPORTED.len(), rows)
 }
 
+type Grown = (Account, [u64; 3]);
+
 /// `(account, block_bytes, blocks, bytes)`: by how many live blocks, and bytes of these, each size class has grown.
-fn classes<'a>(gil: Gil<'a>, grown: &[(Account, [u64; 3])]) -> Returned<'a> {
+fn classes<'a>(gil: Gil<'a>, grown: &[Grown]) -> Returned<'a> {
     let list = gil.list()?;
     for (account, [class, blocks, bytes]) in grown {
         let row = [
@@ -170,15 +173,15 @@ fn classes<'a>(gil: Gil<'a>, grown: &[(Account, [u64; 3])]) -> Returned<'a> {
 /// The figures of the measurement.
 fn figures(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
-    let found = current().as_ref().map(|repeats| {
-        let words = repeats.figures[..repeats.taken * WORDS].to_vec();
+    let (mut words, mut grown) = (Growing::new(), Growing::<Grown>::new());
+    let is_whole = current().as_ref().is_none_or(|repeats| {
         let of = |account| repeats.grown(account).map(move |class| (account, class));
-        (
-            words,
-            ACCOUNTS_WITH_CLASSES.into_iter().flat_map(of).collect(),
-        )
+        let mut all = ACCOUNTS_WITH_CLASSES.into_iter().flat_map(of);
+        words.extend(&repeats.figures[..repeats.taken * WORDS]) && all.all(|it| grown.push(it))
     });
-    let (words, grown): (Vec<u64>, Vec<_>) = found.unwrap_or_default();
+    if !is_whole {
+        return Err(gil.no_memory());
+    }
     gil.tuple([rows(gil, &words)?, classes(gil, &grown)?])
 }
 
