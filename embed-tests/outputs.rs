@@ -539,3 +539,51 @@ subprocess.run([sys.executable, '-c', 'print(1)'])\"";
     assert_eq!(outcome.stdout, "1\n");
     assert_eq!(outcome.stderr.lines().count(), 2, "{outcome:#?}");
 }
+
+#[test]
+fn an_output_is_its_users_alone_and_one_that_exists_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for output in OUTPUTS {
+        let path = folder("modes").join("output");
+        // As a library or a program does that leaves nothing behind: it looks while the file is there.
+        let code = format!(
+            "{CODE}\nimport os; print(oct(os.stat({path:?}).st_mode & 0o777) if os.path.exists({path:?}) else 'none')"
+        );
+        let run = || with(output, &path).args(["-c", &code]).run();
+        let outcome = run();
+        ran(&outcome);
+        assert!(!outcome.stdout.contains("0o644"), "{outcome:#?}");
+        if !path.exists() {
+            continue; // nothing stays of it
+        }
+        assert_eq!(mode(&path), 0o600, "{output:?}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        ran(&run());
+        assert_eq!(mode(&path), 0o640, "{output:?}");
+    }
+}
+
+#[test]
+fn no_name_of_the_scripts_steers_a_terminal_or_forges_a_line() {
+    let log = folder("names").join("log");
+    let run = |options: &[&str]| {
+        let run = Run::host().args(options);
+        run.arg(crate::host::script("escapes_in_texts.py")).ok()
+    };
+    let lines = run(&["--lines=1", "--stats", "--cap", "64M"]);
+    assert!(lines.stderr.contains(" reached: "), "{lines:#?}");
+    run(&[
+        "--fail=every=1,above=100M",
+        "--fail-log",
+        log.to_str().unwrap(),
+    ]);
+    let log = fs::read_to_string(log).unwrap();
+    for text in [&lines.stderr, &log] {
+        assert!(text.contains("RED"), "{text}");
+        let is_hidden =
+            |letter: char| letter != '\n' && letter.is_control() || letter == '\u{202e}';
+        assert!(!text.contains(is_hidden), "{text:?}");
+        assert!(!text.contains("\npyhost: a forged line"), "{text}");
+    }
+}

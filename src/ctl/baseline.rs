@@ -8,10 +8,8 @@ use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::{self, Name};
 use clap::Args;
-use pyhost_record::directory::{self, BASELINES, Identity};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use pyhost_record::directory::{self, Identity};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// The options of `baseline`.
@@ -33,22 +31,23 @@ pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
     if !document.is_running() {
         return Err(find::runs_no_more(pid));
     }
-    directory::forget_baselines(directory);
-    let kept = place(&path, directory)?;
-    keep(&kept, &document.into_report().1)
-        .map_err(|error| Failure(format!("'{}' cannot be written ({error})", kept.display())))?;
+    let identity = identity_of(&path)?;
+    let kept = directory::baseline(directory, &identity);
+    let refuse = |why: &dyn Display| Failure(format!("'{}' {why}", kept.display()));
+    let folder = directory::open(directory).map_err(|error| refuse(&error))?;
+    directory::forget_baselines(&folder);
+    directory::keep_baseline(&folder, &identity, &document.into_report().1)
+        .map_err(|error| refuse(&format_args!("cannot be written ({error})")))?;
     print(&format!(
         "process {pid}: its baseline is '{}'\n",
         kept.display()
     ))
 }
 
-/// Where the baseline of the process is whose file is at `path`.
-fn place(path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
+/// The process whose file is at `path`.
+fn identity_of(path: &Path) -> Result<Identity, Failure> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let identity = name.and_then(Identity::of_file_name);
-    let place = identity.map(|identity| directory::baseline(directory, &identity));
-    place.ok_or_else(|| {
+    name.and_then(Identity::of_file_name).ok_or_else(|| {
         Failure(format!(
             "'{}' is not named like a file of --live; expected a second report or process id",
             path.display()
@@ -61,7 +60,7 @@ fn place(path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
 /// # Errors
 /// The process has no baseline.
 pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
-    let place = place(path, directory)?;
+    let place = directory::baseline(directory, &identity_of(path)?);
     match place.exists() {
         true => Ok(place),
         false => Err(Failure(format!(
@@ -70,31 +69,4 @@ pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure>
             directory.display()
         ))),
     }
-}
-
-fn keep(place: &Path, text: &str) -> io::Result<()> {
-    let folder = place.parent().unwrap_or(Path::new(BASELINES));
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    // Where the directory is another user's, no link of theirs leads elsewhere.
-    if !fs::symlink_metadata(folder)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    let new = place.with_extension("json.new");
-    let _ = fs::remove_file(&new);
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| fs::rename(&new, place));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
 }

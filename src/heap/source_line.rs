@@ -1,6 +1,7 @@
 //! A line of Python, kept as plain data: nothing is allocated, and there is no pointer that the leak check
 //! could take for a use.
 
+use pyhost_os::plain::Plain;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -83,7 +84,7 @@ impl SourceLine {
 /// `FILE:LINE`.
 impl fmt::Display for SourceLine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.file(), self.line)
+        write!(out, "{}:{}", Plain(self.file()), self.line)
     }
 }
 

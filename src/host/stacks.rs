@@ -13,6 +13,7 @@ use crate::heap::origin::calls::{self, CallsNumber, MOST};
 use crate::python::native_calls::{self, Of, Place, place_of};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::moment::{Utc, now};
+use pyhost_os::plain::Plain;
 use pyhost_os::signals::SignalSet;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
@@ -94,7 +95,7 @@ fn write_calls(
             writeln!(out, "    ? ({address:#x}, in no library any more)")?;
             continue;
         };
-        let name = place.name().map_or("?", shown);
+        let name = place.name().map_or(Plain("?"), shown);
         write!(
             out,
             "    {name} ({}+{:#x}",
@@ -114,13 +115,8 @@ fn write_calls(
 }
 
 /// A name for a terminal.
-fn shown(name: &[u8]) -> &str {
-    let text = str::from_utf8(name).unwrap_or("?");
-    if text.contains(char::is_control) {
-        "?"
-    } else {
-        text
-    }
+fn shown(name: &[u8]) -> Plain<'_> {
+    Plain(str::from_utf8(name).unwrap_or("?"))
 }
 
 /// A text, some lines of which are of native calls.

@@ -37,6 +37,7 @@ unsafe extern "C" {
     pub safe fn chdir(path: Text<'_>) -> c_int;
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
+    pub safe fn fchmod(file: c_int, mode: libc::mode_t) -> c_int;
     pub safe fn flock(file: c_int, operation: c_int) -> c_int;
     #[cfg_attr(target_env = "gnu", link_name = "fstat64")]
     pub safe fn fstat(file: c_int, found: &mut Status) -> c_int;

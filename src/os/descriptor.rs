@@ -6,6 +6,7 @@
 pub use crate::errno::errno;
 use crate::errno::{Errno, KeptErrno};
 use crate::file::{self, Fd};
+use crate::plain::PlainWriter;
 use crate::process::limits::soft;
 use crate::signals::SignalSet;
 pub use crate::template::format_into;
@@ -175,9 +176,11 @@ pub unsafe fn close_range(first: c_int, last: c_int) {
     }
 }
 
-/// Says one line of the host's on standard error, or nothing where that cannot be written.
+/// Says one line of the host's on standard error, or nothing where that cannot be written. Whatever names are in it, it is
+/// one line of letters.
 pub fn notice(text: fmt::Arguments<'_>) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
-    let _ = writeln!(out, "pyhost: {text}");
+    let _ = write!(PlainWriter(&mut out), "pyhost: {text}");
+    out.write_bytes(b"\n");
     out.flush();
 }

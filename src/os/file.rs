@@ -21,33 +21,32 @@ use std::ptr::null;
 pub struct Fd(RawFd);
 
 impl Fd {
-    /// Opens a file, closed in programs that are executed. What `O_CREAT` makes has the mode `rw-rw-rw-`, less the
-    /// umask.
+    /// Opens a file, closed in programs that are executed. What `O_CREAT` makes is its user's alone: all files of a host
+    /// have the words of its command line, which may be secrets.
     ///
     /// # Errors
     /// The system's reason.
     pub fn open(path: &CStr, flags: c_int) -> Result<Fd, Errno> {
-        Fd::create(path, flags, 0o666)
+        Fd::open_in(&libc::AT_FDCWD, path, flags)
     }
 
-    /// As [`Fd::open`]; what `O_CREAT` makes has the mode `mode`, less the umask.
+    /// As [`Fd::open`], the file of a name in an open folder.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn create(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, Errno> {
-        let flags = flags | libc::O_CLOEXEC | libc::O_LARGEFILE;
-        // SAFETY: a path that ends with a zero byte.
-        opened(unsafe { libc::open(path.as_ptr(), flags, mode) })
-    }
-
-    /// Opens the file of a name in an open folder, closed in programs that are executed.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn open_in(folder: &Fd, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
+    pub fn open_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
         let flags = flags | libc::O_CLOEXEC | libc::O_LARGEFILE;
         // SAFETY: a name that ends with a zero byte.
-        opened(unsafe { libc::openat(folder.0, name.as_ptr(), flags) })
+        opened(unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o600) })
+    }
+
+    /// Opens a folder by its name in an open one, not through a link.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<Fd, Errno> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        Fd::open_in(folder, name, flags)
     }
 
     /// Makes a file without a place, in memory.
@@ -209,6 +208,22 @@ pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize,
     count(unsafe { libc::pwrite(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
+/// Sets the bits of a file's mode.
+pub fn set_mode(file: &impl AsRawFd, mode: libc::mode_t) {
+    calls::fchmod(file.as_raw_fd(), mode & 0o777);
+}
+
+/// Makes a folder for its user alone in an open one; one that is there stays.
+///
+/// # Errors
+/// The system's reason.
+pub fn make_folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<(), Errno> {
+    match done(calls::mkdirat(folder.as_raw_fd(), name.into(), 0o700)) {
+        Err(Errno(libc::EEXIST)) => Ok(()),
+        made => made,
+    }
+}
+
 /// Makes a file `length` bytes long.
 ///
 /// # Errors
@@ -324,6 +339,11 @@ pub fn unlink(path: &CStr) -> Result<(), Errno> {
     done(calls::unlink(path.into()))
 }
 
+/// Takes a name in an open folder away. Returns whether it was there.
+pub fn unlink_in(folder: &impl AsRawFd, name: &CStr) -> bool {
+    calls::unlinkat(folder.as_raw_fd(), name.into(), 0) == 0
+}
+
 /// Moves a file to another name, over one that is there.
 ///
 /// # Errors
@@ -376,7 +396,8 @@ mod tests {
         assert_eq!(read(&file, &mut bytes[..3]), Ok(3));
         assert_eq!(position(&file), Some(3));
         truncate(&file, 4).unwrap();
-        assert_eq!(status(&file).unwrap().st_size, 4);
+        let found = status(&file).unwrap();
+        assert_eq!((found.st_size, found.st_mode & 0o777), (4, 0o600));
         let copy = Fd::copy(&file, 100).unwrap();
         assert!(copy.as_raw_fd() >= 100);
         assert_eq!(identity(&copy), identity(&file));

@@ -1,9 +1,11 @@
 //! Text of others, made fit for a terminal: command lines, names of marks, paths.
 //!
 //! Whatever a file says, a reader's terminal gets letters alone: no escape sequence, no line more,
-//! nothing that turns the direction of writing or takes no room. Allocates.
+//! nothing that turns the direction of writing or takes no room.
 
 #![deny(unsafe_code)]
+
+use std::fmt::{self, Display, Write};
 
 /// Whether a character steers the terminal or hides: controls, separators of lines, marks of
 /// direction, what takes no room.
@@ -15,9 +17,33 @@ fn is_hidden(letter: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text with a space for every character that steers a terminal or hides.
+/// A text that is shown with a space for every character that steers a terminal or hides.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'a>(pub &'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        PlainWriter(out).write_str(self.0)
+    }
+}
+
+/// Passes a text on as [`Plain`] shows it.
+pub struct PlainWriter<'a, W>(pub &'a mut W);
+
+impl<W: Write> Write for PlainWriter<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut pieces = text.split(is_hidden);
+        self.0.write_str(pieces.next().unwrap_or_default())?;
+        pieces.try_for_each(|piece| {
+            self.0.write_str(" ")?;
+            self.0.write_str(piece)
+        })
+    }
+}
+
+/// The text as [`Plain`] shows it. Allocates.
 pub fn plain(text: &str) -> String {
-    text.replace(is_hidden, " ")
+    Plain(text).to_string()
 }
 
 #[cfg(test)]

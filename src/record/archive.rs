@@ -7,7 +7,6 @@
 use crate::file::start_in_file;
 use pyhost_ledger::card::{Card, Magic};
 use pyhost_os::calls;
-use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd, each_name};
 use pyhost_os::template::format_into;
 use std::ffi::CStr;
@@ -28,33 +27,19 @@ const ROOM: u64 = 8 << 20;
 /// Room for a file's name, and a zero byte.
 const NAME: usize = 160;
 
-/// Calls `act` with the name of the file of the process that has the file `name`, in the archive or not. None if the
-/// name is no such name.
-fn with_name<T>(
-    name: &[u8],
-    folder: &str,
-    suffix: &str,
-    act: impl FnOnce(&CStr) -> T,
-) -> Option<T> {
+/// Calls `act` with the name of a file of the process that has the file `name`. None if the name is no such name.
+fn with_name<T>(name: &[u8], suffix: &str, act: impl FnOnce(&CStr) -> T) -> Option<T> {
     let stem = str::from_utf8(name).ok()?.strip_suffix(SUFFIX)?;
     let mut room = [0; NAME];
-    format_into(&mut room, format_args!("{folder}{stem}{suffix}"));
+    format_into(&mut room, format_args!("{stem}{suffix}"));
     CStr::from_bytes_until_nul(&room).ok().map(act)
-}
-
-/// Opens a directory.
-///
-/// # Errors
-/// The system's reason.
-pub fn open(directory: &CStr) -> Result<Fd, Errno> {
-    Fd::open(directory, libc::O_RDONLY | libc::O_DIRECTORY)
 }
 
 /// Reads the card of the file `name` of an open directory. None if it is no host's file of this version.
 pub fn card_of(directory: &Fd, name: &[u8]) -> Option<Card> {
     // A pipe of that name must not stop the reader.
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let file = with_name(name, "", SUFFIX, |name| Fd::open_in(directory, name, flags))?.ok()?;
+    let file = with_name(name, SUFFIX, |name| Fd::open_in(directory, name, flags))?.ok()?;
     let start = start_in_file(file::status(&file).ok()?.st_size as u64)?;
     let mut card = Card::zeros();
     let place = (&raw mut card).cast::<u8>();
@@ -67,35 +52,32 @@ pub fn card_of(directory: &Fd, name: &[u8]) -> Option<Card> {
 /// Moves the file `name` of an open directory into the archive, and the samples beside it. Returns whether this caller
 /// did: of several that try one succeeds.
 pub fn put(directory: &Fd, name: &[u8]) -> bool {
-    const INSIDE: &str = "killed/";
-    let number = directory.as_raw_fd();
-    calls::mkdirat(number, c"killed".into(), 0o700);
+    let made = file::make_folder_in(directory, c"killed");
+    let Ok(archive) = made.and_then(|()| Fd::folder_in(directory, c"killed")) else {
+        return false;
+    };
     let moved = |suffix| {
-        with_name(name, "", suffix, |from| {
-            with_name(name, INSIDE, suffix, |to| {
-                calls::renameat(number, from.into(), number, to.into()) == 0
-            })
+        let (from, to) = (directory.as_raw_fd(), archive.as_raw_fd());
+        with_name(name, suffix, |name| {
+            calls::renameat(from, name.into(), to, name.into()) == 0
         })
     };
-    let is_moved = moved(SUFFIX).flatten() == Some(true);
+    let is_moved = moved(SUFFIX) == Some(true);
     if is_moved {
         moved(LINES_SUFFIX);
-        with_name(name, "", ".lines.new", |name| {
-            calls::unlinkat(number, name.into(), 0)
-        });
+        with_name(name, ".lines.new", |name| file::unlink_in(directory, name));
     }
     is_moved
 }
 
 /// Removes the oldest files of a directory's archive, until the rest fits.
 pub fn trim(directory: &Fd) {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let Ok(archive) = Fd::open_in(directory, c"killed", flags) else {
+    let Ok(archive) = Fd::folder_in(directory, c"killed") else {
         return;
     };
     let size = |name: &[u8], suffix| {
         let status = |name: &CStr| file::status_in(&archive, name, libc::AT_SYMLINK_NOFOLLOW);
-        let found = with_name(name, "", suffix, status)?.ok();
+        let found = with_name(name, suffix, status)?.ok();
         found.map(|found| {
             (
                 found.st_blocks as u64 * 512,
@@ -123,9 +105,9 @@ pub fn trim(directory: &Fd) {
             return;
         };
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-        let remove = |name: &CStr| calls::unlinkat(archive.as_raw_fd(), name.into(), 0) == 0;
-        with_name(name, "", LINES_SUFFIX, remove);
-        if with_name(name, "", SUFFIX, remove) != Some(true) {
+        let remove = |name: &CStr| file::unlink_in(&archive, name);
+        with_name(name, LINES_SUFFIX, remove);
+        if with_name(name, SUFFIX, remove) != Some(true) {
             return; // else for ever
         }
     }

@@ -10,15 +10,17 @@
 use crate::archive;
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, Unreadable};
-use pyhost_os::file::Fd;
+use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
+use pyhost_os::{calls, moment};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The folder, inside the directory, of what `pyhostctl baseline` keeps.
 pub const BASELINES: &str = "baselines";
@@ -255,12 +257,12 @@ impl std::fmt::Display for Unfit {
     }
 }
 
-/// Makes the directory where it is not there, for its user alone, and makes sure that nobody else
-/// can write there.
+/// Makes the directory where it is not there, for its user alone, opens it, and makes sure that nobody else can write
+/// there.
 ///
 /// # Errors
 /// The directory cannot be created, or is not fit; the error says why.
-pub fn prepare(directory: &Path) -> Result<(), Unfit> {
+pub fn prepare(directory: &Path) -> Result<Fd, Unfit> {
     let made = fs::DirBuilder::new().mode(0o700).create(directory);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -275,18 +277,49 @@ pub fn prepare(directory: &Path) -> Result<(), Unfit> {
         }
         _ => {}
     }
-    let found = fs::metadata(directory).map_err(|error| Unfit::System("cannot be read", error))?;
-    let user = user();
-    if !found.is_dir() {
-        return Err(Unfit::Wrong("is no directory".to_owned()));
+    let folder = open(directory)?;
+    let found = file::status(&folder).map_err(unreadable)?;
+    if found.st_uid != user() {
+        return Err(Unfit::Wrong(format!("belongs to user {}", found.st_uid)));
     }
-    if found.uid() != user {
-        return Err(Unfit::Wrong(format!("belongs to user {}", found.uid())));
-    }
-    if found.mode() & 0o022 != 0 {
+    if found.st_mode & 0o022 != 0 {
         return Err(Unfit::Wrong("can be written by others".to_owned()));
     }
-    Ok(())
+    Ok(folder)
+}
+
+fn unreadable(Errno(error): Errno) -> Unfit {
+    Unfit::System("cannot be read", io::Error::from_raw_os_error(error))
+}
+
+/// Opens a directory, to work in that one whatever its path leads to later. In the place of a directory of everybody's
+/// another user may have put a link: one is followed if it is the caller's own, or root's.
+///
+/// # Errors
+/// It is none, or not to be opened.
+pub fn open(directory: &Path) -> Result<Fd, Unfit> {
+    // A separator at the end would follow a link.
+    let path: PathBuf = directory.components().collect();
+    let path = name_of(path.as_os_str());
+    match Fd::folder_in(&libc::AT_FDCWD, &path) {
+        Err(Errno(libc::ELOOP | libc::ENOTDIR)) => {}
+        opened => return opened.map_err(unreadable),
+    }
+    let found = file::status_of(&path, libc::AT_SYMLINK_NOFOLLOW).map_err(unreadable)?;
+    let is_link = found.st_mode & libc::S_IFMT == libc::S_IFLNK;
+    if is_link && ![0, user()].contains(&found.st_uid) {
+        return Err(Unfit::Wrong(format!("is a link of user {}", found.st_uid)));
+    }
+    let opened = Fd::open(&path, libc::O_RDONLY | libc::O_DIRECTORY);
+    opened.map_err(|error| match error {
+        Errno(libc::ENOTDIR) => Unfit::Wrong("is no directory".to_owned()),
+        error => unreadable(error),
+    })
+}
+
+/// A name as a call takes it; none has a zero byte.
+fn name_of(name: impl AsRef<OsStr>) -> CString {
+    CString::new(name.as_ref().as_bytes()).unwrap_or_default()
 }
 
 /// The files of a directory whose names are those of processes.
@@ -310,91 +343,127 @@ pub fn archived(directory: &Path) -> Vec<Entry> {
     entries(&directory.join(ARCHIVE)).unwrap_or_default()
 }
 
-fn open(directory: &Path) -> Option<Fd> {
-    let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
-    archive::open(&path).ok()
-}
-
 /// Puts the files of processes that run no more out of the way: of those that were killed into the
 /// archive, where the caller is the first to come; of those that ended by themselves, nothing
-/// stays. Returns the killed.
-pub fn tidy(directory: &Path) -> Vec<Record> {
+/// stays. Returns the killed. `folder` is the directory, open.
+pub fn tidy(directory: &Path, folder: &Fd) -> Vec<Record> {
     let here = Here::find();
     let mut killed = Vec::new();
-    let Some(folder) = open(directory) else {
-        return killed;
-    };
     for entry in entries(directory).unwrap_or_default() {
         if entry.is_alive(&here) {
             continue;
         }
         match entry.read() {
             Ok(record) if record.was_killed() => {
-                if archive::put(&folder, entry.identity.file_name().as_bytes()) {
+                if archive::put(folder, entry.identity.file_name().as_bytes()) {
                     killed.push(record);
                 }
             }
             // Nothing that anybody could read later.
             _ => {
-                let _ = fs::remove_file(&entry.path);
-                let _ = fs::remove_file(lines_beside(&entry.path));
-                let _ = fs::remove_file(draft_beside(&entry.path));
+                let name = entry.identity.file_name();
+                let lines = lines_beside(Path::new(&name));
+                for name in [Path::new(&name), &lines, &draft_beside(Path::new(&name))] {
+                    file::unlink_in(folder, &name_of(name));
+                }
             }
         }
     }
-    forget_lost_samples(directory);
+    forget_lost_samples(folder);
     if !killed.is_empty() {
-        archive::trim(&folder);
+        archive::trim(folder);
     }
-    forget_baselines(directory);
+    forget_baselines(folder);
     killed
 }
 
 /// The path of a process's baseline.
 pub fn baseline(directory: &Path, identity: &Identity) -> PathBuf {
-    let name = identity.file_name();
-    let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);
-    directory.join(BASELINES).join(format!("{stem}{REPORT}"))
+    directory.join(BASELINES).join(baseline_name(identity))
 }
 
-/// Removes the baselines of processes whose files are in neither the directory nor the archive.
-pub fn forget_baselines(directory: &Path) {
-    let folder = directory.join(BASELINES);
-    for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
-        let name = found.file_name();
-        let stem = name
-            .to_str()
-            .and_then(|name| name.split_once(REPORT))
-            .map(|(stem, _)| format!("{stem}{SUFFIX}"));
-        let Some(file) = stem.filter(|file| Identity::of_file_name(file).is_some()) else {
-            continue;
-        };
-        if !directory.join(&file).exists() && !directory.join(ARCHIVE).join(&file).exists() {
-            let _ = fs::remove_file(folder.join(name));
+fn baseline_name(identity: &Identity) -> String {
+    let name = identity.file_name();
+    let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);
+    format!("{stem}{REPORT}")
+}
+
+/// Keeps a process's baseline in an open directory, whole or not at all.
+///
+/// # Errors
+/// The system's reason.
+pub fn keep_baseline(folder: &Fd, identity: &Identity, text: &str) -> Result<(), Errno> {
+    file::make_folder_in(folder, c"baselines")?;
+    let folder = Fd::folder_in(folder, c"baselines")?;
+    let name = name_of(baseline_name(identity));
+    let new = name_of(format!("{}.new", baseline_name(identity)));
+    file::unlink_in(&folder, &new);
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    let file = Fd::open_in(&folder, &new, flags)?;
+    let mut rest = text.as_bytes();
+    let kept = loop {
+        if rest.is_empty() {
+            let number = folder.as_raw_fd();
+            break match calls::renameat(number, (&*new).into(), number, (&*name).into()) {
+                0 => Ok(()),
+                _ => Err(Errno::last()),
+            };
         }
-    }
+        match file::write(&file, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) => break Err(error),
+        }
+    };
+    kept.inspect_err(|_| {
+        file::unlink_in(&folder, &new);
+    })
+}
+
+/// Removes the baselines of processes whose files are in neither the open directory nor the archive.
+pub fn forget_baselines(folder: &Fd) {
+    let Ok(baselines) = Fd::folder_in(folder, c"baselines") else {
+        return;
+    };
+    let archive = Fd::folder_in(folder, c"killed").ok();
+    file::each_name(&baselines, |name| {
+        let stem = str::from_utf8(name)
+            .ok()
+            .and_then(|name| name.split_once(REPORT));
+        let file = stem.map(|(stem, _)| format!("{stem}{SUFFIX}"));
+        let Some(file) = file.filter(|file| Identity::of_file_name(file).is_some()) else {
+            return;
+        };
+        let is_there = has(folder, &file) || archive.as_ref().is_some_and(|it| has(it, &file));
+        if !is_there {
+            file::unlink_in(&baselines, &name_of(OsStr::from_bytes(name)));
+        }
+    });
+}
+
+fn has(folder: &Fd, name: &str) -> bool {
+    file::status_in(folder, &name_of(name), libc::AT_SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Removes the files of samples without a process's file beside them: their process was killed while it ended, or while it
 /// made a larger file. They must be older than a minute: another caller may be about to move them into the archive.
-fn forget_lost_samples(directory: &Path) {
-    const LEAST_AGE: Duration = Duration::from_secs(60);
-    for found in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = found.file_name();
-        let name = name.to_str().unwrap_or_default();
+fn forget_lost_samples(folder: &Fd) {
+    const LEAST_SECONDS: i64 = 60;
+    file::rewind(folder);
+    file::each_name(folder, |whole| {
+        let name = str::from_utf8(whole).unwrap_or_default();
         let name = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
         let Some(stem) = name.strip_suffix(LINES_SUFFIX) else {
-            continue;
+            return;
         };
         let file = format!("{stem}{SUFFIX}");
         let is_ours = Identity::of_file_name(&file).is_some();
-        let modified = found.metadata().and_then(|found| found.modified());
-        let age = modified.ok().and_then(|time| time.elapsed().ok());
-        let is_old = age.is_some_and(|age| age >= LEAST_AGE);
-        if is_ours && is_old && !directory.join(&file).exists() {
-            let _ = fs::remove_file(found.path());
+        let whole = name_of(OsStr::from_bytes(whole));
+        let found = file::status_in(folder, &whole, libc::AT_SYMLINK_NOFOLLOW);
+        let age = found.map(|found| (moment::now() / 1_000_000_000) as i64 - found.st_mtime as i64);
+        if is_ours && age.is_ok_and(|age| age >= LEAST_SECONDS) && !has(folder, &file) {
+            file::unlink_in(folder, &whole);
         }
-    }
+    });
 }
 
 /// The file with the samples of lines of the process that has the file `path`.
@@ -426,7 +495,7 @@ mod tests {
         let process = directory.join(identity.file_name());
         let paths = [lines_beside(&process), draft_beside(&process)];
         let others = directory.join(format!("notes{LINES_SUFFIX}"));
-        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         let make = |path: &Path| {
             let file = fs::File::create(path).unwrap();
             file.set_modified(hour_ago).unwrap();
@@ -434,14 +503,14 @@ mod tests {
         let are_there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
         paths.iter().for_each(|path| make(path));
         [&others, &process].iter().for_each(|path| make(path));
-        forget_lost_samples(&directory);
+        forget_lost_samples(&open(&directory).unwrap());
         assert_eq!(are_there(), [true, true], "the process is there");
         fs::remove_file(&process).unwrap();
         fs::write(&paths[0], "new").unwrap();
-        tidy(&directory);
+        tidy(&directory, &open(&directory).unwrap());
         assert_eq!(are_there(), [true, false], "one is new");
         make(&paths[0]);
-        tidy(&directory);
+        tidy(&directory, &open(&directory).unwrap());
         assert_eq!(are_there(), [false, false]);
         assert!(others.exists(), "it has no process's name");
         fs::remove_dir_all(&directory).unwrap();
@@ -531,10 +600,51 @@ mod tests {
         fs::write(folder.join(BASELINES).join("note.json"), "").unwrap();
         fs::write(folder.join(of(1).file_name()), "").unwrap();
         fs::write(folder.join(ARCHIVE).join(of(2).file_name()), "").unwrap();
-        forget_baselines(&folder);
+        forget_baselines(&open(&folder).unwrap());
         let left = |pid| baseline(&folder, &of(pid)).exists();
         assert_eq!([left(1), left(2), left(3)], [true, true, false]);
         assert!(folder.join(BASELINES).join("note.json").exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_baselines_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("pyhost-link-{}", std::process::id()));
+        let (own, others) = (folder.join("own"), folder.join("others"));
+        fs::create_dir_all(own.join(BASELINES)).unwrap();
+        fs::create_dir_all(&others).unwrap();
+        std::os::unix::fs::symlink(own.join(BASELINES), others.join(BASELINES)).unwrap();
+        let process = Identity::own();
+        let opened = open(&own).unwrap();
+        keep_baseline(&opened, &process, "[]").unwrap();
+        let kept = baseline(&own, &process);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
+        let opened = open(&others).unwrap();
+        forget_baselines(&opened);
+        assert!(kept.exists());
+        assert!(keep_baseline(&opened, &process, "").is_err());
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_no_directory() {
+        let folder = std::env::temp_dir().join(format!("pyhost-planted-{}", std::process::id()));
+        let (behind, link) = (folder.join("behind"), folder.join("link"));
+        fs::create_dir_all(&behind).unwrap();
+        std::os::unix::fs::symlink(&behind, &link).unwrap();
+        assert!(prepare(&link).is_ok(), "the caller's own");
+        if std::os::unix::fs::lchown(&link, Some(65534), None).is_ok() {
+            for path in [link.clone(), link.join("")] {
+                let why = prepare(&path).err().map(|why| why.to_string());
+                assert_eq!(why.as_deref(), Some("is a link of user 65534"));
+            }
+        }
+        fs::write(folder.join("file"), "").unwrap();
+        let why = prepare(&folder.join("file"))
+            .err()
+            .map(|why| why.to_string());
+        assert_eq!(why.as_deref(), Some("is no directory"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -87,7 +87,7 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Mapped<Atomi
     let draft = draft.ok_or(Errno(libc::ENAMETOOLONG))?;
     let made = || {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
-        let file = Fd::create(draft.as_c_str(), flags, 0o600)?;
+        let file = Fd::open(draft.as_c_str(), flags)?;
         let mapped = Mapped::of_file(&file, words)?;
         fill(&mapped);
         file::rename(draft.as_c_str(), path.as_c_str())?;

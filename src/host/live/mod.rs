@@ -293,8 +293,8 @@ fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
 }
 
 fn prepare(path: &Path) -> Result<(), Unfit> {
-    directory::prepare(path)?;
-    tell_of(directory::tidy(path), path);
+    let folder = directory::prepare(path)?;
+    tell_of(directory::tidy(path, &folder), path);
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
@@ -338,7 +338,7 @@ fn tell_of(mut killed: Vec<Record>, directory: &Path) {
 fn make_file() -> Result<(), Errno> {
     let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-    let file = Fd::create(names.own(), flags, 0o600)?;
+    let file = Fd::open(names.own(), flags)?;
     let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
     if locks {
         let _ = file::lock(&file, libc::LOCK_EX);

@@ -36,7 +36,8 @@ pub fn archive(names: &Names) {
 // A function of its own: its paths are not on the stack with the rest.
 #[inline(never)]
 fn open_folder(file: &[u8]) -> Option<Fd> {
-    archive::open(PathBuffer::of(file)?.folder().as_c_str()).ok()
+    let folder = PathBuffer::of(file)?.folder();
+    Fd::open(folder.as_c_str(), libc::O_RDONLY | libc::O_DIRECTORY).ok()
 }
 
 /// A file's name as far as all processes of a boot and pid namespace share it.

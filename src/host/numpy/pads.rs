@@ -13,6 +13,7 @@ use crate::descriptor::Descriptor;
 use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{arrays, checked};
 use crate::python::place;
+use pyhost_os::plain::Plain;
 use pyo3::ffi;
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -109,7 +110,7 @@ fn fail(pointer: *mut u8, record: &Record, what: &str, damage: Option<(isize, u8
     let _ = write!(out, "pyhost: array data at {pointer:p}");
     if record.mark == LIVE {
         let length = (record.file_length as usize).min(record.file.len());
-        let file = std::str::from_utf8(&record.file[..length]).unwrap_or("?");
+        let file = Plain(std::str::from_utf8(&record.file[..length]).unwrap_or("?"));
         let _ = write!(out, ", {} bytes, allocated at ", record.size);
         let _ = match length {
             0 => write!(out, "no line of Python"),

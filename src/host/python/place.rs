@@ -7,6 +7,7 @@ use crate::caps::CodePlace;
 use crate::descriptor::format_into;
 use crate::faults::Line;
 use crate::heap::sampling::Call;
+use pyhost_os::plain::Plain;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
 
@@ -90,9 +91,9 @@ pub fn spot() -> u64 {
     pyhost_spot()
 }
 
-/// Gives file, line and function of the calling thread's Python calls to `take`, innermost first,
+/// Gives file, line and function of the calling thread's Python calls, as a line of text shows them, to `take`, innermost first,
 /// until it returns false or `LINES` were given.
-fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
+fn each_call(mut take: impl FnMut(Plain<'_>, i32, Plain<'_>) -> bool) {
     for depth in 0..LINES {
         let (mut file, mut name) = ([0u8; NAME], [0u8; NAME]);
         let (mut file_length, mut name_length, mut line) = (NAME, NAME, 0);
@@ -107,7 +108,7 @@ fn each_call(mut take: impl FnMut(&str, i32, &str) -> bool) {
                 &mut line,
             )
         };
-        let text = |bytes| std::str::from_utf8(bytes).unwrap_or("?");
+        let text = |bytes| Plain(std::str::from_utf8(bytes).unwrap_or("?"));
         let (file, name) = (text(&file[..file_length]), text(&name[..name_length]));
         if found == 0 || !take(file, line, name) {
             break;

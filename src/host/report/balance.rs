@@ -3,6 +3,7 @@
 use super::Sink;
 use crate::balance::{Balance, Library, ROWS};
 use crate::bytes::Bytes;
+use pyhost_os::plain::Plain;
 use pyhost_record::table::Right;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
@@ -91,7 +92,7 @@ fn libraries(balance: &Balance, out: &mut impl Write) -> fmt::Result {
         write!(
             out,
             "{separator}{} {} (resident {})",
-            library.name(),
+            Plain(library.name()),
             Bytes(library.mapped),
             Bytes(library.resident)
         )?;

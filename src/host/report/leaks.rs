@@ -4,6 +4,7 @@ use super::Sink;
 use crate::bytes::Bytes;
 use crate::leaks::{Findings, Group, Rule};
 use crate::stacks;
+use pyhost_os::plain::Plain;
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.
@@ -173,10 +174,10 @@ fn line(group: &Group, out: &mut impl Write) -> fmt::Result {
     write!(out, "  {account:<7} {blocks} of {size} bytes")?;
     match group.type_name() {
         "" => {}
-        name => write!(out, ", {name}")?,
+        name => write!(out, ", {}", Plain(name))?,
     }
     if let Some((file, line)) = group.place() {
-        write!(out, ", allocated at {file}:{line}")?;
+        write!(out, ", allocated at {}:{line}", Plain(file))?;
     }
     writeln!(out)?;
     stacks::write_origins(out, group.origin.calls, 0)

@@ -13,6 +13,7 @@ use crate::ledger::{ACCOUNTS, Account, Scope};
 use crate::python::objects::Gil;
 use pyhost_os::growing::Growing;
 use pyhost_os::moment;
+use pyhost_os::plain::Plain;
 use pyhost_record::origin::{is_users, package};
 use pyhost_record::threads::thread_name;
 use std::fmt::{self, Write};
@@ -476,16 +477,19 @@ fn write_line(samples: &Samples, site: Site, out: &mut impl Write) -> fmt::Resul
     match call.native {
         Some(native) => {
             let name = FunctionName::of(&call, native);
-            write!(out, "{} in {}", call.file, name.text())?;
+            write!(out, "{} in {}", Plain(call.file), Plain(name.text()))?;
         }
-        None => write!(out, "{}:{} in {}", call.file, call.line, call.function)?,
+        None => {
+            let (file, function) = (Plain(call.file), Plain(call.function));
+            write!(out, "{file}:{} in {function}", call.line)?;
+        }
     }
     let innermost = samples.calls(site).next();
     if let Some(innermost) = innermost
         && innermost.number != call.number
         && let Some(package) = package(innermost.file)
     {
-        write!(out, ", by {package}")?;
+        write!(out, ", by {}", Plain(package))?;
     }
     writeln!(out)
 }

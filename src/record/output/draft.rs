@@ -59,6 +59,11 @@ impl<'a> Draft<'a> {
     pub fn apart(place: &'a PathBuffer, target: Target, flags: c_int) -> Result<Self, Errno> {
         let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let (part, file) = Draft::beside(place, flags)?;
+        if target == Target::Old
+            && let Ok(found) = file::status_of(place.as_c_str(), libc::AT_SYMLINK_NOFOLLOW)
+        {
+            file::set_mode(&file, found.st_mode); // who may read the old one may read this
+        }
         Ok(Draft {
             place,
             part: Some(part),

@@ -200,7 +200,7 @@ def _write(found, more=0):
     count = len(found) + more
     text = [f"pyhost: {count} {'object lives' if count == 1 else 'objects live'} that should be freed"]
     for kept in found:
-        text += ["  " + line for line in str(kept).split("\n")]
+        text += ["  " + "".join(c if c.isprintable() else " " for c in line) for line in str(kept).split("\n")]
     if more:
         text.append(f"  and {more} more")
     try:
