@@ -18,8 +18,8 @@
 
 #![allow(unsafe_code)]
 
-use super::thread::state;
 use crate::ledger::{LEDGER, Slot};
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
 use std::thread::yield_now;
@@ -55,6 +55,11 @@ pub fn barrier_everywhere() {
 const TRIES: u32 = 1;
 /// [`Inside::before`] of a thread that shares its slot.
 const SHARED: u32 = u32::MAX;
+
+thread_local! {
+    /// How deep the thread is inside by a slot that it shares.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Marks the calling thread as inside until dropped. Nests.
 pub struct Inside<'a> {
@@ -94,8 +99,7 @@ pub fn enter(slot: &Slot, own_thread: usize) -> Inside<'_> {
 #[cold]
 #[inline(never)]
 fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
-    let depth = &state().inside;
-    while depth.get() == 0 {
+    while DEPTH.get() == 0 {
         slot.busy.fetch_add(1, SeqCst);
         if is_open_to(own_thread) {
             break;
@@ -103,7 +107,7 @@ fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
         slot.busy.fetch_sub(1, SeqCst);
         wait();
     }
-    depth.set(depth.get() + 1);
+    DEPTH.set(DEPTH.get() + 1);
     Inside {
         slot,
         before: SHARED,
@@ -127,9 +131,8 @@ impl Drop for Inside<'_> {
         if self.before != SHARED {
             return self.slot.busy.store(self.before, Release);
         }
-        let depth = &state().inside;
-        depth.set(depth.get() - 1);
-        if depth.get() == 0 {
+        DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
             self.slot.busy.fetch_sub(1, SeqCst);
         }
     }
@@ -181,8 +184,8 @@ pub(super) fn open() {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread::thread_id;
     use super::*;
+    use crate::{slot, thread_number as thread_id};
     use std::sync::Barrier;
     use std::sync::atomic::AtomicU32;
 
@@ -197,19 +200,19 @@ mod tests {
         let (is_closed, has_entered) = (Barrier::new(2), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let handler = scope.spawn(|| {
-                let slot = state().slot();
+                let own = slot();
                 is_closed.wait();
                 // The forking thread has seen 0 here. Then the thread tries, and is interrupted before it looks.
-                slot.busy.store(TRIES, Relaxed);
-                let inside = enter(slot, thread_id());
+                own.busy.store(TRIES, Relaxed);
+                let inside = enter(own, thread_id());
                 has_entered.store(true, Relaxed);
-                assert_eq!(slot.busy.load(Relaxed), TRIES + 1);
-                drop(enter(slot, thread_id()));
+                assert_eq!(own.busy.load(Relaxed), TRIES + 1);
+                drop(enter(own, thread_id()));
                 drop(inside);
-                assert_eq!(slot.busy.load(Relaxed), TRIES, "as the handler found it");
-                slot.busy.store(0, Relaxed);
+                assert_eq!(own.busy.load(Relaxed), TRIES, "as the handler found it");
+                own.busy.store(0, Relaxed);
             });
-            while_closed(state().slot(), thread_id(), |_| {
+            while_closed(slot(), thread_id(), |_| {
                 is_closed.wait();
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 assert!(!has_entered.load(Relaxed));
@@ -238,7 +241,7 @@ mod tests {
                 drop(inside);
             });
             is_inside.wait();
-            while_closed(state().slot(), thread_id(), |_| {
+            while_closed(slot(), thread_id(), |_| {
                 assert_eq!(left.load(Relaxed), 1);
             });
         });
@@ -251,7 +254,7 @@ mod tests {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         let panics = || {
-            while_closed(state().slot(), thread_id(), |_| {
+            while_closed(slot(), thread_id(), |_| {
                 std::panic::resume_unwind(Box::new(()))
             })
         };

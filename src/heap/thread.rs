@@ -27,8 +27,6 @@ pub struct ThreadState {
     pub left: Cell<i64>,
     /// The thread's destructors have run: no slot may be claimed, no theap kept.
     pub ending: Cell<bool>,
-    /// How deep the thread is inside the gate by a slot that it shares; see `super::gate`.
-    pub inside: Cell<u16>,
     /// The number of the samples for which the thread counts the bytes that it allocates; 0 while it does not count.
     generation: Cell<u32>,
     /// Its name, for samples.
@@ -47,7 +45,6 @@ thread_local! {
             own: [const { Cell::new(EMPTY) }; ACCOUNTS],
             left: Cell::new(0),
             ending: Cell::new(false),
-            inside: Cell::new(0),
             generation: Cell::new(0),
             named: Cell::new(Named::NOT),
         }

@@ -447,7 +447,7 @@ fn has(folder: &Fd, name: &str) -> bool {
 /// Removes the files of samples without a process's file beside them: their process was killed while it ended, or while it
 /// made a larger file. They must be older than a minute: another caller may be about to move them into the archive.
 fn forget_lost_samples(folder: &Fd) {
-    const LEAST_SECONDS: i64 = 60;
+    const LEAST_SECONDS: i128 = 60;
     file::rewind(folder);
     file::each_name(folder, |whole| {
         let name = str::from_utf8(whole).unwrap_or_default();
@@ -459,7 +459,8 @@ fn forget_lost_samples(folder: &Fd) {
         let is_ours = Identity::of_file_name(&file).is_some();
         let whole = name_of(OsStr::from_bytes(whole));
         let found = file::status_in(folder, &whole, libc::AT_SYMLINK_NOFOLLOW);
-        let age = found.map(|found| (moment::now() / 1_000_000_000) as i64 - found.st_mtime as i64);
+        let age =
+            found.map(|found| i128::from(moment::now() / 1_000_000_000) - found.st_mtime as i128);
         if is_ours && age.is_ok_and(|age| age >= LEAST_SECONDS) && !has(folder, &file) {
             file::unlink_in(folder, &whole);
         }
