@@ -207,8 +207,20 @@ sys.exit(7)
 fn the_script_does_not_see_the_sampler() {
     let path = folder("timeline").join("%p");
     let code = "
-import os, signal, subprocess, sys, threading, warnings
+import os, resource, signal, subprocess, sys, threading, warnings
 warnings.simplefilter('error')
+def parent(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            return int(file.read().rpartition(')')[2].split()[1])
+    except OSError:
+        return 0 # it has ended meanwhile
+print([pid for pid in os.listdir('/proc') if pid.isdigit() and parent(pid) == os.getpid()])
+try:
+    os.waitpid(-1, os.WNOHANG | 0x40000000) # __WALL
+except ChildProcessError:
+    print('no child')
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 print(sorted(int(name) for name in os.listdir('/proc/self/fd')))
 for _ in range(2):
     try:
@@ -226,6 +238,60 @@ assert len(os.listdir('/proc/self/task')) == 1
 ";
     let hosted = Run::host().arg(timeline_at(&path)).code(code).ok();
     assert_eq!(hosted.stdout, Run::stock().code(code).ok().stdout);
+}
+
+#[test]
+fn a_host_that_is_given_orphans_has_a_sampler_that_wait_does_not_see() {
+    let path = folder("timeline").join("t");
+    let code = "import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1) # PR_SET_CHILD_SUBREAPER
+os.execv(sys.argv[1], sys.argv[1:])";
+    let script = "import os
+try: os.waitpid(-1, os.WNOHANG)
+except ChildProcessError: print('no child')";
+    let run = Run::stock().code(code).arg(PYHOST).arg(timeline_at(&path));
+    assert_eq!(run.args(["-c", script]).ok().stdout, "no child\n");
+    assert_eq!(timeline(&path).last().unwrap()["ended_by"], "exit");
+}
+
+#[test]
+fn children_of_the_program_before_are_waited_for() {
+    let path = folder("timeline").join("t");
+    let run = Run::program("/bin/sh")
+        .args(["-c", "sh -c 'exit 7' & exec \"$@\"", "sh", PYHOST])
+        .arg(timeline_at(&path));
+    let outcome = run.code("import os; print(os.wait()[1] >> 8)").ok();
+    assert_eq!(outcome.stdout, "7\n");
+}
+
+#[test]
+fn a_sampler_that_is_killed_is_told_and_one_that_is_stopped_goes_on() {
+    let code = "import os, sys, time
+own = b'pyhost-sampler %d\\0' % os.getpid()
+def command(pid):
+    try:
+        with open(f'/proc/{pid}/cmdline', 'rb') as file:
+            return file.read()
+    except OSError:
+        return b''
+def sampler():
+    return [int(pid) for pid in os.listdir('/proc') if pid.isdigit() and command(pid) == own]
+while not sampler():
+    time.sleep(0.005)
+[sampler] = sampler()
+os.kill(sampler, int(sys.argv[1]))
+time.sleep(0.05)";
+    for (signal, lines) in [(libc::SIGKILL, 1), (libc::SIGSTOP, 0)] {
+        let path = folder("timeline").join("t");
+        let run = Run::host().arg(timeline_at(&path)).code(code);
+        let outcome = run.arg(signal.to_string()).ok();
+        assert_eq!(outcome.stderr.lines().count(), lines, "{outcome:?}");
+        if lines == 0 {
+            assert_eq!(timeline(&path).last().unwrap()["ended_by"], "exit");
+        } else {
+            assert!(outcome.stderr.contains("was killed"), "{outcome:?}");
+        }
+    }
 }
 
 #[test]

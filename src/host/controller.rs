@@ -6,16 +6,20 @@
 #![allow(unsafe_code)]
 
 use crate::descriptor::close_range;
+use crate::errno::{Errno, errno};
 use crate::native::next::{self, call};
 use crate::preload;
 use crate::process;
 use pyhost_os::calls::{nanosleep, waitpid};
 use pyhost_os::file;
+use pyhost_os::mapping::FromZeros;
 use pyhost_os::moment::monotonic;
 use pyhost_os::signals::SignalSet;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The program's name.
 pub const NAME: &CStr = c"pyhostctl";
@@ -56,6 +60,61 @@ pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
     // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
     let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
     (made >= 0).then_some(made as libc::pid_t)
+}
+
+/// Whether the system gives orphans to this process: it is the first of its pid namespace, or a reaper (prctl(2)).
+fn is_reaper() -> bool {
+    let mut is_subreaper: c_int = 0;
+    // SAFETY: the call writes the number.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_subreaper) };
+    process::id() == 1 || is_subreaper != 0
+}
+
+/// As [`copy_process`], but the copy is not a child of this process: a process between the two makes it, stores its id in
+/// `place`, which both share, and ends. In a reaper ([`is_reaper`]) the copy is a child that sends no signal at its end.
+///
+/// # Safety
+/// As of [`copy_process`], and this process has one thread.
+pub unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
+    if is_reaper() {
+        // SAFETY: the caller's duties.
+        return unsafe { copy_process(0) };
+    }
+    // SAFETY: the caller's duties. The structures are this function's, and the disposition becomes what it was, in all three.
+    unsafe {
+        // A child that is waited for counts in RUSAGE_CHILDREN, which the script sees; one whose signal is ignored does not.
+        // The program before this one may have left children, whose ends must not get lost.
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        let of_any = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        let is_alone = libc::waitid(libc::P_ALL, 0, &mut found, of_any) != 0;
+        let mut before = libc::sigaction::zeroed();
+        libc::sigaction(libc::SIGCHLD, null(), &mut before);
+        let mut during = before;
+        if is_alone {
+            during.sa_sigaction = libc::SIG_IGN;
+        }
+        libc::sigaction(libc::SIGCHLD, &during, null_mut());
+        let between = copy_process(libc::SIGCHLD);
+        if let Some(process) = between.filter(|&process| process > 0) {
+            while waitpid(process, None, libc::__WALL) < 0 && errno() == libc::EINTR {}
+        }
+        libc::sigaction(libc::SIGCHLD, &before, null_mut());
+        if between == Some(0) {
+            match copy_process(0) {
+                Some(0) => return Some(0),
+                copy => place.store(copy.unwrap_or(-errno()), Relaxed),
+            }
+            process::end_now(0);
+        }
+        between?;
+    }
+    match place.load(Relaxed) {
+        copy @ 1.. => Some(copy),
+        error => {
+            Errno(-error).set();
+            None
+        }
+    }
 }
 
 /// Waits for a copy of this process, and ends it after so many nanoseconds. Its exit status, or `None` if it had to be ended,

@@ -78,7 +78,7 @@ unsafe extern "C" {
     pub safe fn raise(signal: c_int) -> c_int;
     pub safe fn rename(from: Text<'_>, to: Text<'_>) -> c_int;
     pub safe fn renameat(folder: c_int, from: Text<'_>, other: c_int, to: Text<'_>) -> c_int;
-    pub safe fn setsid() -> pid_t;
+    pub safe fn setpgid(process: pid_t, group: pid_t) -> c_int;
     pub safe fn sigaddset(set: &mut sigset_t, signal: c_int) -> c_int;
     pub safe fn sigdelset(set: &mut sigset_t, signal: c_int) -> c_int;
     pub safe fn sigemptyset(set: &mut sigset_t) -> c_int;

@@ -112,6 +112,24 @@ fn anonymous(wish: usize, bytes: usize, access: i32, kind: i32) -> Option<NonNul
     NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)
 }
 
+/// Puts empty pages of the process's own in the place of whole pages, by a system call alone. Returns false if the kernel
+/// refuses.
+///
+/// # Safety
+/// Nobody else may own the pages, and zeros are valid for whoever does.
+#[cfg(not(miri))]
+pub unsafe fn empty(start: usize, bytes: usize) -> bool {
+    #[cfg(target_pointer_width = "64")]
+    const CALL: libc::c_long = libc::SYS_mmap;
+    #[cfg(target_pointer_width = "32")]
+    const CALL: libc::c_long = libc::SYS_mmap2;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller's duties.
+    let result = unsafe { libc::syscall(CALL, start, bytes, access, flags, -1, 0) };
+    result as usize == start
+}
+
 /// Whether anything is mapped at an address. Leaves `errno`.
 pub fn is_mapped(address: usize) -> bool {
     let _errno = KeptErrno::new();

@@ -2,10 +2,13 @@
 //! of `--stats=html` made.
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
-//! host leaves it time for a last word. It is made by `clone` before Python initialises, while the
-//! host has one thread, and shares nothing with it but the pages of card and ledger. It has no
-//! signal at its end, so that `os.wait()` never sees it, and it never takes the GIL. It allocates
-//! nothing: what it allocated would be booked to the host's accounts.
+//! host leaves it time for a last word. It is made before Python initialises, while the host has one thread, and shares
+//! nothing with it but the pages of card and ledger, and of [`trouble`]. It never takes the GIL. It allocates nothing: what
+//! it allocated would be booked to the host's accounts.
+//!
+//! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
+//! or to a reaper ([`controller::is_reaper`]). A host that is itself that process has it as a child, without a signal at its
+//! end, so that `os.wait()` does not see it.
 //!
 //! [`start`] is called once, after the ledger lies in shared memory. The sampler ends with the host.
 
@@ -26,11 +29,11 @@ use crate::errno::Errno;
 use crate::ledger::CARD;
 use crate::output::{self, OutputError};
 use crate::process;
+use crate::process::Watched;
 use crate::template::PathBuffer;
 use file::TimelineFile;
 use pyhost_os::signals::SignalSet;
 use pyhost_os::{calls, moment};
-use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,20 +68,22 @@ pub fn start(settings: &TimelineSettings) {
     if timeline.is_none() && !brief && serves.is_none() {
         return;
     }
-    trouble::share();
     let host = process::id();
     // The sampler is born with all signals blocked. A short script may end, and call the sampler,
     // before the sampler has run at all: the call would end it without its last lines.
     let before = SignalSet::all().block();
-    // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
-    match unsafe { copy(0) } {
-        Copied::Not => notice(format_args!(
+    let made = trouble::share().and_then(|sampler| {
+        // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
+        unsafe { controller::copy_to_nobody(sampler) }
+    });
+    match made {
+        None => notice(format_args!(
             "--timeline, --stats-brief: no process to sample from ({}); the script runs \
              without one",
             Errno::last()
         )),
-        Copied::Copy(own) => sampler::run(&own, timeline, settings.interval.0, serves, host),
-        Copied::Parent(sampler) => {
+        Some(0) => sampler::run(&Sampler(()), timeline, settings.interval.0, serves, host),
+        Some(sampler) => {
             SAMPLER.store(sampler, Relaxed);
             HOST.store(host, Relaxed);
         }
@@ -87,8 +92,8 @@ pub fn start(settings: &TimelineSettings) {
 }
 
 /// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
-/// end it with the host, as in a container whose first process the host is. Any thread, also from a
-/// signal handler; after the card says how the host ends.
+/// end it with the host, as in a container whose first process the host is. A line says if it has not. Any thread, also
+/// from a signal handler; after the card says how the host ends.
 pub fn end() {
     if HOST.load(Relaxed) != process::id() {
         return; // a forked child
@@ -101,49 +106,35 @@ pub fn end() {
         tv_sec: 0,
         tv_nsec: 200_000,
     };
-    // The id is this process's child until it is waited for here.
     process::signal(sampler, sampler::WAKE);
+    let process = Watched::of(sampler);
     let since = moment::monotonic();
-    while calls::waitpid(sampler, None, libc::__WALL | libc::WNOHANG) == 0
-        && !trouble::is_all_written()
-        && moment::monotonic() - since < PATIENCE
-    {
+    let mut is_late = false;
+    while !trouble::is_all_written() && !is_late {
+        if process.has_ended() && !trouble::is_all_written() {
+            return notice(format_args!("{ENDED_EARLY} (it was killed)"));
+        }
         calls::nanosleep(&pause, None);
+        is_late = moment::monotonic() - since >= PATIENCE;
+    }
+    if is_late {
+        notice(format_args!("{ENDED_EARLY} within a second"));
     }
 }
+
+const ENDED_EARLY: &str =
+    "--timeline, --stats-brief: the process that samples has not written its last lines";
 
 /// The calling process is the sampler, or a copy of it: it has one thread, its memory, descriptors and dispositions are
 /// its own, and it never returns to the host's code.
 pub struct Sampler(());
 
 impl Sampler {
-    /// Makes a copy of this process, which sends a signal at its end. The copy may only become a program.
-    fn copy(&self) -> Copied {
+    /// Makes a copy of this process, which sends a signal at its end. The copy, to which 0 is returned, may only become a
+    /// program.
+    fn copy(&self) -> Option<libc::pid_t> {
         // SAFETY: this process has one thread, and its copy is one of the sampler.
-        unsafe { copy(libc::SIGCHLD) }
-    }
-}
-
-/// Where a call returns that copied the process.
-enum Copied {
-    /// There is no copy.
-    Not,
-    /// In the copy.
-    Copy(Sampler),
-    /// In the process that was copied, with the id of the copy.
-    Parent(libc::pid_t),
-}
-
-/// Makes a copy of this process. This process gets `signal` at the end of the copy, or none for 0.
-///
-/// # Safety
-/// The process has one thread, and the copy keeps what a [`Sampler`] promises.
-unsafe fn copy(signal: c_int) -> Copied {
-    // SAFETY: the caller's duties.
-    match unsafe { controller::copy_process(signal) } {
-        None => Copied::Not,
-        Some(0) => Copied::Copy(Sampler(())),
-        Some(process) => Copied::Parent(process),
+        unsafe { controller::copy_process(libc::SIGCHLD) }
     }
 }
 

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Copied, Sampler};
+use super::Sampler;
 use crate::controller::{self, NOT_STARTED};
 use crate::descriptor::out_of_the_way;
 use crate::errno::Errno;
@@ -169,9 +169,9 @@ fn run(
     streams: [c_int; 3],
 ) -> c_int {
     let program = match sampler.copy() {
-        Copied::Not => return NOT_STARTED,
-        Copied::Copy(own) => become_program(&own, renderer, report, is_sampled, streams),
-        Copied::Parent(program) => program,
+        None => return NOT_STARTED,
+        Some(0) => become_program(sampler, renderer, report, is_sampled, streams),
+        Some(program) => program,
     };
     let mut status = 0;
     while calls::waitpid(program, Some(&mut status), 0) < 0 {

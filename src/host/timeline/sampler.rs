@@ -12,13 +12,13 @@ use crate::card::{MARKS, ProcessState};
 use crate::descriptor::{close_range, format_into};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
-use crate::process::{self, small_file};
+use crate::process::{self, Watched, small_file};
 use crate::resident;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::page_size;
 use pyhost_os::signals::{SignalSet, signal_name};
 use pyhost_os::{calls, moment};
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::{CStr, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,8 +27,9 @@ use std::time::Duration;
 /// `exec` that fails comes back sooner.
 const EXEC_TAKES: u64 = 1_000_000_000;
 
-/// The signal by which the host asks for the last lines.
-pub const WAKE: c_int = libc::SIGUSR1;
+/// The signal by which the host asks for the last lines. It lets a sampler that was stopped go on, every user may
+/// send it within a session, and it does nothing to a stranger that has the id of a sampler that is gone.
+pub const WAKE: c_int = libc::SIGCONT;
 
 /// Whether the host says that it ends: what remains of it are functions at its exit.
 fn says_end() -> bool {
@@ -164,8 +165,8 @@ fn end(
     if state == ProcessState::Running {
         brief::tell_end(None); // else the host has
     }
+    trouble::note_all_written();
     if let Some((renderer, requests)) = serves {
-        trouble::note_all_written();
         if state == ProcessState::Running {
             pages::make_of_killed(sampler, renderer);
         }
@@ -176,10 +177,7 @@ fn end(
 
 /// The host, seen from the sampler.
 struct Host {
-    /// Readable once it has ended (`pidfd_open(2)`, Linux 5.3); -1 where the system has none, or keeps
-    /// it from a container.
-    process: c_int,
-    pid: libc::pid_t,
+    process: Watched,
     /// Readable once it has sent [`WAKE`]; `None` where the system has no room for it.
     call: Option<Fd>,
     /// Its `/proc/PID/statm`.
@@ -192,7 +190,7 @@ impl Host {
     /// whether there is a request.
     fn ends_within(&self, nanoseconds: u64, requests: c_int) -> (bool, bool) {
         let call = self.call.as_ref().map_or(-1, Fd::as_raw_fd);
-        let mut polls = [self.process, call, requests].map(|fd| libc::pollfd {
+        let mut polls = [self.process.as_raw_fd(), call, requests].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
@@ -202,8 +200,7 @@ impl Host {
             // Anybody may have sent it: it is taken, and the card asked.
             let _ = file::read(&call, &mut [0; size_of::<libc::signalfd_siginfo>()]);
         }
-        let has_ended = polls[0].revents != 0 || calls::getppid() != self.pid;
-        (has_ended, polls[2].revents != 0)
+        (self.process.has_ended(), polls[2].revents != 0)
     }
 
     /// Its resident bytes; None where it has let go of its memory already.
@@ -221,11 +218,15 @@ impl Host {
 
 /// Lets go of all that is the host's, and takes hold of the host.
 fn let_go(_own: &Sampler, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
-    calls::setsid();
+    // Whoever ends the host's group must leave it the last word. The session stays: see `WAKE`.
+    calls::setpgid(0, 0);
+    let mut title = [0; 64];
+    format_into(&mut title[..63], format_args!("pyhost-sampler {pid}"));
+    process::arguments::replace(CStr::from_bytes_until_nul(&title).unwrap_or_default());
     calls::chdir(c"/".into());
     kept.sort_unstable();
     // SAFETY: a name that ends with a zero byte; the descriptors that are closed are this process's copies.
-    let process = unsafe {
+    unsafe {
         libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
         let mut first = 0;
         for descriptor in kept.into_iter().filter(|&descriptor| descriptor >= 0) {
@@ -233,14 +234,12 @@ fn let_go(_own: &Sampler, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
             first = descriptor + 1;
         }
         close_range(first, c_int::MAX);
-        libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0 as c_long) as c_int
-    };
+    }
     let mut path = [0; 64];
     format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
     let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
     Host {
-        process,
-        pid,
+        process: Watched::of(pid),
         // All signals are blocked since the process was made; one that came before is read, too.
         call: Fd::of_signals(&SignalSet::of(&[WAKE])).ok(),
         statm: small_file::open(path),

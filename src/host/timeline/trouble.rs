@@ -1,5 +1,6 @@
-//! Errors of the sampler. It has no standard error: readers of the host's would wait for its end too. So the
-//! host prints the errors at its own end. Beside them, whether the sampler has written its last lines.
+//! What the sampler and the host tell each other. Errors: the sampler has no standard error, since readers of the host's
+//! would wait for its end too. So the host prints the errors at its own end. Beside them, the sampler's id, and whether it
+//! has written its last lines.
 
 #![allow(unsafe_code)]
 
@@ -12,9 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
 
 /// The first error of each output, 0 for none. Shared with the sampler.
 struct Shared {
+    /// The process id of the sampler; 0 before it is made.
+    sampler: AtomicI32,
     timeline: AtomicI32,
     brief: AtomicI32,
-    /// The sampler has written its last lines, and lives on to have pages made.
+    /// The sampler has written its last lines. It may live on to have pages made.
     is_all_written: AtomicBool,
 }
 
@@ -34,11 +37,12 @@ pub enum Output {
     Brief,
 }
 
-/// Makes the memory that is shared. Before the sampler is.
-pub fn share() {
-    if let Some(memory) = Mapped::shared(1) {
-        SHARED.store(memory.leak().as_mut_ptr(), Relaxed);
-    }
+/// Makes the memory that is shared, before the sampler is made. Returns the place of the sampler's id, or `None` if the
+/// system gives no memory.
+pub fn share() -> Option<&'static AtomicI32> {
+    let memory = Mapped::shared(1)?;
+    SHARED.store(memory.leak().as_mut_ptr(), Relaxed);
+    Some(&shared()?.sampler)
 }
 
 /// In a forked child: what its parent could not write is the parent's to say.

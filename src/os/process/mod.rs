@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod arguments;
 pub mod cgroup;
 pub mod limits;
 pub mod loaded;
@@ -13,9 +14,12 @@ use crate::calls;
 use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
+use crate::template::format_into;
 use maps::Mapping;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Bytes of memory that the machine has.
@@ -170,6 +174,29 @@ fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
     })
 }
 
+/// Whether a process that this one descends from runs the same program. False if the system does not say. Allocates.
+pub fn has_ancestor_of_its_kind() -> bool {
+    let program = |process: &str| {
+        let found = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    let own = program("self");
+    let mut ancestor = calls::getppid();
+    // A process whose parent is not in this pid namespace has 0 for it.
+    while ancestor > 0 {
+        let process = ancestor.to_string();
+        if own.is_some() && program(&process) == own {
+            return true;
+        }
+        let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parent = stat_fields(&stat)
+            .nth(1)
+            .and_then(|field| str::from_utf8(field).ok());
+        ancestor = parent.and_then(|parent| parent.parse().ok()).unwrap_or(0);
+    }
+    false
+}
+
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0
@@ -180,9 +207,55 @@ pub fn user() -> u32 {
     calls::geteuid()
 }
 
-/// Sends a signal to a child that was not waited for.
+/// Sends a signal to a process.
 pub fn signal(child: libc::pid_t, signal: libc::c_int) {
     calls::kill(child, signal);
+}
+
+/// Another process, and whether it has ended.
+pub struct Watched {
+    id: libc::pid_t,
+    /// Readable once it has ended (`pidfd_open(2)`, Linux 5.3); `None` if the system has none, or keeps it from a container.
+    end: Option<Fd>,
+}
+
+impl Watched {
+    /// The process that has this id now.
+    pub fn of(id: libc::pid_t) -> Self {
+        // SAFETY: the call touches no memory, and its descriptor is nobody else's.
+        let end = unsafe {
+            let flags: libc::c_long = 0;
+            let number = libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(id), flags);
+            (number >= 0).then(|| Fd::owned(number as RawFd))
+        };
+        Watched { id, end }
+    }
+
+    /// Whether it has ended, waited for or not.
+    pub fn has_ended(&self) -> bool {
+        if self.end.is_some() {
+            let mut polls = [libc::pollfd {
+                fd: self.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            return file::wait(&mut polls, 0) == Ok(1);
+        }
+        let mut path = [0; 64];
+        format_into(&mut path[..63], format_args!("/proc/{}/stat", self.id));
+        let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+        let mut room = [0; 1024];
+        let stat = small_file::read_once(path, &mut room).unwrap_or_default();
+        let is_zombie = matches!(stat_fields(stat).next(), Some(b"Z" | b"X"));
+        is_zombie || calls::kill(self.id, 0) != 0 && errno() == libc::ESRCH
+    }
+}
+
+impl AsRawFd for Watched {
+    /// A number to wait for its end with; -1 if the system gives none.
+    fn as_raw_fd(&self) -> RawFd {
+        self.end.as_ref().map_or(-1, Fd::as_raw_fd)
+    }
 }
 
 /// Ends the process at once, by the system call.
