@@ -807,3 +807,44 @@ fn a_directory_that_the_variable_names_never_stops_the_script() {
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     }
 }
+
+#[test]
+fn files_that_are_made_shorter_stop_no_script() {
+    let text = script("truncated_files.py");
+    for words in [&[] as &[&str], &["again"], &["handler"], &["fault"]] {
+        let directory = folder("live").join("hosts");
+        let outcome = Run::host()
+            .arg(format!("--live={}", directory.display()))
+            .args(["--lines=64K", "--stats=off", "--cap", "100M"])
+            .arg(&text)
+            .arg(&directory)
+            .args(words)
+            .run();
+        let (status, more) = match words {
+            ["handler"] => (0, "True\nhandled 7\n"),
+            ["fault"] => (128 + libc::SIGBUS, ""),
+            _ => (0, ""),
+        };
+        assert_eq!(outcome.code(), status, "{words:?} {outcome:#?}");
+        let expected = format!("child 3\nnear\nrefused\n{more}");
+        assert_eq!(outcome.stdout, expected, "{words:?} {outcome:#?}");
+        let told = outcome
+            .stderr
+            .matches("the file of the counters was made shorter");
+        assert_eq!(told.count(), 1, "{words:?} {outcome:#?}");
+        let is_fatal = outcome.stderr.contains("Fatal Python error: Bus error");
+        assert_eq!(is_fatal, words == ["fault"], "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_file_of_a_given_name_that_is_made_shorter_stops_no_script() {
+    let path = folder("live").join("file");
+    let code = "import os, sys
+os.truncate(sys.argv[1], 4096)
+kept = [bytes(3000) for _ in range(10000)]
+print('alive')";
+    let outcome = Run::host().arg(ledger_at(&path)).code(code).arg(&path).ok();
+    assert_eq!(outcome.stdout, "alive\n");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:?}");
+}

@@ -33,6 +33,7 @@ impl Ledger {
         }
         let any = Scope::all().any(|scope| self.cap(scope).is_some());
         self.capped.store(u32::from(any), Relaxed);
+        crate::resident::keep();
     }
 
     /// A scope's cap in bytes.

@@ -74,6 +74,9 @@ pub fn pages(page: usize) -> Option<Range<usize>> {
     is_possible.then(|| own.start & !(page - 1)..own.end.next_multiple_of(page))
 }
 
+/// Where the ledger lies in the bytes of a record.
+pub const LEDGER_AT: usize = size_of::<Card>();
+
 #[cfg(test)]
 mod tests {
     use super::*;

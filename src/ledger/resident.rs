@@ -11,6 +11,7 @@ use crate::own::CARD;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::process::small_file;
 use pyhost_os::{calls, file, moment};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,8 +61,12 @@ const NEVER: u64 = u64::MAX;
 /// Milliseconds between two notes at least.
 const PAUSE: u64 = 100;
 
-/// Has [`note_growth`] note the peak from here on: somebody may read the card after a kill.
-pub fn keep_noting() {
+/// What else is to be done as often, and when a ceiling has changed.
+static ALSO: OnceLock<fn()> = OnceLock::new();
+
+/// Has [`note_growth`] note the peak, and do something more, from here on: somebody may read the card after a kill.
+pub fn keep_noting(also: fn()) {
+    let _ = ALSO.set(also);
     NOTED_AT.store(0, Relaxed);
     resident();
 }
@@ -86,6 +91,14 @@ fn note_growth_since(before: u64) {
     let usage = usage(libc::RUSAGE_SELF);
     if usage > EARLIER_USAGE.load(Relaxed) {
         note(usage);
+    }
+    keep();
+}
+
+/// Does what else is to be done.
+pub(crate) fn keep() {
+    if let Some(also) = ALSO.get() {
+        also();
     }
 }
 

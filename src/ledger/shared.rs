@@ -274,6 +274,11 @@ impl Ledger {
         self.overflow.busy.store(0, Relaxed);
     }
 
+    /// Says of a copy of a ledger that no thread is inside the heap: what the copy knows of that is out of date.
+    pub fn leave_all(&self) {
+        self.slots().for_each(|slot| slot.busy.store(0, Relaxed));
+    }
+
     /// Counts a request that the heap could not meet.
     pub fn count_failure(&self, account: Account) {
         self.accounts[account as usize].failed.fetch_add(1, Relaxed);

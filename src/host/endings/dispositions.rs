@@ -16,14 +16,16 @@
 #![allow(unsafe_code)]
 
 use super::OWNER;
+use crate::live;
 use crate::native::next::{self, Setter};
 use crate::process;
+use pyhost_os::calls;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::signals::FAULTS;
 use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
 
 /// One more than the highest signal.
 const SIGNALS: usize = 65;
@@ -190,6 +192,26 @@ pub fn step_aside(signal: c_int) {
     }
 }
 
+/// The host's handler of SIGBUS stands in front of one that the script has set: the host's files may lose pages.
+static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
+
+/// Puts the script's handler in place if the host's stands in front of it, and has the signal come again. Returns false if it
+/// does not.
+pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
+    let Some(view) = watched(signal).filter(|_| signal == libc::SIGBUS) else {
+        return false;
+    };
+    let gives_way = IS_IN_FRONT.swap(false, Relaxed);
+    if gives_way {
+        exchange(signal, Some(&view.get()));
+        // A fault comes again by itself.
+        if info.is_some_and(was_sent) {
+            calls::raise(signal);
+        }
+    }
+    gives_way
+}
+
 /// The view of a signal that is watched.
 fn watched(signal: c_int) -> Option<&'static View> {
     let index = index(signal).filter(|_| is_watched(signal))?;
@@ -200,17 +222,24 @@ fn watched(signal: c_int) -> Option<&'static View> {
 /// refuses the one that it asked for.
 fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disposition> {
     let before = view.get();
-    let default = asked.filter(|asked| asked.handler() == libc::SIG_DFL && may_stand_in(signal));
-    let given = match default {
-        Some(default) => {
+    let stands_in = |asked: &Disposition| {
+        let handler = asked.handler();
+        // Not in front of a signal that is ignored: programs that this one executes inherit that.
+        let is_in_front = signal == libc::SIGBUS && handler != libc::SIG_IGN && live::is_in_file();
+        may_stand_in(signal) && (handler == libc::SIG_DFL || is_in_front)
+    };
+    let seen = asked.filter(stands_in);
+    let given = match seen {
+        Some(seen) => {
             // First, since the handler may run at once.
-            view.set(&default);
+            view.set(&seen);
+            IS_IN_FRONT.store(seen.handler() != libc::SIG_DFL, Relaxed);
             Some(Disposition::ours())
         }
         None => asked,
     };
     let found = exchange(signal, given.as_ref());
-    if found.is_none() && default.is_some() {
+    if found.is_none() && seen.is_some() {
         view.set(&before);
     }
     found.map(|found| if found.is_ours() { before } else { found })

@@ -100,6 +100,10 @@ pub unsafe extern "C" fn handle(
     let _errno = KeptErrno::new();
     // SAFETY: the caller's duty.
     let (info, context) = unsafe { (info.as_ref(), context.as_ref()) };
+    if signal == libc::SIGBUS && info.is_some_and(goes_on) || dispositions::gives_way(signal, info)
+    {
+        return;
+    }
     let is_ignored = process::id() == FIRST && info.is_some_and(dispositions::was_sent);
     let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
     if OF_STOPS.contains(&signal) {
@@ -117,6 +121,13 @@ pub unsafe extern "C" fn handle(
 fn is_own(info: &libc::siginfo_t) -> bool {
     // SAFETY: a signal that was sent has the sender's id; of another the condition before is false.
     dispositions::was_sent(info) && unsafe { info.si_pid() } == process::id()
+}
+
+/// Whether a fault was at a file of the host's own, without which it goes on.
+fn goes_on(info: &libc::siginfo_t) -> bool {
+    const BUS_ADRERR: c_int = 2; // the object has no such page
+    // SAFETY: a fault has an address.
+    info.si_code == BUS_ADRERR && live::goes_on_without_file(unsafe { info.si_addr() }.addr())
 }
 
 /// Writes the report of this moment; false where none was asked for.

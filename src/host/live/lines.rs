@@ -19,11 +19,11 @@ use crate::python::objects::{Gil, Raised};
 use crate::python::{domains, place};
 use crate::template::PathBuffer;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mapping::Mapped;
+use pyhost_os::mapping::{self, Mapped, page_size};
 use pyhost_os::signals::SignalSet;
 use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// The file could not be written, and no line says so yet.
 static IS_WARNING_DUE: AtomicBool = AtomicBool::new(false);
@@ -31,6 +31,17 @@ static IS_WARNING_DUE: AtomicBool = AtomicBool::new(false);
 static IS_WARNED: AtomicBool = AtomicBool::new(false);
 /// Python takes calls between two instructions.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+/// The addresses of the file's pages: the first, and their bytes.
+static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
+/// which do not find it any more until the file is renewed. In the handler of SIGBUS.
+pub fn goes_on_without_file(address: usize) -> bool {
+    let [start, bytes] = PAGES.each_ref().map(|place| place.load(Relaxed));
+    // SAFETY: pages that the samples own, and write atomic words to. While they give them up no signal comes.
+    (start..start + bytes).contains(&address) && unsafe { mapping::empty(start, bytes) }
+}
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
@@ -65,7 +76,9 @@ fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<Atom
     }
     let _errno = KeptErrno::new();
     // A signal would interrupt the call that reserves the room, and one that comes often would never let it finish.
-    let before = SignalSet::all().block();
+    let mut others = SignalSet::all();
+    others.remove(libc::SIGBUS); // what comes of the file itself
+    let before = others.block();
     // The former is wrong from now on; the room that it takes may be what the larger one lacks.
     let made = make(words, fill).or_else(|error| match remove() {
         true => make(words, fill),
@@ -89,6 +102,11 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Mapped<Atomi
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
         let file = Fd::open(draft.as_c_str(), flags)?;
         let mapped = Mapped::of_file(&file, words)?;
+        let addresses = mapped.addresses();
+        PAGES[1].store(0, Relaxed);
+        PAGES[0].store(addresses.start, Relaxed);
+        let pages = addresses.len().next_multiple_of(page_size() as usize);
+        PAGES[1].store(pages, Relaxed);
         fill(&mapped);
         file::rename(draft.as_c_str(), path.as_c_str())?;
         Ok(mapped)

@@ -3,15 +3,24 @@
 //! The counters are updated as ever, by plain stores: a shared page costs no more. The kernel writes
 //! the file, so it is there after SIGKILL and the OOM killer too. Nothing here allocates; in the
 //! parent it is called while the process has one thread, in the child before anything is booked.
+//!
+//! Whoever makes the file shorter takes the pages away, and the next access is a SIGBUS. So a copy is kept ([`keep`]), a tenth
+//! of a second old at most while the process allocates, which takes their place ([`restore`]).
 
 #![allow(unsafe_code)]
 
 use crate::descriptor::quietly;
 use crate::errno::Errno;
+use crate::ledger::{LEDGER, Ledger};
 use pyhost_ledger::own;
 use pyhost_os::mapping::{Mapping, page_size};
 use std::ffi::{c_int, c_void};
+use std::hint;
 use std::ops::Range;
+use std::ptr::with_exposed_provenance;
+use std::slice;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 
 /// The pages of the card and the ledger, on this machine.
 fn pages() -> Option<Range<usize>> {
@@ -49,11 +58,96 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
             }
             Ok(())
         })?;
-        match libc::mmap(start, pages.len(), access, flags, file, 0) {
-            libc::MAP_FAILED => Err(Errno::last()),
-            _ => Ok(()),
+        if libc::mmap(start, pages.len(), access, flags, file, 0) == libc::MAP_FAILED {
+            return Err(Errno::last());
         }
     }
+    if COPIES.load(Relaxed) == 0
+        && let Some(copies) = Mapping::reserve(2 * pages.len())
+    {
+        COPIES.store(copies.leak().addr().get(), Relaxed);
+    }
+    keep();
+    STATE.store(IN_FILE, Release);
+    Ok(())
+}
+
+/// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+/// Where the record lies: one of the three below.
+static STATE: AtomicU8 = AtomicU8::new(IN_MEMORY);
+const IN_MEMORY: u8 = 0;
+const IN_FILE: u8 = 1;
+const LEAVES_FILE: u8 = 2;
+
+/// Whether the record lies in a file, which somebody may make shorter.
+pub fn is_in_file() -> bool {
+    STATE.load(Acquire) == IN_FILE
+}
+
+/// Copies words that are not equal already: pages of zeros stay untouched.
+fn copy(from: usize, to: usize, bytes: usize) {
+    let words = |address: usize| {
+        let start = with_exposed_provenance::<AtomicU64>(address);
+        // SAFETY: mapped pages that stay mapped, of which every pattern of bits is a number; whoever stores there stores
+        // atomically.
+        unsafe { slice::from_raw_parts(start, bytes / 8) }
+    };
+    for (from, to) in words(from).iter().zip(words(to)) {
+        let word = from.load(Relaxed);
+        if word != to.load(Relaxed) {
+            to.store(word, Relaxed);
+        }
+    }
+}
+
+/// Takes the copy. Any thread, also inside the allocator.
+pub fn keep() {
+    let (Some(pages), copies) = (pages(), COPIES.load(Relaxed)) else {
+        return;
+    };
+    // A file that was made shorter, and longer again, has zeros, which are no SIGBUS.
+    let is_lost = is_in_file() && !LEDGER.has_magic();
+    if copies != 0 && !(is_lost && super::goes_on_without_file(pages.start)) {
+        copy(pages.start, copies, pages.len());
+    }
+}
+
+/// Puts the copy in the place of the pages, if `address` is one of theirs and they were in a file that is gone. Returns whether
+/// this call did, and not one of another thread; `None` if an access there cannot be tried again. Any thread, in a signal
+/// handler; what was counted since the copy is lost.
+pub fn restore(address: usize) -> Option<bool> {
+    let pages = pages().filter(|pages| pages.contains(&address))?;
+    let copies = COPIES.load(Relaxed);
+    if STATE
+        .compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire)
+        .is_err()
+    {
+        while STATE.load(Acquire) == LEAVES_FILE {
+            hint::spin_loop(); // another thread is at it
+        }
+        return Some(false);
+    }
+    if copies == 0 {
+        STATE.store(IN_MEMORY, Release);
+        return None;
+    }
+    let (size, second) = (pages.len(), copies + pages.len());
+    copy(copies, second, size);
+    let ledger = second + (own::addresses().start - pages.start) + own::LEDGER_AT;
+    // SAFETY: the second copy of a ledger, which nobody else knows.
+    unsafe { &*with_exposed_provenance::<Ledger>(ledger) }.leave_all();
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: as in `onto_file`; the copy is mapped over the structures in one step. The system call, since the exported
+    // function takes a lock.
+    let result = unsafe { libc::syscall(libc::SYS_mremap, second, size, size, flags, pages.start) };
+    let is_done = result as usize == pages.start;
+    if is_done {
+        // The first copy stays: another thread may be writing it.
+        COPIES.store(0, Relaxed);
+    }
+    STATE.store(IN_MEMORY, Release);
+    is_done.then_some(true)
 }
 
 /// Moves both into anonymous memory, shared with later children or not; false where the system
@@ -70,6 +164,7 @@ pub fn onto_memory(shared: bool) -> bool {
     };
     let used = own::addresses().end - pages.start;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    STATE.store(IN_MEMORY, Relaxed);
     // SAFETY: as in `onto_file`; the copy is mapped over the structures in one step.
     unsafe {
         std::ptr::copy_nonoverlapping(start.cast::<u8>(), copy.as_ptr(), used);

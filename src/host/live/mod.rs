@@ -147,7 +147,7 @@ pub fn start(
     let is_shared = is_in_file || shared && in_memory();
     IS_SHARED.store(is_shared, Relaxed);
     if is_shared {
-        keep_noting();
+        keep_noting(mapping::keep);
         calls::pthread_atfork(None, None, Some(begin_child));
         native::on_exit(exit_before_the_plan);
         bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
@@ -407,6 +407,28 @@ fn name_child() -> Option<()> {
     let rest = format_args!("{namespace}-{}-{ticks}{SUFFIX}", process::id());
     format_into(&mut name[start.len()..PATH - 1], rest);
     Some(())
+}
+
+/// Whether a page of a file that others may make shorter is mapped.
+pub fn is_in_file() -> bool {
+    mapping::is_in_file()
+}
+
+/// Goes on without a file that another process has made shorter, or that its file system has lost, if `address` is one of the
+/// file's. Returns false if it is not. In the handler of SIGBUS.
+pub fn goes_on_without_file(address: usize) -> bool {
+    let (what, is_first) = match mapping::restore(address) {
+        Some(is_first) => ("the counters", is_first),
+        None if lines::goes_on_without_file(address) => ("the samples of lines", true),
+        None => return false,
+    };
+    if is_first {
+        notice(format_args!(
+            "--live: the file of {what} was made shorter by another process, or its file system has lost it; the script runs on, \
+             and pyhostctl cannot read it any more"
+        ));
+    }
+    true
 }
 
 /// Says on the card how the process ends; where it ends by itself its file goes. `left` is the ledger as
