@@ -222,7 +222,8 @@ impl Run {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
-            if name_text.starts_with("PYTHON") || name_text.starts_with("PYHOST") {
+            let prefixes = ["PYTHON", "PYHOST", "VIRTUAL_ENV"];
+            if prefixes.iter().any(|prefix| name_text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
         }

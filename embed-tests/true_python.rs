@@ -1,7 +1,8 @@
 //! The host is a true python: whatever can be seen from the script or from outside is as stock
 //! Python of the same libpython has it.
 
-use crate::host::{Run, compile, executable, folder, script, stock, version};
+use crate::host::{IS_INSIDE, Run, compile, executable, folder, script, stock, version};
+use crate::skipping::skipped;
 use std::process::Command;
 
 /// Runs both and compares status, standard output and standard error, the programs' own names
@@ -277,20 +278,78 @@ fn multiprocessing_works_by_every_start_method() {
 }
 
 #[test]
-fn the_hosts_path_is_found_whatever_the_name_it_is_called_by() {
+fn the_hosts_path_is_found_by_a_name_that_leads_to_another_python() {
     let code = "import sys; print(sys.executable)";
     let own = std::fs::canonicalize(executable()).unwrap();
-    for name in [
-        "python3",
-        "",
-        "/nonexistent/python",
-        "pyhost-elsewhere",
-        crate::host::PYHOST,
-    ] {
+    for name in ["python3", "", crate::host::PYHOST] {
         let outcome = Run::host().called(name).code(code).ok();
         let found = std::fs::canonicalize(outcome.stdout.trim()).unwrap_or_default();
         assert_eq!(found, own, "called {name:?}");
     }
+}
+
+#[test]
+fn a_made_up_name_gives_pythons_executable() {
+    if IS_INSIDE {
+        return skipped("the launcher finds the interpreter whatever its name");
+    }
+    let folder = folder("called");
+    let code = "import sys; print(sys.executable, sys._base_executable, sys.prefix)";
+    for name in ["no-such-name", "./no/such", "/nonexistent/python"] {
+        same(name, |run| run.folder(&folder).called(name).code(code));
+    }
+}
+
+#[test]
+fn libraries_and_the_system_find_pythons_arguments_alone() {
+    if IS_INSIDE {
+        return skipped("an interpreter without the options of --python is asked for elsewhere");
+    }
+    let area = script("argument_area.py");
+    let stock = Run::stock().arg(&area).args(["a", "b c", ""]).ok();
+    let live = format!(
+        "--live={}",
+        self::folder("arguments").join("hosts").display()
+    );
+    for options in [
+        &[] as &[&str],
+        &["--cap", "1G"],
+        &[
+            "--cap=1G",
+            "--lines",
+            "--stats=off",
+            "--profile",
+            "small",
+            &live,
+        ],
+    ] {
+        let hosted = Run::host().args(options).arg(&area).args(["a", "b c", ""]);
+        assert_eq!(hosted.ok().stdout, stock.stdout, "{options:?}");
+    }
+}
+
+#[test]
+fn on_a_terminal_the_environment_is_as_under_python_and_children_have_no_line() {
+    let code = "import os, subprocess, sys
+print(sorted(os.environ.items()), flush=True)
+subprocess.run([sys.executable, '-c', 'print(\"child\")'])";
+    let shown = |program: &std::ffi::OsStr, arguments: &[&str]| {
+        let run = Run::stock().arg(script("of_terminal.py")).arg(program);
+        run.args(arguments).args(["-c", code]).ok().stdout
+    };
+    let stock = shown(stock().as_os_str(), &[]);
+    let host = shown(crate::host::PYHOST.as_ref(), &[]);
+    let closing = host
+        .strip_prefix(stock.as_str())
+        .unwrap_or_else(|| panic!("{host}"));
+    assert!(closing.starts_with("pyhost: peak "), "{host}");
+    assert_eq!(closing.lines().count(), 1, "{host}");
+    let isolated = shown(crate::host::PYHOST.as_ref(), &["-I"]);
+    assert!(isolated.starts_with(&stock), "{isolated}");
+    // With PYHOST_STATS=off, which is inherited, there is no line.
+    let silent = shown(crate::host::PYHOST.as_ref(), &["--stats=off"]);
+    let silent = silent.replace("('PYHOST_STATS', 'off'), ", "");
+    assert_eq!(silent, stock);
 }
 
 #[test]

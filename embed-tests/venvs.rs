@@ -1,7 +1,7 @@
 //! Virtual environments, pip and pytest.
 
 use crate::environments::pinned;
-use crate::host::{IS_INSIDE, PYHOST, Run, folder, script};
+use crate::host::{IS_INSIDE, PYHOST, Run, folder, script, version};
 use crate::skipping::skipped;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -115,6 +115,87 @@ fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
     let (outcome, report) = Run::program(&python).code(SHOW).reported();
     assert!(outcome.stdout.contains(" True hosted "), "{outcome:?}");
     assert_eq!(report["process"]["exit_status"], 0);
+}
+
+#[test]
+fn the_host_runs_in_the_active_environment_and_its_children_stay_hosted() {
+    if IS_INSIDE {
+        return skipped("the host under test stands in an environment of its own");
+    }
+    let path = folder("venv").join("v");
+    Run::stock()
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&path)
+        .ok();
+    let (major, minor) = version();
+    let packages = path.join(format!("lib/python{major}.{minor}/site-packages"));
+    std::fs::write(packages.join("only_here.py"), "").unwrap();
+    let program = path.parent().unwrap().join("program.py");
+    let text = format!(
+        "import multiprocessing, subprocess, sys, only_here
+def show():
+    {}
+if __name__ == '__main__':
+    show()
+    spawned = multiprocessing.get_context('spawn').Process(target=show)
+    sys.stdout.flush(); spawned.start(); spawned.join()
+    subprocess.run([sys.executable, '-c', 'import only_here, pyhost; print(2)'], check=True)
+    subprocess.run([sys.executable, '-E', '-c', 'import only_here, pyhost; print(3)'], env={{}}, check=True)",
+        SHOW.replace('\n', "\n    "),
+    );
+    std::fs::write(&program, text).unwrap();
+    let python = path.join("bin/python");
+    let line = format!("{} True hosted {}\n", path.display(), python.display());
+    let active = |run: Run| run.env("VIRTUAL_ENV", &path);
+    for options in [&[] as &[&str], &["-I"], &["-E"]] {
+        let outcome = active(Run::host()).args(options).arg(&program).ok();
+        let expected = format!("{line}{line}2\n3\n");
+        assert_eq!(
+            (&outcome.stdout, &*outcome.stderr),
+            (&expected, ""),
+            "{options:?}"
+        );
+    }
+    // All that the environment's own python shows.
+    let code = "import sys, site, sysconfig
+print(sys.executable, sys._base_executable, sys.path, sys.prefix, sys.exec_prefix, sys.base_prefix)
+print(site.getsitepackages(), sysconfig.get_paths())";
+    let own = Run::program(&python).code(code).ok();
+    assert_eq!(active(Run::host()).code(code).ok().stdout, own.stdout);
+    // As `python3` by its path does, and as a python that stands in another environment does.
+    let code = "import sys; print(sys.prefix == sys.base_prefix)";
+    let outcome = active(Run::host()).called("python3").code(code).ok();
+    assert_eq!((&*outcome.stdout, &*outcome.stderr), ("True\n", ""));
+    let other = made_by_host().join("bin/python");
+    let code = "import sys; print(sys.executable)";
+    let outcome = active(Run::program(&other)).code(code).ok();
+    assert_eq!(outcome.stdout, format!("{}\n", other.display()));
+}
+
+#[test]
+fn an_active_environment_that_does_not_fit_is_told_in_one_line() {
+    if IS_INSIDE {
+        return skipped("the host under test stands in an environment of its own");
+    }
+    let other = folder("venv");
+    std::fs::create_dir_all(other.join("lib/python3.1/site-packages")).unwrap();
+    std::fs::write(other.join("pyvenv.cfg"), "version = 3.1.0\n").unwrap();
+    let code = "import subprocess, sys; print(sys.prefix == sys.base_prefix, flush=True)
+subprocess.run([sys.executable, '-c', 'print(1)'])";
+    for path in [other.to_str().unwrap(), "/nonexistent/v", "relative"] {
+        let outcome = Run::host().env("VIRTUAL_ENV", path).code(code).ok();
+        assert_eq!(outcome.stdout, "True\n1\n", "{path}");
+        let lines: Vec<&str> = outcome.stderr.lines().collect();
+        let [line] = lines[..] else {
+            panic!("{outcome:?}");
+        };
+        assert!(
+            line.contains(path) && line.contains("VIRTUAL_ENV: "),
+            "{line}"
+        );
+    }
+    let outcome = Run::host().env("VIRTUAL_ENV", "").code(code).ok();
+    assert_eq!((&*outcome.stdout, &*outcome.stderr), ("True\n1\n", ""));
 }
 
 /// The python of a fresh venv of the host's, with a package that its own pip installed.

@@ -8,8 +8,7 @@
 #![allow(unsafe_code)]
 
 use pyhost_host::Strings;
-use std::ffi::{OsStr, OsString, c_int};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::c_int;
 
 #[cfg(target_env = "gnu")]
 #[used]
@@ -37,8 +36,6 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'_>, environment: Strings<'
 
 /// Parse, run, exit.
 #[unsafe(no_mangle)]
-extern "C" fn main(argc: c_int, arguments: Strings<'_>) -> c_int {
-    let words = arguments.iter().take(argc as usize);
-    let words = words.map(|word| OsString::from(OsStr::from_bytes(word)));
-    pyhost_host::main(words.collect())
+extern "C" fn main(_argc: c_int, arguments: Strings<'_>) -> c_int {
+    pyhost_host::main(arguments)
 }

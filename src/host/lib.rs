@@ -80,14 +80,14 @@ pub fn runs_program(program: (u64, u64)) -> bool {
 /// Runs the host with the process's arguments; the exit status.
 ///
 /// The main thread calls it once, before any other thread exists.
-pub fn main(words: Vec<OsString>) -> i32 {
-    ended(run::run(words, None))
+pub fn main(arguments: Strings<'_>) -> i32 {
+    ended(run::run(arguments, None))
 }
 
 /// As [`main`], in an interpreter that the host was not linked with. `program` is the path that Python finds itself by,
 /// if it is not the first of the arguments.
-pub fn main_inside(words: Vec<OsString>, program: Option<OsString>) -> i32 {
-    ended(python::version::check().and_then(|()| run::run(words, program)))
+pub fn main_inside(arguments: Strings<'_>, program: Option<OsString>) -> i32 {
+    ended(python::version::check().and_then(|()| run::run(arguments, program)))
 }
 
 fn ended(result: Result<i32, Error>) -> i32 {

@@ -1,4 +1,5 @@
-//! Children of a host that is a preloaded library: those that run the same interpreter are hosted, too.
+//! Children of a host that is a preloaded library: those that run the same interpreter are hosted, too. So are those of a
+//! host that runs in a virtual environment: a child that is to run the environment's python runs the host, by that name.
 //!
 //! The library is not in the environment while a script runs, so that other programs are not disturbed.
 //! Here it is added for one call of `execve` or `posix_spawn`, where the new program is the interpreter that this
@@ -12,7 +13,7 @@ use crate::template::{PathBuffer, format_into};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::sanitizers;
 use pyhost_os::strings::Strings;
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -38,6 +39,28 @@ static PRELOAD: OnceLock<Preload> = OnceLock::new();
 /// Has children that run `program`, a device and an inode, load `library`. Once, at the start.
 pub fn start(library: &'static CStr, program: (u64, u64)) {
     let _ = PRELOAD.set(Preload { library, program });
+}
+
+/// The python of the environment that this host runs in, and the host.
+static STANDS_IN: OnceLock<(CString, CString)> = OnceLock::new();
+
+/// Has children that are to run `python`, by this very path, run `host`. Once, at the start.
+pub fn stand_in_for(python: &Path, host: &Path) {
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    let _ = STANDS_IN.set((text(python), text(host)));
+}
+
+/// The path of the program that is run for the one at a path.
+///
+/// # Safety
+/// Null, or a string that ends with a zero byte.
+pub unsafe fn stand_in(path: *const c_char) -> *const c_char {
+    // SAFETY: the caller's duty.
+    let asked = unsafe { text(path) };
+    match STANDS_IN.get() {
+        Some((python, host)) if asked == Some(python) => host.as_ptr(),
+        _ => path,
+    }
 }
 
 /// Whether the host was preloaded.
@@ -242,7 +265,6 @@ fn interpreter_line<'a>(path: &CStr, room: &'a mut [u8; LINE]) -> Option<&'a [u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     const OURS: &CStr = c"/opt/lib/libpyhost.so";

@@ -27,17 +27,20 @@ use crate::report::{self, Ending, Facts};
 use crate::stacks;
 use crate::timeline;
 use crate::waits;
-use std::ffi::OsString;
+use pyhost_os::strings::Strings;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 /// Runs the host with the process's arguments; the exit status.
 ///
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
-pub fn run(argv: Vec<OsString>, program: Option<OsString>) -> Result<i32, Error> {
+pub fn run(arguments: Strings<'_>, program: Option<OsString>) -> Result<i32, Error> {
     heap::bound::main_begins();
     crate::resident::start();
-    match options::read(argv)? {
+    let words = arguments.iter().map(OsStr::from_bytes);
+    match options::read(words.map(OsString::from).collect())? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(
             "pyhost {} (Python {}, mimalloc {})\n{}",
@@ -47,7 +50,7 @@ pub fn run(argv: Vec<OsString>, program: Option<OsString>) -> Result<i32, Error>
             options::baked::summary()
         )),
         // A live file that stayed would be taken for that of a process that was killed.
-        Request::Run(options) => run_python(*options, program)
+        Request::Run(options) => run_python(*options, arguments, program)
             .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),
     }
 }
@@ -61,7 +64,12 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(mut options: Options, program: Option<OsString>) -> Result<i32, Error> {
+fn run_python(
+    mut options: Options,
+    arguments: Strings<'_>,
+    program: Option<OsString>,
+) -> Result<i32, Error> {
+    hide_host_words(arguments, &options);
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
     process::set_variables(&options.exports);
@@ -81,6 +89,13 @@ fn run_python(mut options: Options, program: Option<OsString>) -> Result<i32, Er
     Ok(interpreter.run())
 }
 
+/// Leaves Python's arguments alone where libraries and the system look for them: setproctitle overwrites them there.
+#[allow(unsafe_code)]
+fn hide_host_words(arguments: Strings<'_>, options: &Options) {
+    // SAFETY: `main`'s arguments, of which everybody has copies.
+    unsafe { process::arguments::take_out(arguments, options.host_words()) };
+}
+
 /// Decides whose malloc serves, and puts the region and the ledger where they were asked for.
 fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     for line in &options.notices {
@@ -90,7 +105,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     let native = native::choose(options.native, options.region.size.is_some());
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
-    let host_words = options.argv.len() - options.python_argv.len();
+    let host_words = options.host_words();
     let samples = options.timeline.is_on();
     let kept = live::start(
         &options.live,

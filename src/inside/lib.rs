@@ -12,8 +12,7 @@ mod handshake;
 
 use handshake::Handshake;
 use pyhost_host::{Strings, Symbol};
-use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
 
@@ -112,14 +111,12 @@ unsafe extern "C" fn __libc_start_main(
 }
 
 /// Parse, run, exit: in the place of the interpreter's `main`.
-extern "C" fn hosted_main(argc: c_int, arguments: Strings<'static>, _: Strings<'static>) -> c_int {
-    let words = arguments.iter().take(argc as usize);
-    let words = words.map(|word| OsString::from(OsStr::from_bytes(word)));
+extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<'static>) -> c_int {
     let found = HANDSHAKE.get();
     if let (Some(found), Some(library)) = (found, own_file()) {
         pyhost_host::preload::start(library, found.interpreter);
     }
-    pyhost_host::main_inside(words.collect(), found.and_then(Handshake::program))
+    pyhost_host::main_inside(arguments, found.and_then(Handshake::program))
 }
 
 /// This library's file, by the path that it was loaded from.

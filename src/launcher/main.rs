@@ -175,8 +175,8 @@ fn library(own: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The interpreter of the venv in which a link to this program stands, else the one beside this program, else that of
-/// `PATH`. Not resolved: Python finds its venv by this name.
+/// The interpreter of the venv in which a link to this program stands, else of the active one, else the one beside this
+/// program, else that of `PATH`. Not resolved: Python finds its venv by this name.
 fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
     let is_venv = |folder: &&Path| {
         folder
@@ -190,8 +190,13 @@ fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
         false => [&name, "python", "python3"].map(|name| folder.join(name)),
     };
     let linked = called.and_then(Path::parent).filter(is_venv);
+    let active = match linked {
+        Some(_) => None,
+        None => active_venv(),
+    };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = linked.into_iter().chain(own.parent());
+    let folders = linked.into_iter().chain(active.as_deref());
+    let folders = folders.chain(own.parent());
     let beside = folders.flat_map(names);
     let in_path = std::env::split_paths(&path).map(|folder| folder.join(&name));
     let in_path = in_path.filter(|path| interpreter::check(path).is_ok()); // pyenv's are scripts
@@ -203,6 +208,21 @@ fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
         );
         Failure(CANNOT_START, line)
     })
+}
+
+/// The folder of the commands of the active virtual environment. A line says if it is of another Python.
+fn active_venv() -> Option<PathBuf> {
+    let root = std::env::var_os("VIRTUAL_ENV").filter(|path| !path.is_empty())?;
+    let root = Path::new(&root);
+    let packages = root.join(format!("lib/python{VERSION}/site-packages"));
+    let is_fit = root.join("pyvenv.cfg").exists() && (VERSION == "3" || packages.is_dir());
+    if !is_fit {
+        say(format_args!(
+            "VIRTUAL_ENV: '{}' is no environment of Python {VERSION}, which this host is for; the script runs outside of it",
+            root.display()
+        ));
+    }
+    is_fit.then(|| root.join("bin"))
 }
 
 /// The libraries to preload: ours, then those that the user named.

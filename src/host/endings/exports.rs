@@ -97,7 +97,7 @@ unsafe extern "C" fn execve(
     environment: Strings<'_>,
 ) -> c_int {
     // SAFETY: the caller's duty.
-    let program = unsafe { preload::Program::at(path) };
+    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
     preload::with_library(program, environment, |environment| {
         exec!(EXECVE(path, argv, environment))
     })
@@ -118,7 +118,7 @@ unsafe extern "C" fn execvpe(
     environment: Strings<'_>,
 ) -> c_int {
     // SAFETY: the caller's duty.
-    let program = unsafe { preload::Program::named(file) };
+    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
     preload::with_library(program, environment, |environment| {
         exec!(EXECVPE(file, argv, environment))
     })

@@ -49,7 +49,7 @@ unsafe extern "C" fn posix_spawn(
     environment: Strings<'_>,
 ) -> c_int {
     // SAFETY: the caller's duty.
-    let program = unsafe { preload::Program::at(path) };
+    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
     preload::with_library(program, environment, |environment| {
         spawn!(POSIX_SPAWN(
             pid,
@@ -73,7 +73,7 @@ unsafe extern "C" fn posix_spawnp(
     environment: Strings<'_>,
 ) -> c_int {
     // SAFETY: the caller's duty.
-    let program = unsafe { preload::Program::named(file) };
+    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
     preload::with_library(program, environment, |environment| {
         spawn!(POSIX_SPAWNP(
             pid,

@@ -93,6 +93,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many arguments after the program's name are the host's.
+    pub fn host_words(&self) -> usize {
+        self.argv.len() - self.python_argv.len()
+    }
+
     /// Takes `--live` from child processes: they would fail as this one did, each with a line.
     pub fn give_up_live(&mut self) {
         self.exports.retain(|(name, _)| name != LIVE);
@@ -158,7 +163,6 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     if !as_python {
         check_rest(argv.get(host_count..).unwrap_or_default())?;
     }
-    let stderr_is_terminal = is_terminal(libc::STDERR_FILENO);
     let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
@@ -191,7 +195,12 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             .or(variables.lines_native)
             .unwrap_or_default(),
         guard: (cli.guard.or(variables.guard)).unwrap_or(guards::GuardSettings::Off),
-        closing_line: stderr_is_terminal && !as_python && !off && stats.is_none() && !inherited,
+        closing_line: calls::isatty(libc::STDERR_FILENO) == 1
+            && !(as_python
+                || off
+                || stats.is_some()
+                || inherited
+                || process::has_ancestor_of_its_kind()),
         stats,
         argv,
         command: command::name(python_argv.get(1..).unwrap_or_default(), service.as_deref()),
@@ -210,10 +219,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     early::check(options.region.size)?;
     caps::check(&options)?;
     faults::check(&options)?;
-    let asked = options.stats.is_some()
-        || options.timeline.is_on()
-        || options.faults.log.is_some()
-        || stderr_is_terminal;
+    // Nothing goes into the environment of a script that the user did not ask for.
+    let asked = options.stats.is_some() || options.timeline.is_on() || options.faults.log.is_some();
     let is_watched = asked || options.live != live::LedgerPlace::Own;
     if is_watched && command::is_a_scripts(&options.command) {
         let service = options.command.clone().into();
@@ -316,10 +323,6 @@ fn conflicts_with_off(options: &Options) -> bool {
         options.allocator,
         Some(Allocator::Mimalloc | Allocator::Pymalloc)
     )
-}
-
-fn is_terminal(descriptor: i32) -> bool {
-    calls::isatty(descriptor) == 1
 }
 
 /// The report that this process writes. What only variables ask for, and would go to one place

@@ -7,20 +7,65 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The host's own path, where looking up `argv0` as Python does leads to another file or to
-/// none: then `sys.executable` would name another python.
+/// The variable that names the active virtual environment.
+const ACTIVE: &str = "VIRTUAL_ENV";
+
+/// The python of a virtual environment of this Python's version that the host runs in, while the environment's own python is
+/// another program: of the one that `argv0` leads to, else of the active one. `None` outside of such, and where the
+/// host stands in an environment itself. A host that is called by a name of python's knows no active environment, as
+/// `python3` does not.
+///
+/// # Errors
+/// A line: the active environment is not of this version.
+pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> {
+    let packages = |root: &Path| root.join(format!("lib/python{version}/site-packages"));
+    let is_venv = |root: &Path| root.join("pyvenv.cfg").exists();
+    let found = look_up(argv0);
+    let is_own = |path: &Path| path.canonicalize().ok() == process::executable();
+    if let Some(path) = &found
+        && let Some(root) = path
+            .parent()
+            .and_then(Path::parent)
+            .filter(|root| is_venv(root))
+    {
+        let is_other = is_executable(path) && !is_own(path) && packages(root).is_dir();
+        return Ok(found.filter(|_| is_other));
+    }
+    let is_python = argv0.as_bytes().rsplit(|&byte| byte == b'/').next();
+    let is_python = is_python.is_some_and(|name| name.starts_with(b"python"));
+    let active = std::env::var_os(ACTIVE).filter(|path| !path.is_empty());
+    let Some(root) = active.filter(|_| !is_python && !process::is_privileged_start()) else {
+        return Ok(None);
+    };
+    let root = Path::new(&root);
+    let python = ["python", "python3"].map(|name| root.join("bin").join(name));
+    let python = python.into_iter().find(|path| is_executable(path));
+    let is_fit = is_venv(root) && packages(root).is_dir() && root.is_absolute();
+    match python.filter(|_| is_fit) {
+        Some(python) => Ok(Some(python)),
+        None => Err(format!(
+            "{ACTIVE}: '{}' is no environment of Python {version}, which this host runs; the script runs outside of it",
+            root.display()
+        )),
+    }
+}
+
+/// The host's own path if Python's look-up of `argv0` leads to another program: then `sys.executable` would name another
+/// python. `None` if it leads to no file, as of a name that is made up (`exec -a NAME`): that is Python's to answer.
 pub fn misnamed(argv0: &OsStr) -> Option<PathBuf> {
     let own = process::executable()?;
-    let found = look_up(argv0);
-    let same = found.and_then(|path| path.canonicalize().ok()) == own.canonicalize().ok();
-    (!same).then_some(own)
+    // Python takes a name of its own for an empty one.
+    let name = if argv0.is_empty() {
+        OsStr::new("python3")
+    } else {
+        argv0
+    };
+    let found = look_up(name)?.canonicalize().ok()?;
+    (Some(found) != own.canonicalize().ok()).then_some(own)
 }
 
 /// The file that a shell would run for `name`.
 fn look_up(name: &OsStr) -> Option<PathBuf> {
-    if name.is_empty() {
-        return None;
-    }
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
     }

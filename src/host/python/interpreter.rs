@@ -7,13 +7,16 @@
 
 use super::executable;
 use super::objects::Gil;
+use crate::descriptor::notice;
 use crate::error::Error;
 use crate::preload;
+use crate::process;
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 /// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
 /// initialisation.
@@ -92,13 +95,13 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
         let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
         let name = OsStr::from_bytes(name.unwrap_or_default().to_bytes());
         // A preloaded host is inside the python that was called: that finds itself.
-        let misnamed = match preload::is_on() {
+        let executable = match preload::is_on() {
             true => None,
-            false => executable::misnamed(name),
+            false => in_venv(name).or_else(|| executable::misnamed(name)),
         };
-        let base = executable::base(misnamed.clone(), name);
+        let base = executable::base(executable.clone(), name);
         for (field, path) in [
-            (&raw mut (*config).executable, misnamed),
+            (&raw mut (*config).executable, executable),
             (&raw mut (*config).base_executable, base),
         ] {
             let path = path.map(|path| CString::new(path.into_os_string().into_vec()));
@@ -110,6 +113,23 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
         ffi::PyConfig_Clear(config);
     }
     Interpreter(PhantomData)
+}
+
+/// The python of the virtual environment that the host runs in; children that run it are hosted, too.
+fn in_venv(name: &OsStr) -> Option<PathBuf> {
+    let mut parts = version().split('.');
+    let (major, minor) = (parts.next()?, parts.next()?);
+    let suffix = if super::IS_FREE_THREADED { "t" } else { "" };
+    let found = executable::of_venv(name, &format!("{major}.{minor}{suffix}"));
+    let python = found.unwrap_or_else(|line| {
+        // Each child would say the same.
+        if !process::has_ancestor_of_its_kind() {
+            notice(format_args!("{line}"));
+        }
+        None
+    })?;
+    preload::stand_in_for(&python, &process::executable()?);
+    Some(python)
 }
 
 impl Interpreter {
