@@ -11,7 +11,7 @@ struct Map {
     /// `start_code`, `end_code`, `start_data`, `end_data`, `start_brk`, `brk`, `start_stack`, `arg_start`, `arg_end`,
     /// `env_start`, `env_end`.
     places: [u64; 11],
-    auxv: u64,
+    auxv: usize,
     auxv_size: u32,
     exe_fd: u32,
 }
