@@ -61,6 +61,21 @@ fn what_is_more_than_a_share_of_the_rest_is_given_back_without_waiting() {
 }
 
 #[test]
+fn blocks_of_another_size_each_time_do_not_raise_the_peak() {
+    let code = "def peak():
+    lines = open('/proc/self/status').readlines()
+    return int([line for line in lines if line.startswith('VmHWM')][0].split()[1]) >> 10
+before = peak()
+blocks = [b'b' * (mib << 20) for mib in (100, 60, 15, 2)]
+blocks[2] = None  # fewer than an eighth
+blocks.append(b'b' * (17 << 20))
+print(peak() - before)";
+    let peak = Run::host().code(code).ok().stdout;
+    let peak: u64 = peak.trim().parse().unwrap();
+    assert!((178..=183).contains(&peak), "{peak}");
+}
+
+#[test]
 fn arrays_that_are_taken_again_time_after_time_stay() {
     let code = "import numpy, resource
 def faults():

@@ -7,7 +7,9 @@
 
 use super::caps::{self, Request};
 use super::thread::{state, thread_id};
-use super::{GILS, bound, counts_native, ffi, gate, heights, register, sampling, small_pages};
+use super::{
+    GILS, bound, counts_native, ffi, gate, heights, profile, register, sampling, small_pages,
+};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::resident;
 use std::ptr::null_mut;
@@ -103,6 +105,7 @@ pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     if booked {
         resident::note_growth();
         if request.bytes >= register::BIG && request.account != Account::Pooled {
+            profile::took();
             register::add(block.addr(), request.account, request.bytes);
             if request.account != Account::Numpy {
                 small_pages::settled(block, request.bytes);

@@ -245,6 +245,13 @@ unsafe extern "C" {
     fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
 }
 
+/// Bytes of the arenas' slices that are in use, and of those that are free and wait to be given back.
+pub fn count_bytes() -> (usize, usize) {
+    let (mut used, mut free) = (0, 0);
+    pyhost_count_slices(&mut used, &mut free);
+    (used << SLICE_SHIFT, free << SLICE_SHIFT)
+}
+
 /// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
 type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
 

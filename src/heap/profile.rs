@@ -122,9 +122,7 @@ pub(super) fn came_free(bytes: usize, inside: &Inside) {
 fn give_back_what_is_much(_inside: &Inside) {
     let emptied = DEBT.swap(0, Relaxed).max(0) as usize;
     EMPTIED.fetch_add(emptied, Relaxed);
-    let (mut used, mut free) = (0, 0);
-    ffi::pyhost_count_slices(&mut used, &mut free);
-    let (used, free) = (used << ffi::SLICE_SHIFT, free << ffi::SLICE_SHIFT);
+    let (used, free) = ffi::count_bytes();
     let is_much = || free > KEPT.load(Relaxed).max(used / 8);
     if !is_much() {
         return;
@@ -140,6 +138,28 @@ fn give_back_what_is_much(_inside: &Inside) {
     GIVEN_AT.store(now(), Relaxed);
     // SAFETY: inside the gate.
     unsafe { ffi::pyhost_purge() };
+}
+
+/// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// A big block was made. If it took other memory than what waits, and both together are more than ever, what waits is given
+/// back before the block is written to: else a program whose blocks of some MiB are each of another size would be
+/// resident with all that it freed lately, at its peak too. A sixty-fourth may wait.
+pub(super) fn took() {
+    if DEBT.load(Relaxed) < 0 {
+        return;
+    }
+    let (used, free) = ffi::count_bytes();
+    if used + free <= HIGHEST.load(Relaxed) {
+        return;
+    }
+    let is_much = free > used / 64;
+    HIGHEST.fetch_max(if is_much { used } else { used + free }, Relaxed);
+    if is_much {
+        // SAFETY: inside the gate.
+        unsafe { ffi::pyhost_purge() };
+    }
 }
 
 /// Once the program has taken half as much as was given back: if that was soon, it was given back in vain, and as much
