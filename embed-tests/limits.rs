@@ -121,6 +121,72 @@ print(count > 60, 'ran')";
 }
 
 #[test]
+fn blocks_grow_or_are_refused_under_a_limit_below_what_is_mapped() {
+    for resource in ["RLIMIT_AS", "RLIMIT_DATA"] {
+        for mib in [4, 40] {
+            let code = format!(
+                "import resource
+block, items = bytearray(300_000), list(range(40_000))
+resource.setrlimit(resource.{resource}, ({mib} << 20, {mib} << 20))
+try:
+    for _ in range(20):
+        block += bytes(100_000)
+        items.extend(range(10_000))
+except MemoryError:
+    pass
+print(block[299_999:300_000], sum(items[:40_000]), 'ran')"
+            );
+            let outcome = Run::host().args(["-c", &code]).ok();
+            let expected = "bytearray(b'\\x00') 799980000 ran\n";
+            assert_eq!(outcome.stdout, expected, "{resource} {mib}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn freed_memory_serves_blocks_of_every_size_under_a_limit() {
+    let code = "
+rows = [{'k': n, 'tags': ['a', 'b']} for n in range(150_000)]
+del rows
+blocks = []
+for mib in (1, 8, 32, 100, 150): len(bytearray(mib << 20))
+try:
+    while True: blocks.append(bytes(1 << 20))
+except MemoryError:
+    count = len(blocks)
+del blocks
+for mib in (150, 100, 32): len(bytearray(mib << 20))
+small = [bytes(700) for _ in range(150_000)]
+print(count > 130, 'ran')";
+    for limit in ["-v 200000", "-d 200000"] {
+        let outcome = limited(limit, &format!("-c \"{code}\""));
+        assert_eq!(
+            (outcome.code(), outcome.stderr.as_str()),
+            (0, ""),
+            "{limit}"
+        );
+        assert_eq!(outcome.stdout, "True ran\n", "{limit}");
+    }
+}
+
+#[test]
+fn a_limit_that_a_script_sets_leaves_room_for_threads_and_libraries() {
+    let code = "
+import resource, threading
+kept = [bytes(1 << 20) for _ in range(60)]
+resource.setrlimit(resource.RLIMIT_AS, (100 << 20, 100 << 20))
+del kept
+threading.stack_size(48 << 20)
+thread = threading.Thread(target=print, args=['begun'])
+thread.start()
+thread.join()
+import mmap
+print(len(mmap.mmap(-1, 8 << 20)), 'ran')";
+    let outcome = Run::host().args(["-c", code]).ok();
+    assert_eq!(outcome.stdout, "begun\n8388608 ran\n", "{outcome:#?}");
+}
+
+#[test]
 fn leaks_sizes_and_the_balance_sheet_are_found_under_a_limit_on_data() {
     let code = "import pyhost; keep = [bytes(n) for n in range(0, 100000, 100)]
 pyhost.balance_sheet(); pyhost.size_histogram('obj'); pyhost.fragmentation('obj'); pyhost.big_blocks()

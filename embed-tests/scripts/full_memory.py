@@ -115,15 +115,19 @@ def exhaust(make, size):
 
 
 def fill():
-    """Leaves Python a few blocks of each small size, and the host none."""
-    for size in (1 << 20, 1 << 16, 1 << 12):
-        hog.append(exhaust(bytes, size))
-    small = [exhaust(bytes, size) for size in range(16, 2048, 16)]
-    hog.extend(exhaust(native, size) for size in (1, 16, 32, 48, 64, 96, 128, 256, 512, 1024))
-    for made in small:
-        for _ in range(200):
-            made = made and made[1]
-        hog.append(made)
+    """Leaves Python a few blocks of each small size, and the host none. What the loops need is there before memory is full."""
+    large = [[bytes, size, None] for size in (1 << 20, 1 << 16, 1 << 12)]
+    small = [[bytes, size, None] for size in range(16, 2048, 16)]
+    hosts = [[native, size, None] for size in (1, 16, 32, 48, 64, 96, 128, 256, 512, 1024)]
+    hog.extend(large + small + hosts)
+    freed = iter(small)
+    for taken in hog:
+        taken[2] = exhaust(taken[0], taken[1])
+    for taken in freed:
+        left = 200
+        while left:
+            taken[2] = taken[2] and taken[2][1]
+            left -= 1
 
 
 def native(size):

@@ -69,6 +69,20 @@ pub fn wish(size: usize) -> Option<usize> {
     usize::try_from(taken.ok().and_then(place)?).ok()
 }
 
+/// Whether mimalloc asks for an arena at this address.
+pub(super) fn is_wish(start: usize) -> bool {
+    WISHES.contains(&(start as u64))
+}
+
+/// Whether an address is one at which the kernel maps nothing unless it is asked to, so that it needs no map to be kept: one
+/// of the wishes, if the kernel's own lie above them, as its stacks do.
+pub(super) fn is_kept(start: *mut u8) -> bool {
+    let here = 0u8;
+    let start = start.addr() as u64;
+    let is_apart = (UPPER.start * SPAN..UPPER.end * SPAN).contains(&start);
+    (is_apart || WISHES.contains(&start)) && (&raw const here).addr() as u64 > UPPER.end * SPAN
+}
+
 /// The address to ask the kernel for where an object of the executable asks for `start`.
 #[unsafe(no_mangle)]
 extern "C" fn pyhost_place(start: usize, size: usize, flags: c_int) -> usize {

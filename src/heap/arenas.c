@@ -124,3 +124,23 @@ void pyhost_purge(void) {
     _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, NULL);
   }
 }
+
+/* Has the arena that holds an address ask `commit` before it uses slices and when it gives some back; without an address
+   every arena, and marks all that they have free to be given back. Returns whether there is such an arena. */
+bool pyhost_adopt_arenas(const void* address, mi_commit_fun_t* commit) {
+  mi_subproc_t* const subproc = _mi_subproc_main();
+  const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
+  for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
+    mi_arena_t* const arena = mi_atomic_load_ptr_acquire(mi_arena_t, &subproc->arenas[i]);
+    if (arena == NULL || arena->memid.is_pinned) continue;
+    if (arena->commit_fun != NULL && arena->commit_fun != commit) continue; /* of a region */
+    const size_t bytes = arena->slice_count * MI_ARENA_SLICE_SIZE;
+    if (address != NULL && (size_t)address - (size_t)arena >= bytes) continue;
+    arena->commit_fun = commit;
+    if (address != NULL) return true;
+    for (size_t slice = arena->info_slices; slice < arena->slice_count; slice++) {
+      if (mi_bbitmap_is_setN(arena->slices_free, slice, 1)) mi_bitmap_setN(arena->slices_purge, slice, 1, NULL);
+    }
+  }
+  return address == NULL;
+}

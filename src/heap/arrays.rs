@@ -14,7 +14,7 @@ use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
 use super::sampling;
 use super::thread::{state, thread_id};
-use super::{gate, heights, live_page, moving, page_of, placement, pop, push};
+use super::{gate, heights, limited, live_page, moving, page_of, placement, pop, push};
 use super::{profile, register};
 use crate::ledger::Account;
 use pyhost_os::mapping::give_pages_back;
@@ -127,12 +127,16 @@ fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
     }
     // SAFETY: a theap of the calling thread, inside the gate.
     unsafe {
-        let block: *mut u8 = ffi::_mi_theap_malloc_zero(theap, rounded, zero, &mut 0).cast();
+        let block = limited::with_a_second_try(|| {
+            ffi::_mi_theap_malloc_zero(theap, rounded, zero, &mut 0).cast()
+        });
         if block.addr() & mask == 0 {
             return block;
         }
         ffi::mi_free(block.cast());
-        let block: *mut u8 = ffi::mi_theap_malloc_aligned(theap, rounded, mask + 1).cast();
+        let block = limited::with_a_second_try(|| {
+            ffi::mi_theap_malloc_aligned(theap, rounded, mask + 1).cast()
+        });
         if zero && !block.is_null() {
             block.write_bytes(0, rounded);
         }

@@ -240,6 +240,7 @@ unsafe extern "C" {
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
     pub fn pyhost_purge();
+    pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
     fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
     fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
     fn pyhost_each_thread(visit: Visit, arg: *mut c_void);

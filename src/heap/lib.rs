@@ -42,6 +42,7 @@ pub mod guards;
 mod heaps;
 pub mod heights;
 pub mod histogram;
+pub mod limited;
 pub mod mark;
 mod moving;
 mod names;
@@ -431,13 +432,15 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
                 region::give_back_what_is_due();
             }
             let pages = (*theap).page_count.get();
-            let block = ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable);
+            let block = limited::with_a_second_try(|| {
+                ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
+            });
             if is_sample && (*theap).page_count.get() != pages {
-                sampling::page_comes(block.cast());
+                sampling::page_comes(block);
             }
             block
         };
-        let block = given_out(account, book_new(account, block.cast(), usable, size));
+        let block = given_out(account, book_new(account, block, usable, size));
         if is_sample && !block.is_null() {
             sampling::take(account, block, usable, size, &inside);
         }
@@ -466,7 +469,9 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     unsafe {
         let block = match theap.is_null() {
             true => null_mut(),
-            false => ffi::mi_theap_malloc_aligned(theap, given, alignment).cast(),
+            false => limited::with_a_second_try(|| {
+                ffi::mi_theap_malloc_aligned(theap, given, alignment).cast()
+            }),
         };
         let usable = live_page(block).map_or(0, |page| page.block_size);
         let block = given_out(account, book_new(account, block, usable, size));

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::bound;
+use crate::process::limits;
 use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -63,7 +64,9 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     let page = page_size() as usize;
     let aligned = (from.addr() | to.addr()).is_multiple_of(page);
     let whole = bytes - bytes % page;
-    if !aligned || bound::size().is_some() {
+    // The system refuses a move that passes a limit after it has unmapped the new block, and may then have no room for fresh
+    // pages there.
+    if !aligned || bound::size().is_some() || limits::of_memory().is_some() {
         return 0;
     }
     let earlier = MOVES.fetch_add(1, Relaxed);

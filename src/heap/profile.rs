@@ -8,9 +8,9 @@
 use super::apart;
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
+use super::limited;
 use super::small_pages;
 use super::thread::{state, thread_id};
-use crate::process::limits;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use pyhost_os::moment::monotonic_coarse;
 use std::ffi::c_long;
@@ -48,11 +48,7 @@ const ARENA_RESERVE: c_long = 64 * 1024;
 /// Sets what must be set before mimalloc's first allocation, whatever the profile.
 pub(super) fn prepare() {
     ffi::mi_option_set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
-    if limits::data().is_some() {
-        // A limit on data counts what is writable, used or not: so only what is used is made writable.
-        ffi::mi_option_set_default(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
-        ffi::mi_option_set_default(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
-    }
+    limited::look();
 }
 
 /// Puts a profile in force. At the start of `main`, while the process has one thread.
@@ -69,7 +65,9 @@ pub fn apply(profile: Profile) {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
             small_pages::stop();
             ask_for_huge_pages();
-            reserve_huge_pages();
+            if !limited::is_on() {
+                reserve_huge_pages();
+            }
         }
         Profile::Small => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 0);

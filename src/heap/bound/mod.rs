@@ -28,7 +28,7 @@ pub use size::Size;
 
 use super::ffi::{ARENA_UNIT, IS_64_BIT};
 use super::thread::{state, thread_id};
-use super::{apart, ffi, gate};
+use super::{apart, ffi, gate, limited};
 use crate::bytes::Exact;
 use crate::descriptor::notice;
 use crate::errno::Errno;
@@ -443,6 +443,11 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
         }
         Errno(libc::ENOMEM).set();
         return -1;
+    }
+    if access == libc::PROT_READ | libc::PROT_WRITE
+        && let Some(done) = limited::commit(start, size)
+    {
+        return if done { 0 } else { -1 };
     }
     // SAFETY: the caller's duties.
     unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }

@@ -12,6 +12,7 @@ mod exit;
 pub mod family;
 #[cfg(target_env = "gnu")]
 mod glibc;
+mod limits;
 #[cfg_attr(target_env = "musl", path = "own_symbols.rs")]
 pub mod lookup;
 pub mod mapped;

@@ -13,7 +13,7 @@
 use super::next::{self, Attributes, Start, call};
 use super::{Mode, mode};
 use crate::caps;
-use crate::heap::bound;
+use crate::heap::{bound, limited};
 use crate::ledger::LEDGER;
 use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
@@ -77,11 +77,15 @@ unsafe extern "C" fn pthread_create(
 ) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    let create = |start: Start, argument: *mut c_void| unsafe {
+    let attempt = |start: Start, argument: *mut c_void| unsafe {
         call!(
             PTHREAD_CREATE(thread, attributes, start, argument),
             libc::EAGAIN
         )
+    };
+    let create = |start: Start, argument: *mut c_void| match attempt(start, argument) {
+        libc::EAGAIN if limited::make_room() => attempt(start, argument),
+        result => result,
     };
     let is_bound = bound::size().is_some();
     if mode() == Mode::Off || !(is_bound || LEDGER.is_capped()) {

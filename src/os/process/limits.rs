@@ -7,8 +7,7 @@ use crate::mapping::FromZeros;
 /// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
 /// `malloc` begins with some KiB.
 const LEAST_DATA: u64 = 32 << 20;
-/// The same for addresses, of which the heaps take 32 MiB at once. A small script ran from 43 MiB on, with samples of lines
-/// from 51 MiB on; under stock Python from 20 MiB on.
+/// The same for addresses. The host starts with 30 MiB, stock Python with 17.
 const LEAST_ADDRESSES: u64 = 64 << 20;
 
 /// A limit in bytes, and the option of `ulimit` that sets it.
@@ -20,9 +19,10 @@ pub struct Ulimit {
     pub bytes: u64,
 }
 
-/// Bytes of private writable memory that the process may map; `None` where there is no limit.
-pub fn data() -> Option<u64> {
-    bytes(libc::RLIMIT_DATA)
+/// Bytes that the process may map, of any memory or of private writable memory; `None` if neither is limited.
+pub fn of_memory() -> Option<u64> {
+    let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+    limits.into_iter().filter_map(bytes).min()
 }
 
 /// The limit that leaves too little for heaps of the host's own, if there is one.

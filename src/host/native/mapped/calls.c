@@ -17,7 +17,8 @@ int pyhost_madvise(void *start, size_t size, int advice);
 
 void pyhost_was_mapped(void *start, size_t size, int access, int flags);
 void *pyhost_place(void *start, size_t size, int flags);
-void *pyhost_next_mmap(void *start, size_t size, int access, int flags, int file, offset_t offset);
+_Bool pyhost_needs_no_map(void *wish, void *place, size_t size, int access);
+void *pyhost_mmap_in_room(void *start, size_t size, int access, int flags, int file, offset_t offset);
 int pyhost_next_munmap(void *start, size_t size);
 void *pyhost_next_mremap(void *start, size_t old_size, size_t size, int flags, void *target);
 int pyhost_next_madvise(void *start, size_t size, int advice);
@@ -56,13 +57,15 @@ EXPORTED(mprotect);
 EXPORTED(madvise);
 
 void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, long offset) {
-    void *found = pyhost_next_mmap(pyhost_place(start, size, flags), size, access, flags, file, offset);
+    void *place = pyhost_place(start, size, flags);
+    if (pyhost_needs_no_map(start, place, size, access)) return place;
+    void *found = pyhost_mmap_in_room(place, size, access, flags, file, offset);
     pyhost_was_mapped(found, size, access, flags);
     return found;
 }
 
 void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, offset_t offset) {
-    void *found = pyhost_next_mmap(start, size, access, flags, file, offset);
+    void *found = pyhost_mmap_in_room(start, size, access, flags, file, offset);
     pyhost_was_mapped(found, size, access, flags);
     return found;
 }

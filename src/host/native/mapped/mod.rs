@@ -23,7 +23,7 @@ use super::next::{Offset, call};
 use crate::caps;
 use crate::errno::Errno;
 use crate::faults;
-use crate::heap::sampling;
+use crate::heap::{limited, sampling};
 use crate::ledger::{Account, LEDGER};
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
@@ -157,6 +157,28 @@ unsafe extern "C" fn pyhost_next_mmap(
     }
 }
 
+/// As [`pyhost_next_mmap`], and once more if the heaps had something to give back under a limit. Not while the table is
+/// locked: a thread that forks waits for the lock, and would be waited for here.
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mmap_in_room(
+    start: *mut c_void,
+    size: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: Offset,
+) -> *mut c_void {
+    // SAFETY: the caller's duties.
+    let map = || unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
+    match map() {
+        libc::MAP_FAILED if Errno::last() == Errno(libc::ENOMEM) && limited::make_room() => map(),
+        found => found,
+    }
+}
+
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
 ///
 /// # Safety
@@ -172,7 +194,7 @@ unsafe extern "C" fn pyhost_mmap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let map = || unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
+    let map = || unsafe { pyhost_mmap_in_room(start, size, access, flags, file, offset) };
     let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
     let is_ours =
         is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
@@ -210,7 +232,9 @@ unsafe extern "C" fn pyhost_mmap(
     // Nobody may come between: what is replaced is in the table.
     let mut mapped = None;
     change_by(writable, |table| {
-        let place = *mapped.insert(map());
+        // SAFETY: the caller's duties.
+        let found = unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
+        let place = *mapped.insert(found);
         let done = place != libc::MAP_FAILED;
         if done {
             enter(table, place);
