@@ -160,7 +160,8 @@ fn hosts_that_run_are_listed_and_no_others() {
     let once = ctl(&directory).args(["top", "--once"]).ok().stdout;
     assert_eq!(once.lines().count(), 1, "{once}");
     let mut first = Obedient::start(&directory, &["--cap", "64M"]);
-    let second = Obedient::start(&directory, &[]);
+    let long = "an argument ".repeat(20);
+    let second = Obedient::run(&directory, &[], OBEDIENT, &[&long]);
     let mut third = Obedient::start(&directory, &[]);
     first.take(4096);
     let listed = || {
@@ -180,6 +181,8 @@ fn hosts_that_run_are_listed_and_no_others() {
     assert_eq!(pids, sorted(&[&first, &second, &third]));
     let row = table.lines().find(|row| row.contains("64.0 MiB")).unwrap();
     assert!(row.trim().starts_with(&first.pid()), "{table}");
+    // A pipe gets the whole command line.
+    assert!(table.contains(&long), "{table}");
     let (pids, _) = {
         // It is dead, though nobody has asked for its end.
         third.kill(false);
@@ -322,6 +325,16 @@ fn an_id_that_several_processes_have_is_not_chosen_silently() {
             &["ambiguous", "first)", "second)", ":1 (pyhost"],
         );
     }
+    let table = ctl(&directory).arg("ps").ok().stdout;
+    let rows = table
+        .lines()
+        .skip(1)
+        .map(|row| row.split_whitespace().next().unwrap());
+    assert!(
+        rows.clone().count() == 2 && rows.clone().all(|name| name.ends_with(":1")),
+        "{table}"
+    );
+    let rows: Vec<String> = rows.map(str::to_owned).collect();
     let outcome = ctl(&directory).args(["show", "1"]).run();
     let named = outcome
         .stderr
@@ -332,6 +345,7 @@ fn an_id_that_several_processes_have_is_not_chosen_silently() {
         .collect();
     assert_eq!(shown.len(), 2, "{outcome:#?}");
     assert_ne!(shown[0], shown[1]);
+    assert_ne!(rows[0], rows[1]);
     for child in [&mut first, &mut second] {
         child.stdin = None;
         child.wait().unwrap();

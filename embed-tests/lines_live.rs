@@ -278,6 +278,38 @@ step()
 }
 
 #[test]
+fn a_leak_that_is_too_slow_for_the_time_is_no_all_clear() {
+    let directory = folder("leaks-short");
+    let code = "
+import threading, time
+kept = []
+def leak():
+    while True:
+        kept.append(bytes(150_000))
+        time.sleep(0.25)
+threading.Thread(target=leak, daemon=True).start()
+print(flush=True)
+time.sleep(60)";
+    let talking = Talking::new(&directory, &["--lines=128K,seed=5"], code);
+    let pid = talking.pid().to_string();
+    let outcome = ctl(&directory, &["leaks", "--for", "2s", &pid]).ok();
+    let text = &outcome.stdout;
+    // 40 intervals in 2 s.
+    for part in [
+        "no line rises all the time. In 2 s a leak is found from 8.",
+        " GiB an hour on; a longer --for finds a slower one",
+        "the line that has grown most",
+        "<string>:6 in leak",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = ctl(&directory, &["leaks", "--json", "--for", "2s", &pid]).ok();
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["largest_other"]["function"], "leak", "{json:#}");
+    talking.killed();
+}
+
+#[test]
 fn a_request_that_no_process_can_meet_is_told_in_a_line() {
     let directory = folder("lines-refused");
     let refused = |words: &[&str]| {
@@ -458,7 +490,8 @@ fn of_a_noisy_service_the_three_leaking_lines_are_named_and_no_other() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
     let pid = child.id().to_string();
-    let outcome = ctl(&hosts, &["leaks", "--json", "--for", "15s", &pid]).ok();
+    let outcome = ctl(&hosts, &["leaks", "--json", "--for", "15s", &pid]).run();
+    assert_eq!(outcome.code(), 24, "{outcome:#?}");
     child.kill().unwrap();
     child.wait().unwrap();
     let found: Value = serde_json::from_str(&outcome.stdout).unwrap();

@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 /// Looks at hosts from outside: those that run, and what the killed have left.
 ///
-/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line; `sweep` has
-/// two more.
+/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line; `sweep` and
+/// `leaks` have two more.
 #[derive(Debug, Parser)]
 #[command(name = "pyhostctl", version)]
 pub struct Cli {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::process::Usage;
-use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX};
+use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
 use pyhost_record::{Record, Unreadable};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -24,6 +24,25 @@ pub struct FoundHost {
     pub record: Record,
     /// Its memory and processor time.
     pub usage: Usage,
+}
+
+/// The names of hosts, as `pyhostctl` takes them: with their pid namespace if that is not the caller's, or if several have
+/// the id.
+pub fn names(hosts: &[FoundHost]) -> Vec<Name> {
+    let own = pid_namespace();
+    let name = |host: &FoundHost| {
+        let of_id = hosts
+            .iter()
+            .filter(|other| other.identity.pid == host.identity.pid);
+        match host.identity.pid_namespace == own && of_id.count() == 1 {
+            true => Name {
+                namespace: None,
+                pid: host.identity.pid,
+            },
+            false => Name::of(&host.identity),
+        }
+    };
+    hosts.iter().map(name).collect()
 }
 
 /// The hosts of a directory.

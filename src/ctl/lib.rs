@@ -59,7 +59,9 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(options) => report::run(options, &cli.directory())?,
         Command::Lines(options) => lines::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,
-        Command::Leaks(options) => leaks::run(options, &cli.directory())?,
+        Command::Leaks(options) => {
+            return leaks::run(options, &cli.directory()).map(ExitCode::from);
+        }
         Command::Symbolize(options) => symbolize::run(options)?,
         Command::Convert(options) => convert::run(options, &cli.directory())?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),

@@ -1,11 +1,12 @@
 //! `pyhostctl ps`: the hosts that run, a line each.
 
 use crate::failure::{Failure, print};
-use crate::find;
+use crate::find::{self, Name};
 use crate::top::clock;
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::moment;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,11 +15,21 @@ use std::sync::atomic::Ordering::Relaxed;
 /// # Errors
 /// The directory cannot be read, or standard output cannot be written.
 pub fn run(directory: &Path) -> Result<(), Failure> {
+    // As wide as the terminal; all for a program that reads it.
+    let is_terminal = std::io::stdout().is_terminal();
+    let columns = is_terminal.then(crossterm::terminal::size);
+    let columns = columns
+        .and_then(|size| size.ok())
+        .map(|(columns, _)| usize::from(columns));
+    let hosts = find::running(directory)?.hosts;
+    let names = find::names(&hosts);
+    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+    let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
     let mut text = format!(
-        "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  COMMAND\n",
+        "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  COMMAND\n",
         "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP", "REFUSED"
     );
-    for host in find::running(directory)?.hosts {
+    for (host, name) in hosts.iter().zip(names) {
         let record = &host.record;
         let seconds =
             moment::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
@@ -26,17 +37,21 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
         let refused = record.snapshot.refused();
-        text += &format!(
-            "{:>8} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}\n",
-            host.identity.pid,
+        let row = format!(
+            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}",
             clock(seconds),
             shown(Some(record.snapshot.total_live_bytes)),
             shown(Some(record.snapshot.total_peak_bytes)),
             shown(host.usage.resident),
             shown(cap.map(|cap| cap.bytes)),
             refused,
-            record.card().command()
+            record.card().whole_command()
         );
+        match columns {
+            Some(most) => text.extend(row.chars().take(most)),
+            None => text += &row,
+        }
+        text.push('\n');
     }
     print(&text)
 }

@@ -330,9 +330,18 @@ impl Card {
         words
     }
 
-    /// The command line as a part of a line: the program without its folder and the host's options,
-    /// nothing that steers a terminal, and not too long. Allocates.
+    /// The command line as a part of a line, and not too long: see [`Card::whole_command`]. Allocates.
     pub fn command(&self) -> String {
+        let text = self.whole_command();
+        match text.char_indices().nth(80) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
+    }
+
+    /// The command line as far as it was kept: the program without its folder and the host's options, and nothing that
+    /// steers a terminal. Allocates.
+    pub fn whole_command(&self) -> String {
         let mut words = self.argv();
         let skipped = self.host_words.load(Relaxed).saturating_add(1);
         let skipped = skipped.min(words.len() as u64) as usize;
@@ -346,11 +355,7 @@ impl Card {
             words.truncate(1);
             words.push(script);
         }
-        let text = pyhost_os::plain::plain(&words.join(" "));
-        match text.char_indices().nth(80) {
-            Some((end, _)) => format!("{}...", &text[..end]),
-            None => text,
-        }
+        pyhost_os::plain::plain(&words.join(" "))
     }
 
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::calls;
 pub use crate::errno::errno;
 use crate::errno::{Errno, KeptErrno};
 use crate::file::{self, Fd};
@@ -12,6 +13,8 @@ use crate::signals::SignalSet;
 pub use crate::template::format_into;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A descriptor that is written through a small buffer.
 pub struct Descriptor {
@@ -176,11 +179,32 @@ pub unsafe fn close_range(first: c_int, last: c_int) {
     }
 }
 
+/// Whether the process shares its standard error with other hosts: it is forked, or was started by one. A static, since a
+/// notice comes from everywhere, with nothing but its text.
+static IS_ONE_OF_SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Has the lines of this process name it from now on.
+pub fn name_process() {
+    IS_ONE_OF_SEVERAL.store(true, Relaxed);
+}
+
+/// Begins a line of the host's: displays as `pyhost: `, with the process id if others may write to the same place.
+pub struct Speaker;
+
+impl fmt::Display for Speaker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match IS_ONE_OF_SEVERAL.load(Relaxed) {
+            true => write!(out, "pyhost[{}]: ", calls::getpid()),
+            false => out.write_str("pyhost: "),
+        }
+    }
+}
+
 /// Says one line of the host's on standard error, or nothing where that cannot be written. Whatever names are in it, it is
 /// one line of letters.
 pub fn notice(text: fmt::Arguments<'_>) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
-    let _ = write!(PlainWriter(&mut out), "pyhost: {text}");
+    let _ = write!(PlainWriter(&mut out), "{Speaker}{text}");
     out.write_bytes(b"\n");
     out.flush();
 }

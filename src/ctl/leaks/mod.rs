@@ -39,6 +39,9 @@ impl fmt::Display for Span {
 }
 
 /// The options of `leaks`.
+///
+/// Exit status: 0 if no line rises; 1 if the process cannot be watched; 2 for a bad command line; 24 if a line rises; 25 if
+/// it was watched for too short a time to tell.
 #[derive(Debug, Args)]
 pub struct LeaksOptions {
     /// How long the process is watched
@@ -55,16 +58,25 @@ pub struct LeaksOptions {
     pub pid: Name,
 }
 
-/// Watches the process and says which lines rise.
+/// Exit status if a line rises, and if the process was watched for too short a time to tell: as of `sweep`.
+const FOUND: u8 = 24;
+const NOTHING_TESTED: u8 = 25;
+
+/// Watches the process and says which lines rise; the exit status.
 ///
 /// # Errors
 /// It does not run or takes no samples, or standard output cannot be written.
-pub fn run(options: &LeaksOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &LeaksOptions, directory: &Path) -> Result<u8, Failure> {
     let path = find::of_process(&options.pid, directory)?;
     let watched = watch::watch(&path, &options.pid, options.span.0)?;
-    let found = verdict::rising(&watched);
+    let verdict = verdict::judge(&watched);
     print(&match options.json {
-        true => text::json(&watched, &found),
-        false => text::text(&watched, &found),
+        true => text::json(&watched, &verdict),
+        false => text::text(&watched, &verdict),
+    })?;
+    Ok(match verdict.rising.is_empty() {
+        _ if !text::is_enough(&watched) => NOTHING_TESTED,
+        true => 0,
+        false => FOUND,
     })
 }

@@ -1,6 +1,6 @@
 //! The result, for people and as JSON.
 
-use super::verdict::Rising;
+use super::verdict::{Rising, Verdict, an_hour, least_rate};
 use super::watch::{LOOKS, Watched};
 use crate::model::escaped;
 use pyhost_os::bytes::Bytes;
@@ -8,10 +8,14 @@ use pyhost_os::plain::plain;
 use pyhost_record::output::format::NO_CALLS;
 use serde_json::json;
 use std::fmt::Write;
-use std::time::Duration;
+
+/// Whether the process was watched for long enough to tell.
+pub fn is_enough(watched: &Watched) -> bool {
+    watched.looks.len() as u32 >= LOOKS / 2
+}
 
 /// A table of the lines that rise.
-pub fn text(watched: &Watched, found: &[Rising]) -> String {
+pub fn text(watched: &Watched, verdict: &Verdict) -> String {
     let mut text = format!(
         "process {}: {} looks in {:.0} s, one sample in {}\n",
         plain(&watched.process),
@@ -28,21 +32,35 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
     if watched.restarts > 0 {
         text += "its samples were begun anew meanwhile; the looks are those since then\n";
     }
-    if (watched.looks.len() as u32) < LOOKS / 2 {
+    if !is_enough(watched) {
         text += "it was watched for too short a time to tell\n";
         return text;
     }
-    if found.is_empty() {
-        text += "no line rises all the time\n";
+    if verdict.rising.is_empty() {
+        let _ = writeln!(
+            text,
+            "no line rises all the time. In {:.0} s a leak is found from {} an hour on; a longer --for finds a slower one",
+            watched.span.as_secs_f64(),
+            Bytes(least_rate(watched) as u64)
+        );
+        if let Some(line) = &verdict.largest_other {
+            text += "the line that has grown most, by chance or too short a time to tell:\n";
+            rows(&mut text, watched, std::slice::from_ref(line));
+        }
         return text;
     }
     text += "lines whose live bytes rise all the time:\n";
+    rows(&mut text, watched, &verdict.rising);
+    text
+}
+
+fn rows(text: &mut String, watched: &Watched, lines: &[Rising]) {
     let _ = writeln!(
         text,
         "{:>11}{:>12}{:>12}{:>12}{:>8}  account  line",
         "growth", "\u{b1} error", "an hour", "live", "age"
     );
-    for line in found {
+    for line in lines {
         let [growth, error, hourly, live] = [
             line.growth,
             line.error,
@@ -67,16 +85,11 @@ pub fn text(watched: &Watched, found: &[Rising]) -> String {
             None => writeln!(text, "{}", NO_CALLS[0]),
         };
     }
-    text
-}
-
-fn an_hour(bytes: i64, span: Duration) -> i64 {
-    (bytes as f64 * 3600.0 / span.as_secs_f64().max(1e-3)) as i64
 }
 
 /// The same as a line of JSON.
-pub fn json(watched: &Watched, found: &[Rising]) -> String {
-    let rows = found.iter().map(|line| {
+pub fn json(watched: &Watched, verdict: &Verdict) -> String {
+    let row = |line: &Rising| {
         json!({
             "file": line.line.map(|call| call.file),
             "line": line.line.map(|call| call.line),
@@ -88,7 +101,7 @@ pub fn json(watched: &Watched, found: &[Rising]) -> String {
             "live_bytes": line.live,
             "age_seconds": line.age.seconds(),
         })
-    });
+    };
     let value = json!({
         "schema": "pyhost-leaks/1",
         "process": watched.process,
@@ -98,7 +111,10 @@ pub fn json(watched: &Watched, found: &[Rising]) -> String {
         "samples_ended": watched.are_over,
         "restarts": watched.restarts,
         "interval_bytes": watched.last.interval(),
-        "rising": rows.collect::<Vec<_>>(),
+        "is_enough": is_enough(watched),
+        "found_from_bytes_an_hour": least_rate(watched),
+        "rising": verdict.rising.iter().map(row).collect::<Vec<_>>(),
+        "largest_other": verdict.largest_other.as_ref().map(row),
     });
     escaped(&value.to_string())
 }

@@ -79,7 +79,7 @@ fn ends_with_memory_error(errors: &str) -> bool {
 
 /// Whether a line begins a report of `--leak-check`.
 fn is_of_leaks(line: &str) -> bool {
-    line.starts_with("pyhost: ")
+    line.starts_with("pyhost")
         && (line.contains(" leaked, ") || line.contains(" was freed twice, or written to after"))
 }
 

@@ -23,7 +23,7 @@ mod signals;
 mod stack;
 
 use crate::caps::{How, Refusal};
-use crate::descriptor::{Descriptor, notice};
+use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{bound, checked, guards, profile, register};
 use crate::leaks::{self, StackTop};
@@ -198,6 +198,7 @@ extern "C" fn forked_in_parent() {
 extern "C" fn forked_in_child() {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
+    name_process();
     if pid == dispositions::FIRST {
         dispositions::become_first();
     }

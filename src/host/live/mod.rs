@@ -17,7 +17,7 @@ mod mapping;
 mod siblings;
 
 use crate::card::ProcessState;
-use crate::descriptor::{format_into, notice, out_of_the_way};
+use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
 use crate::heap::bound;
@@ -362,6 +362,7 @@ extern "C" fn begin_child() {
         return;
     }
     CARD.begin_child();
+    name_process();
     note_inherited();
     brief::leave_to_parent();
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);

@@ -20,7 +20,7 @@ its block runs: process-wide, from what is live when the block is entered.
 
 size is a number of bytes or a str such as '64M'. A request past it raises MemoryError, of which
 pyhost.last_refusal() tells which block it was. Limits nest, and the lowest holds; at its end the
-block's limit is gone. To handle the error inside the block Python gets up to an eighth of size, at
+block's limit is gone. At most 64 are open at a time: another raises RuntimeError. To handle the error inside the block Python gets up to an eighth of size, at
 least 4 MiB, more, but never more than the cap.";
 
 const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nOpen the limit.";

@@ -19,6 +19,7 @@ mod table;
 mod variables;
 
 use crate::allocator::Allocator;
+use crate::descriptor::name_process;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::profile::Profile;
@@ -142,6 +143,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     // An exec keeps the process id: then this is still the outermost host.
     let own = process::id().to_string();
     let inherited = is_trusted && variable(OUTERMOST).is_some_and(|pid| pid != own.as_str());
+    if inherited {
+        name_process();
+    }
     let mut exports = cli.exports()?;
     let mut outputs = Outputs::default();
     let region = region::settings(&cli, &variables)?;

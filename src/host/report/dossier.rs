@@ -4,10 +4,13 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::caps::Refusal;
+use crate::descriptor::Speaker;
 use crate::heap::bfc;
 use crate::heap::classes::Class;
 use crate::heap::register::{BigBlock, BigBlocks};
 use crate::ledger::Snapshot;
+use crate::process;
+use pyhost_os::moment::{self, Utc};
 use std::fmt::{self, Write};
 
 /// The first refusal of an episode with what surrounded it.
@@ -29,7 +32,9 @@ const CLASSES: usize = 6;
 /// Writes a dossier for people; the region of `bfc` with it, where there is one.
 pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {
     let refusal = &dossier.refusal;
-    writeln!(out, "pyhost: {refusal}")?;
+    let (pid, now) = (process::id(), Utc(moment::now()));
+    writeln!(out, "{Speaker}{refusal}")?;
+    writeln!(out, "  process {pid}, {now}")?;
     if refusal.trace().is_empty() {
         writeln!(out, "  by a thread that runs no Python code")?;
     } else {

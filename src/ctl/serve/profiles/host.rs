@@ -6,7 +6,7 @@ use crate::lines::unwritten;
 use crate::serve::response::Response;
 use crate::stacks::Stacks;
 use pyhost_os::moment::{Utc, now};
-use pyhost_record::directory::{Entry, lines_beside, pid_namespace};
+use pyhost_record::directory::{Entry, lines_beside};
 use pyhost_record::lines::samples_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -134,7 +134,8 @@ impl Sampled {
         self.host.record.card().lines.answered.load(Relaxed)
     }
 
-    fn has_samples(&self) -> bool {
+    /// Whether the host takes samples, or has taken some.
+    pub fn has_samples(&self) -> bool {
         lines_beside(&self.path).is_file()
     }
 
@@ -152,23 +153,7 @@ impl Sampled {
 /// The directory cannot be read.
 pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
     let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
-    let own = pid_namespace();
-    let count = |pid| {
-        let hosts = found.hosts.iter();
-        hosts.filter(|host| host.identity.pid == pid).count()
-    };
-    // As the label `pid` of the metrics; an id that several have is written in full.
-    let names: Vec<Name> = found
-        .hosts
-        .iter()
-        .map(|host| {
-            let short = host.identity.pid.to_string().parse();
-            match (host.identity.pid_namespace == own, count(host.identity.pid)) {
-                (true, 1) => short.unwrap_or_else(|_| Name::of(&host.identity)),
-                _ => Name::of(&host.identity),
-            }
-        })
-        .collect();
+    let names = find::names(&found.hosts);
     let hosts = found.hosts.into_iter().zip(names);
     Ok(hosts
         .map(|(host, name)| Sampled {

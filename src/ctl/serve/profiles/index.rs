@@ -13,7 +13,6 @@ heap          bytes live now first, and those allocated so far
 allocs        the same, those allocated so far first
 ?seconds=N    the change in N seconds, 1 to 300
 ?debug=1      as a table, for people
-/debug/pprof/heap is the only host's that takes samples; ?pid=PID names one of several
 ";
 
 /// The page.
@@ -30,7 +29,14 @@ pub fn text(directory: &Path) -> Result<String, Response> {
     for host in &hosts {
         text += &line(host);
     }
-    Ok(text + HELP)
+    let sampled = hosts.iter().filter(|host| host.has_samples()).count();
+    text += HELP;
+    text += match sampled {
+        0 => "no host takes samples: expected --lines, or pyhostctl lines --start PID\n",
+        1 => "/debug/pprof/heap is that of the one host that takes samples\n",
+        _ => "?pid=PID       the host, since several take samples\n",
+    };
+    Ok(text)
 }
 
 fn line(host: &Sampled) -> String {
