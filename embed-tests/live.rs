@@ -388,7 +388,10 @@ print(sum(os.stat(f'{archive}/{name}').st_blocks * 512 for name in os.listdir(ar
     let told = outcome.stderr.matches(", a sibling, ").count();
     assert_eq!(told, 24, "{outcome:#?}");
     let (pid, _) = workers[0].split_once(' ').unwrap();
-    let line = format!("pyhost: process {pid}, a sibling, was killed with a resident peak of ");
+    // The worker that says so is named, too.
+    let (next, _) = workers[1].split_once(' ').unwrap();
+    let line =
+        format!("pyhost[{next}]: process {pid}, a sibling, was killed with a resident peak of ");
     assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
     let (late, _) = workers[23].split_once(' ').unwrap();
     assert_eq!(shown(late, &directory)["process"]["ended_by"], "kill");

@@ -3,9 +3,11 @@
 
 use crate::environments::{Environment, named, pins};
 use crate::expected::plain_package;
-use crate::host::{PYHOST, Run, folder, script};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, script};
 use crate::skipping::skipped;
 use serde_json::Value;
+use std::fs;
+use std::path::Path;
 
 /// The packages of a notebook; `None` if none are pinned for this Python.
 fn notebook() -> Option<Environment> {
@@ -53,6 +55,7 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
         "%%pyhost --no-such-option\n1",
         "%%pyhost -a heap\n1",
         "%pyhost",
+        "%%pyhost\nimport mmap\n\nkept = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
         "%unload_ext pyhost\n%pyhost",
     ];
     let command = [
@@ -72,10 +75,14 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
     // The numbers of the lines are those of the cell, whose first line is the magic.
     let row = html
         .lines()
-        .find(|line| line.contains(".py:2 in "))
+        .find(|line| line.contains("cell 2, line 2 in "))
         .expect(&html);
     assert!(row.contains("MiB") && row.contains(">obj<"), "{row}");
-    assert!(html.contains(".py:5 in "), "{html}");
+    assert!(html.contains("cell 2, line 5 in "), "{html}");
+    assert!(
+        html.contains("<p>resident: ") && html.contains(" after, +"),
+        "{html}"
+    );
     assert!(!html.contains("<module>"), "{html}");
     let shown = texts(&outputs[1], "text/plain");
     assert!(shown[0].starts_with("total: peak "), "{shown:?}");
@@ -99,7 +106,58 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
         );
     }
     assert!(texts(&outputs[8], "stdout")[0].contains("lines at the peak"));
-    assert!(texts(&outputs[9], "stderr")[0].contains("Line magic function `%pyhost` not found"));
+    // What a library maps is no part of the total: it has a table of its own.
+    let html = texts(&outputs[9], "text/html").concat();
+    let (_, table) = html
+        .split_once("lines that grew in the block, of mapped")
+        .expect(&html);
+    assert!(
+        table.contains("32.0 MiB") && table.contains("cell 10, line 4 in "),
+        "{html}"
+    );
+    assert!(texts(&outputs[10], "stderr")[0].contains("Line magic function `%pyhost` not found"));
+}
+
+#[test]
+fn a_kernel_that_was_installed_runs_under_the_host() {
+    let Some(environment) = notebook() else {
+        return skipped("no ipykernel is pinned for this Python");
+    };
+    let place = folder("kernel");
+    let install = |options: &[&str]| {
+        Run::program(PYHOSTCTL)
+            .env("VIRTUAL_ENV", "")
+            .env("HOME", &place)
+            .arg("install-kernel")
+            .args(options)
+    };
+    let file = place.join(".local/share/jupyter/kernels/pyhost/kernel.json");
+    let path = install(&[]).ok().stdout;
+    assert_eq!(Path::new(path.trim_end()), file);
+    // Again, with options of one's own.
+    install(&["--", "--lines=1", "--stats=off"]).ok();
+    let kernel: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let words: Vec<&str> = kernel["argv"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    let command = &words[..words.len() - 2];
+    let end = ["--lines=1", "--stats=off", "-m", "ipykernel_launcher"];
+    assert_eq!(command[1..], end, "{kernel:#}");
+    let outputs = executed(
+        &environment,
+        command,
+        &["import pyhost\nprint(pyhost.active)"],
+    );
+    assert_eq!(texts(&outputs[0], "stdout"), ["True\n"], "{outputs:#?}");
+    fs::write(&file, "{\"display_name\": \"mine\"}").unwrap();
+    let refused = install(&[]).run();
+    assert!(
+        refused.code() == 1 && refused.stderr.contains("is another kernel's"),
+        "{refused:#?}"
+    );
 }
 
 #[test]

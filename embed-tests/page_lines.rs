@@ -3,7 +3,7 @@
 //! `page/stacks.py` drives the browser and prints the content of each step; the conditions are here.
 
 use crate::host::{Outcome, PYHOSTCTL, Run, folder};
-use crate::page::{check, look, read, sample, strings, whole};
+use crate::page::{check, embedded_report, look, read, sample, strings, whole};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -374,9 +374,7 @@ fn the_page_of_a_sampled_run_has_its_lines_with_their_errors() {
         .arg(&script)
         .arg("2")
         .ok();
-    let text = whole(&page);
-    let embedded = text.split_once("<script id=\"report\" type=\"application/json\">");
-    let embedded = embedded.unwrap().1.split_once("</script>").unwrap().0;
+    let (text, embedded) = (whole(&page), embedded_report(&page));
     let path = folder.join("report.json");
     std::fs::write(&path, embedded).unwrap();
     let report = read(&path);

@@ -127,8 +127,11 @@ class Lines(dict[str, Any]):
     below zero, and rows are in the order of their bytes without the sign.
     """
 
-    def top(self, count: int = 10, view: str = "at_peak") -> list[_Line]:
-        """The lines of your own code with the most bytes in a view; of grown those that grew."""
+    def top(self, count: int = 10, view: str = "at_peak", account: str | None = None) -> list[_Line]:
+        """The lines of your own code with the most bytes in a view; of grown those that grew.
+
+        Of one account, or of all that are part of the total.
+        """
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...

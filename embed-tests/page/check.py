@@ -50,7 +50,7 @@ STRUCTURE = """(() => ({
   styles: document.querySelectorAll("[style]").length,
   scripts: [...document.scripts].map((script) => script.type),
   links: [...document.querySelectorAll("main a, nav a")].filter((link) => !document.querySelector(link.getAttribute("href"))).length,
-  report: JSON.parse(document.getElementById("report").textContent),
+  report: document.getElementById("report").textContent,
   samples: document.querySelectorAll("#samples tbody tr").length,
   events: [...document.querySelectorAll("#events tbody td:last-child")].map((cell) => cell.textContent),
   cursor: Boolean(document.querySelector("#cursor:not([hidden])")),
@@ -237,6 +237,8 @@ def main():
             if theme == "light":
                 found["figures"] = browser.run(FIGURES)
                 found["structure"] = browser.run(STRUCTURE)
+                packed = base64.b64decode(found["structure"]["report"])
+                found["structure"]["report"] = json.loads(zlib.decompress(packed), parse_float=number)
                 found["tour"] = tour(browser)
                 if found["structure"]["cursor"]:
                     found["moved"] = moved(browser)

@@ -134,6 +134,12 @@ def work(browser, shots, function):
     return found
 
 
+def opened(browser, page):
+    """Opens the page, and waits until its script has unpacked the stacks."""
+    browser.open(page.as_uri())
+    Icicle(browser).until(lambda state: state["frames"])
+
+
 def main():
     page, shots, function = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
     found = {}
@@ -142,13 +148,13 @@ def main():
             for width, phone in [(1200, False), (375, True)]:
                 browser.size(width, 1400, phone)
                 browser.media(theme)
-                browser.open(page.as_uri())
+                opened(browser, page)
                 browser.run("document.getElementById('lines').scrollIntoView({ behavior: 'instant' })")
                 shoot(browser, shots / f"lines-{theme}-{width}.png")
                 found[f"{theme}-{width}"] = {"contrast": browser.run(CONTRAST), "layout": browser.run(LAYOUT), **told(browser)}
         browser.size(1200, 1000)
         browser.media()
-        browser.open(page.as_uri())
+        opened(browser, page)
         found |= work(browser, shots, function) | told(browser)
         browser.open(page.as_uri(), scripts=False)
         found["without_scripts"] = browser.run(

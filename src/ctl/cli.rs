@@ -4,6 +4,7 @@ use crate::baseline::BaselineOptions;
 use crate::convert::ConvertOptions;
 use crate::diff::DiffOptions;
 use crate::html::HtmlOptions;
+use crate::kernel::KernelOptions;
 use crate::leaks::LeaksOptions;
 use crate::lines::LinesOptions;
 use crate::report::ReportOptions;
@@ -69,6 +70,8 @@ pub enum Command {
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
     Serve(ServeOptions),
+    /// Install a kernel for Jupyter that runs under the host
+    InstallKernel(KernelOptions),
     /// Give the native calls in a text of the host's their functions and source lines
     Symbolize(SymbolizeOptions),
     /// Run a program once for each of its requests for memory, which fails, and find crashes, hangs and leaks

@@ -16,6 +16,7 @@ mod find;
 mod hostile;
 mod html;
 mod input;
+mod kernel;
 mod leaks;
 mod lines;
 mod model;
@@ -55,6 +56,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Baseline(options) => baseline::run(options, &cli.directory())?,
         Command::Diff(options) => diff::run(options, &cli.directory())?,
         Command::Serve(options) => serve::run(options, &cli.directory())?,
+        Command::InstallKernel(options) => kernel::run(options)?,
         Command::Show(options) => show::run(options, &cli.directory())?,
         Command::Report(options) => report::run(options, &cli.directory())?,
         Command::Lines(options) => lines::run(options, &cli.directory())?,

@@ -103,6 +103,19 @@ pub struct Picture {
     pub out_of_sight: Vec<String>,
     /// The caps that are drawn, by scope.
     pub caps: Vec<String>,
+    /// How what is live and not resident is shown.
+    pub outline: Outline,
+}
+
+/// How a picture shows live bytes that are not resident: reserved, or never written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outline {
+    /// There are none.
+    None,
+    /// As a dashed line above the bands.
+    Drawn,
+    /// Not at all: with them the stack is so many bytes high, out of all proportion.
+    TooHigh(i64),
 }
 
 /// Draws a timeline; `label` describes the picture to a reader who does not see it.
@@ -110,10 +123,26 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let names = &timeline.accounts;
     let samples = timeline.thinned(canvas.stretches);
     let stacks: Vec<Stack> = samples.iter().map(|sample| stack(sample, names)).collect();
-    let data = samples
-        .iter()
-        .map(|sample| sample.total.max(sample.resident.unwrap_or(0)) as f64)
-        .fold(1024.0, f64::max);
+    // Where the system says nothing of the resident size, all that is live counts.
+    let filled = |sample: &Sample| sample.resident.unwrap_or(sample.total) as f64;
+    let in_memory: Vec<f64> = samples.iter().map(|sample| filled(sample)).collect();
+    let data = in_memory.iter().copied().fold(1024.0, f64::max);
+    let tops = || {
+        stacks
+            .iter()
+            .filter_map(|stack| stack.edges.last().copied())
+    };
+    let top = tops().fold(0.0, f64::max);
+    let outline = match tops().zip(&in_memory).any(|(top, filled)| top > *filled) {
+        false => Outline::None,
+        true if top <= data * CAP_IN_SIGHT => Outline::Drawn,
+        true => Outline::TooHigh(top as i64),
+    };
+    let data = if outline == Outline::Drawn {
+        data.max(top)
+    } else {
+        data
+    };
     let (drawn, hidden): (Vec<_>, Vec<_>) = cap_lines(timeline, &stacks)
         .into_iter()
         .partition(|line| line.highest <= data * CAP_IN_SIGHT);
@@ -125,7 +154,10 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
             data-left=(plane.left) data-right=(plane.right) data-top=(plane.top) data-bottom=(plane.bottom)
             data-first=(plane.first) data-last=(plane.last) {
             (axes(&plane, canvas))
-            (bands(&plane, &stacks, names))
+            (bands(&plane, &stacks, &in_memory, names, canvas.class))
+            @if outline == Outline::Drawn {
+                (line(&plane, "outline", 2, stacks.iter().filter_map(|stack| Some((stack.time, *stack.edges.last()?)))))
+            }
             (line(&plane, "resident", 4, resident(&samples)))
             @for cap in &drawn {
                 @let scope = cap.account.map_or("total", |index| account_class(&names[index]));
@@ -141,6 +173,7 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
         svg,
         out_of_sight: scopes(hidden),
         caps: scopes(drawn),
+        outline,
     }
 }
 
@@ -249,18 +282,28 @@ fn text(text: &str, (x, y): (i32, i32), anchor: &str, canvas: &Canvas) -> Markup
     html! { text.ink x=(x) y=(y) dy="0.35em" text-anchor=(anchor) font-size=(canvas.font) { (text) } }
 }
 
-/// The accounts' bands. Each reaches down to 0, and the ones below it are drawn over it.
-fn bands(plane: &Plane, stacks: &[Stack], names: &[String]) -> Markup {
+/// The accounts' bands, as high as what is `in_memory`. Each reaches down to 0, and the ones below it are drawn over it.
+fn bands(
+    plane: &Plane,
+    stacks: &[Stack],
+    in_memory: &[f64],
+    names: &[String],
+    canvas: &str,
+) -> Markup {
     let (Some(first), Some(last)) = (stacks.first(), stacks.last()) else {
         return html! {};
     };
-    let band = |index: usize| {
-        let edge = stacks.iter().map(|stack| (stack.time, stack.edges[index]));
+    let area = |height: &dyn Fn(usize) -> f64| {
+        let times = stacks.iter().enumerate();
+        let edge = times.map(|(sample, stack)| (stack.time, height(sample)));
         plane.points(edge.chain([(last.time, 0.0), (first.time, 0.0)]))
     };
     html! {
-        @for (index, name) in names.iter().enumerate().rev() {
-            polygon class={ "band " (account_class(name)) } points=(band(index)) {}
+        clipPath id={ "resident-" (canvas) } { polygon points=(area(&|sample| in_memory[sample])) {} }
+        g clip-path={ "url(#resident-" (canvas) ")" } {
+            @for (index, name) in names.iter().enumerate().rev() {
+                polygon class={ "band " (account_class(name)) } points=(area(&|sample| stacks[sample].edges[index])) {}
+            }
         }
     }
 }
@@ -332,19 +375,29 @@ fn unit_of_seconds(last: f64) -> (f64, &'static str) {
     }
 }
 
-/// The picture described in a sentence.
+/// The picture described in sentences.
 pub fn sentence(timeline: &Timeline) -> String {
-    let totals = timeline.samples.iter().map(|sample| sample.total);
-    let residents = timeline.samples.iter().filter_map(|sample| sample.resident);
+    let samples = || timeline.samples.iter();
+    let most = |figure: &dyn Fn(&Sample) -> i64| samples().map(figure).max().unwrap_or(0);
+    let residents = samples().filter_map(|sample| sample.resident);
+    let top = |sample: &Sample| {
+        let edges = stack(sample, &timeline.accounts).edges;
+        edges.last().map_or(0, |top| *top as i64)
+    };
+    let (total, top) = (most(&|sample| sample.total), most(&top));
     let (_, last) = timeline.span();
     let mut text = format!(
-        "Live bytes of {} over {}, stacked by account: at most {}",
+        "Live bytes of {} over {}, stacked by account: the total at most {}",
         timeline.accounts.join(", "),
         super::text::seconds(last),
-        bytes(totals.max().unwrap_or(0))
+        bytes(total)
     );
+    if top > total {
+        text += &format!(", and {} with mapped, which is not in it", bytes(top));
+    }
     if let Some(resident) = residents.max() {
         text += &format!("; resident at most {}", bytes(resident));
+        text += ". The bands are filled as far as they can be resident";
     }
     text
 }
@@ -408,6 +461,35 @@ mod tests {
             assert_eq!(picture.out_of_sight, ["raw"]);
             assert_eq!(picture.caps, ["total", "obj"]);
         }
+    }
+
+    #[test]
+    fn what_is_live_and_not_resident_is_an_outline_or_a_sentence() {
+        let drawn = |mapped: i64| {
+            let mut timeline = timeline();
+            timeline.accounts.push("mapped".to_owned());
+            let samples = timeline.samples.iter_mut();
+            samples.for_each(|sample| sample.accounts.push(mapped));
+            let picture = draw(&timeline, &WIDE, "");
+            (picture.outline, picture.svg.0, sentence(&timeline))
+        };
+        let (outline, svg, _) = drawn(0);
+        assert!(outline == Outline::None && !svg.contains("\"outline\""));
+        // 29 MiB of the total beside it; 90 MiB are resident.
+        let (outline, svg, text) = drawn(100 << 20);
+        assert!(outline == Outline::Drawn && svg.contains("class=\"outline\""));
+        assert!(
+            svg.contains("120\u{a0}MiB") || svg.contains("120 MiB"),
+            "{svg}"
+        );
+        assert!(text.contains("total at most 29.0"), "{text}");
+        let (outline, svg, text) = drawn(1 << 30);
+        assert_eq!(outline, Outline::TooHigh((1 << 30) + (29 << 20)));
+        assert!(
+            !svg.contains("\"outline\"") && svg.contains("80 MiB") && !svg.contains("GiB"),
+            "{svg}"
+        );
+        assert!(text.contains("and 1.0\u{a0}GiB with mapped"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The section of the timeline: the picture twice, for wide and narrow windows, a cursor for
 //! browsers that run scripts, and the samples and events as tables for all.
 
-use super::chart::{self, NARROW, Picture, STRETCHES, WIDE, account_class};
+use super::chart::{self, NARROW, Outline, Picture, STRETCHES, WIDE, account_class};
 use super::figures::{maybe_bytes, scroll, swatch};
 use super::text;
 use super::timeline::{Event, Sample, Timeline};
@@ -48,6 +48,9 @@ pub fn section(timeline: &Timeline) -> Markup {
         @if !wide.out_of_sight.is_empty() {
             p.note { "Too high to be drawn: the cap of " (text::clean(&wide.out_of_sight.join(", "))) "." }
         }
+        @if let Outline::TooHigh(top) = wide.outline {
+            p.note { "Too high to be drawn: what is live and not resident, with which the stack is " (text::bytes(top)) " high." }
+        }
         (events(timeline))
         (table(timeline, &samples))
     }
@@ -69,6 +72,9 @@ fn legend(timeline: &Timeline, picture: &Picture, at: &Sample) -> Markup {
                 }
                 li { (line("none")) span { "total" } b data-legend="total" { (text::bytes(at.total)) } }
                 li { (line("resident")) span { "resident" } b data-legend="resident" { (maybe_bytes(at.resident)) } }
+                @if picture.outline == Outline::Drawn {
+                    li { (line("outline")) span { "live, not resident" } }
+                }
                 @for scope in &picture.caps {
                     @let class = match timeline.accounts.contains(scope) { true => account_class(scope), false => "total" };
                     li { (line(&format!("cap {class}"))) span { "cap of " (text::clean(scope)) } }

@@ -5,11 +5,13 @@ use super::{figures, text};
 use crate::model::Report;
 use maud::{Markup, html};
 
-/// The title of the page.
+/// The title of the page: the script's name. Code of `-c`, and what comes from standard input, has none.
 pub fn title(report: &Report) -> String {
-    match report.process.pid {
-        Some(pid) => format!("Memory of process {pid}"),
-        None => "Memory of a process".to_owned(),
+    let process = &report.process;
+    match (process.command.as_deref(), process.pid) {
+        (Some(name), _) if !["", "-", "-c"].contains(&name) => text::short(name, 60),
+        (_, Some(pid)) => format!("process {pid}"),
+        _ => "a process".to_owned(),
     }
 }
 

@@ -134,7 +134,7 @@ fn files(options: &SweepOptions, host: &Path) -> Result<State, Failure> {
 }
 
 /// The host: beside this program, else in `PATH`.
-fn host() -> PathBuf {
+pub fn host() -> PathBuf {
     const NAME: &str = "pyhost";
     let own = pyhost_os::process::executable();
     let beside = own.as_deref().and_then(Path::parent);

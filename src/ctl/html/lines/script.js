@@ -1,12 +1,14 @@
 // Draws the stacks of the sampled lines as an icicle: the outermost call at the top, the widths by bytes. The JSON beside it
 // has the sums of each frame, made by src/ctl/html/lines/tree.rs. Names of the report become text, never markup.
 "use strict";
-(() => {
+(async () => {
   const source = document.getElementById("stacks-data");
   const place = (name) => document.getElementById("stacks-" + name);
   const svg = document.getElementById("icicle");
-  if (!source || !svg) return;
-  const data = JSON.parse(source.textContent);
+  if (!source || !svg || !window.DecompressionStream) return;
+  const packed = Uint8Array.from(atob(source.textContent), (letter) => letter.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const data = await new Response(unpacked).json();
   const [view, account, search] = [place("view"), place("account"), place("search")];
   // Only a comparison has it.
   const widths = place("widths");

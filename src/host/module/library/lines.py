@@ -3,6 +3,8 @@
 Run in every interpreter that asks for it, and not before.
 """
 
+import sys
+
 from pyhost import _origin, _text
 
 _TITLES = {
@@ -24,8 +26,8 @@ class Lines(dict):
 
     __slots__ = ()
 
-    def top(self, count=10, view="at_peak"):
-        """Return the lines with the most bytes in a view, as dictionaries.
+    def top(self, count=10, view="at_peak", account=None):
+        """Return the lines with the most bytes in a view, as dictionaries; of one account, or of all that are in the total.
 
         Each has account (the one with the most bytes), bytes, blocks, error_bytes, file, line, function and package. The
         line is the innermost one of the user's own code; package is the one that it called. file is None outside of
@@ -38,7 +40,7 @@ class Lines(dict):
             raise ValueError(f"top: view must be one of {', '.join(map(repr, views))}, but is {view!r}")
         groups, origins = {}, {}
         for row in self[view]:
-            if row["account"] == "mapped" and not is_beside:
+            if row["account"] != account if account else row["account"] == "mapped" and not is_beside:
                 continue
             call, package = _place(row["stack"], origins)
             key = (call["file"], call["line"], call["function"])
@@ -66,7 +68,7 @@ class Lines(dict):
         return found[:count]
 
     def __str__(self):
-        return "\n".join(self._table("at_peak", 10)) or f"no line has bytes at the peak ({self._how()})"
+        return "\n".join(self._lines(("at_peak",), 10)) or f"no line has bytes at the peak ({self._how()})"
 
     def _repr_html_(self):
         from pyhost import _html_of_lines
@@ -86,19 +88,24 @@ class Lines(dict):
         interval = self["interval_bytes"]
         return "every allocation" if interval == 1 else f"one sample in {_text(interval)}"
 
-    def _title(self, view):
-        # Only the lines of a block name their account.
-        titles = _TITLES_OF_BLOCK if "account" in self else _TITLES
-        return f"{titles[view]} ({self._how()})"
+    def _tables(self, views, count):
+        """The lines of each view below a title; then those of mapped, which is no part of the total."""
+        beside = () if self.get("account") == "mapped" else ("mapped",)
+        for account in (None, *beside):
+            for view in views:
+                rows = self.top(count, view, account)
+                if rows:
+                    # Only the lines of a block name their account.
+                    titles = _TITLES_OF_BLOCK if "account" in self else _TITLES
+                    yield f"{titles[view]}{', of ' + account if account else ''} ({self._how()})", rows
 
-    def _table(self, view, count):
-        """The lines of a view as lines of text, below a title; nothing if it has none."""
-        rows = self.top(count, view)
-        if rows:
-            yield self._title(view) + ":"
-        for row in rows:
-            error = f" \u00b1 {_text(row['error_bytes']):<10}" if self["interval_bytes"] > 1 else ""
-            yield f"  {_text(row['bytes']):>10}{error}  {row['account']:<6}  {_where(row)}"
+    def _lines(self, views, count):
+        """The tables as lines of text."""
+        for title, rows in self._tables(views, count):
+            yield title + ":"
+            for row in rows:
+                error = f" \u00b1 {_text(row['error_bytes']):<10}" if self["interval_bytes"] > 1 else ""
+                yield f"  {_text(row['bytes']):>10}{error}  {row['account']:<6}  {_where(row)}"
 
 
 def _place(stack, origins):
@@ -119,4 +126,13 @@ def _where(row):
     if row["file"] is None:
         return "outside of Python code"
     by = f", by {row['package']}" if row["package"] else ""
-    return f"{row['file']}:{row['line']} in {row['function']}{by}"
+    cell = _cell(row["file"])
+    place = f"{row['file']}:{row['line']}" if cell is None else f"cell {cell}, line {row['line']}"
+    return f"{place} in {row['function']}{by}"
+
+
+def _cell(file):
+    """The number of the notebook's cell that a file stands for; None for any other file."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    # As IPython names cells in tracebacks, since 7.24.
+    return getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)

@@ -9,10 +9,13 @@ import sys
 
 import pyhost
 
+if pyhost.active:
+    from pyhost import _bundle, _signed, _text
+
 _OPTION = re.compile(r"\s*(?:(-a|--account)|(-o|--output))(?:\s+|=)(\S+)(?=\s|$)")
 _USAGE = "expected %pyhost [-a ACCOUNT] [-o NAME] STATEMENT, or %%pyhost [-a ACCOUNT] [-o NAME] above a cell"
 _NOT_HOSTED = ("pyhost: nothing is measured, since this Python does not run under the host; start the kernel, or IPython, "
-               "by 'pyhost -m'")
+               "by 'pyhost -m'; 'pyhostctl install-kernel' makes such a kernel")
 
 
 def load_ipython_extension(shell):
@@ -63,14 +66,32 @@ def _run(shell, line, cell):
         tracked = pyhost.track(account=options["account"])
     except ValueError as error:
         raise UsageError(f"pyhost: {error}") from None
+    before = pyhost.snapshot().resident_bytes
     try:
         with tracked:
             value = _executed(parts, shell.user_ns)
     finally:
         if options["output"]:
             shell.user_ns[options["output"]] = tracked
-        display(tracked)
+        display(_Shown(tracked, before, pyhost.snapshot().resident_bytes))
     return value
+
+
+class _Shown:
+    """A track, with what the process had resident before and after."""
+
+    def __init__(self, tracked, before, after):
+        self.tracked = tracked
+        self.resident = f"resident: {_text(before)} before, {_text(after)} after, {_signed(after - before)}"
+
+    def __str__(self):
+        return f"{self.tracked}\n{self.resident}"
+
+    def _repr_html_(self):
+        return f"{self.tracked._repr_html_()}\n<p>{self.resident}</p>"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return _bundle(self)
 
 
 def _options(line):
@@ -85,12 +106,21 @@ def _options(line):
 
 def _compiled(shell, source, raw):
     """The code of a cell, and that of its last expression, whose value is shown."""
-    file = shell.compile.cache(source, shell.execution_count, raw_code=raw)
+    file = shell.compile.cache(source, _number(shell), raw_code=raw)
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=file))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     yield shell.compile(tree, file, "exec")
     if last is not None:
         yield shell.compile(ast.Expression(last.value), file, "eval")
+
+
+def _number(shell):
+    """The number of the cell that runs. IPython 9 has counted on by then."""
+    cells = getattr(shell.compile, "_filename_map", {})
+    frame = sys._getframe()
+    while frame and frame.f_code.co_filename not in cells:
+        frame = frame.f_back
+    return cells[frame.f_code.co_filename] if frame else shell.execution_count
 
 
 def _executed(parts, names):

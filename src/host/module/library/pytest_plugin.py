@@ -430,7 +430,7 @@ def _lines(by_line, view):
     """The lines with the most bytes, as texts; those with less than a hundredth of the first are left out."""
     rows = by_line.top(_LINES, view)
     count = sum(100 * row["bytes"] >= rows[0]["bytes"] for row in rows)
-    return [line.strip() for line in list(by_line._table(view, count))[1:]]  # without the title
+    return [line.strip() for line in by_line._lines((view,), count) if line.startswith(" ")]  # without titles
 
 
 def _exceeded(name, limit, tracked, measured):

@@ -60,8 +60,7 @@ def _show(tracked):
         lines.append(f"counted too: {tracked.other_allocations} allocations of {others}")
     by_line = tracked.lines
     if by_line is not None:
-        lines += by_line._table("at_peak", _LINES)
-        lines += by_line._table("grown", _LINES)
+        lines += by_line._lines(("at_peak", "grown"), _LINES)
     return "\n".join(lines)
 
 

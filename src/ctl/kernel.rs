@@ -1,0 +1,83 @@
+//! `pyhostctl install-kernel`: a kernel for Jupyter that runs under the host.
+
+use crate::failure::{Failure, print};
+use crate::{output, sweep};
+use clap::Args;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// The name that notebooks show.
+const DISPLAY: &str = "Python (pyhost)";
+
+/// The options of `install-kernel`.
+#[derive(Debug, Args)]
+pub struct KernelOptions {
+    /// The kernel's folder is DIR/share/jupyter/kernels/pyhost [default: $VIRTUAL_ENV, else ~/.local]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+
+    /// Options of the host [default: --lines --stats=off]
+    #[arg(
+        value_name = "OPTION",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub options: Vec<String>,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Writes the kernel's file.
+///
+/// # Errors
+/// There is no place for it, another kernel has it, or it cannot be written.
+pub fn run(options: &KernelOptions) -> Result<(), Failure> {
+    let environment = variable("VIRTUAL_ENV");
+    let local = || variable("HOME").map(|home| PathBuf::from(home).join(".local"));
+    let prefix = options.prefix.clone();
+    let prefix = prefix
+        .or_else(|| environment.clone().map(PathBuf::from))
+        .or_else(local);
+    let none = || Failure("there is no home directory; expected --prefix DIR".to_owned());
+    let folder = prefix
+        .ok_or_else(none)?
+        .join("share/jupyter/kernels/pyhost");
+    let file = folder.join("kernel.json");
+    let refuse = |what: String| Failure(format!("'{}' {what}", file.display()));
+    match fs::read(&file) {
+        Ok(text) => {
+            let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+            if found["display_name"] != DISPLAY {
+                return Err(refuse(
+                    "is another kernel's; expected --prefix DIR".to_owned(),
+                ));
+            }
+            fs::remove_file(&file)
+                .map_err(|error| refuse(format!("cannot be replaced ({error})")))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(refuse(format!("cannot be read ({error})"))),
+    }
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure(format!("'{}' cannot be made ({error})", folder.display())))?;
+    let host = sweep::host();
+    let defaults = ["--lines", "--stats=off"].map(str::to_owned);
+    let of_host = match options.options.is_empty() {
+        true => &defaults[..],
+        false => &options.options,
+    };
+    let mut argv = vec![host.to_string_lossy().into_owned()];
+    argv.extend_from_slice(of_host);
+    argv.extend(["-m", "ipykernel_launcher", "-f", "{connection_file}"].map(str::to_owned));
+    let mut kernel = json!({"argv": argv, "display_name": DISPLAY, "language": "python"});
+    if let Some(environment) = environment {
+        kernel["env"] = json!({"VIRTUAL_ENV": environment.to_string_lossy()});
+    }
+    output::write(&file, format!("{kernel:#}\n").as_bytes())?;
+    print(&format!("{}\n", file.display()))
+}
