@@ -1,6 +1,11 @@
 //! Facts that the host reads from CPython's frames. `tools/newest-pythons` runs these on the CPythons of Debian sid.
 
-use crate::host::{Run, script};
+use crate::environments::{named, pins};
+use crate::host::{Run, compile, script};
+use crate::skipping::skipped;
+
+/// The options that read frames at most requests and frees.
+const READERS: [&str; 3] = ["--debug-hooks", "--guard=min=1,every=1", "--lines=1"];
 
 #[test]
 fn a_refusal_names_the_calls_that_lead_to_it_for_every_kind_of_frame() {
@@ -34,4 +39,29 @@ limit = pyhost.last_refusal()['limit']
 print(limit['file'], limit['line'])";
     let outcome = Run::host().code(code).ok();
     assert_eq!(outcome.last_line(), "<string> 3", "{outcome:#?}");
+}
+
+#[test]
+fn threads_that_go_on_while_python_ends_have_no_frames() {
+    let library = compile("allocate_for_ever.c", "allocate.so", &["-shared", "-fPIC"]);
+    for option in READERS {
+        for _ in 0..2 {
+            let host = Run::host().args(["--stats=off", option]);
+            let outcome = host.arg(script("threads_at_exit.py")).arg(&library).ok();
+            assert_eq!(outcome.stdout, "done [0]\n", "{option}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn stacks_that_are_switched_are_no_frames() {
+    if !pins("loops").exists() {
+        return skipped("greenlet is not pinned for this Python");
+    }
+    let loops = named("loops");
+    for option in READERS {
+        let host = loops.host().args(["--stats=off", option]);
+        let outcome = host.arg(script("switched_stacks.py")).ok();
+        assert_eq!(outcome.stdout, "[15, 15, 15, 15]\n", "{option}");
+    }
 }

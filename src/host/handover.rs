@@ -12,11 +12,14 @@ use crate::leaks;
 use crate::native::{self, Mode};
 use crate::numpy;
 use crate::python::objects::Gil;
-use crate::python::{domains, extensions};
+use crate::python::{domains, extensions, place};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.
 const MEMRAY: &[u8] = b"memray._memray";
+
+/// The end of the name of greenlet's extension module, in all versions and in packages with a copy of it.
+const GREENLET: &[u8] = b"greenlet";
 
 /// Whether there is something to hand over.
 static ARMED: AtomicBool = AtomicBool::new(false);
@@ -45,6 +48,9 @@ pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
 
 /// An extension module is about to be executed. No exception is set.
 fn extension_begins(gil: Gil<'_>, name: &[u8]) {
+    if name.ends_with(GREENLET) {
+        place::stacks_change();
+    }
     if name == MEMRAY && ARMED.swap(false, Relaxed) {
         hand_over(gil);
     }

@@ -1,5 +1,6 @@
 /* Where the calling thread's Python code is: read off its frames without an allocation, a lock or
-   a reference, so that an allocator may ask in the middle of anything.
+   a reference, so that an allocator may ask in the middle of anything. All of it starts at `living`,
+   which decides whether the frames are alive.
 
    The frames are CPython's own structures, so this is compiled against the headers of the Python
    that the host is built for: cpython/frameobject.h up to 3.10, internal/pycore_frame.h from 3.11
@@ -7,7 +8,7 @@
    publishes for debuggers (_Py_DebugOffsets) must be those of the headers, or no frame is read:
    an own build may have changed them. Read up to 3.15; no frame of a newer Python is read. */
 
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE /* memmem, process_vm_readv */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -25,6 +26,7 @@
 #include <opcode.h>
 #elif PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
+#undef _PyGC_FINALIZED /* 3.12 has an inline function of this name, too */
 #include <internal/pycore_frame.h>
 #include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
@@ -40,12 +42,60 @@
 #endif
 #include <frameobject.h>
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 /* How many frames are looked at, so that a deep recursion costs no more. */
 #define DEPTH 1000
+
+#if PY_VERSION_HEX < UNREAD
+
+/* Copies memory that may be gone: 1 if it was copied, 0 if nothing is there any more, -1 if a sandbox forbids the call. The
+   system copies it, so that a bad address is an error and no fault. */
+static int copy_memory(void *out, const void *from, size_t bytes)
+{
+    int before = errno;
+    struct iovec own = {out, bytes}, there = {(void *)from, bytes};
+    ssize_t copied = process_vm_readv(getpid(), &own, 1, &there, 1, 0);
+    int answer = copied == (ssize_t)bytes ? 1 : copied >= 0 || errno == EFAULT ? 0 : -1;
+    errno = before;
+    return answer;
+}
+
+/* Copies the state of a thread that has given up the GIL, if it is alive. While Python is finalised the main thread frees the
+   states of all others, which go on, and allocate: up to 3.13 they end by pthread_exit, for which glibc loads a library. That
+   begins at any moment, so the state is copied before the last look whether it has begun. Frames are not freed there. */
+static __attribute__((noinline)) const PyThreadState *copy_detached(PyThreadState *copy, const PyThreadState *thread)
+{
+    int answer = Py_IsInitialized() ? copy_memory(copy, thread, sizeof *copy) : 0;
+    if (answer < 0)
+        *copy = *thread;
+    if (answer == 0 || copy->thread_id != PyThread_get_thread_ident() || !Py_IsInitialized())
+        return NULL;
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+    if (copy->cframe == &thread->root_cframe)
+        copy->cframe = &copy->root_cframe;
+#endif
+    return copy;
+}
+
+/* The calling thread's state if it is alive: itself while the thread has the GIL, without which nobody frees it, else a copy. */
+static inline const PyThreadState *living(PyThreadState *copy)
+{
+    const PyThreadState *thread = PyGILState_GetThisThreadState();
+#if PY_VERSION_HEX >= 0x030D0000
+    int is_attached = PyThreadState_GetUnchecked() == thread;
+#else
+    int is_attached = _PyThreadState_UncheckedGet() == thread;
+#endif
+    return is_attached || thread == NULL ? thread : copy_detached(copy, thread);
+}
+
+#endif
 
 #if PY_VERSION_HEX < 0x030B0000
 
@@ -53,8 +103,9 @@ typedef PyFrameObject frame_t;
 
 static frame_t *innermost(void)
 {
-    PyThreadState *thread = PyGILState_GetThisThreadState();
-    return thread == NULL ? NULL : thread->frame;
+    PyThreadState copy;
+    const PyThreadState *state = living(&copy);
+    return state == NULL ? NULL : state->frame;
 }
 
 static frame_t *caller(frame_t *frame) { return frame->f_back; }
@@ -135,15 +186,41 @@ static frame_t *complete(frame_t *frame)
     return frame;
 }
 
+#if PY_VERSION_HEX < 0x030D0000
+
+/* Something that changes C stacks is loaded (greenlet). Set once, and read by all threads. */
+static int stacks_change;
+
+/* The frame in the loop's record, which lies in the C stack; NULL if something else lies there. greenlet frees the copy of a
+   stack when it has put that in place, but before the thread state's record is of that stack. */
+static frame_t *frame_in_place(frame_t *frame)
+{
+    frame_t head;
+    PyVarObject code;
+    if (copy_memory(&head, frame, offsetof(frame_t, localsplus)) < 1 ||
+        copy_memory(&code, head.f_code, sizeof code) < 1)
+        return NULL;
+    /* Before the first instruction, or at one. */
+    size_t at = (size_t)head.prev_instr + sizeof(_Py_CODEUNIT) - (size_t)_PyCode_CODE(head.f_code);
+    int is_frame = Py_TYPE(&code) == &PyCode_Type && at <= (size_t)Py_SIZE(&code) * sizeof(_Py_CODEUNIT);
+    return is_frame ? frame : NULL;
+}
+
+#endif
+
 static frame_t *innermost(void)
 {
-    PyThreadState *thread = PyGILState_GetThisThreadState();
-    if (thread == NULL || !layout_is_known())
+    PyThreadState copy;
+    const PyThreadState *state = layout_is_known() ? living(&copy) : NULL;
+    if (state == NULL)
         return NULL;
 #if PY_VERSION_HEX >= 0x030D0000
-    return complete(thread->current_frame);
+    return complete(state->current_frame);
 #else
-    return thread->cframe == NULL ? NULL : complete(thread->cframe->current_frame);
+    frame_t *frame = state->cframe == NULL ? NULL : state->cframe->current_frame;
+    if (frame != NULL && __atomic_load_n(&stacks_change, __ATOMIC_RELAXED))
+        frame = frame_in_place(frame);
+    return complete(frame);
 #endif
 }
 
@@ -300,43 +377,44 @@ static size_t copy_text(PyObject *text, char *out, size_t room)
     return (size_t)(at - out);
 }
 
-static int starts_with(PyObject *text, const char *start)
+/* The letters of a string object that has a byte for each; NULL of another one. */
+static const char *bytes_of(PyObject *text, size_t *length)
 {
     if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
-        return 0;
-    size_t length = strlen(start);
-    return (size_t)PyUnicode_GET_LENGTH(text) >= length &&
-           memcmp(PyUnicode_DATA(text), start, length) == 0;
+        return NULL;
+    *length = (size_t)PyUnicode_GET_LENGTH(text);
+    return PyUnicode_DATA(text);
+}
+
+static int starts_with(PyObject *text, const char *start)
+{
+    size_t length = strlen(start), whole;
+    const char *bytes = bytes_of(text, &whole);
+    return bytes != NULL && whole >= length && memcmp(bytes, start, length) == 0;
 }
 
 static int ends_with(PyObject *text, const char *end)
 {
-    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
-        return 0;
-    size_t length = strlen(end), whole = (size_t)PyUnicode_GET_LENGTH(text);
-    return whole >= length &&
-           memcmp((const char *)PyUnicode_DATA(text) + whole - length, end, length) == 0;
+    size_t length = strlen(end), whole;
+    const char *bytes = bytes_of(text, &whole);
+    return bytes != NULL && whole >= length && memcmp(bytes + whole - length, end, length) == 0;
+}
+
+static int has_part(PyObject *text, const char *part)
+{
+    size_t whole;
+    const char *bytes = bytes_of(text, &whole);
+    return bytes != NULL && memmem(bytes, whole, part, strlen(part)) != NULL;
 }
 
 static int is_numpys(const char *file, size_t length)
 {
-    static const char part[] = "/numpy/";
-    for (size_t at = 0; at + sizeof part - 1 <= length; at++) {
-        if (memcmp(file + at, part, sizeof part - 1) == 0)
-            return 1;
-    }
-    return length >= 20 && memcmp(file, "<__array_function__ ", 20) == 0;
+    return memmem(file, length, "/numpy/", 7) != NULL ||
+           (length >= 20 && memcmp(file, "<__array_function__ ", 20) == 0);
 }
 
 /* Whether this Python's frames can be read. */
 int pyhost_place_is_known(void) { return layout_is_known(); }
-
-static int has_part(PyObject *text, const char *part)
-{
-    if (text == NULL || !PyUnicode_Check(text) || PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
-        return 0;
-    return memmem(PyUnicode_DATA(text), (size_t)PyUnicode_GET_LENGTH(text), part, strlen(part)) != NULL;
-}
 
 /* Whether a file is of what serves others: event loops, servers, pools. An error in its code ends a
    connection, a pool's thread or the loop, where one in the code that it calls ends a single request. */
@@ -518,21 +596,21 @@ void pyhost_calls(void *context, take_call take)
         give_calls(frame, context, take);
 }
 
-/* An address in the C stack of the innermost call of the interpreter's loop; 0 where the thread runs no Python code or the
-   structures do not say it. Up to 3.12 the loop has a record of its own there, then a frame that stands for the call. */
+/* An address in the C stack of the innermost call of the interpreter's loop, mostly; another one, or 0, if the thread runs no
+   Python code or the structures do not say it. Up to 3.12 the loop has a record of its own there, then a frame that stands
+   for the call. */
 uintptr_t pyhost_loop_frame(void)
 {
-    if (innermost() == NULL)
+#if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < UNREAD
+    PyThreadState copy;
+    const PyThreadState *state = layout_is_known() ? living(&copy) : NULL;
+    if (state == NULL)
         return 0;
-    PyThreadState *thread = PyGILState_GetThisThreadState();
-#if PY_VERSION_HEX < 0x030A0000
-    (void)thread;
-#elif PY_VERSION_HEX < 0x030D0000
-    if (thread->cframe != &thread->root_cframe)
-        return (uintptr_t)thread->cframe;
-#elif PY_VERSION_HEX < UNREAD
+#if PY_VERSION_HEX < 0x030D0000
+    return (uintptr_t)state->cframe;
+#else
     int depth = 0;
-    for (frame_t *frame = thread->current_frame; frame != NULL && depth++ < DEPTH; frame = frame->previous) {
+    for (frame_t *frame = state->current_frame; frame != NULL && depth++ < DEPTH; frame = frame->previous) {
 #if PY_VERSION_HEX >= 0x030E0000
         if (frame->owner == FRAME_OWNED_BY_INTERPRETER)
 #else
@@ -541,7 +619,16 @@ uintptr_t pyhost_loop_frame(void)
             return (uintptr_t)frame;
     }
 #endif
+#endif
     return 0;
+}
+
+/* Something that changes C stacks is loaded. */
+void pyhost_stacks_change(void)
+{
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+    __atomic_store_n(&stacks_change, 1, __ATOMIC_RELAXED);
+#endif
 }
 
 /* Where the interpreter's code is: the function of its loop, and one that every interpreter has. */

@@ -16,14 +16,15 @@ const NAME: usize = 120;
 /// Most lines of a traceback.
 const LINES: i32 = 24;
 
-// SAFETY: as `place.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, or
-// constants of the runtime.
+// SAFETY: as `place.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, if its state
+// is alive, or constants of the runtime.
 unsafe extern "C" {
     safe fn pyhost_place_is_known() -> c_int;
     safe fn pyhost_is_fragile() -> c_int;
     safe fn pyhost_is_finalizing() -> c_int;
     safe fn pyhost_is_frame(bytes: usize) -> c_int;
     safe fn pyhost_loop_frame() -> usize;
+    safe fn pyhost_stacks_change();
     safe fn pyhost_loop_function() -> usize;
     safe fn pyhost_interpreter_function() -> usize;
     safe fn pyhost_signal_is_due() -> c_int;
@@ -146,6 +147,11 @@ pub fn calls(mut take: Taker<'_>) {
     }
     // SAFETY: the taker lasts for the call.
     unsafe { pyhost_calls((&raw mut take).cast(), give) };
+}
+
+/// Something that changes C stacks is being loaded: what CPython keeps in them may be another stack's for a moment.
+pub fn stacks_change() {
+    pyhost_stacks_change();
 }
 
 /// An address in the C stack of the interpreter's innermost loop, in which the calling thread's innermost Python code

@@ -27,28 +27,14 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The list of functions that relieve memory.
 static RELIEFS: OnceLock<Kept> = OnceLock::new();
 
-/// At Python's end the states and frames of threads that still run are freed under them: there is no line then, but in the main
-/// thread.
-fn has_no_line() -> bool {
-    place::is_finalizing() && MAIN.load(Relaxed) != heap::thread_number()
-}
-
-fn line(file: &mut [u8]) -> (usize, i32, i32) {
-    match has_no_line() {
-        true => (0, 0, 0),
-        false => place::line_and_frames(file),
-    }
-}
-
-fn spot() -> u64 {
-    if has_no_line() { 0 } else { place::spot() }
-}
-
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     MAIN.store(heap::thread_number(), Relaxed);
-    source_line::set_finder(source_line::Finder { find: line, spot });
+    source_line::set_finder(source_line::Finder {
+        find: place::line_and_frames,
+        spot: place::spot,
+    });
     sampling::set_walk(native_calls::walk());
     watch_errors(gil);
     calls::pthread_atfork(None, None, Some(forked_in_child));
