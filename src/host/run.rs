@@ -22,6 +22,7 @@ use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::objects::Gil;
+use crate::python::version::unsafe_caps;
 use crate::python::{self, native_calls, place, surface, threads};
 use crate::report::{self, Ending, Facts};
 use crate::stacks;
@@ -227,6 +228,9 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         threads::load_unwinder();
+        if let Some(why) = unsafe_caps(interpreter::version(), python::IS_FREE_THREADED) {
+            notice(format_args!("--cap, --region: {why}"));
+        }
     }
     if is_capped {
         surface::prepare_errors(gil);

@@ -506,7 +506,8 @@ impl Case<'_> {
     }
 
     fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
-        if !running::of(self.scope).has_dossier.swap(true, Relaxed) {
+        let has_dossier = running::of(self.scope).has_dossier.swap(true, Relaxed);
+        if !has_dossier || (python.loses_errors)() {
             (python.first_refusal)(refusal);
         }
     }

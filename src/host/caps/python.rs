@@ -91,6 +91,8 @@ pub struct Python {
     pub role: fn(usize, bool) -> Role,
     /// Writes the traceback of the calling thread's Python code.
     pub trace: Trace,
+    /// Whether Python loses the error of the calling thread: each refusal has a dossier then.
+    pub loses_errors: fn() -> bool,
     /// Keeps and shows what surrounds the first refusal of an episode.
     pub first_refusal: fn(&Refusal),
     /// Ends the process: the reserve is used up.

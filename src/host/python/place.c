@@ -693,6 +693,19 @@ int pyhost_is_frame(size_t bytes)
 #endif
 }
 
+/* Whether an error of the calling thread is lost: CPython 3.14 and 3.15 keep the MemoryError of a sub-interpreter to themselves,
+   and what has called it gets None. */
+int pyhost_loses_errors(void)
+{
+#if PY_VERSION_HEX >= 0x030E0000 && PY_VERSION_HEX < UNREAD
+    PyThreadState copy;
+    const PyThreadState *state = living(&copy);
+    return state != NULL && state->interp != PyInterpreterState_Main();
+#else
+    return 0;
+#endif
+}
+
 /* Whether Python is being finalised. */
 int pyhost_is_finalizing(void)
 {

@@ -22,6 +22,7 @@ unsafe extern "C" {
     safe fn pyhost_place_is_known() -> c_int;
     safe fn pyhost_is_fragile() -> c_int;
     safe fn pyhost_is_finalizing() -> c_int;
+    safe fn pyhost_loses_errors() -> c_int;
     safe fn pyhost_is_frame(bytes: usize) -> c_int;
     safe fn pyhost_loop_frame() -> usize;
     safe fn pyhost_stacks_change();
@@ -45,6 +46,11 @@ unsafe extern "C" {
 /// Whether Python is being finalised.
 pub fn is_finalizing() -> bool {
     pyhost_is_finalizing() != 0
+}
+
+/// Whether CPython loses a `MemoryError` of the calling thread's code: it is that of a sub-interpreter.
+pub fn loses_errors() -> bool {
+    pyhost_loses_errors() != 0
 }
 
 /// Whether a frame object of the calling thread's innermost call takes so many bytes.
@@ -177,13 +183,20 @@ pub fn signal_is_due() -> Option<fn() -> bool> {
 }
 
 /// Writes the calling thread's traceback as lines `  file:line in function`, innermost first, as
-/// many as there is room for; the length. One line that says so if this Python's frames cannot be read.
+/// many as there is room for; the length. One line that says so if this Python's frames cannot be read, or the error is
+/// lost.
 pub fn trace(out: &mut [u8]) -> usize {
     if pyhost_place_is_known() == 0 {
         let line = format_args!("  (calls not read: the frames of this Python are not known)\n");
         return format_into(out, line).len();
     }
     let mut used = 0;
+    if loses_errors() {
+        let line = format_args!(
+            "  (in a sub-interpreter: CPython 3.14 and 3.15 lose its MemoryError; the call may return None)\n"
+        );
+        used = format_into(out, line).len();
+    }
     each_call(|file, line, name| {
         let text = format_args!("  {file}:{line} in {name}\n");
         let written = format_into(&mut out[used..], text).len();

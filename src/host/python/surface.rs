@@ -46,6 +46,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
         is_main: || MAIN.load(Relaxed) == heap::thread_number(),
         role,
         trace: place::trace,
+        loses_errors: place::loses_errors,
         first_refusal,
         end,
     });
