@@ -303,7 +303,9 @@ fn a_made_up_name_gives_pythons_executable() {
 #[test]
 fn libraries_and_the_system_find_pythons_arguments_alone() {
     if IS_INSIDE {
-        return skipped("an interpreter without the options of --python is asked for elsewhere");
+        return skipped(
+            "the first argument is the name that the launcher was called by, which Python is not told",
+        );
     }
     let area = script("argument_area.py");
     let stock = Run::stock().arg(&area).args(["a", "b c", ""]).ok();
