@@ -309,15 +309,6 @@ impl<T: FromZeros> Mapped<T> {
         Mapped::of(mapping, length)
     }
 
-    /// As [`Mapped::private`], in memory that children of `fork` share.
-    pub fn shared(length: usize) -> Option<Mapped<T>>
-    where
-        T: Sync,
-    {
-        let mapping = Mapping::shared(length.checked_mul(size_of::<T>())?);
-        Mapped::of(mapping, length)
-    }
-
     /// Its addresses.
     pub fn addresses(&self) -> Range<usize> {
         self.mapping.addresses()
@@ -331,8 +322,40 @@ impl<T: FromZeros> Mapped<T> {
     }
 }
 
+/// A list of values that other processes may change, zeroed at first: nobody has it to itself, so nobody gets a `&mut`.
+pub struct Shared<T>(Mapped<T>);
+
+impl<T: FromZeros + Sync> Shared<T> {
+    /// A list of `length` values, at least one, in memory that children of `fork` share. Returns `None` if the kernel
+    /// refuses.
+    pub fn new(length: usize) -> Option<Self> {
+        let mapping = Mapping::shared(length.checked_mul(size_of::<T>())?);
+        Mapped::of(mapping, length).map(Shared)
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.0.addresses()
+    }
+
+    /// Keeps the memory mapped for as long as the process lives.
+    pub fn leak(self) -> &'static [T] {
+        let length = self.0.length;
+        // SAFETY: as in `Mapped::leak`; the reference is a shared one.
+        unsafe { slice::from_raw_parts(self.0.mapping.leak().cast().as_ptr(), length) }
+    }
+}
+
+impl<T: FromZeros> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
 #[cfg(not(miri))]
-impl Mapped<AtomicU64> {
+impl Shared<AtomicU64> {
     /// `length` words, at least one, of a new file, which is made that long first: a page that has no room on the disk
     /// would be a SIGBUS later. Who else maps the file sees what is stored.
     ///
@@ -359,7 +382,9 @@ impl Mapped<AtomicU64> {
         };
         let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
         let mapping = start.map(|start| Mapping { start, bytes });
-        Mapped::of(mapping, length).ok_or_else(Errno::last)
+        Mapped::of(mapping, length)
+            .map(Shared)
+            .ok_or_else(Errno::last)
     }
 }
 
@@ -383,15 +408,12 @@ impl<T: FromZeros> DerefMut for Mapped<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn mapped_values_are_zero_at_first_and_keep_what_is_stored() {
-        for mut list in [
-            Mapped::<u64>::private(1000),
-            Mapped::reserve(1000),
-            Mapped::shared(1000),
-        ]
-        .map(|list| list.unwrap())
+        for mut list in
+            [Mapped::<u64>::private(1000), Mapped::reserve(1000)].map(|list| list.unwrap())
         {
             assert_eq!(list.len(), 1000);
             assert!(list.iter().all(|&value| value == 0));
@@ -400,6 +422,15 @@ mod tests {
             assert_eq!(list.addresses().len(), 8000);
             list.leak()[0] = 1;
         }
+    }
+
+    #[test]
+    fn values_of_several_processes_are_changed_through_shared_references() {
+        let list = Shared::<AtomicU64>::new(1000).unwrap();
+        list[999].store(7, Relaxed);
+        assert_eq!(list.iter().map(|value| value.load(Relaxed)).sum::<u64>(), 7);
+        assert_eq!(list.addresses().len(), 8000);
+        assert_eq!(list.leak()[999].load(Relaxed), 7);
     }
 
     #[test]

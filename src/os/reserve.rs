@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn blocks_do_not_overlap_and_come_again_when_they_are_freed() {
         static RESERVE: Reserve<4> = Reserve::new();
-        for size in [1, 128, 129, 5000, 8192, 8193, 16385] {
+        let sizes = [5000, 16385, 1, 128, 129, 8192, 8193];
+        for &size in &sizes[..if cfg!(miri) { 2 } else { 7 }] {
             let blocks: Vec<_> = std::iter::repeat_with(|| RESERVE.allocate(layout(size)))
                 .take_while(|block| !block.is_null())
                 .collect();

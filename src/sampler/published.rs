@@ -7,13 +7,13 @@
 
 use crate::sites;
 use crate::{Samples, Time};
-use pyhost_os::mapping::Mapped;
+use pyhost_os::mapping::Shared;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 /// Makes memory of so many words that others can read, has it filled, and then puts it in the place of the former. None
 /// if the system refuses: then nobody finds the former either.
-pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>>;
+pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>>;
 
 /// First word; its last letter is the version.
 const MAGIC: u64 = u64::from_le_bytes(*b"pyhline2");
@@ -142,7 +142,7 @@ impl Retry {
 
 /// The writer's side.
 pub struct Published {
-    words: Mapped<AtomicU64>,
+    words: Shared<AtomicU64>,
     room: Counts,
     kept: Counts,
 }

@@ -1,5 +1,5 @@
 use super::*;
-use pyhost_os::mapping::Mapped;
+use pyhost_os::mapping::Shared;
 use pyhost_testing::Random;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -288,8 +288,8 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
 }
 
 /// Memory that nobody else reads.
-fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
-    let mapped = Mapped::shared(words)?;
+fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
+    let mapped = Shared::new(words)?;
     fill(&mapped);
     Some(mapped)
 }
@@ -726,7 +726,7 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
 /// Whether the system has memory for [`scarce`].
 static HAS_ROOM: AtomicBool = AtomicBool::new(true);
 
-fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
+fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     HAS_ROOM
         .load(Relaxed)
         .then(|| anonymous(words, fill))

@@ -10,7 +10,7 @@ use super::table::{Table, new_table};
 use crate::controller;
 use crate::process::{self, small_file};
 use pyhost_os::calls::{nanosleep, waitpid};
-use pyhost_os::mapping::Mapped;
+use pyhost_os::mapping::Shared;
 use pyhost_os::moment::monotonic;
 use pyhost_os::signals::SignalSet;
 use std::sync::atomic::AtomicU64;
@@ -39,7 +39,7 @@ pub fn add(ranges: &mut Table<Range>) {
     if threads.is_empty() {
         return;
     }
-    let Some(memory) = Mapped::<AtomicU64>::shared((1 + threads.len()) * ROOM / 8) else {
+    let Some(memory) = Shared::<AtomicU64>::new((1 + threads.len()) * ROOM / 8) else {
         return;
     };
     let memory = memory.leak();

@@ -19,7 +19,7 @@ use crate::python::objects::{Gil, Raised};
 use crate::python::{domains, place};
 use crate::template::PathBuffer;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mapping::{self, Mapped, page_size};
+use pyhost_os::mapping::{self, Shared, page_size};
 use pyhost_os::signals::SignalSet;
 use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -70,7 +70,7 @@ fn path() -> Option<PathBuffer> {
 
 /// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
 /// refuses.
-fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<AtomicU64>> {
+fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     if !HAS_FILE.load(Relaxed) {
         return None;
     }
@@ -94,14 +94,14 @@ fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Mapped<Atom
     made.ok()
 }
 
-fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Mapped<AtomicU64>, Errno> {
+fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<AtomicU64>, Errno> {
     let path = path().ok_or(Errno(libc::EBUSY))?;
     let draft = path.with(DRAFT_SUFFIX.as_bytes());
     let draft = draft.ok_or(Errno(libc::ENAMETOOLONG))?;
     let made = || {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
         let file = Fd::open(draft.as_c_str(), flags)?;
-        let mapped = Mapped::of_file(&file, words)?;
+        let mapped = Shared::of_file(&file, words)?;
         let addresses = mapped.addresses();
         PAGES[1].store(0, Relaxed);
         PAGES[0].store(addresses.start, Relaxed);

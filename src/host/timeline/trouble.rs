@@ -6,7 +6,7 @@
 
 use crate::descriptor::notice;
 use crate::errno::Errno;
-use pyhost_os::mapping::{FromZeros, Mapped};
+use pyhost_os::mapping::{self, FromZeros};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
@@ -40,8 +40,8 @@ pub enum Output {
 /// Makes the memory that is shared, before the sampler is made. Returns the place of the sampler's id, or `None` if the
 /// system gives no memory.
 pub fn share() -> Option<&'static AtomicI32> {
-    let memory = Mapped::shared(1)?;
-    SHARED.store(memory.leak().as_mut_ptr(), Relaxed);
+    let memory = mapping::Shared::<Shared>::new(1)?;
+    SHARED.store(memory.leak().as_ptr().cast_mut(), Relaxed);
     Some(&shared()?.sampler)
 }
 
