@@ -1,6 +1,7 @@
 //! The process's malloc family.
 
 use crate::host::{Run, compile, figure, script};
+use crate::skipping::skipped;
 
 #[test]
 fn the_family_answers_as_libcs_does() {
@@ -50,16 +51,15 @@ print('ok')";
 
 #[test]
 fn a_pointer_of_libcs_own_heap_is_freed_and_resized_where_it_came_from() {
-    // RTLD_NEXT, asked by a library, is libc's own malloc, which the host does not see.
-    let library = compile("next_malloc.c", "next_malloc.so", &["-shared", "-fPIC"]);
+    let library = compile("libcs_own.c", "libcs_own.so", &["-shared", "-fPIC"]);
     let code = "import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
-library.next_malloc.restype = ctypes.c_void_p
+library.libcs_own_malloc.restype = ctypes.c_void_p
 libc = ctypes.CDLL(None)
 libc.realloc.restype = ctypes.c_void_p
 for size in (10, 1000, 1000000):
-    libc.free(ctypes.c_void_p(library.next_malloc(size)))
-    block = library.next_malloc(size)
+    libc.free(ctypes.c_void_p(library.libcs_own_malloc(size)))
+    block = library.libcs_own_malloc(size)
     ctypes.memset(block, 7, size)
     block = libc.realloc(ctypes.c_void_p(block), size * 2)
     assert ctypes.string_at(block, size) == bytes([7]) * size
@@ -68,6 +68,116 @@ for size in (10, 1000, 1000000):
 print('ok')";
     let outcome = Run::host().code(code).arg(&library).ok();
     assert_eq!(outcome.stdout, "ok\n");
+}
+
+/// The options of the two ways in which the exported family serves, and of checked blocks.
+const SERVING: [&[&str]; 3] = [&[], &["--native", "plain"], &["--debug-hooks"]];
+
+#[test]
+fn a_library_that_binds_free_past_the_program_frees_blocks_of_the_host() {
+    let library = compile(
+        "bound_past.c",
+        "bound_past.so",
+        &["-shared", "-fPIC", "-ldl"],
+    );
+    let code = "import ctypes, os, sys
+for mode in (os.RTLD_NOW, os.RTLD_LAZY | os.RTLD_DEEPBIND):
+    library = sys.argv[1] if mode == os.RTLD_NOW else sys.argv[1] + '.deep'
+    print(ctypes.CDLL(library, mode).bound_past())";
+    let deep = library.with_extension("so.deep");
+    std::fs::copy(&library, &deep).unwrap();
+    for options in SERVING.iter().chain(&[&["--native", "off"][..]]) {
+        let run = Run::host().args(*options).code(code).arg(&library);
+        assert_eq!(run.ok().stdout, "1\n1\n", "{options:?}");
+    }
+}
+
+#[test]
+fn a_preloaded_library_that_binds_free_in_its_constructor_frees_blocks_of_the_host() {
+    let options = [
+        "-shared",
+        "-fPIC",
+        "-ldl",
+        "-Dbound_past=__attribute__((constructor)) bound_past",
+    ];
+    let library = compile("bound_past.c", "bound_early.so", &options);
+    for options in SERVING {
+        let run = Run::host().args(options).env("LD_PRELOAD", &library);
+        assert_eq!(run.code("print(1)").ok().stdout, "1\n", "{options:?}");
+    }
+}
+
+#[test]
+fn a_block_that_libcs_own_free_refuses_ends_the_process_with_a_line_that_says_why() {
+    let library = compile("libcs_own.c", "libcs_own_free.so", &["-shared", "-fPIC"]);
+    let code = "import ctypes, sys
+void, libc, library = ctypes.c_void_p, ctypes.CDLL(None), ctypes.CDLL(sys.argv[1])
+libc.malloc.restype = void
+block = libc.malloc(1000)
+# What libc takes for its header says nothing of its own.
+ctypes.memset(block - 8, 0xf8, 8)
+library.libcs_own_free(void(block))";
+    for options in [&["--native", "plain"][..], &[], &["--stats=json"]] {
+        let outcome = Run::host().args(options).code(code).arg(&library).run();
+        assert_eq!(
+            outcome.code(),
+            128 + libc::SIGABRT,
+            "{options:?} {outcome:?}"
+        );
+        let line = "a library has called libc's own free or realloc with a block of pyhost's";
+        assert_eq!(
+            outcome.stderr.matches(line).count(),
+            1,
+            "{options:?} {outcome:?}"
+        );
+    }
+    // One that was given to the host's `free` is no library's doing.
+    let code = "import ctypes
+ctypes.CDLL(None).free(ctypes.c_void_p(ctypes.addressof(ctypes.create_string_buffer(b'\\xf8' * 64)) + 16))";
+    let outcome = Run::host().code(code).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGABRT, "{outcome:?}");
+    assert!(!outcome.stderr.contains("libc's own"), "{outcome:?}");
+}
+
+#[test]
+fn a_preloaded_library_that_allocates_in_the_functions_that_malloc_calls_is_never_called_by_the_hosts()
+ {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("the interposer is written for x86-64");
+    }
+    let functions = "clock_gettime memset memcpy memmove memcmp bcmp strlen mmap munmap mremap mprotect madvise syscall \
+                     sysconf sysinfo prctl getenv pthread_mutex_lock pthread_setspecific sched_yield getauxval";
+    let functions = functions
+        .split_whitespace()
+        .map(|name| format!("F({name}) "));
+    let functions = format!("-DFUNCTIONS={}", functions.collect::<String>());
+    let options = ["-shared", "-fPIC", "-ldl", &functions];
+    let library = compile("interposer.c", "interposer.so", &options);
+    let run = |run: Run| {
+        run.env("LD_PRELOAD", &library)
+            .arg(script("under_interposers.py"))
+    };
+    let stock = run(Run::stock()).ok();
+    for options in SERVING {
+        let host = run(Run::host().args(options)).ok();
+        assert_eq!(host.stdout, stock.stdout, "{options:?}");
+    }
+}
+
+#[test]
+fn a_preloaded_clock_is_the_scripts_clock() {
+    let code = "#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *time) { *time = (struct timespec){86400}; return 0; }";
+    let source = crate::host::folder("c").join("stopped_clock.c");
+    std::fs::write(&source, code).unwrap();
+    let library = compile(
+        source.to_str().unwrap(),
+        "stopped_clock.so",
+        &["-shared", "-fPIC"],
+    );
+    let run = Run::host().env("LD_PRELOAD", &library);
+    let outcome = run.code("import time; print(time.time())").ok();
+    assert_eq!(outcome.stdout, "86400.0\n");
 }
 
 #[test]
@@ -148,14 +258,41 @@ fn malloc_trim_and_mallinfo2_answer_for_the_real_heap() {
     let code = "import ctypes, pyhost
 libc = ctypes.CDLL(None)
 assert libc.malloc_trim(0) == 1
+assert libc.mallopt(-3, 1 << 20) == 1
+fields = 'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost'.split()
 class Info(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in 'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost'.split()]
-libc.mallinfo2.restype = Info
-total = pyhost.memory_stats()['total']
+    _fields_ = [(name, ctypes.c_size_t) for name in fields]
+class OldInfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in fields]
+libc.mallinfo2.restype, libc.mallinfo.restype = Info, OldInfo
+libc.malloc.restype = libc.fdopen.restype = ctypes.c_void_p
+def grown_by(size):
+    before = libc.mallinfo2()
+    block = libc.malloc(size)
+    after, old = libc.mallinfo2(), libc.mallinfo()
+    assert old.uordblks == after.uordblks and old.hblkhd == after.hblkhd, (old.hblkhd, after.hblkhd)
+    libc.free(ctypes.c_void_p(block))
+    return [getattr(after, name) - getattr(before, name) for name in ('uordblks', 'hblks', 'hblkhd')]
+assert grown_by(50_000)[1:] == [0, 0] and 50_000 <= grown_by(50_000)[0] < 60_000, grown_by(50_000)
+assert grown_by(10 << 20)[:2] == [0, 1] and 10 << 20 <= grown_by(10 << 20)[2] < 11 << 20, grown_by(10 << 20)
+accounts = pyhost.memory_stats()['accounts']
+live = sum(accounts[name]['live_bytes'] for name in ('raw', 'native', 'numpy'))
 info = libc.mallinfo2()
-assert abs(info.uordblks - total['live_bytes']) < 100_000, (info.uordblks, total)
-assert info.usmblks >= info.uordblks";
-    Run::host().code(code).ok();
+assert abs(info.uordblks + info.hblkhd - live) < 100_000, (info.uordblks, info.hblkhd, live)
+kept = [libc.malloc(1000) for _ in range(60_000)]
+libc.malloc_stats()
+libc.malloc_info(0, ctypes.c_void_p(libc.fdopen(1, b'w')))
+libc.fflush(None)";
+    let outcome = Run::host().code(code).ok();
+    let in_use = outcome.stderr.lines();
+    let in_use = in_use.filter_map(|line| line.strip_prefix("in use bytes     ="));
+    let in_use: Vec<u64> = in_use.map(|bytes| bytes.trim().parse().unwrap()).collect();
+    let is_right = |bytes: &u64| (60_000_000..70_000_000).contains(bytes);
+    assert!(
+        in_use.len() == 2 && in_use.iter().all(is_right),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.ends_with("</malloc>\n"), "{outcome:?}");
 }
 
 #[test]

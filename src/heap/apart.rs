@@ -15,6 +15,7 @@
 
 #![allow(unsafe_code)]
 
+use pyhost_os::system_call::system_call;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,7 +37,12 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub fn start() {
     let mut random = [0u8; 2];
     // SAFETY: fills an array of ours. Where it fails the first addresses do.
-    unsafe { libc::syscall(libc::SYS_getrandom, random.as_mut_ptr(), random.len(), 1) };
+    unsafe {
+        system_call(
+            libc::SYS_getrandom,
+            [random.as_mut_ptr().addr(), random.len(), 1],
+        )
+    };
     // The other half is for those that follow.
     let half = (UPPER.end - UPPER.start) / 2;
     let upper = UPPER.start + u64::from(u16::from_ne_bytes(random)) % half;
@@ -84,8 +90,7 @@ pub(super) fn is_kept(start: *mut u8) -> bool {
 }
 
 /// The address to ask the kernel for where an object of the executable asks for `start`.
-#[unsafe(no_mangle)]
-extern "C" fn pyhost_place(start: usize, size: usize, flags: c_int) -> usize {
+pub fn place(start: usize, size: usize, flags: c_int) -> usize {
     let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     match !is_fixed && WISHES.contains(&(start as u64)) {
         true => wish(size).unwrap_or(start),

@@ -19,6 +19,7 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::{LEDGER, Slot};
+use pyhost_os::system_call::system_call;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
@@ -35,7 +36,7 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: the call takes plain integers and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    unsafe { system_call(libc::SYS_membarrier, [command as usize, 0, 0]) == 0 }
 }
 
 /// Asks the kernel for cheap barriers. Once, while the process has one thread.

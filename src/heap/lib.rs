@@ -49,6 +49,7 @@ mod names;
 pub mod origin;
 pub mod outside;
 pub mod own;
+mod own_calls;
 pub mod pages;
 pub mod placement;
 pub mod pool;

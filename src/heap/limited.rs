@@ -15,7 +15,8 @@
 use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
 use crate::process::limits;
-use pyhost_os::errno::KeptErrno;
+use pyhost_os::errno::{Errno, KeptErrno};
+use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -86,6 +87,15 @@ pub fn make_room() -> bool {
     free > 0
 }
 
+/// What `map` maps, which is tried once more if the heaps had something to give back under a limit. Not while the table of
+/// libraries' maps is locked: a thread that forks waits for the lock, and would be waited for here.
+pub fn in_room(map: impl Fn() -> *mut c_void) -> *mut c_void {
+    match map() {
+        libc::MAP_FAILED if Errno::last() == Errno(libc::ENOMEM) && make_room() => map(),
+        found => found,
+    }
+}
+
 /// The block that `allocate` makes, by mimalloc and inside the gate. If it makes none under a limit, it is asked again when
 /// the thread's heaps have given up their empty pages: mimalloc itself takes those of one heap alone.
 pub(super) fn with_a_second_try(mut allocate: impl FnMut() -> *mut u8) -> *mut u8 {
@@ -100,8 +110,7 @@ pub(super) fn with_a_second_try(mut allocate: impl FnMut() -> *mut u8) -> *mut u
 
 /// Whether mimalloc has the addresses from `place` on for an arena without a map of all of them. `wish` is where it asked for
 /// them. Nothing else of the executable asks for memory without access there.
-#[unsafe(no_mangle)]
-extern "C" fn pyhost_needs_no_map(wish: usize, place: *mut u8, size: usize, access: c_int) -> bool {
+pub(super) fn needs_no_map(wish: usize, place: *mut u8, size: usize, access: c_int) -> bool {
     let is_arena = access == libc::PROT_NONE && size >= ffi::ARENA_UNIT;
     let description = (size / DESCRIPTION).next_multiple_of(SLICE);
     // SAFETY: addresses that nobody has: one that is mapped is none that mimalloc was given.
@@ -143,7 +152,7 @@ unsafe fn map(start: *mut u8, bytes: usize) -> bool {
 /// As for [`map`].
 unsafe fn open(start: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mprotect, start, bytes, OPEN) == 0 }
+    unsafe { system_call(libc::SYS_mprotect, [start.addr(), bytes, OPEN as usize]) == 0 }
 }
 
 /// Maps a run where nothing is mapped. Returns false if anything is, or the system refuses.
@@ -182,6 +191,10 @@ unsafe extern "C" fn on_commit(
             return true;
         }
         libc::madvise(start, bytes, libc::MADV_DONTNEED);
-        is_long && libc::syscall(libc::SYS_mprotect, start, bytes, libc::PROT_NONE) == 0
+        is_long
+            && system_call(
+                libc::SYS_mprotect,
+                [start.addr(), bytes, libc::PROT_NONE as usize],
+            ) == 0
     }
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use pyhost_os::mapping::{advise_huge_pages, whole_pages};
+use pyhost_os::system_call::system_call;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.
@@ -113,15 +114,9 @@ fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
     // SAFETY: policy of memory of the caller's; its contents stay. The mask has the said length;
     // the kernel takes one bit less than it is told.
     unsafe {
-        libc::syscall(
-            libc::SYS_mbind,
-            start,
-            size,
-            MPOL_PREFERRED,
-            nodes.as_ptr(),
-            MAX_NODES as usize + 1,
-            0,
-        ) == 0
+        let mask = nodes.as_ptr().expose_provenance();
+        let (policy, length) = (MPOL_PREFERRED as usize, MAX_NODES as usize + 1);
+        system_call(libc::SYS_mbind, [start.addr(), size, policy, mask, length]) == 0
     }
 }
 

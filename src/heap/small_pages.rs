@@ -59,9 +59,8 @@ fn refuse(start: *mut u8, bytes: usize) {
     advise_huge_pages(start, bytes, false);
 }
 
-/// Called with each mapping of the executable's own objects, mimalloc among them; by calls.c.
-#[unsafe(no_mangle)]
-extern "C" fn pyhost_was_mapped(start: *mut u8, bytes: usize, access: c_int, flags: c_int) {
+/// Called with each mapping of the executable's own objects, mimalloc among them.
+pub fn was_mapped(start: *mut u8, bytes: usize, access: c_int, flags: c_int) {
     const OURS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // What is reserved without access is opened by pieces; those of guard pages would join no longer.
     let is_open = access & libc::PROT_WRITE != 0;

@@ -89,7 +89,7 @@ fn for_libraries(name: &str) -> String {
 
 /// Compiles the exported functions that C has to define, which are for the host alone; `pyhostctl` keeps libc's.
 fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
-    for name in MAPPINGS {
+    for name in MAPPINGS.iter().chain(&["syscall"]) {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
     let sources = ["native/mapped/calls.c", "waits.c"];
@@ -361,6 +361,7 @@ fn compile_frame_reader() {
 /// interpreter has the C API, and pyo3 links no libpython either where this variable is set.
 fn link_python(link: &mut Link) {
     pyo3_build_config::use_pyo3_cfgs();
+    println!("cargo::rustc-check-cfg=cfg(shares_calls)");
     let version = pyo3_build_config::get().version();
     println!(
         "cargo::rustc-env=PYHOST_PYTHON_VERSION={}.{}",
@@ -397,6 +398,8 @@ fn link_python(link: &mut Link) {
         "a static libpython: build with tools/build-static, or write \
          suppress_build_script_link_lines=true into the file of PYO3_CONFIG_FILE"
     );
+    // CPython calls libc by the executable's own slots.
+    println!("cargo::rustc-cfg=shares_calls");
     let object = static_python(config.lib_dir(), config.lib_name());
     link.with(object.display());
     if is_static() {
@@ -542,6 +545,8 @@ fn exported() -> Vec<String> {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
     let names = list.lines().map(str::trim);
     let names = names.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    // In musl these are its own functions' names for each other.
+    let names = names.filter(|name| !(is_static() && name.starts_with("__libc_")));
     names.map(str::to_owned).collect()
 }
 

@@ -43,12 +43,19 @@ pub use options::early::is_mimallocs;
 pub use pyhost_os::strings::Strings;
 use std::ffi::{CStr, OsString};
 
+/// Makes the host's own calls of libc lead past preloaded libraries. Before everything else. With a static libpython they stay:
+/// CPython's would go past, too.
+pub fn bind_own_calls() {
+    #[cfg(all(target_env = "gnu", not(shares_calls)))]
+    process::libc_itself::bind_own_calls();
+}
+
 /// Decides what must be known before anything is allocated: `--region`, `--native`, `--leak-check`.
 ///
 /// The program calls it with its arguments and environment before the constructors of all libraries: an
 /// executable from its `.preinit_array`. It allocates nothing and prints nothing.
 ///
-/// Nobody else reads or writes them meanwhile.
+/// Nobody else reads or writes them meanwhile. [`bind_own_calls`] comes before it.
 pub fn early(arguments: Strings<'_>, environment: Strings<'_>) {
     heap::begin();
     native::early::decide(&environment);

@@ -15,7 +15,7 @@ use crate::ledger::{Account, LEDGER};
 use crate::lines;
 use crate::live;
 use crate::module;
-use crate::native::{self, Mode, lookup};
+use crate::native::{self, Mode};
 use crate::numpy;
 use crate::options::{self, Allocators, Options, Request};
 use crate::process;
@@ -102,7 +102,6 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
-    lookup::learn_libc();
     let native = native::choose(options.native, options.region.size.is_some());
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.

@@ -31,6 +31,7 @@ extern "C" fn early(
     mut arguments: Strings<'static>,
     mut environment: Strings<'static>,
 ) {
+    pyhost_host::bind_own_calls();
     let found = Handshake::find(&environment);
     match found.filter(Handshake::is_for_this_program) {
         Some(found) => {

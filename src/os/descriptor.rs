@@ -10,6 +10,7 @@ use crate::file::{self, Fd};
 use crate::plain::PlainWriter;
 use crate::process::limits::soft;
 use crate::signals::SignalSet;
+use crate::system_call::system_call;
 pub use crate::template::format_into;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
@@ -169,8 +170,7 @@ pub unsafe fn close_range(first: c_int, last: c_int) {
     }
     // SAFETY: the caller's duty.
     unsafe {
-        let (from, to) = (first as libc::c_long, last as libc::c_long);
-        if libc::syscall(libc::SYS_close_range, from, to, 0 as libc::c_long) != 0 {
+        if system_call(libc::SYS_close_range, [first as usize, last as usize, 0]) != 0 {
             // Before Linux 5.9.
             for descriptor in first..=last.min(1 << 16) {
                 libc::close(descriptor);

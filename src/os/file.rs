@@ -9,6 +9,7 @@ use crate::calls;
 use crate::errno::Errno;
 use crate::mapping::FromZeros;
 use crate::signals::SignalSet;
+use crate::system_call::system_call;
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null;
@@ -164,7 +165,8 @@ pub fn each_name(folder: &impl AsRawFd, mut visit: impl FnMut(&[u8])) {
         let (start, room) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the buffer and its length.
         let read = again(|| unsafe {
-            libc::syscall(libc::SYS_getdents64, folder.as_raw_fd(), start, room) as isize
+            let arguments = [folder.as_raw_fd() as usize, start.expose_provenance(), room];
+            system_call(libc::SYS_getdents64, arguments) as isize
         });
         let mut entries = match read {
             Ok(read @ 1..) => &buffer[..read],

@@ -23,4 +23,5 @@ pub mod sanitizers;
 pub mod signals;
 pub mod socket;
 pub mod strings;
+pub mod system_call;
 pub mod template;

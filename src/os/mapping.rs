@@ -4,8 +4,7 @@
 
 use crate::calls;
 use crate::errno::{Errno, KeptErrno};
-#[cfg(not(miri))]
-use std::arch::asm;
+use crate::system_call::silent_system_call;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
@@ -160,23 +159,10 @@ pub fn advise_huge_pages(start: *mut u8, bytes: usize, are_wanted: bool) -> bool
 
 /// Refuses huge pages beneath whole pages of memory by a system call instead of libc's function. It writes no memory, not even
 /// `errno`. Kernels without huge pages give an error, which changes nothing.
-#[cfg(not(miri))]
 pub fn refuse_huge_pages_directly(start: *mut u8, bytes: usize) {
-    // SAFETY: advice; contents and access stay, whatever is mapped there. Each instruction and what it overwrites is the kernel's
-    // interface as syscall(2) has it.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        asm!("syscall", inlateout("rax") libc::SYS_madvise => _, in("rdi") start, in("rsi") bytes,
-            in("rdx") libc::MADV_NOHUGEPAGE, lateout("rcx") _, lateout("r11") _, options(nostack));
-        #[cfg(target_arch = "aarch64")]
-        asm!("svc 0", in("x8") libc::SYS_madvise, inlateout("x0") start => _, in("x1") bytes,
-            in("x2") libc::MADV_NOHUGEPAGE, options(nostack));
-        // r7 has the call's number, and is kept: a compiler may take it for the frame.
-        #[cfg(target_arch = "arm")]
-        asm!("mov {kept}, r7", "mov r7, {call}", "svc 0", "mov r7, {kept}", kept = out(reg) _,
-            call = in(reg) libc::SYS_madvise, inlateout("r0") start => _, in("r1") bytes,
-            in("r2") libc::MADV_NOHUGEPAGE, options(nostack));
-    }
+    let advice = libc::MADV_NOHUGEPAGE as usize;
+    // SAFETY: advice; contents and access stay, whatever is mapped there.
+    unsafe { silent_system_call(libc::SYS_madvise, [start.addr(), bytes, advice]) };
 }
 
 /// Gives the whole pages of a piece of memory back to the system, after which they read as zeros. Returns which of its bytes

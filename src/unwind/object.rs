@@ -36,8 +36,10 @@ const PAGE: usize = 4096;
 
 /// Finds the linker's function, without which no object is found: glibc has it from 2.35 on. False without it.
 pub fn learn() -> bool {
-    // SAFETY: the name ends in a zero byte.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    #[cfg(target_env = "gnu")]
+    let found = pyhost_os::process::libc_itself::find(c"_dl_find_object");
+    #[cfg(target_env = "musl")]
+    let found = std::ptr::null_mut();
     if !found.is_null() {
         // SAFETY: the function of that name has this type (dlfcn.h).
         let _ = FIND.set(unsafe { std::mem::transmute::<*mut c_void, Find>(found) });

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use pyhost_os::errno::KeptErrno;
+use pyhost_os::system_call::system_call;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,15 +74,7 @@ fn is_readable(page: usize) -> bool {
     const NO_WAY: usize = !0;
     let _errno = KeptErrno::new();
     // SAFETY: the kernel checks the address and changes nothing, as there is no such way.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            NO_WAY,
-            page,
-            std::ptr::null_mut::<u8>(),
-            8usize,
-        )
-    };
+    let answer = unsafe { system_call(libc::SYS_rt_sigprocmask, [NO_WAY, page, 0, 8]) };
     answer == -1 && pyhost_os::errno::errno() == libc::EINVAL
 }
 

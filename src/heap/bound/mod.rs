@@ -36,6 +36,7 @@ use crate::process::end_now;
 use commits::{BLOCK, Bits, Commits, SLICE};
 use promises::Promises;
 use pyhost_os::mapping::Mapping;
+use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -343,7 +344,7 @@ fn grant(slices: Range<usize>) -> bool {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: memory of the region, which mimalloc is about to use.
     unsafe {
-        if libc::syscall(libc::SYS_mprotect, start, bytes, access) != 0 {
+        if system_call(libc::SYS_mprotect, [start.addr(), bytes, access as usize]) != 0 {
             return false;
         }
         // Without MLOCK_ONFAULT all of it would be resident at once.
@@ -363,7 +364,10 @@ fn forget(slices: Range<usize>) -> bool {
                 return false;
             }
         }
-        libc::syscall(libc::SYS_mprotect, start, bytes, libc::PROT_NONE);
+        system_call(
+            libc::SYS_mprotect,
+            [start.addr(), bytes, libc::PROT_NONE as usize],
+        );
     }
     true
 }
@@ -450,7 +454,7 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
         return if done { 0 } else { -1 };
     }
     // SAFETY: the caller's duties.
-    unsafe { libc::syscall(libc::SYS_mprotect, start, size, access) as c_int }
+    unsafe { system_call(libc::SYS_mprotect, [start.addr(), size, access as usize]) as c_int }
 }
 
 #[cfg(test)]

@@ -103,13 +103,18 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }
 
-/// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page or by
-/// bytes of the debug hooks. After Python has initialised, so that it sees the dispositions that it would see without the host.
+/// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page, by bytes of
+/// the debug hooks, or about a block that libc's own `free` refuses. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if live::is_shared() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
         signals::install(signals::fatal());
-    } else if guards::are_on() || checked::is_on() {
+        return;
+    }
+    if guards::are_on() || checked::is_on() {
         signals::install(signals::BY_ADDRESS.into_iter());
+    }
+    if native::mode() != native::Mode::Off {
+        signals::watch([libc::SIGABRT].into_iter());
     }
 }
 

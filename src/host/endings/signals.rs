@@ -21,6 +21,7 @@ use crate::heap::guards::Fault;
 use crate::heap::origin::calls::MOST;
 use crate::heap::{checked, guards, sampling};
 use crate::live;
+use crate::native::lookup;
 use crate::process;
 use crate::python::native_calls::{self, Of};
 use crate::report::Ending;
@@ -187,7 +188,17 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
         Some(_) => native_calls::find(&mut found, Of::Interrupted),
         None => 0,
     };
+    let refused = (signal == libc::SIGABRT)
+        .then(lookup::refused_by_libc)
+        .flatten();
     stack::with_room(|| {
+        if let Some(words) = refused {
+            notice(format_args!(
+                "{}: a library has called libc's own free or realloc with a block of pyhost's; it does not find the \
+                 program's (docs/tools.md). With --native off malloc is libc's",
+                words.trim_end()
+            ));
+        }
         if let Some(cause) = &cause {
             let (made, freed) = match cause {
                 Cause::Guarded(fault) => (fault.made, fault.freed.unwrap_or_default()),
@@ -302,12 +313,22 @@ fn access_by_signal(info: &libc::siginfo_t) -> (usize, Option<bool>) {
 
 /// Installs the handler of `signals`, with a stack of its own for the calling thread.
 pub fn install(signals: impl Iterator<Item = c_int>) {
+    give_stack();
+    watch(signals);
+}
+
+/// Gives the main thread a stack for handlers.
+fn give_stack() {
     let current = handler_stack();
     // faulthandler's own, where -X asked for it, is too small.
     let is_small = current.ss_flags & libc::SS_DISABLE != 0 || current.ss_size < STACK;
     if let Some(memory) = is_small.then(|| Mapped::private(STACK)).flatten() {
         set_handler_stack(memory.leak());
     }
+}
+
+/// Puts the handler in place for signals after which the thread's own stack has room.
+pub fn watch(signals: impl Iterator<Item = c_int>) {
     let python = pythons_handler();
     dispositions::watch(signals, handle, |signal, found| {
         // A handler that `sitecustomize` set by `signal.signal` is the script's own.

@@ -1,7 +1,7 @@
 //! Decides how the exported family serves.
 
 use super::mode::{self, Mode, leave_to};
-use super::{checkers, mapped};
+use super::{checkers, lookup, mapped};
 use crate::bytes::Bytes;
 use crate::descriptor::notice;
 use crate::process::limits::{self, Ulimit};
@@ -38,6 +38,7 @@ fn by_circumstances(has_region: bool) -> Mode {
 /// [`Mode::Count`] alone.
 pub fn set_mode(mode: Mode) {
     mode::set(mode);
+    lookup::bind_deeply(mode == Mode::Off);
     if mode != Mode::Count {
         mapped::forget();
     }

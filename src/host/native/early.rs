@@ -5,12 +5,13 @@
 //! preloaded memory tool: a sanitizer's constructor allocates while the pthread functions that it intercepts do
 //! not work yet, and every tool is to see the blocks of the constructors.
 
-use super::{Mode, checkers, next, set_mode};
+use super::{Mode, checkers, lookup, next, set_mode};
 use pyhost_os::strings::Strings;
 
 /// Runs before every constructor; allocates nothing.
 pub fn decide(environment: &Strings<'_>) {
     next::resolve();
+    lookup::learn_libc();
     let preloaded = environment.value(b"LD_PRELOAD=");
     if preloaded.is_some_and(checkers::is_named_in) {
         set_mode(Mode::Off);

@@ -2,13 +2,15 @@
 
 #![allow(unsafe_code)]
 
-use super::family::{aligned, or_no_memory};
+use super::family::{self, aligned, or_no_memory};
 use super::next::call;
 use super::{Mode, mode};
-use crate::heap;
-use crate::ledger::LEDGER;
+use crate::descriptor::Descriptor;
+use crate::heap::{self, register};
+use crate::ledger::{Account, LEDGER};
 use pyhost_os::mapping::{FromZeros, page_size};
 use std::ffi::c_int;
+use std::fmt::Write;
 use std::ptr::null_mut;
 
 /// `pvalloc(3)`.
@@ -34,7 +36,11 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     1
 }
 
-/// `mallinfo2(3)`: `uordblks` is the total's live bytes, `usmblks` its peak.
+/// The accounts that stock Python has from malloc, but for Python's objects of more than 512 bytes.
+const OF_MALLOC: [Account; 3] = [Account::Raw, Account::Numpy, Account::Native];
+
+/// `mallinfo2(3)`: `hblkhd` are the blocks of a mebibyte and more, and `uordblks` what else is live of [`OF_MALLOC`];
+/// `usmblks` is the total's peak.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let mut info = libc::mallinfo2::zeroed();
@@ -42,7 +48,18 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
         return call!(MALLINFO2(), info);
     }
     let snapshot = LEDGER.snapshot();
-    info.uordblks = snapshot.total_live_bytes as usize;
+    let live = OF_MALLOC.map(|account| snapshot.account(account).live_bytes as usize);
+    let mut big_and_booked = 0;
+    register::each(|block| {
+        if OF_MALLOC.contains(&block.account) {
+            info.hblks += 1;
+            info.hblkhd += block.bytes as usize;
+            if mode() != Mode::Plain || block.account != Account::Native {
+                big_and_booked += block.bytes as usize;
+            }
+        }
+    });
+    info.uordblks = live.iter().sum::<usize>().saturating_sub(big_and_booked);
     info.usmblks = snapshot.total_peak_bytes as usize;
     info.arena = info.uordblks;
     info
@@ -59,5 +76,90 @@ pub extern "C" fn mallinfo() -> libc::mallinfo {
     info.uordblks = wide.uordblks as c_int;
     info.usmblks = wide.usmblks as c_int;
     info.arena = wide.arena as c_int;
+    info.hblks = wide.hblks as c_int;
+    info.hblkhd = wide.hblkhd as c_int;
     info
+}
+
+/// `malloc_stats(3)`: the figures of [`mallinfo2`] in glibc's form, on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    if mode() == Mode::Off {
+        return call!(STATS(), ());
+    }
+    let info = mallinfo2();
+    let all = info.uordblks + info.hblkhd;
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    for (heading, bytes) in [("Arena 0", info.uordblks), ("Total (incl. mmap)", all)] {
+        let _ = write!(
+            out,
+            "{heading}:\nsystem bytes     = {bytes:>10}\nin use bytes     = {bytes:>10}\n"
+        );
+    }
+    let (regions, bytes) = (info.hblks, info.hblkhd);
+    let _ = write!(
+        out,
+        "max mmap regions = {regions:>10}\nmax mmap bytes   = {bytes:>10}\n"
+    );
+    out.flush();
+}
+
+/// `malloc_info(3)`: the same in glibc's XML.
+///
+/// # Safety
+/// As the manual says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    // SAFETY: the caller's stream; the text takes six sizes.
+    unsafe {
+        if mode() == Mode::Off {
+            return call!(INFO(options, stream), libc::EINVAL);
+        }
+        if options != 0 {
+            return libc::EINVAL;
+        }
+        let info = mallinfo2();
+        let (small, all) = (info.uordblks, info.uordblks + info.hblkhd);
+        let text = c"<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n\
+            <system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n\
+            <total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" size=\"%zu\"/>\n\
+            <system type=\"max\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n";
+        let max = info.usmblks;
+        libc::fprintf(
+            stream,
+            text.as_ptr(),
+            small,
+            small,
+            info.hblks,
+            info.hblkhd,
+            all,
+            max,
+            all,
+        );
+    }
+    0
+}
+
+/// Functions of the family by the names that libc has for them, too.
+macro_rules! by_other_names {
+    ($($name:ident = $function:path: ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        #[doc = concat!("As `", stringify!($function), "`.\n\n# Safety\nAs there.")]
+        #[unsafe(no_mangle)]
+        #[allow(unused_unsafe)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller's duties.
+            unsafe { $function($($argument),*) }
+        }
+    )*};
+}
+
+by_other_names! {
+    cfree = family::free: (pointer: *mut u8) -> ();
+    __libc_malloc = family::malloc: (size: usize) -> *mut u8;
+    __libc_calloc = family::calloc: (count: usize, size: usize) -> *mut u8;
+    __libc_realloc = family::realloc: (pointer: *mut u8, size: usize) -> *mut u8;
+    __libc_free = family::free: (pointer: *mut u8) -> ();
+    __libc_memalign = family::memalign: (alignment: usize, size: usize) -> *mut u8;
+    __libc_valloc = family::valloc: (size: usize) -> *mut u8;
+    __libc_pvalloc = pvalloc: (size: usize) -> *mut u8;
 }

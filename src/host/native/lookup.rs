@@ -1,18 +1,23 @@
-//! The executable's own `dlsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
+//! The executable's own `dlopen`, `dlsym` and `dlvsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
 //! the exported one.
 //!
 //! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by
 //! the exported `malloc`, and the `free` found in libc's own table does not know the block.
-//! `RTLD_NEXT` depends on the caller's address, so it goes to libc's `dlsym` by a jump.
+//! `RTLD_NEXT` depends on the caller's address, so it goes to libc's `dlsym` by a jump, unless a name of the family is asked
+//! for and libc's own follows the host.
+//!
+//! A library that is loaded with `RTLD_DEEPBIND` finds libc before the executable. So `dlopen` leaves that flag out: the
+//! library's names come after those of the program and of what the program needs, as without the flag.
 
 #![allow(unsafe_code)]
 
 use super::mode::is_off_from_the_start;
 use super::next::{self, call};
 use super::{family, glibc};
+use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
 
 unsafe extern "C" {
     // The exported functions (`mapped/calls.c`), for their addresses alone.
@@ -33,7 +38,7 @@ struct Twin {
 
 macro_rules! twins {
     ($($function:path: $name:literal),* $(,)?) => {
-        static TWINS: [Twin; 20] = [$(Twin {
+        static TWINS: [Twin; 22] = [$(Twin {
             name: $name,
             in_libc: AtomicPtr::new(null_mut()),
             exported: || $function as *const c_void as *mut c_void,
@@ -56,6 +61,8 @@ twins! {
     glibc::malloc_trim: c"malloc_trim",
     glibc::mallinfo: c"mallinfo",
     glibc::mallinfo2: c"mallinfo2",
+    glibc::malloc_stats: c"malloc_stats",
+    glibc::malloc_info: c"malloc_info",
     pyhost_exported_mmap: c"mmap",
     pyhost_exported_mmap64: c"mmap64",
     pyhost_exported_munmap: c"munmap",
@@ -64,20 +71,31 @@ twins! {
     pyhost_exported_madvise: c"madvise",
 }
 
-/// Finds libc's own family. Once, at the start of `main`.
+/// The flags of `dlopen` that are passed on. Read by assembly.
+static PASSED_ON: AtomicI32 = AtomicI32::new(!libc::RTLD_DEEPBIND);
+
+/// Finds libc's own family. Once, at the start.
 pub fn learn_libc() {
-    next::resolve();
-    // SAFETY: RTLD_NOLOAD only finds what is there; libc is never unloaded. The names end in a zero byte.
-    unsafe {
-        let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if libc.is_null() {
-            return;
-        }
-        for twin in &TWINS {
-            let address = call!(DLSYM(libc, twin.name.as_ptr()), null_mut());
-            twin.in_libc.store(address, Relaxed);
-        }
+    for twin in &TWINS {
+        twin.in_libc.store(libc_itself::find(twin.name), Relaxed);
     }
+}
+
+/// Whether libraries may be loaded with `RTLD_DEEPBIND`: in a process that leaves malloc alone from the start.
+pub fn bind_deeply(is_allowed: bool) {
+    let left_out = if is_allowed { 0 } else { libc::RTLD_DEEPBIND };
+    PASSED_ON.store(!left_out, Relaxed);
+}
+
+/// The exported function in place of one that was found.
+fn exported(found: *mut c_void) -> *mut c_void {
+    if found.is_null() || is_off_from_the_start() {
+        return found;
+    }
+    let twin = TWINS
+        .iter()
+        .find(|twin| twin.in_libc.load(Relaxed) == found);
+    twin.map_or(found, |twin| (twin.exported)())
 }
 
 /// `dlsym(3)` for every handle but `RTLD_NEXT`.
@@ -85,72 +103,242 @@ pub fn learn_libc() {
 unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     next::resolve();
     // SAFETY: the caller's duties are those of `dlsym`.
-    let found = unsafe { call!(DLSYM(handle, name), null_mut()) };
-    if found.is_null() || is_off_from_the_start() {
-        return found;
+    exported(unsafe { call!(DLSYM(handle, name), null_mut()) })
+}
+
+/// `dlvsym(3)` for every handle but `RTLD_NEXT`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_dlvsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    next::resolve();
+    // SAFETY: the caller's duties are those of `dlvsym`.
+    exported(unsafe { call!(DLVSYM(handle, name, version), null_mut()) })
+}
+
+/// The exported function of a name that is looked up with `RTLD_NEXT`; null if the name is not of the family, or if not
+/// libc's own function follows the host's: a preloaded allocator looks for the one after its own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_next_of_family(name: *const c_char) -> *mut c_void {
+    next::resolve();
+    // SAFETY: the caller of `dlsym` gives a text.
+    let name = unsafe { CStr::from_ptr(name) };
+    let bytes = name.to_bytes();
+    let bytes = bytes.strip_prefix(b"__libc_").unwrap_or(bytes);
+    let twin = TWINS.iter().find(|twin| twin.name.to_bytes() == bytes);
+    let Some(twin) = twin.filter(|_| !is_off_from_the_start()) else {
+        return null_mut();
+    };
+    // SAFETY: the texts of the table; counted from the host.
+    let next = unsafe { call!(DLSYM(libc::RTLD_NEXT, twin.name.as_ptr()), null_mut()) };
+    match next == twin.in_libc.load(Relaxed) {
+        true => (twin.exported)(),
+        false => null_mut(),
     }
-    TWINS
+}
+
+/// libc's last words, if its own `free` or `realloc` ends the process for a block that a library has given to it, and not
+/// the host. Any thread, also in a signal handler.
+pub fn refused_by_libc() -> Option<&'static str> {
+    const OF_MALLOC: [&str; 5] = [
+        "free()",
+        "realloc()",
+        "munmap_chunk()",
+        "double free",
+        "corrupted",
+    ];
+    let message = libc_itself::find(c"__abort_msg").cast::<*const c_char>();
+    if next::passes_on() || message.is_null() {
+        return None;
+    }
+    // SAFETY: libc's variable leads to the size of a text and the text, or is null before there is one.
+    let text = unsafe {
+        let message = message.read();
+        let length = size_of::<std::ffi::c_uint>();
+        (!message.is_null()).then(|| CStr::from_ptr(message.byte_add(length)))?
+    };
+    let text = text.to_str().ok()?;
+    OF_MALLOC
         .iter()
-        .find(|twin| twin.in_libc.load(Relaxed) == found)
-        .map_or(found, |twin| (twin.exported)())
+        .any(|words| text.starts_with(words))
+        .then_some(text)
+}
+
+/// Stands in for libc's `dlopen` where it was not found.
+#[unsafe(no_mangle)]
+extern "C" fn pyhost_no_dlopen() -> *mut c_void {
+    null_mut()
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
-compile_error!("dlsym is written for x86-64, aarch64 and arm");
+compile_error!("dlopen, dlsym and dlvsym are written for x86-64, aarch64 and arm");
 
+/// Writes a function of which only the one behind it knows what the caller's `RTLD_NEXT` is.
+#[cfg(target_arch = "x86_64")]
+macro_rules! look_up {
+    ($name:literal, $ours:ident, $real:ident) => {
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", $name, ", \"ax\""),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ",@function"),
+            concat!($name, ":"),
+            "cmp rdi, -1", // RTLD_NEXT
+            "jne {ours}",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "mov rdi, rsi",
+            "call {family}",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "test rax, rax",
+            "jne 2f",
+            "mov rax, qword ptr [rip + {real}]",
+            "test rax, rax",
+            "je {ours}",
+            "jmp rax",
+            "2: ret",
+            concat!(".size ", $name, ", .-", $name),
+            ".popsection",
+            ours = sym $ours,
+            family = sym pyhost_next_of_family,
+            real = sym next::$real,
+        );
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! look_up {
+    ($name:literal, $ours:ident, $real:ident) => {
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", $name, ", \"ax\""),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ",@function"),
+            concat!($name, ":"),
+            "cmn x0, #1", // RTLD_NEXT
+            "b.ne 1f",
+            "stp x29, x30, [sp, #-48]!",
+            "mov x29, sp",
+            "stp x0, x1, [sp, #16]",
+            "str x2, [sp, #32]",
+            "mov x0, x1",
+            "bl {family}",
+            "mov x16, x0",
+            "ldp x0, x1, [sp, #16]",
+            "ldr x2, [sp, #32]",
+            "ldp x29, x30, [sp], #48",
+            "cbnz x16, 2f",
+            "adrp x16, {real}",
+            "ldr x16, [x16, :lo12:{real}]",
+            "cbz x16, 1f",
+            "br x16",
+            "1: b {ours}", // a conditional branch reaches 1 MiB
+            "2: mov x0, x16",
+            "ret",
+            concat!(".size ", $name, ", .-", $name),
+            ".popsection",
+            ours = sym $ours,
+            family = sym pyhost_next_of_family,
+            real = sym next::$real,
+        );
+    };
+}
+
+#[cfg(target_arch = "arm")]
+macro_rules! look_up {
+    ($name:literal, $ours:ident, $real:ident) => {
+        std::arch::global_asm!(
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ",%function"),
+            ".arm",
+            concat!($name, ":"),
+            "cmn r0, #1", // RTLD_NEXT
+            "bne {ours}",
+            "push {{r0, r1, r2, lr}}",
+            "mov r0, r1",
+            "bl {family}",
+            "mov r12, r0",
+            "pop {{r0, r1, r2, lr}}",
+            "cmp r12, #0",
+            "movne r0, r12",
+            "bxne lr",
+            "ldr r12, 2f",
+            "1: add r12, pc, r12",
+            "ldr r12, [r12]",
+            "cmp r12, #0",
+            "beq {ours}",
+            "bx r12",
+            "2: .word {real} - (1b + 8)",
+            concat!(".size ", $name, ", .-", $name),
+            ours = sym $ours,
+            family = sym pyhost_next_of_family,
+            real = sym next::$real,
+        );
+    };
+}
+
+look_up!("dlsym", pyhost_dlsym, DLSYM);
+look_up!("dlvsym", pyhost_dlvsym, DLVSYM);
+
+// dlopen(3) looks where the caller's object says, so it is jumped to.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
-    ".pushsection .text.dlsym, \"ax\"",
-    ".globl dlsym",
-    ".type dlsym,@function",
-    "dlsym:",
-    "cmp rdi, -1", // RTLD_NEXT
-    "jne {ours}",
+    ".globl dlopen",
+    ".type dlopen,@function",
+    "dlopen:",
+    "and esi, dword ptr [rip + {passed_on}]",
     "mov rax, qword ptr [rip + {real}]",
     "test rax, rax",
-    "je {ours}",
+    "je {missing}",
     "jmp rax",
-    ".size dlsym, .-dlsym",
-    ".popsection",
-    ours = sym pyhost_dlsym,
-    real = sym next::DLSYM,
+    ".size dlopen, .-dlopen",
+    passed_on = sym PASSED_ON,
+    real = sym next::DLOPEN,
+    missing = sym pyhost_no_dlopen,
 );
 
 #[cfg(target_arch = "aarch64")]
 std::arch::global_asm!(
-    ".pushsection .text.dlsym, \"ax\"",
-    ".globl dlsym",
-    ".type dlsym,@function",
-    "dlsym:",
-    "cmn x0, #1", // RTLD_NEXT
-    "b.ne 1f",
+    ".globl dlopen",
+    ".type dlopen,@function",
+    "dlopen:",
+    "adrp x16, {passed_on}",
+    "ldr w16, [x16, :lo12:{passed_on}]",
+    "and w1, w1, w16",
     "adrp x16, {real}",
     "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 1f",
+    "cbz x16, 3f",
     "br x16",
-    "1: b {ours}", // a conditional branch reaches 1 MiB
-    ".size dlsym, .-dlsym",
-    ".popsection",
-    ours = sym pyhost_dlsym,
-    real = sym next::DLSYM,
+    "3: b {missing}", // a conditional branch reaches 1 MiB
+    ".size dlopen, .-dlopen",
+    passed_on = sym PASSED_ON,
+    real = sym next::DLOPEN,
+    missing = sym pyhost_no_dlopen,
 );
 
 #[cfg(target_arch = "arm")]
 std::arch::global_asm!(
-    ".globl dlsym",
-    ".type dlsym,%function",
+    ".globl dlopen",
+    ".type dlopen,%function",
     ".arm",
-    "dlsym:",
-    "cmn r0, #1", // RTLD_NEXT
-    "bne {ours}",
-    "ldr r12, 2f",
+    "dlopen:",
+    "ldr r12, 3f",
     "1: add r12, pc, r12",
     "ldr r12, [r12]",
+    "and r1, r1, r12",
+    "ldr r12, 4f",
+    "2: add r12, pc, r12",
+    "ldr r12, [r12]",
     "cmp r12, #0",
-    "beq {ours}",
+    "beq {missing}",
     "bx r12",
-    "2: .word {real} - (1b + 8)",
-    ".size dlsym, .-dlsym",
-    ours = sym pyhost_dlsym,
-    real = sym next::DLSYM,
+    "3: .word {passed_on} - (1b + 8)",
+    "4: .word {real} - (2b + 8)",
+    ".size dlopen, .-dlopen",
+    passed_on = sym PASSED_ON,
+    real = sym next::DLOPEN,
+    missing = sym pyhost_no_dlopen,
 );

@@ -19,7 +19,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// Calls a function of this module's list; gives `$otherwise` if it is missing.
 macro_rules! call {
@@ -129,6 +129,15 @@ found::symbols! {
     MALLINFO = "mallinfo": extern "C" fn() -> libc::mallinfo;
     #[cfg(target_env = "gnu")]
     MALLINFO2 = "mallinfo2": extern "C" fn() -> libc::mallinfo2;
+    #[cfg(target_env = "gnu")]
+    STATS = "malloc_stats": extern "C" fn();
+    #[cfg(target_env = "gnu")]
+    INFO = "malloc_info": unsafe extern "C" fn(c_int, *mut libc::FILE) -> c_int;
+    #[cfg(target_env = "gnu")]
+    DLOPEN = "dlopen": Jump;
+    #[cfg(target_env = "gnu")]
+    DLVSYM = "dlvsym":
+        unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     PTHREAD_CREATE = "pthread_create":
         unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
     POLL = "poll": unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int;
@@ -173,6 +182,10 @@ found::symbols! {
         unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 }
 
+/// Calls of the functions that free and resize behind the host's own. A signal handler asks whose call ended the process, so it
+/// is not a thread's own.
+static PASSING_ON: AtomicUsize = AtomicUsize::new(0);
+
 /// Finds the functions. Any number of times, before threads exist.
 pub fn resolve() {
     if MALLOC.get().is_none() {
@@ -205,8 +218,10 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
     }
     freed::refuse_if_ours(pointer);
     resolve();
+    PASSING_ON.fetch_add(1, Relaxed);
     // SAFETY: the caller's duties.
-    unsafe { call!(FREE(pointer), ()) }
+    unsafe { call!(FREE(pointer), ()) };
+    PASSING_ON.fetch_sub(1, Relaxed);
 }
 
 /// Resizes a pointer that is not mimalloc's, with the allocator that made it.
@@ -218,8 +233,17 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     freed::refuse_if_ours(pointer);
     resolve();
+    PASSING_ON.fetch_add(1, Relaxed);
     // SAFETY: the caller's duties.
-    unsafe { call!(REALLOC(pointer, size), null_mut()) }
+    let moved = unsafe { call!(REALLOC(pointer, size), null_mut()) };
+    PASSING_ON.fetch_sub(1, Relaxed);
+    moved
+}
+
+/// Whether the host gives a block to the allocator behind its own at this moment, in any thread.
+#[cfg(target_env = "gnu")]
+pub fn passes_on() -> bool {
+    PASSING_ON.load(Relaxed) > 0
 }
 
 /// Usable bytes of a pointer that is not mimalloc's; 0 where nobody can say.

@@ -9,6 +9,14 @@ use std::ptr::null_mut;
 /// Nothing looks up libc's own family: there is one.
 pub fn learn_libc() {}
 
+/// Nothing has a malloc of its own.
+pub fn refused_by_libc() -> Option<&'static str> {
+    None
+}
+
+/// There are no libraries.
+pub fn bind_deeply(_is_allowed: bool) {}
+
 unsafe extern "C" {
     /// musl's: what `dlerror(3)` will say.
     fn __dl_seterr(format: *const c_char, ...);

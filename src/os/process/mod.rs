@@ -5,6 +5,8 @@
 
 pub mod arguments;
 pub mod cgroup;
+#[cfg(target_env = "gnu")]
+pub mod libc_itself;
 pub mod limits;
 pub mod loaded;
 pub mod maps;
@@ -14,6 +16,7 @@ use crate::calls;
 use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
+use crate::system_call::system_call;
 use crate::template::format_into;
 use maps::Mapping;
 use std::ffi::{CStr, OsStr};
@@ -262,7 +265,7 @@ impl AsRawFd for Watched {
 pub fn end_now(status: libc::c_int) -> ! {
     loop {
         // SAFETY: the call touches no memory, and does not return.
-        unsafe { libc::syscall(libc::SYS_exit_group, libc::c_long::from(status)) };
+        unsafe { system_call(libc::SYS_exit_group, [status as usize]) };
     }
 }
 

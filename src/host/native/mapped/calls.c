@@ -1,8 +1,9 @@
-/* The functions by which libraries map memory, as the executable exports them, and as its own objects call them.
+/* The functions by which libraries map memory, as the executable exports them.
 
    What a library calls is `mmap`: the dynamic linker finds it in the executable first. What the executable's own
-   objects call, mimalloc among them, the linker has renamed to `__wrap_mmap` (`--wrap`, see build.rs), so that the
-   two need not be told apart at run time. In C, because the caller's address is known here alone. */
+   objects call, mimalloc among them, the linker has renamed to `__wrap_mmap` (`--wrap`, see build.rs and
+   src/heap/own_calls.rs), so that the two need not be told apart at run time. In C, because the caller's address is
+   known here alone. */
 
 #include <stddef.h>
 
@@ -14,14 +15,6 @@ int pyhost_munmap(void *start, size_t size);
 void *pyhost_mremap(void *start, size_t old_size, size_t size, int flags, void *target, const void *caller);
 int pyhost_mprotect(void *start, size_t size, int access);
 int pyhost_madvise(void *start, size_t size, int advice);
-
-void pyhost_was_mapped(void *start, size_t size, int access, int flags);
-void *pyhost_place(void *start, size_t size, int flags);
-_Bool pyhost_needs_no_map(void *wish, void *place, size_t size, int access);
-void *pyhost_mmap_in_room(void *start, size_t size, int access, int flags, int file, offset_t offset);
-int pyhost_next_munmap(void *start, size_t size);
-void *pyhost_next_mremap(void *start, size_t old_size, size_t size, int flags, void *target);
-int pyhost_next_madvise(void *start, size_t size, int advice);
 
 void *mmap(void *start, size_t size, int access, int flags, int file, long offset) {
     return pyhost_mmap(start, size, access, flags, file, offset, __builtin_return_address(0));
@@ -55,25 +48,3 @@ EXPORTED(munmap);
 EXPORTED(mremap);
 EXPORTED(mprotect);
 EXPORTED(madvise);
-
-void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, long offset) {
-    void *place = pyhost_place(start, size, flags);
-    if (pyhost_needs_no_map(start, place, size, access)) return place;
-    void *found = pyhost_mmap_in_room(place, size, access, flags, file, offset);
-    pyhost_was_mapped(found, size, access, flags);
-    return found;
-}
-
-void *__wrap_mmap64(void *start, size_t size, int access, int flags, int file, offset_t offset) {
-    void *found = pyhost_mmap_in_room(start, size, access, flags, file, offset);
-    pyhost_was_mapped(found, size, access, flags);
-    return found;
-}
-
-int __wrap_munmap(void *start, size_t size) { return pyhost_next_munmap(start, size); }
-
-void *__wrap_mremap(void *start, size_t old_size, size_t size, int flags, void *target) {
-    return pyhost_next_mremap(start, old_size, size, flags, target);
-}
-
-int __wrap_madvise(void *start, size_t size, int advice) { return pyhost_next_madvise(start, size, advice); }

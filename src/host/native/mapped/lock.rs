@@ -12,6 +12,7 @@ use crate::heap;
 use pyhost_os::calls;
 use pyhost_os::cell::Exclusive;
 use pyhost_os::mapping::Mapped;
+use pyhost_os::system_call::system_call;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -53,7 +54,15 @@ fn block_signals(set: u64) -> u64 {
     unsafe {
         let (new, old) = (&raw const set, &raw mut old);
         let how = libc::SIG_SETMASK;
-        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, SIGNAL_SET);
+        system_call(
+            libc::SYS_rt_sigprocmask,
+            [
+                how as usize,
+                new.expose_provenance(),
+                old.expose_provenance(),
+                SIGNAL_SET,
+            ],
+        );
     }
     old
 }

@@ -6,7 +6,8 @@
 //! `madvise` changes nothing of that: the addresses are still the library's.
 //!
 //! Not seen: system calls without libc's functions, and libc's own (threads' stacks, loaded files).
-//! The host's own calls and mimalloc's do not come here (`calls.c`); they are in other accounts.
+//! The host's own calls and mimalloc's do not come here (`src/heap/own_calls.rs`); they are in other accounts. They are
+//! what is called here, too, before the functions behind the exported ones are found.
 //!
 //! Any thread at any moment, also in signal handlers and before `main`. Nothing here allocates.
 
@@ -27,7 +28,7 @@ use crate::heap::{limited, sampling};
 use crate::ledger::{Account, LEDGER};
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
 
@@ -99,86 +100,6 @@ fn book(before: Sums, after: Sums, grown: bool) {
     );
 }
 
-/// A function behind the executable's own; the system call itself if there is none.
-macro_rules! next_functions {
-    ($($name:ident = $symbol:ident, $call:ident:
-        ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        #[doc = concat!("`", stringify!($symbol), "`, also for `calls.c`.\n\n# Safety\nAs its manual says.")]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller's duties.
-            unsafe {
-                call!($symbol($($argument),*), libc::syscall(libc::$call, $($argument),*) as $result)
-            }
-        }
-    )*};
-}
-
-next_functions! {
-    pyhost_next_munmap = MUNMAP, SYS_munmap: (start: *mut c_void, size: usize) -> c_int;
-    pyhost_next_mremap = MREMAP, SYS_mremap: (
-        start: *mut c_void, old: usize, new: usize, flags: c_int, target: *mut c_void
-    ) -> *mut c_void;
-    pyhost_next_mprotect = MPROTECT, SYS_mprotect: (
-        start: *mut c_void, size: usize, access: c_int
-    ) -> c_int;
-    pyhost_next_madvise = MADVISE, SYS_madvise: (
-        start: *mut c_void, size: usize, advice: c_int
-    ) -> c_int;
-}
-
-/// The system call that maps, and the unit of its offset.
-#[cfg(target_pointer_width = "64")]
-const MAP: (c_long, Offset) = (libc::SYS_mmap, 1);
-#[cfg(target_pointer_width = "32")]
-const MAP: (c_long, Offset) = (libc::SYS_mmap2, 4096);
-
-/// As the functions above.
-///
-/// # Safety
-/// As mmap(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_next_mmap(
-    start: *mut c_void,
-    size: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: Offset,
-) -> *mut c_void {
-    let (number, unit) = MAP;
-    let offset_of_call = (offset / unit) as c_long;
-    // SAFETY: the caller's duties.
-    unsafe {
-        call!(
-            MMAP(start, size, access, flags, file, offset),
-            libc::syscall(number, start, size, access, flags, file, offset_of_call) as *mut c_void
-        )
-    }
-}
-
-/// As [`pyhost_next_mmap`], and once more if the heaps had something to give back under a limit. Not while the table is
-/// locked: a thread that forks waits for the lock, and would be waited for here.
-///
-/// # Safety
-/// As mmap(2).
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_mmap_in_room(
-    start: *mut c_void,
-    size: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: Offset,
-) -> *mut c_void {
-    // SAFETY: the caller's duties.
-    let map = || unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
-    match map() {
-        libc::MAP_FAILED if Errno::last() == Errno(libc::ENOMEM) && limited::make_room() => map(),
-        found => found,
-    }
-}
-
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
 ///
 /// # Safety
@@ -194,7 +115,13 @@ unsafe extern "C" fn pyhost_mmap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let map = || unsafe { pyhost_mmap_in_room(start, size, access, flags, file, offset) };
+    let map_at_once = || unsafe {
+        call!(
+            MMAP(start, size, access, flags, file, offset),
+            libc::mmap64(start, size, access, flags, file, offset)
+        )
+    };
+    let map = || limited::in_room(map_at_once);
     let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
     let is_ours =
         is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
@@ -232,9 +159,8 @@ unsafe extern "C" fn pyhost_mmap(
     // Nobody may come between: what is replaced is in the table.
     let mut mapped = None;
     change_by(writable, |table| {
-        // SAFETY: the caller's duties.
-        let found = unsafe { pyhost_next_mmap(start, size, access, flags, file, offset) };
-        let place = *mapped.insert(found);
+        // Not in room: a thread that forks waits for the lock, and would be waited for here.
+        let place = *mapped.insert(map_at_once());
         let done = place != libc::MAP_FAILED;
         if done {
             enter(table, place);
@@ -251,7 +177,7 @@ unsafe extern "C" fn pyhost_mmap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     // SAFETY: the caller's duties.
-    let unmap = || unsafe { pyhost_next_munmap(start, size) };
+    let unmap = || unsafe { call!(MUNMAP(start, size), libc::munmap(start, size)) };
     if !concerns(size) {
         return unmap();
     }
@@ -294,7 +220,12 @@ unsafe extern "C" fn pyhost_mremap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let remap = || unsafe { pyhost_next_mremap(start, old, new, flags, target) };
+    let remap = || unsafe {
+        call!(
+            MREMAP(start, old, new, flags, target),
+            libc::mremap(start, old, new, flags, target)
+        )
+    };
     if !concerns(new) {
         return remap();
     }
@@ -377,7 +308,12 @@ unsafe extern "C" fn pyhost_mremap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
     // SAFETY: the caller's duties.
-    let protect = || unsafe { pyhost_next_mprotect(start, size, access) };
+    let protect = || unsafe {
+        call!(
+            MPROTECT(start, size, access),
+            libc::mprotect(start, size, access)
+        )
+    };
     if !concerns(size) {
         return protect();
     }
@@ -411,7 +347,12 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
     // SAFETY: the caller's duties.
-    let status = unsafe { pyhost_next_madvise(start, size, advice) };
+    let status = unsafe {
+        call!(
+            MADVISE(start, size, advice),
+            libc::madvise(start, size, advice)
+        )
+    };
     if status == 0 && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && concerns(size) {
         caps::look_at_charges();
     }

@@ -2,6 +2,7 @@
 
 use super::super::mode::{self, Mode, mode};
 use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, call, resolve_all};
+use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,29 +37,8 @@ impl<F: Copy> Symbol<F> {
     }
 }
 
-/// libc's `dlsym`, behind the executable's own.
+/// The `dlsym` behind the executable's own.
 pub static DLSYM: Symbol<Lookup> = Symbol::new(c"dlsym");
-
-/// Versions under which glibc has had `dlsym`, by architecture and age.
-const DLSYM_VERSIONS: [&CStr; 4] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17", c"GLIBC_2.4"];
-
-/// Whether two functions are of one library. Here no function but the loader's own may be called: a preloaded sanitizer,
-/// which is not ready yet, has a `dl_iterate_phdr` of its own. `dladdr` looks at all names of a library, so it is not
-/// asked about functions so close together that no library begins between them, as those of libc.
-fn are_of_one_library(left: *mut c_void, right: *mut c_void) -> bool {
-    const CLOSE: usize = 64 << 10;
-    let object_of = |address| {
-        // SAFETY: the call fills the structure, and any address may be asked for.
-        unsafe {
-            let mut found: libc::Dl_info = std::mem::zeroed();
-            match libc::dladdr(address, &mut found) {
-                0 => null_mut(),
-                _ => found.dli_fbase,
-            }
-        }
-    };
-    left.addr().abs_diff(right.addr()) < CLOSE || object_of(left) == object_of(right)
-}
 
 /// Finds the functions.
 pub(super) fn find() {
@@ -66,18 +46,14 @@ pub(super) fn find() {
     // heaps: the region is not reserved yet. Until libc's own malloc is found it gets null, which it can do with.
     let chosen = mode();
     mode::set(Mode::Off);
-    for version in DLSYM_VERSIONS {
-        let (name, version) = (DLSYM.name.as_ptr(), version.as_ptr());
-        // SAFETY: strings that end in a zero byte. `dlvsym` is not exported by the executable.
-        let address = unsafe { libc::dlvsym(libc::RTLD_NEXT, name, version) };
-        if !address.is_null() {
-            DLSYM.address.store(address, Relaxed);
-            break;
-        }
-    }
+    DLSYM.address.store(libc_itself::find(DLSYM.name), Relaxed);
+    DLSYM.resolve(); // a preloaded library's
     resolve_all();
     mode::set(chosen);
-    if !are_of_one_library(USABLE_SIZE.address(), MALLOC.address()) {
+    let is_libcs = |function: *mut c_void, name| function == libc_itself::find(name);
+    let are_both = is_libcs(MALLOC.address(), MALLOC.name)
+        == is_libcs(USABLE_SIZE.address(), USABLE_SIZE.name);
+    if !are_both {
         // Another allocator's: it would read before the block whatever it takes for its own header.
         USABLE_SIZE.address.store(null_mut(), Relaxed);
     }

@@ -1,0 +1,367 @@
+//! The C library's own functions, past every library that is preloaded.
+//!
+//! A preloaded library takes the place of libc's functions in the host, too, where libc's malloc calls its own. The host's
+//! allocator would call them: libfaketime's `clock_gettime` allocates at its first call, libuid_wrapper's `syscall` takes a
+//! lock that the thread may hold already. [`bind_own_calls`] makes this object's calls lead to libc itself. The calls of
+//! other objects stay as they are.
+//!
+//! Nothing here calls a function of another object, not even `strlen`: until the calls are bound, each one may be a preloaded
+//! library's.
+
+#![allow(unsafe_code)]
+
+use crate::system_call::silent_system_call;
+#[cfg(target_pointer_width = "32")]
+use libc::{Elf32_Ehdr as Header, Elf32_Phdr as ProgramHeader, Elf32_Sym as Symbol};
+#[cfg(target_pointer_width = "64")]
+use libc::{Elf64_Ehdr as Header, Elf64_Phdr as ProgramHeader, Elf64_Sym as Symbol};
+use std::ffi::{CStr, c_char, c_void};
+use std::ops::Range;
+use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+
+/// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all.
+const FILES: [&[u8]; 4] = [
+    b"libc.so.6",
+    b"libm.so.6",
+    b"libpthread.so.0",
+    b"libdl.so.2",
+];
+
+// Entries of a dynamic section, as `elf.h` has them without "DT_".
+const PLTRELSZ: usize = 2;
+const STRTAB: usize = 5;
+const SYMTAB: usize = 6;
+const JMPREL: usize = 23;
+const GNU_HASH: usize = 0x6fff_fef5;
+const VERSYM: usize = 0x6fff_fff0;
+#[cfg(target_pointer_width = "64")]
+const RELOCATIONS: [usize; 2] = [7, 8]; // RELA, RELASZ
+#[cfg(target_pointer_width = "32")]
+const RELOCATIONS: [usize; 2] = [17, 18]; // REL, RELSZ
+
+/// The relocations that fill a slot with the address of a function: `GLOB_DAT` and `JUMP_SLOT`.
+#[cfg(target_arch = "x86_64")]
+const SLOTS: Range<usize> = 6..8;
+#[cfg(target_arch = "aarch64")]
+const SLOTS: Range<usize> = 1025..1027;
+#[cfg(target_arch = "arm")]
+const SLOTS: Range<usize> = 21..23;
+
+const OBJECT: u8 = 1; // STT_OBJECT
+const FUNCTION: u8 = 2; // STT_FUNC
+const CHOSEN_FUNCTION: u8 = 10; // STT_GNU_IFUNC: a call chooses the function that suits the processor
+
+#[repr(C)]
+struct Entry {
+    tag: usize,
+    value: usize,
+}
+
+#[repr(C)]
+struct Relocation {
+    slot: usize,
+    info: usize,
+    #[cfg(target_pointer_width = "64")]
+    addend: isize,
+}
+
+/// The linker's list of objects, `struct link_map` of `link.h`.
+#[repr(C)]
+struct Link {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Entry,
+    next: *const Link,
+}
+
+/// `struct r_debug` of `link.h`.
+#[repr(C)]
+struct Objects {
+    version: i32,
+    first: *const Link,
+}
+
+unsafe extern "C" {
+    /// The loader's own.
+    static _r_debug: Objects;
+    // This object's, from the linker.
+    static __ehdr_start: Header;
+    static _DYNAMIC: [Entry; 0];
+}
+
+/// The tables of an object that is loaded for good.
+#[derive(Clone, Copy)]
+struct Object {
+    base: usize,
+    symbols: *const Symbol,
+    names: *const c_char,
+    hashes: *const u32,
+    versions: *const u16,
+}
+
+/// The value of an entry of a dynamic section; 0 if it has none.
+///
+/// # Safety
+/// A dynamic section.
+unsafe fn value(dynamic: *const Entry, tag: usize) -> usize {
+    let mut entry = dynamic;
+    // SAFETY: an entry with the tag 0 ends the section.
+    unsafe {
+        while (*entry).tag != 0 {
+            if (*entry).tag == tag {
+                return (*entry).value;
+            }
+            entry = entry.add(1);
+        }
+    }
+    0
+}
+
+/// Whether a path is that of a file: by bytes, since a comparison of slices is a call of libc.
+///
+/// # Safety
+/// `path` is a text.
+unsafe fn has_name(path: *const c_char, file: &[u8]) -> bool {
+    let (mut last, mut end) = (path, path);
+    // SAFETY: up to the zero byte.
+    unsafe {
+        while *end != 0 {
+            end = end.add(1);
+            if *end.sub(1) == b'/' as c_char {
+                last = end;
+            }
+        }
+        for &byte in file {
+            if *last as u8 != byte {
+                return false;
+            }
+            last = last.add(1);
+        }
+        last == end
+    }
+}
+
+impl Object {
+    /// # Safety
+    /// A dynamic section that the loader has relocated.
+    unsafe fn of(base: usize, dynamic: *const Entry) -> Self {
+        // SAFETY: the caller's promise.
+        let part = |tag| unsafe { value(dynamic, tag) };
+        Object {
+            base,
+            symbols: with_exposed_provenance(part(SYMTAB)),
+            names: with_exposed_provenance(part(STRTAB)),
+            hashes: with_exposed_provenance(part(GNU_HASH)),
+            versions: with_exposed_provenance(part(VERSYM)),
+        }
+    }
+
+    /// One of glibc's, if it is loaded.
+    fn of_libc(file: &[u8]) -> Option<Self> {
+        // SAFETY: the list only grows before other threads exist, and glibc's files are never unloaded.
+        unsafe {
+            let mut link = _r_debug.first;
+            while !link.is_null() {
+                if has_name((*link).name, file) {
+                    let object = Object::of((*link).base, (*link).dynamic);
+                    return (!object.hashes.is_null()).then_some(object);
+                }
+                link = (*link).next;
+            }
+        }
+        None
+    }
+
+    /// A symbol that the object defines, in its default version if there is one.
+    ///
+    /// # Safety
+    /// `name` is a text.
+    unsafe fn symbol(&self, name: *const c_char) -> *const Symbol {
+        let mut found = null();
+        // SAFETY: the table of hashes is as the linker makes it: four numbers, a filter of words, the chains' first symbols,
+        // and a hash for each symbol from `first` on, whose lowest bit ends a chain.
+        unsafe {
+            let (mut hash, mut letter) = (5381u32, name);
+            while *letter != 0 {
+                hash = hash.wrapping_mul(33).wrapping_add(u32::from(*letter as u8));
+                letter = letter.add(1);
+            }
+            let [chains, first, words] = [0, 1, 2].map(|it| *self.hashes.add(it));
+            let starts = self
+                .hashes
+                .add(4 + words as usize * (size_of::<usize>() / 4));
+            let mut index = *starts.add((hash % chains) as usize);
+            if index < first {
+                return null();
+            }
+            loop {
+                let own = *starts.add((chains + index - first) as usize);
+                let symbol = self.symbols.add(index as usize);
+                if own | 1 == hash | 1
+                    && (*symbol).st_shndx != 0
+                    && are_equal(self.names.add((*symbol).st_name as usize), name)
+                {
+                    found = symbol;
+                    // The highest bit is that of a version that only old programs get.
+                    if self.versions.is_null() || *self.versions.add(index as usize) >> 15 == 0 {
+                        break;
+                    }
+                }
+                if own & 1 == 1 {
+                    break;
+                }
+                index += 1;
+            }
+        }
+        found
+    }
+}
+
+/// # Safety
+/// Both are texts.
+unsafe fn are_equal(mut left: *const c_char, mut right: *const c_char) -> bool {
+    // SAFETY: up to the first zero byte.
+    unsafe {
+        while *left == *right && *left != 0 {
+            (left, right) = (left.add(1), right.add(1));
+        }
+        *left == *right
+    }
+}
+
+/// The address of a function or a variable of the C library's; null if it has none of that name.
+///
+/// # Safety
+/// `name` is a text.
+unsafe fn address(libraries: &Libraries, name: *const c_char) -> *mut c_void {
+    for object in libraries.iter().flatten() {
+        // SAFETY: the caller's promise.
+        let Some(symbol) = (unsafe { object.symbol(name).as_ref() }) else {
+            continue;
+        };
+        let address =
+            with_exposed_provenance_mut(object.base.wrapping_add(symbol.st_value as usize));
+        match symbol.st_info & 0xf {
+            OBJECT | FUNCTION => return address,
+            // SAFETY: libc is relocated, so its function that chooses can be called as the loader does.
+            CHOSEN_FUNCTION => return unsafe { chosen(libraries, address) },
+            _ => {}
+        }
+    }
+    null_mut()
+}
+
+/// What a function chooses, from what the loader tells it of the processor.
+///
+/// # Safety
+/// A function for that, of libc's.
+unsafe fn chosen(libraries: &Libraries, choose: *mut c_void) -> *mut c_void {
+    type Choose = unsafe extern "C" fn(usize, &[usize; 3]) -> *mut c_void;
+    /// `_IFUNC_ARG_HWCAP` of `sys/ifunc.h`: there is a second argument.
+    const HAS_MORE: u64 = 1 << 62;
+    let [first, second] = [libc::AT_HWCAP, libc::AT_HWCAP2].map(|kind| fact(libraries, kind));
+    // SAFETY: the function has this type; x86-64's takes no arguments, and 32-bit ARM's the first alone.
+    unsafe {
+        let choose: Choose = std::mem::transmute(choose);
+        let size = size_of::<[usize; 3]>();
+        choose(first | HAS_MORE as usize, &[size, first, second])
+    }
+}
+
+/// What the kernel told the process at its start, by getauxval(3).
+fn fact(libraries: &Libraries, kind: libc::c_ulong) -> usize {
+    type Ask = extern "C" fn(libc::c_ulong) -> libc::c_ulong;
+    // SAFETY: libc's function has this type.
+    let ask = unsafe {
+        let ask = address(libraries, c"getauxval".as_ptr());
+        std::mem::transmute::<*mut c_void, Option<Ask>>(ask)
+    };
+    ask.map_or(0, |ask| ask(kind) as usize)
+}
+
+/// The parts of glibc that are loaded.
+type Libraries = [Option<Object>; FILES.len()];
+
+/// Fills in place: more than a few words would be moved by libc's `memcpy`.
+fn look_for(libraries: &mut Libraries) {
+    for (place, file) in libraries.iter_mut().zip(FILES) {
+        *place = Object::of_libc(file);
+    }
+}
+
+/// A function or a variable of the C library's own; null if it has none of that name.
+pub fn find(name: &CStr) -> *mut c_void {
+    let mut libraries = [None; _];
+    look_for(&mut libraries);
+    // SAFETY: a text.
+    unsafe { address(&libraries, name.as_ptr()) }
+}
+
+/// Makes the calls of the object that this code is in lead to libc itself. Once, before other threads exist.
+pub fn bind_own_calls() {
+    let mut libraries = [None; _];
+    look_for(&mut libraries);
+    let page = fact(&libraries, libc::AT_PAGESZ);
+    // SAFETY: this object's own tables, as the linker makes and the loader relocates them. Each slot that is written is one
+    // for the address of a function, and gets that of libc's function of the same name.
+    unsafe {
+        let header = &raw const __ehdr_start;
+        let dynamic = (&raw const _DYNAMIC).cast();
+        let base = match (*header).e_type {
+            libc::ET_EXEC => 0,
+            _ => header.addr(),
+        };
+        let own = Object::of(base, dynamic);
+        let first = header
+            .byte_add((*header).e_phoff as usize)
+            .cast::<ProgramHeader>();
+        let count = usize::from((*header).e_phnum);
+        let headers = (0..count).map(|index| &*first.add(index));
+        let mut sealed = headers
+            .filter(|it| it.p_type == libc::PT_GNU_RELRO)
+            .map(|it| {
+                let start = base.wrapping_add(it.p_vaddr as usize);
+                let end = start.wrapping_add(it.p_memsz as usize);
+                [start, end].map(|it| it - it % page)
+            });
+        let sealed = sealed.next();
+        let protect = |access: i32| match sealed {
+            Some([start, end]) => {
+                silent_system_call(libc::SYS_mprotect, [start, end - start, access as usize]) == 0
+            }
+            None => true,
+        };
+        let mut is_open = false;
+        let [table, size] = RELOCATIONS;
+        for [table, size] in [[table, size], [JMPREL, PLTRELSZ]] {
+            let first = with_exposed_provenance::<Relocation>(value(dynamic, table));
+            for index in 0..value(dynamic, size) / size_of::<Relocation>() {
+                let relocation = &*first.add(index);
+                let (symbol, kind) = match usize::BITS {
+                    64 => (relocation.info >> 32, relocation.info & 0xffff_ffff),
+                    _ => (relocation.info >> 8, relocation.info & 0xff),
+                };
+                let symbol = &*own.symbols.add(symbol);
+                let is_call = SLOTS.contains(&kind) && symbol.st_shndx == 0;
+                if !is_call || symbol.st_info & 0xf != FUNCTION {
+                    continue;
+                }
+                let found = address(&libraries, own.names.add(symbol.st_name as usize));
+                let slot =
+                    with_exposed_provenance_mut::<*mut c_void>(base.wrapping_add(relocation.slot));
+                if found.is_null() || slot.read_volatile() == found {
+                    continue;
+                }
+                // A system that seals the slots for good keeps them.
+                if !is_open && !protect(libc::PROT_READ | libc::PROT_WRITE) {
+                    return;
+                }
+                is_open = true;
+                slot.write_volatile(found);
+            }
+        }
+        if is_open {
+            protect(libc::PROT_READ);
+        }
+    }
+}

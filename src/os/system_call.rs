@@ -1,0 +1,55 @@
+//! System calls without libc: no preloaded library, and no function that the executable exports, stands between.
+
+#![allow(unsafe_code)]
+
+use crate::errno::Errno;
+#[cfg(not(miri))]
+use std::arch::asm;
+use std::ffi::c_long;
+
+/// Makes a system call; -1 with `errno` if the kernel gives an error, as syscall(2).
+///
+/// # Safety
+/// As the manual says of this call.
+pub unsafe fn system_call<const N: usize>(number: c_long, arguments: [usize; N]) -> c_long {
+    // SAFETY: the caller's promise.
+    match unsafe { silent_system_call(number, arguments) } {
+        error @ -4095..=-1 => {
+            Errno(-error as i32).set();
+            -1
+        }
+        result => result as c_long,
+    }
+}
+
+/// Makes a system call; an error is its number below 0. Writes no memory but what the call does, not even `errno`.
+///
+/// # Safety
+/// As [`system_call`].
+#[inline(always)]
+pub unsafe fn silent_system_call<const N: usize>(number: c_long, arguments: [usize; N]) -> isize {
+    const { assert!(N <= 6) };
+    let [a, b, c, d, e, f] = std::array::from_fn(|it| if it < N { arguments[it] } else { 0 });
+    let result: isize;
+    // SAFETY: the caller's promise. Each instruction and what it overwrites is the kernel's interface as syscall(2) has it.
+    #[cfg(not(miri))]
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c,
+            in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+        #[cfg(target_arch = "aarch64")]
+        asm!("svc 0", in("x8") number, inlateout("x0") a => result, in("x1") b, in("x2") c, in("x3") d,
+            in("x4") e, in("x5") f, options(nostack));
+        // r7 has the call's number, and is kept: a compiler may take it for the frame.
+        #[cfg(target_arch = "arm")]
+        asm!("mov {kept}, r7", "mov r7, {number}", "svc 0", "mov r7, {kept}", kept = out(reg) _,
+            number = in(reg) number, inlateout("r0") a => result, in("r1") b, in("r2") c, in("r3") d,
+            in("r4") e, in("r5") f, options(nostack));
+    }
+    // SAFETY: as above; Miri knows libc's function alone.
+    #[cfg(miri)]
+    unsafe {
+        result = libc::syscall(number, a, b, c, d, e, f) as isize;
+    }
+    result
+}
