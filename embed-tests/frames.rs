@@ -1,7 +1,7 @@
 //! Facts that the host reads from CPython's frames. `tools/newest-pythons` runs these on the CPythons of Debian sid.
 
 use crate::environments::{named, pins};
-use crate::host::{Run, compile, script};
+use crate::host::{Run, compile, script, version};
 use crate::skipping::skipped;
 
 /// The options that read frames at most requests and frees.
@@ -45,6 +45,10 @@ print(limit['file'], limit['line'])";
 fn threads_that_go_on_while_python_ends_have_no_frames() {
     let library = compile("allocate_for_ever.c", "allocate.so", &["-shared", "-fPIC"]);
     for option in READERS {
+        // 3.13 itself reads the freed state of such a thread (`drop_gil`), which a guard makes a fault.
+        if version() >= (3, 13) && option.starts_with("--guard") {
+            continue;
+        }
         for _ in 0..2 {
             let host = Run::host().args(["--stats=off", option]);
             let outcome = host.arg(script("threads_at_exit.py")).arg(&library).ok();
