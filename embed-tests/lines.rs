@@ -573,3 +573,50 @@ for number in range(300):
     let shown = Run::program(PYHOSTCTL).arg("lines").arg(&file).ok();
     assert!(shown.stdout.contains("xxxx"), "{shown:#?}");
 }
+
+/// The bytes and the error of the line of a function in a table of lines.
+fn figures_of_line(table: &str, function: &str) -> Vec<String> {
+    let line = table
+        .lines()
+        .find(|line| line.ends_with(&format!(" in {function}")));
+    let words = line.unwrap_or_else(|| panic!("{table}")).split_whitespace();
+    let figures = words.filter(|word| *word != "\u{b1}").take(4);
+    figures.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_line_has_all_its_bytes_and_their_error_however_many_stacks_lead_to_it() {
+    let file = folder("lines-many-stacks").join("report.json");
+    let code = "import pyhost
+kept = []
+def many():
+    kept.append(bytes(3000))
+def large():
+    kept.append(bytes(40_000))
+names = {'many': many, 'large': large}
+with pyhost.track() as tracked:
+    for n in range(2500):
+        exec(f'def f{n}():\\n many()\\n if {n} < 20: large()\\nf{n}()', names)
+for lines in (tracked.lines['grown'], pyhost.lines()['live']):
+    print(sum(row['blocks'] for row in lines if row['account'] == 'obj' and any(call['function'] == 'many' for call in row['stack'])))";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .ok();
+    assert_eq!(outcome.stdout, "2500\n2500\n", "{outcome:#?}");
+    let outcome = Run::host()
+        .args(["--lines=8K,seed=3", "--stats=json", "--stats-file"])
+        .arg(&file)
+        .args(["-c", code]);
+    outcome.ok();
+    let text = Run::host()
+        .args(["--lines=8K,seed=3", "--stats=text", "-c", code])
+        .ok();
+    let shown = Run::program(PYHOSTCTL).arg("lines").arg(&file).ok();
+    for function in ["many", "large"] {
+        assert_eq!(
+            figures_of_line(&shown.stdout, function),
+            figures_of_line(&text.stderr, function),
+            "{shown:#?} {text:#?}"
+        );
+    }
+}

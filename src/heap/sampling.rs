@@ -32,8 +32,7 @@ use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, Kinds, NativeCall, NativeView, REPORTED_BYTES, REPORTED_CALLS,
-    REPORTED_STACKS, Samples, Site, SpanView, Sum, Thread, View,
+    Call, FrameView, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Sum, Thread, View,
 };
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;

@@ -13,6 +13,7 @@ pub mod lines;
 pub mod metrics;
 pub mod origin;
 pub mod output;
+pub mod rows;
 pub mod table;
 pub mod threads;
 

@@ -15,7 +15,7 @@ const MACHINERY: &[&str] = &[
 ];
 
 /// A thread's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub enum ThreadName<'a> {
     /// Its own, or a fixed one.
     Known(&'a str),

@@ -45,13 +45,6 @@ use std::ops::Range;
 use threads::Threads;
 use types::Types;
 
-/// Stacks of each view that a report has at most, those with the most bytes.
-pub const REPORTED_STACKS: usize = 1000;
-/// Calls of each view, so that a report of deep stacks stays below the 16 MiB that `pyhostctl` reads.
-pub const REPORTED_CALLS: usize = 25_000;
-/// Bytes of each view in a report, for the same reason: there are five, and the rest of a report is small.
-pub const REPORTED_BYTES: usize = 5 << 19;
-
 /// Gives each call of a stack to a function, outermost first.
 pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
 

@@ -4,8 +4,9 @@
 
 use super::{Ordered, escaped};
 use pyhost_ledger::Account;
+use pyhost_record::rows::{Lines, Row};
 use pyhost_record::threads::thread_name;
-use pyhost_sampler::{REPORTED_BYTES, REPORTED_CALLS, REPORTED_STACKS, Samples, Site, Sum, View};
+use pyhost_sampler::{Samples, Site, Sum, View};
 use serde::{Deserialize, Serialize};
 
 /// The samples, in views. `grown` has rows only after a mark.
@@ -94,9 +95,10 @@ impl SampledLines {
         let (taken, dropped) = samples.counts();
         let named = |view: View| (view.name().to_owned(), sums(samples, view));
         // Without a mark there is no growth since.
-        let rows = |view| match samples.views().any(|each| each == view) {
-            true => rows(samples, view),
-            false => Vec::new(),
+        let lines = Lines::new(samples);
+        let rows = |view| match &lines {
+            Some(lines) if samples.views().any(|each| each == view) => rows(samples, lines, view),
+            _ => Vec::new(),
         };
         SampledLines {
             interval_bytes: whole(samples.interval()),
@@ -118,15 +120,15 @@ fn account_of(number: u8) -> Option<Account> {
     Account::ALL.get(usize::from(number)).copied()
 }
 
-/// The sites with the most bytes, as many as a report has: as many as `pyhostctl` reads again.
-fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
+/// The rows that a report has: as many as `pyhostctl` reads again. None if there is no memory.
+fn rows(samples: &Samples, lines: &Lines, view: View) -> Vec<StackRow> {
     let with_sum = |site| (site, samples.sum(site, view));
     let mut sites: Vec<(Site, Sum)> = samples.sites().map(with_sum).collect();
-    sites.retain(|(_, sum)| sum.bytes() != 0);
+    sites.retain(|(site, sum)| sum.bytes() != 0 && account_of(site.account).is_some());
     sites.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes().unsigned_abs()));
     let has_age = matches!(view, View::Live | View::Grown);
-    let rows = sites.into_iter().filter_map(|(site, sum)| {
-        let calls = samples.calls(site).map(|call| Call {
+    let row_of = |row: &Row| {
+        let calls = lines.calls(row).map(|call| Call {
             file: call.file.to_owned(),
             line: call.line.into(),
             function: match call.native {
@@ -135,24 +137,29 @@ fn rows(samples: &Samples, view: View) -> Vec<StackRow> {
             },
             offset: call.native.map(|native| native.offset as i64),
         });
-        Some(StackRow {
-            account: account_of(site.account)?.name().to_owned(),
-            bytes: sum.bytes(),
-            blocks: sum.blocks(),
-            error_bytes: sum.error_bytes(samples.interval()),
-            age_seconds: has_age.then(|| samples.age_seconds(site)).flatten(),
-            thread: Some(thread_name(samples, site).to_string()),
+        StackRow {
+            account: account_of(row.site.account)
+                .map_or("", Account::name)
+                .to_owned(),
+            bytes: row.sum.bytes(),
+            blocks: row.sum.blocks(),
+            error_bytes: row.sum.error_bytes(samples.interval()),
+            age_seconds: row.age_seconds.filter(|_| has_age),
+            thread: Some(thread_name(samples, row.site).to_string()),
             types: Vec::new(),
             stack: calls.collect(),
-        })
-    });
-    let (mut calls, mut bytes) = (0, 0);
-    let fits = |row: &StackRow| {
-        calls += row.stack.len();
-        bytes += length_of(row);
-        calls <= REPORTED_CALLS && bytes <= REPORTED_BYTES
+        }
     };
-    rows.take(REPORTED_STACKS).take_while(fits).collect()
+    let mut rows = Vec::new();
+    let Ok(()) = lines.each_row(&sites, |row, room| {
+        let row = row_of(row);
+        let length = length_of(&row);
+        if length <= room {
+            rows.push(row);
+        }
+        Ok::<_, std::convert::Infallible>(length)
+    });
+    rows
 }
 
 /// Bytes of a row and a comma in the report's JSON.
@@ -206,6 +213,7 @@ fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_record::rows::BYTES;
     use pyhost_sampler::{Added, Allocation, Call, Weight};
 
     /// Samples of 1,000 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
@@ -236,14 +244,14 @@ mod tests {
     #[test]
     fn the_bytes_of_a_view_are_bounded_however_long_the_names_are() {
         // A name of control characters from U+007F on is three times as long when it is escaped.
-        for (letter, listed) in [('x', 60..500), ('\u{85}', 20..60)] {
+        for (letter, listed) in [('x', 400..800), ('\u{85}', 60..300)] {
             let samples = samples(letter);
             let lines = SampledLines::of_samples(&samples);
             for rows in [&lines.live, &lines.allocated] {
                 let written = escaped(&serde_json::to_string(rows).unwrap()).len();
                 let next = written / rows.len();
-                assert!(written <= REPORTED_BYTES + 2, "{letter:?}: {written}");
-                assert!(written + next > REPORTED_BYTES, "{letter:?}: {written}");
+                assert!(written <= BYTES + 2, "{letter:?}: {written}");
+                assert!(written + next > BYTES, "{letter:?}: {written}");
                 assert!(listed.contains(&rows.len()), "{letter:?}: {}", rows.len());
                 let bytes: Vec<i64> = rows.iter().map(|row| row.bytes).collect();
                 assert!(bytes.is_sorted_by(|a, b| a > b) && bytes[0] == 10_000);

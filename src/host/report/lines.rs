@@ -4,17 +4,15 @@
 use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::descriptor::format_into;
-use crate::heap::sampling::{
-    self, FrameView, NativeView, REPORTED_BYTES, REPORTED_CALLS, REPORTED_STACKS, Samples, Site,
-    SpanView, Sum, View,
-};
+use crate::heap::sampling::{self, FrameView, NativeView, Samples, Site, SpanView, Sum, View};
 use crate::leaks;
 use crate::ledger::{ACCOUNTS, Account, Scope};
 use crate::python::objects::Gil;
 use pyhost_os::growing::Growing;
 use pyhost_os::moment;
 use pyhost_os::plain::Plain;
-use pyhost_record::origin::{is_users, package};
+use pyhost_record::origin::package;
+use pyhost_record::rows::{Lines, Row};
 use pyhost_record::threads::thread_name;
 use std::fmt::{self, Write};
 use std::str::Utf8Error;
@@ -96,9 +94,10 @@ pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T
         let mut json = Json::new(text);
         json.text("account", scope.name());
         json.int("interval_bytes", samples.interval() as i64);
+        let lines = Lines::new(samples).ok_or(fmt::Error)?;
         for (view, rows) in SpanView::ALL.iter().zip(views) {
             json.begin_list(view.name());
-            describe_rows(samples, rows, None, &mut json)?;
+            describe_rows(samples, &lines, rows, None, &mut json)?;
             json.end();
         }
         json.finish();
@@ -171,47 +170,45 @@ fn describe_samples(samples: &Samples, sink: &mut impl Sink) -> fmt::Result {
         sink.end();
     }
     sink.end();
+    let lines = Lines::new(samples).ok_or(fmt::Error)?;
     for view in View::ALL {
         sink.begin_list(view.name());
         if samples.views().all(|one| one != view) {
             sink.end();
             continue;
         }
-        describe_rows(samples, &sorted(samples, view), Some(view), sink)?;
+        describe_rows(samples, &lines, &sorted(samples, view), Some(view), sink)?;
         sink.end();
     }
     Ok(())
 }
 
-/// Says the first rows, as many as a report may have.
+/// Says the rows that a report has.
 ///
 /// # Errors
 /// There is no memory for one of them.
 fn describe_rows(
     samples: &Samples,
+    lines: &Lines,
     rows: &[(Site, Sum)],
     view: Option<View>,
     sink: &mut impl Sink,
 ) -> fmt::Result {
     let mut text = Rendered::new();
-    let (mut calls, mut bytes) = (0, 0);
-    for (site, sum) in rows.iter().take(REPORTED_STACKS) {
+    lines.each_row(rows, |row, room| {
         text.text.clear();
-        let mut row = Json::new(&mut text);
-        describe_row(samples, *site, *sum, view, &mut row);
-        row.finish();
+        let mut json = Json::new(&mut text);
+        describe_row(samples, lines, row, view, &mut json);
+        json.finish();
         if text.is_cut {
             return Err(fmt::Error);
         }
         let text = text.text();
-        calls += samples.calls(*site).count();
-        bytes += text.len(); // the end of its line is a comma in the list
-        if calls > REPORTED_CALLS || bytes > REPORTED_BYTES {
-            break;
+        if text.len() <= room {
+            sink.json("", text.trim_end()); // the end of its line is a comma in the list
         }
-        sink.json("", text.trim_end());
-    }
-    Ok(())
+        Ok(text.len())
+    })
 }
 
 /// The sums of a view by account, over all its stacks.
@@ -242,26 +239,35 @@ fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
 }
 
 /// The fields of a row of a view, or of a tracked block.
-fn describe_row(samples: &Samples, site: Site, sum: Sum, view: Option<View>, sink: &mut impl Sink) {
-    sink.text("account", account_of(site).name());
-    describe_sum(samples, sum, sink);
+fn describe_row(
+    samples: &Samples,
+    lines: &Lines,
+    row: &Row,
+    view: Option<View>,
+    sink: &mut impl Sink,
+) {
+    sink.text("account", account_of(row.site).name());
+    describe_sum(samples, row.sum, sink);
     if let Some(View::Live | View::Grown) = view {
-        match samples.age_seconds(site) {
+        match row.age_seconds {
             Some(age) => sink.fraction("age_seconds", age),
             None => sink.null("age_seconds"),
         }
     }
     if view == Some(View::Live) {
-        describe_types(samples, site, sink);
+        describe_types(samples, row, sink);
     }
     let mut room = [0; 1024];
-    let thread = format_into(&mut room, format_args!("{}", thread_name(samples, site)));
+    let thread = format_into(
+        &mut room,
+        format_args!("{}", thread_name(samples, row.site)),
+    );
     sink.text(
         "thread",
         str::from_utf8(thread).unwrap_or_else(|cut| valid(thread, cut)),
     );
     sink.begin_list("stack");
-    for call in samples.calls(site) {
+    for call in lines.calls(row) {
         sink.begin("");
         sink.text("file", call.file);
         sink.int("line", i64::from(call.line));
@@ -277,10 +283,11 @@ fn describe_row(samples: &Samples, site: Site, sum: Sum, view: Option<View>, sin
     sink.end();
 }
 
-/// The types of the live objects, if they were looked at.
-fn describe_types(samples: &Samples, site: Site, sink: &mut impl Sink) {
+/// The types of the live objects, if they were looked at: of one stack.
+fn describe_types(samples: &Samples, row: &Row, sink: &mut impl Sink) {
     sink.begin_list("types");
-    for (name, sum) in samples.types(site).take(TYPES) {
+    let types = samples.types(row.site).take(TYPES);
+    for (name, sum) in types.filter(|_| !row.is_summed) {
         sink.begin("");
         sink.text("type", name);
         describe_sum(samples, sum, sink);
@@ -449,7 +456,11 @@ fn write_counts(samples: &Samples, out: &mut impl Write) -> fmt::Result {
 }
 
 fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
-    let Some(mut sums) = by_line(samples, view) else {
+    let lines = Lines::new(samples);
+    let sums = lines
+        .as_ref()
+        .and_then(|lines| by_line(samples, lines, view));
+    let (Some(lines), Some(mut sums)) = (&lines, sums) else {
         return writeln!(out, "  no memory to sort them");
     };
     sums.sort_unstable_by_key(|line| std::cmp::Reverse(line.sum.bytes()));
@@ -464,14 +475,19 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
             write!(out, " \u{b1} {:<10}", error.text())?;
         }
         write!(out, "  {:<6}  ", line.account().name())?;
-        write_line(samples, site, out)?;
+        write_line(samples, lines.line_of(site), site, out)?;
     }
     Ok(())
 }
 
 /// Writes the line that a site is given to, and whose code it was that allocated.
-fn write_line(samples: &Samples, site: Site, out: &mut impl Write) -> fmt::Result {
-    let Some(call) = line_of(samples, site) else {
+fn write_line(
+    samples: &Samples,
+    line: Option<FrameView<'_>>,
+    site: Site,
+    out: &mut impl Write,
+) -> fmt::Result {
+    let Some(call) = line else {
         return writeln!(out, "outside of Python code");
     };
     match call.native {
@@ -494,22 +510,14 @@ fn write_line(samples: &Samples, site: Site, out: &mut impl Write) -> fmt::Resul
     writeln!(out)
 }
 
-/// The call that a site is given to: the innermost of the user's own code, else the innermost of Python, else the
-/// innermost.
-fn line_of(samples: &Samples, site: Site) -> Option<FrameView<'_>> {
-    let python = || samples.calls(site).filter(|call| call.native.is_none());
-    let users = python().find(|call| is_users(call.file));
-    users
-        .or_else(|| python().next())
-        .or_else(|| samples.calls(site).next())
-}
-
-/// The sum of each line, see [`line_of`]. None where the system has no memory for the table.
-fn by_line(samples: &Samples, view: View) -> Option<Growing<LineSum>> {
+/// The sum of each line, see [`Lines::line_of`]. None where the system has no memory for the table.
+fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<Growing<LineSum>> {
     let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
     let in_total = |site: &Site| account_of(*site).is_in_total();
     for site in samples.sites().filter(in_total) {
-        let place = line_of(samples, site).map_or(0, |call| call.number as usize + 1);
+        let place = lines
+            .line_of(site)
+            .map_or(0, |call| call.number as usize + 1);
         sums[place].add(site, samples.sum(site, view));
     }
     Some(sums)
