@@ -3,8 +3,8 @@
     python3 benches/lines.py --python PYTHON --pyhost PYHOST [--lines VALUE] [--pyperformance short|full]
 
 With --pyperformance only the twenty of sections/suite.py, time and resident peak: two rounds in turns, or ten. Without it:
-instructions by callgrind of the churn loop and of the strings and dicts loop; the resident peak of both at ten times the
-rounds; processor seconds and bytes of the file of `memray run --trace-python-allocators` and of `--lines=1` with a JSON
+instructions by callgrind of the churn loop, of the strings and dicts loop, and of a handler of requests; the resident peak of
+each at ten times the rounds; processor seconds and bytes of the file of `memray run --trace-python-allocators` and of `--lines=1` with a JSON
 report, the least of three. memray is installed, pinned, below target/. Prints Markdown. No figure makes this fail; exit
 status 1 where something does not run.
 """
@@ -22,7 +22,7 @@ from contenders import Contender
 from sections import suite
 from sections.instructions import collected
 
-LOOPS = {"churn.py": 15_000, "strings.py": 150}
+LOOPS = {"churn.py": 15_000, "strings.py": 150, "handler.py": 1_000}
 TIMES = 3
 # Not of getrusage, whose peak begins with that of the process that started this one.
 RESIDENT = ("import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__'); "

@@ -69,3 +69,25 @@ fn stacks_that_are_switched_are_no_frames() {
         assert_eq!(outcome.stdout, "[15, 15, 15, 15]\n", "{option}");
     }
 }
+
+#[test]
+fn a_name_that_is_too_long_begins_with_the_mark_of_a_cut() {
+    let code = "import pyhost
+folder, name = '/some/' + 'very/' * 200 + 'long', 'deep' * 100
+code = f'def {name}(): return bytearray(1 << 21)\\nkept = {name}()'
+for file in (folder + '/job.py', folder + '/j\\u00f6b.py'):
+    names = {}
+    exec(compile(code, file, 'exec'), names)
+    [block] = [block for block in pyhost.big_blocks() if block['size_bytes'] >= 1 << 21]
+    calls = [row['stack'][0] for row in pyhost.lines()['live'] if row['stack'] and row['bytes'] >= 1 << 21]
+    cut = [block['file'], calls[0]['file'], calls[0]['function']]
+    print([text[0] for text in cut], [text[-6:] for text in cut], [len(text.encode()) for text in cut])
+    names.clear()";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-c", code])
+        .ok();
+    let expected =
+        "['\u{2026}', '\u{2026}', '\u{2026}'] ['job.py', 'job.py', 'epdeep'] [80, 512, 256]
+['\u{2026}', '\u{2026}', '\u{2026}'] ['j\u{f6}b.py', 'j\u{f6}b.py', 'epdeep'] [80, 512, 256]\n";
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}

@@ -32,7 +32,8 @@ use pyhost_os::{calls, moment, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Sum, Thread, View,
+    Call, FrameView, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum, Thread,
+    View,
 };
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
@@ -43,7 +44,7 @@ use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
 /// Gives the calls of the calling thread's Python code, outermost first.
-type Walk = fn(&mut dyn FnMut(&Call<'_>));
+type Walk = fn(&mut dyn FnMut(Step<'_>));
 
 struct Recorder {
     samples: Samples,
@@ -533,7 +534,7 @@ pub(super) fn take(
 ) -> Added {
     let interval = INTERVAL.load(Relaxed);
     let weight = Weight::new(bytes, counted(size) as usize, interval);
-    let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+    let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
         if let Some(walk) = WALK.get() {
             walk(take);
         }

@@ -68,7 +68,7 @@ impl Display for ThreadName<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_sampler::{Allocation, Call, Weight};
+    use pyhost_sampler::{Allocation, Call, Step, Weight};
 
     const LIBRARY: &str = "/usr/lib/python3.11";
 
@@ -83,14 +83,14 @@ mod tests {
             moment: 0,
             weight: Weight::new(1, 1, 1),
         };
-        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
             for (function, file) in calls.iter().rev() {
-                take(&Call {
+                take(Step::Whole(Call {
                     file: file.as_bytes(),
                     function: function.as_bytes(),
                     line: 1,
                     native: None,
-                });
+                }));
             }
         };
         samples.add(allocation, &mut walk, None);

@@ -32,7 +32,7 @@ pub use ages::Time;
 pub use chance::{Chance, Weight};
 pub use sites::{Heights, Site, View};
 pub use spans::SpanView;
-pub use stacks::{Call, FrameView, NativeCall, NativeView};
+pub use stacks::{Call, FrameView, NativeCall, NativeView, Step};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
@@ -46,7 +46,7 @@ use threads::Threads;
 use types::Types;
 
 /// Gives each call of a stack to a function, outermost first.
-pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(&Call<'_>)) + 'a;
+pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(Step<'_>)) + 'a;
 
 /// A live sampled block.
 #[derive(Clone, Copy, Default)]

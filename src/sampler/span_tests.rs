@@ -62,13 +62,13 @@ impl Process {
         self.books.live[site] += size as i64;
         self.books.allocated[site] += size as i64;
         let function = format!("f{site}");
-        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
-            take(&Call {
+        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
+            take(Step::Whole(Call {
                 file: b"main.py",
                 function: function.as_bytes(),
                 line: 1,
                 native: None,
-            });
+            }));
         };
         let (account, weight) = (account_of(site), Weight::new(size, size, 1));
         let allocation = Allocation {

@@ -21,6 +21,16 @@ pub struct Call<'a> {
     pub native: Option<NativeCall<'a>>,
 }
 
+/// A call of a stack that is walked.
+#[derive(Clone, Copy)]
+pub enum Step<'a> {
+    /// All of it.
+    Whole(Call<'a>),
+    /// Calls with the same number, which is not 0, are equal: the second gives the call to its argument, and is asked the
+    /// first time. The texts and the line of a call are cold in the caches, and few calls of a sample are new.
+    Numbered(u64, &'a dyn Fn(&mut dyn FnMut(&Call<'_>))),
+}
+
 /// A call of a library's code. The file of the [`Call`] is the library's path, a zero byte, and its build id in
 /// hexadecimal: a path alone may have named two libraries.
 #[derive(Clone, Copy)]
@@ -101,6 +111,16 @@ const OTHERS: Call<'_> = Call {
 /// The number of the stack without a call.
 pub const EMPTY: u32 = u32::MAX;
 
+/// A call that was read before: the frame of a [`Step::Numbered`].
+#[derive(Clone, Copy)]
+struct Known {
+    number: u64,
+    frame: u32,
+}
+
+/// Calls that are remembered, each at the place that its number says: 16 KiB, all of which is touched soon.
+const KNOWN: usize = 1 << 10;
+
 /// All stacks.
 pub struct Stacks {
     letters: Growing<u8>,
@@ -111,6 +131,8 @@ pub struct Stacks {
     of_texts: Index<Entry>,
     of_frames: Index<Entry>,
     of_nodes: Index<Entry>,
+    /// Empty until the first one, and without memory.
+    known: Growing<Known>,
 }
 
 /// Two numbers in a word.
@@ -159,6 +181,7 @@ impl Stacks {
             of_texts: Index::new(),
             of_frames: Index::new(),
             of_nodes: Index::new(),
+            known: Growing::new(),
         }
     }
 
@@ -167,8 +190,8 @@ impl Stacks {
     pub fn intern(&mut self, walk: &mut Walk<'_>) -> Option<u32> {
         let mut node = Some(EMPTY);
         let mut innermost = None;
-        walk(&mut |call| {
-            innermost = self.frame(call, FRAMES);
+        walk(&mut |step| {
+            innermost = self.frame_of_step(step);
             let frame = innermost;
             node = node.and_then(|caller| self.node(caller, frame?, NODES));
         });
@@ -177,6 +200,32 @@ impl Stacks {
             let cut = innermost.and_then(|frame| self.node(others, frame, NODES + CUT_NODES));
             cut.or(Some(others))
         })
+    }
+
+    fn frame_of_step(&mut self, step: Step<'_>) -> Option<u32> {
+        let (number, read) = match step {
+            Step::Whole(call) => return self.frame(&call, FRAMES),
+            Step::Numbered(number, read) => (number, read),
+        };
+        if self.known.is_empty() {
+            let nothing = Known {
+                number: 0,
+                frame: 0,
+            };
+            self.known = Growing::filled(KNOWN, nothing).unwrap_or_default();
+        }
+        let place = number as usize % KNOWN;
+        if let Some(known) = self.known.get(place)
+            && known.number == number
+        {
+            return Some(known.frame);
+        }
+        let mut frame = None;
+        read(&mut |call| frame = self.frame(call, FRAMES));
+        if let (Some(frame), Some(known)) = (frame, self.known.get_mut(place)) {
+            *known = Known { number, frame };
+        }
+        frame
     }
 
     /// The stack of those that have no room.
@@ -387,11 +436,12 @@ impl Stacks {
             of_texts: Index::new(),
             of_frames: Index::new(),
             of_nodes: Index::new(),
+            known: Growing::new(),
         })
     }
 
     /// The mappings of all tables.
-    pub fn addresses(&self) -> [Range<usize>; 7] {
+    pub fn addresses(&self) -> [Range<usize>; 8] {
         [
             self.letters.addresses(),
             self.texts.addresses(),
@@ -400,6 +450,7 @@ impl Stacks {
             self.of_texts.addresses(),
             self.of_frames.addresses(),
             self.of_nodes.addresses(),
+            self.known.addresses(),
         ]
     }
 }

@@ -26,8 +26,8 @@ fn block(address: usize, account: u8, weight: Weight) -> Allocation {
 }
 
 /// Gives calls, which are innermost first, from the outermost on.
-fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(&Call<'_>)) {
-    move |take| calls.iter().rev().for_each(take)
+fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
+    move |take| calls.iter().rev().for_each(|call| take(Step::Whole(*call)))
 }
 
 /// A process that allocates and frees at known sites: its own books are the oracle.

@@ -274,7 +274,11 @@ mod tests {
                         moment: step as u64,
                         weight,
                     };
-                    samples.add(allocation, &mut |take| take(&call), None);
+                    samples.add(
+                        allocation,
+                        &mut |take| take(pyhost_sampler::Step::Whole(call)),
+                        None,
+                    );
                 }
                 kept.push_back(address);
                 let gone: Vec<usize> = match *habit {

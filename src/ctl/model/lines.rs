@@ -214,7 +214,7 @@ fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
 mod tests {
     use super::*;
     use pyhost_record::rows::BYTES;
-    use pyhost_sampler::{Added, Allocation, Call, Weight};
+    use pyhost_sampler::{Added, Allocation, Call, Step, Weight};
 
     /// Samples of 1,000 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
     fn samples(letter: char) -> Samples {
@@ -228,7 +228,8 @@ mod tests {
                 line: 1,
                 native: None,
             };
-            let mut walk = |take: &mut dyn FnMut(&Call<'_>)| (0..40).for_each(|_| take(&call));
+            let mut walk =
+                |take: &mut dyn FnMut(Step<'_>)| (0..40).for_each(|_| take(Step::Whole(call)));
             let allocation = Allocation {
                 address: 16 + 16 * number,
                 account: Account::Obj as u8,

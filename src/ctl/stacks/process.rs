@@ -150,21 +150,21 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_sampler::{Added, Allocation, Call, Weight};
+    use pyhost_sampler::{Added, Allocation, Call, Step, Weight};
 
     const OBJ: u8 = Account::Obj as u8;
 
     /// Adds a block of exactly these bytes at a stack that is as deep. Its innermost line is `line`; the callers are the
     /// same for all.
     fn add(samples: &mut Samples, address: usize, bytes: usize, line: u32, deep: usize) {
-        let mut walk = |take: &mut dyn FnMut(&Call<'_>)| {
+        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
             for caller in (0..deep as u32).rev() {
-                take(&Call {
+                take(Step::Whole(Call {
                     file: b"/job.py",
                     function: b"work",
                     line: if caller == 0 { line } else { caller * 10_000 },
                     native: None,
-                });
+                }));
             }
         };
         let allocation = Allocation {

@@ -7,7 +7,7 @@
 //! the loop into a function of its own hides the second, never the first.
 
 use super::place;
-use crate::heap::sampling::{Call, NativeCall};
+use crate::heap::sampling::{Call, NativeCall, Step};
 use pyhost_os::cell::Exclusive;
 use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-type Taker<'a> = &'a mut dyn FnMut(&Call<'_>);
+type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
 
 /// Longest path of a library that is kept.
 const PATH: usize = 1024;
@@ -196,7 +196,7 @@ impl Room {
                 continue;
             };
             let name = || place.name().unwrap_or_default();
-            take(&Call {
+            take(Step::Whole(Call {
                 file: library(&mut self.text, place.library(), place.build_id()),
                 function: &[],
                 line: 0,
@@ -204,7 +204,7 @@ impl Room {
                     offset: place.offset as u64,
                     name: &name,
                 }),
-            });
+            }));
         }
     }
 }

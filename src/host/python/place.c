@@ -329,7 +329,10 @@ static int leaves_by_jump(frame_t *frame) { return (void)frame, 0; }
 
 #endif
 
-/* Copies the text of a string object as UTF-8, its end where it is too long; the length. */
+/* The mark of a text whose beginning is cut off: three dots, which no path begins with. */
+#define CUT "\xe2\x80\xa6"
+
+/* Copies the text of a string object as UTF-8, of one that is too long CUT and its end; the length. */
 static size_t copy_text(PyObject *text, char *out, size_t room)
 {
     if (text == NULL || !PyUnicode_Check(text))
@@ -341,18 +344,24 @@ static size_t copy_text(PyObject *text, char *out, size_t room)
     int kind = PyUnicode_KIND(text);
     const void *data = PyUnicode_DATA(text);
     Py_ssize_t count = PyUnicode_GET_LENGTH(text);
-    /* From the end, as many letters as there is room for. */
+    /* From the end, as many letters as there is room for; fewer if there is none for all of them. */
     size_t length = 0;
-    Py_ssize_t first = count;
+    Py_ssize_t first = count, marked = count;
     while (first > 0) {
         Py_UCS4 letter = PyUnicode_READ(kind, data, first - 1);
-        size_t bytes = letter < 0x80 ? 1 : letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4;
-        if (length + bytes > room)
+        length += letter < 0x80 ? 1 : letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4;
+        if (length > room)
             break;
-        length += bytes;
         first--;
+        if (length + sizeof CUT - 1 <= room)
+            marked = first;
     }
     char *at = out;
+    if (first > 0 && room >= sizeof CUT - 1) {
+        first = marked;
+        memcpy(at, CUT, sizeof CUT - 1);
+        at += sizeof CUT - 1;
+    }
     for (Py_ssize_t index = first; index < count; index++) {
         Py_UCS4 letter = PyUnicode_READ(kind, data, index);
         if (letter < 0x80) {
@@ -495,13 +504,13 @@ size_t pyhost_line(char *file, size_t room, int *line, int *frames)
     return length;
 }
 
-/* The UTF-8 of a string object: its own memory, or a copy in `room`; of a longer one its end. */
+/* The UTF-8 of a string object: its own memory, or a copy in `room`; of a longer one CUT and its end. */
 static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *length)
 {
     if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
-        size_t all = (size_t)PyUnicode_GET_LENGTH(text);
-        *length = all < size ? all : size;
-        return (const char *)PyUnicode_DATA(text) + (all - *length);
+        *length = (size_t)PyUnicode_GET_LENGTH(text);
+        if (*length <= size)
+            return (const char *)PyUnicode_DATA(text);
     }
     *length = copy_text(text, room, size);
     return room;
@@ -512,13 +521,6 @@ static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *leng
 #else
 #define LINES_OF(code) ((code)->co_lnotab)
 #endif
-
-/* A line that was looked up, which takes as long as the code before it is long. The code object may be gone and another
-   and its table have their addresses, so an entry holds for a table with the same letters. */
-typedef struct {
-    uint64_t key; /* a hash of the table, the offset and the first line; 0 in a free entry */
-    int line;
-} known_line;
 
 /* A hash of bytes; of a longer text than 4 KiB only of so many words of it, spread evenly. */
 static uint64_t hash_of(const char *bytes, size_t length)
@@ -536,22 +538,39 @@ static uint64_t hash_of(const char *bytes, size_t length)
     return hash ^ hash >> 32;
 }
 
-/* The line of a frame. By one thread at a time. */
-static int line_of(PyCodeObject *code, int offset)
+/* How many code objects have ended, by their addresses. */
+static uint32_t ended[1 << 8];
+static destructor free_code;
+
+static uint32_t *ended_at(PyCodeObject *code)
 {
-    /* 8 KiB: all of its pages are touched soon. */
-    static known_line known[1 << 9];
-    PyObject *table = LINES_OF(code);
-    if (table == NULL || !PyBytes_Check(table))
-        return PyCode_Addr2Line(code, offset);
-    const char *bytes = PyBytes_AS_STRING(table);
-    uint64_t place = (uint64_t)(uint32_t)offset << 32 | (uint32_t)code->co_firstlineno;
-    uint64_t key = (hash_of(bytes, (size_t)PyBytes_GET_SIZE(table)) ^ place) * 0x9E3779B97F4A7C15;
-    known_line *entry = &known[key >> 55];
-    if (entry->key == key && key != 0)
-        return entry->line;
-    *entry = (known_line){key, PyCode_Addr2Line(code, offset)};
-    return entry->line;
+    uint64_t mixed = (uint64_t)(uintptr_t)code * 0x9E3779B97F4A7C15;
+    return &ended[mixed >> 56];
+}
+
+static void code_ends(PyObject *code)
+{
+    __atomic_fetch_add(ended_at((PyCodeObject *)code), 1, __ATOMIC_RELAXED);
+    free_code(code);
+}
+
+/* Has the ends of code objects counted. With the GIL; a second call does nothing. */
+void pyhost_watch_codes(void)
+{
+    if (free_code == NULL) {
+        free_code = PyCode_Type.tp_dealloc;
+        PyCode_Type.tp_dealloc = code_ends;
+    }
+}
+
+/* A number of a place in a code object, other than that of any other place, of an object that is gone, too; not 0. */
+static uint64_t number_of(PyCodeObject *code, int offset)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)code * 0x9E3779B97F4A7C15;
+    mixed ^= mixed >> 29;
+    uint64_t count = __atomic_load_n(ended_at(code), __ATOMIC_RELAXED);
+    mixed = (mixed ^ (count << 32 | (uint32_t)offset)) * 0xBF58476D1CE4E5B9;
+    return (mixed ^ mixed >> 32) | (uint64_t)1 << 63;
 }
 
 /* A number of the innermost call's code and instruction, by their addresses; 0 without Python code. */
@@ -566,8 +585,19 @@ uint64_t pyhost_spot(void)
     return hash_of((const char *)parts, sizeof parts);
 }
 
-typedef void (*take_call)(void *context, const char *file, size_t file_length, const char *name,
-                          size_t name_length, int line);
+typedef void (*take_call)(void *context, uint64_t number, PyCodeObject *code, int offset);
+typedef void (*take_texts)(void *context, const char *file, size_t file_length, const char *name, size_t name_length,
+                           int line);
+
+/* Gives file, function and line of a place in a code object of one of the calling thread's frames. */
+void pyhost_texts(PyCodeObject *code, int offset, void *context, take_texts take)
+{
+    char file_room[512], name_room[256];
+    size_t file_length, name_length;
+    const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
+    const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
+    take(context, file, file_length, name, name_length, PyCode_Addr2Line(code, offset));
+}
 
 /* Out of line: a thread without Python code does not need so much of its stack. */
 static __attribute__((noinline)) void give_calls(frame_t *frame, void *context, take_call take)
@@ -578,17 +608,13 @@ static __attribute__((noinline)) void give_calls(frame_t *frame, void *context, 
         frames[count++] = frame;
     while (count-- > 0) {
         PyCodeObject *code = code_of(frames[count]);
-        char file_room[512], name_room[256];
-        size_t file_length, name_length;
-        const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
-        const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
-        int line = line_of(code, offset_of(frames[count]));
-        take(context, file, file_length, name, name_length, line);
+        int offset = offset_of(frames[count]);
+        take(context, number_of(code, offset), code, offset);
     }
 }
 
 /* Gives the calls of the calling thread to `take`, outermost first; of a deeper stack the innermost
-   1,000. By one thread at a time. */
+   1,000. After pyhost_watch_codes. */
 void pyhost_calls(void *context, take_call take)
 {
     frame_t *frame = innermost();

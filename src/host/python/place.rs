@@ -3,10 +3,11 @@
 
 #![allow(unsafe_code)]
 
+use super::objects::Gil;
 use crate::caps::CodePlace;
 use crate::descriptor::format_into;
 use crate::faults::Line;
-use crate::heap::sampling::Call;
+use crate::heap::sampling::{Call, Step};
 use pyhost_os::plain::Plain;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
@@ -32,7 +33,9 @@ unsafe extern "C" {
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     safe fn pyhost_spot() -> u64;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int, frames: *mut c_int) -> usize;
+    safe fn pyhost_watch_codes();
     fn pyhost_calls(context: *mut c_void, take: TakeCall);
+    fn pyhost_texts(code: *const c_void, offset: c_int, context: *mut c_void, take: TakeTexts);
     fn pyhost_frame(
         depth: c_int,
         file: *mut c_char,
@@ -123,27 +126,39 @@ fn each_call(mut take: impl FnMut(Plain<'_>, i32, Plain<'_>) -> bool) {
     }
 }
 
-type TakeCall =
+type TakeCall = unsafe extern "C" fn(*mut c_void, u64, *const c_void, c_int);
+type TakeTexts =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize, c_int);
-type Taker<'a> = &'a mut dyn FnMut(&Call<'_>);
+type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
+type Reader<'a> = &'a mut dyn FnMut(&Call<'_>);
 
-/// Gives the calls of the calling thread's Python code to `take`, outermost first. Under the lock of the samples: by one
-/// thread at a time.
+/// Gives the calls of the calling thread's Python code to `take`, outermost first. After [`watch_codes`].
 pub fn calls(mut take: Taker<'_>) {
     /// # Safety
     /// As [`pyhost_calls`] passes them on.
-    unsafe extern "C" fn give(
-        taker: *mut c_void,
+    unsafe extern "C" fn give(taker: *mut c_void, number: u64, code: *const c_void, offset: c_int) {
+        // SAFETY: the taker that `calls` passed; the code is that of a frame of the calling thread.
+        unsafe {
+            let taker = &mut *taker.cast::<Taker<'_>>();
+            taker(Step::Numbered(number, &|mut read| {
+                pyhost_texts(code, offset, (&raw mut read).cast(), give_texts);
+            }));
+        }
+    }
+    /// # Safety
+    /// As [`pyhost_texts`] passes them on.
+    unsafe extern "C" fn give_texts(
+        reader: *mut c_void,
         file: *const c_char,
         file_length: usize,
         name: *const c_char,
         name_length: usize,
         line: c_int,
     ) {
-        // SAFETY: the taker that `calls` passed, and texts of that length that last for the call.
+        // SAFETY: the reader that `give` passed, and texts of that length that last for the call.
         unsafe {
-            let taker = &mut *taker.cast::<Taker<'_>>();
-            taker(&Call {
+            let reader = &mut *reader.cast::<Reader<'_>>();
+            reader(&Call {
                 file: std::slice::from_raw_parts(file.cast(), file_length),
                 function: std::slice::from_raw_parts(name.cast(), name_length),
                 line: line.max(0) as u32,
@@ -158,6 +173,12 @@ pub fn calls(mut take: Taker<'_>) {
 /// Something that changes C stacks is being loaded: what CPython keeps in them may be another stack's for a moment.
 pub fn stacks_change() {
     pyhost_stacks_change();
+}
+
+/// Has the ends of code objects noted, so that the numbers of calls are right: another object may get the address. A second
+/// call does nothing.
+pub fn watch_codes(_gil: Gil<'_>) {
+    pyhost_watch_codes();
 }
 
 /// An address in the C stack of the interpreter's innermost loop, in which the calling thread's innermost Python code

@@ -35,6 +35,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
         find: place::line_and_frames,
         spot: place::spot,
     });
+    place::watch_codes(gil);
     sampling::set_walk(native_calls::walk());
     watch_errors(gil);
     calls::pthread_atfork(None, None, Some(forked_in_child));
