@@ -527,6 +527,46 @@ print('mapped')";
 }
 
 #[test]
+fn the_samples_of_maps_have_the_bytes_of_the_account_whatever_becomes_of_a_part_of_a_map() {
+    let code = "import ctypes, os, pyhost
+libc = ctypes.CDLL(None, use_errno=True)
+pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+libc.mmap.restype, libc.mmap.argtypes = pointer, [pointer, size, number, number, number, ctypes.c_long]
+libc.munmap.argtypes, libc.mprotect.argtypes = [pointer, size], [pointer, size, number]
+libc.mremap.restype, libc.mremap.argtypes = pointer, [pointer, size, size, number, pointer]
+file, page, pages = os.open('/proc/self/exe', os.O_RDONLY), 4096, 64
+state = 5
+def below(limit):
+    global state
+    state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+    return (state >> 33) % limit
+# Reserved, and not counted: every call below stays within, and what is unmapped is reserved again before another map is there.
+def fill(place, length): return libc.mmap(place, length, 0, 0x32, -1, 0) == place
+room = libc.mmap(None, 3 * pages * page, 0, 0x22, -1, 0)
+for step in range(240):
+    start, count = below(2 * pages), 1 + below(pages - 1)
+    place, length = room + start * page, count * page
+    call = below(6)
+    if call < 2: done = libc.mmap(place, length, 3, 0x32, -1, 0) == place
+    elif call == 2: done = libc.mmap(place, length, 1, 0x12, file, 0) == place
+    elif call == 3: done = libc.munmap(place, length) == 0 and fill(place, length)
+    elif call == 4: done = libc.mprotect(place, length, (0, 1, 3)[below(3)]) == 0
+    else:
+        target = room + (start + count if start < pages else 0) * page
+        done = libc.mremap(place, length, (1 + below(count)) * page, 3, target) == target and fill(place, length)
+    if step % 20: continue
+    sampled = pyhost.lines()['sums']['live'].get('mapped', {}).get('bytes', 0)
+    booked = pyhost.memory_stats()['accounts']['mapped']['live_bytes']
+    assert sampled == booked, (step, call, done, sampled, booked)
+    made = max(booked, 0)
+print('mapped', made > 0)";
+    let outcome = Run::host()
+        .args(["--lines=1", "--stats=off", "-I", "-S", "-c", code])
+        .run();
+    assert_eq!(outcome.stdout, "mapped True\n", "{outcome:#?}");
+}
+
+#[test]
 fn code_in_the_place_of_other_code_has_its_own_lines() {
     let code = "import collections, pyhost
 kept = []

@@ -20,18 +20,24 @@ fn elsewhere(block: *mut u8) -> &'static AtomicU32 {
 }
 
 /// Counts a block that is in none of the heaps: of another allocator, of the guarded ones, or a map. `block` is null if it
-/// is a part of another account's block.
+/// is a part of another account's block. Whether it is a sample.
 #[cold]
-pub fn booked(account: Account, block: *mut u8, bytes: usize) {
-    if !block.is_null() {
-        let inside = gate::enter(state().slot(), thread_id());
-        booked_inside(account, block, bytes, &inside);
+pub fn booked(account: Account, block: *mut u8, bytes: usize) -> bool {
+    if block.is_null() {
+        return false;
     }
+    let inside = gate::enter(state().slot(), thread_id());
+    booked_inside(account, block, bytes, &inside)
 }
 
 /// [`booked`] for a caller inside the gate.
 #[cold]
-pub(crate) fn booked_inside(account: Account, block: *mut u8, bytes: usize, inside: &Inside<'_>) {
+pub(crate) fn booked_inside(
+    account: Account,
+    block: *mut u8,
+    bytes: usize,
+    inside: &Inside<'_>,
+) -> bool {
     let state = state();
     if generation() != state.generation() {
         switch(state, inside);
@@ -44,6 +50,7 @@ pub(crate) fn booked_inside(account: Account, block: *mut u8, bytes: usize, insi
     if added == Added::New {
         elsewhere(block).fetch_add(1, Relaxed);
     }
+    added != Added::Not
 }
 
 /// Notes that a block is freed that [`booked`] may have counted.

@@ -13,6 +13,7 @@
 
 #![allow(unsafe_code)]
 
+mod followed;
 mod lock;
 mod table;
 
@@ -24,8 +25,9 @@ use super::next::{Offset, call};
 use crate::caps;
 use crate::errno::Errno;
 use crate::faults;
-use crate::heap::{limited, sampling};
+use crate::heap::limited;
 use crate::ledger::{Account, LEDGER};
+use followed::Followed;
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
 use std::ffi::{c_int, c_void};
@@ -141,6 +143,7 @@ unsafe extern "C" fn pyhost_mmap(
                 start: start.addr(),
                 end,
                 caller,
+                sample: 0,
                 writable,
             })),
             false => table.remove(start.addr(), end),
@@ -150,12 +153,13 @@ unsafe extern "C" fn pyhost_mmap(
         let mapped = map();
         if mapped != libc::MAP_FAILED {
             change(writable, |table| enter(table, mapped));
-            if writable && sampling::is_on() {
-                sampling::booked(Account::Mapped, mapped.cast(), whole_pages(size));
+            if writable {
+                followed::begin(mapped.addr()..end_of(mapped, size), whole_pages(size));
             }
         }
         return mapped;
     }
+    let mut samples = Followed::within([start.addr()..end_of(start, size), 0..0]);
     // Nobody may come between: what is replaced is in the table.
     let mut mapped = None;
     change_by(writable, |table| {
@@ -165,8 +169,13 @@ unsafe extern "C" fn pyhost_mmap(
         if done {
             enter(table, place);
         }
+        samples.look(table);
         done
     });
+    samples.put_back();
+    if writable && mapped.is_some_and(|place| place != libc::MAP_FAILED) {
+        followed::begin(start.addr()..end_of(start, size), whole_pages(size));
+    }
     mapped.unwrap_or_else(map)
 }
 
@@ -184,7 +193,7 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     let end = end_of(start, size);
     let mut status = None;
     // Before another thread can be given the addresses.
-    let sample = sampling::take_out(Account::Mapped, start.cast());
+    let mut samples = Followed::within([start.addr()..end, 0..0]);
     // Not before the table knows may another thread be given the addresses.
     change_by(false, |table| {
         if table.first_within(start.addr(), end).is_none() {
@@ -194,13 +203,13 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
         if done {
             table.remove(start.addr(), end);
         }
+        samples.look(table);
         done
     });
+    samples.put_back();
     let known = status.is_some();
     let status = status.unwrap_or_else(unmap);
-    if status != 0 {
-        sampling::put_back(Account::Mapped, start.cast(), sample);
-    } else if known {
+    if status == 0 && known {
         caps::look_at_charges();
     }
     status
@@ -245,60 +254,69 @@ unsafe extern "C" fn pyhost_mremap(
     if known.is_none() && flags & libc::MREMAP_FIXED == 0 {
         return remap();
     }
-    let is_sampled = sampling::is_on() && known.is_some_and(|range| range.writable);
-    let sample = match is_sampled {
-        true => sampling::take_out(Account::Mapped, start.cast()),
-        false => None,
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let target = if is_fixed { target.addr() } else { 0 };
+    let target_end = match is_fixed {
+        true => target.saturating_add(whole_pages(new)),
+        false => 0,
     };
+    let mut samples = Followed::within([start.addr()..old_end, target..target_end]);
+    // What is in no sample yet.
+    let (mut unsampled, mut writable) = (0..0, 0);
     let mut mapped = None;
-    change_by(false, |table| {
+    let mut change = |table: &mut Table<'static>| {
         let place = *mapped.insert(remap());
         if place == libc::MAP_FAILED {
             // The target may be gone all the same: the kernel unmaps it before its last checks.
-            let target = (flags & libc::MREMAP_FIXED != 0).then(|| target.addr());
-            let target = target.map(|start| (start, start.saturating_add(whole_pages(new))));
-            let lost = target.filter(|&(start, end)| {
-                let first = table.first_within(start, end);
-                first.is_some_and(|range| !is_mapped(range.start.max(start)))
-            });
-            if let Some((start, end)) = lost {
-                table.remove(start, end);
+            let first = table.first_within(target, target_end);
+            let is_lost = first.is_some_and(|range| !is_mapped(range.start.max(target)));
+            if is_lost {
+                table.remove(target, target_end);
             }
-            return lost.is_some();
+            return is_lost;
         }
         let end = end_of(place, new);
         let kept = whole_pages(old).min(whole_pages(new));
         let last = table.first_within(old_end - 1, old_end);
         if place != start {
             table.remove(place.addr(), end);
-            table.copy(start.addr(), start.addr() + kept, place.addr());
+            table.copy(start.addr(), start.addr() + kept, place.addr(), keeps_old);
         }
         if place == start {
             table.remove(start.addr() + kept, old_end);
         } else if !keeps_old {
             table.remove(start.addr(), old_end);
         }
+        // A sample grows with its map; a copy is a map of its own.
         if let Some(range) = last.filter(|_| place.addr() + kept < end) {
-            table.put(Range {
+            let grown = Range {
                 start: place.addr() + kept,
                 end,
                 caller,
+                sample: if keeps_old { 0 } else { range.sample },
                 ..range
-            });
+            };
+            table.put(grown);
+            if grown.sample == 0 {
+                unsampled = grown.start..end;
+            }
         }
+        if keeps_old {
+            unsampled = place.addr()..end;
+        }
+        writable = table.bytes_within(unsampled.start, unsampled.end).0;
         true
+    };
+    change_by(false, |table| {
+        let done = change(table);
+        samples.look(table);
+        done
     });
-    let place = mapped.unwrap_or_else(remap);
-    let (before, after) = (whole_pages(old), whole_pages(new));
-    if place == libc::MAP_FAILED {
-        sampling::put_back(Account::Mapped, start.cast(), sample);
-    } else if is_sampled && keeps_old {
-        sampling::put_back(Account::Mapped, start.cast(), sample);
-        sampling::booked(Account::Mapped, place.cast(), after);
-    } else if is_sampled {
-        sampling::resized(Account::Mapped, place.cast(), sample, before, after);
+    samples.put_back();
+    if writable > 0 {
+        followed::begin(unsampled, writable);
     }
-    place
+    mapped.unwrap_or_else(remap)
 }
 
 /// `mprotect(2)` of libraries.
@@ -329,14 +347,22 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
         Errno(libc::ENOMEM).set();
         return -1;
     }
+    let mut samples = Followed::within([start.addr()..end, 0..0]);
     let mut status = None;
+    // Where no sample begins.
+    let mut first = 0;
     change_by(becomes_writable, |table| {
         let done = *status.insert(protect()) == 0;
         if done {
-            table.protect(start.addr(), end, becomes_writable);
+            first = table.protect(start.addr(), end, becomes_writable);
         }
+        samples.look(table);
         done
     });
+    samples.put_back();
+    if becomes_writable && first != 0 {
+        followed::begin(first..end, other);
+    }
     status.unwrap_or_else(protect)
 }
 

@@ -13,6 +13,8 @@ pub struct Range {
     pub end: usize,
     /// The address behind the call that mapped it.
     pub caller: usize,
+    /// The address of the sample that it is a part of; 0 if it is of none.
+    pub sample: usize,
     /// Whether it may be written: then it counts.
     pub writable: bool,
 }
@@ -28,11 +30,13 @@ impl Range {
         start: 0,
         end: 0,
         caller: 0,
+        sample: 0,
         writable: false,
     };
 
     fn continues(&self, before: &Range) -> bool {
-        before.end == self.start && before.caller == self.caller && before.writable == self.writable
+        let parts = |range: &Range| (range.caller, range.sample, range.writable);
+        before.end == self.start && parts(before) == parts(self)
     }
 }
 
@@ -164,26 +168,65 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Lets what is in the list between `start` and `end` be written, or not.
-    pub fn protect(&mut self, start: usize, end: usize, writable: bool) {
-        let mut from = start;
-        while let Some(old) = self.first_within(from, end) {
-            let (first, last) = (old.start.max(from), old.end.min(end));
-            if old.writable != writable {
+    /// Calls `visit` with the sample of each range that has a part between `start` and `end`.
+    pub fn each_sample(&self, start: usize, end: usize, visit: impl FnMut(usize)) {
+        let ranges = self.ranges()[self.within(start, end)].iter();
+        let samples = ranges.map(|range| range.sample);
+        samples.filter(|sample| *sample != 0).for_each(visit);
+    }
+
+    /// The first address of a sample, and its bytes that count.
+    pub fn extent_of(&self, sample: usize) -> (usize, usize) {
+        let of_it = |range: &&Range| range.sample == sample && range.writable;
+        let ranges = self.ranges().iter().filter(of_it);
+        ranges.fold((0, 0), |(first, bytes), range| {
+            let first = if bytes == 0 { range.start } else { first };
+            (first, bytes + range.end - range.start)
+        })
+    }
+
+    /// Makes what is between `start` and `end` and of the sample `from` a part of the sample `to`.
+    pub fn rename_sample(&mut self, start: usize, end: usize, from: usize, to: usize) {
+        let mut at = start;
+        while let Some(old) = self.first_within(at, end) {
+            let (first, last) = (old.start.max(at), old.end.min(end));
+            if old.sample == from && (old.writable || from != 0) {
                 self.put(Range {
                     start: first,
                     end: last,
+                    sample: to,
+                    ..old
+                });
+            }
+            at = last;
+        }
+    }
+
+    /// Lets what is in the list between `start` and `end` be written, or not. What changes is of no sample. Returns the first
+    /// address that changes, or 0.
+    pub fn protect(&mut self, start: usize, end: usize, writable: bool) -> usize {
+        let mut from = start;
+        let mut changed = 0;
+        while let Some(old) = self.first_within(from, end) {
+            let (first, last) = (old.start.max(from), old.end.min(end));
+            if old.writable != writable {
+                changed = if changed == 0 { first } else { changed };
+                self.put(Range {
+                    start: first,
+                    end: last,
+                    sample: 0,
                     writable,
                     ..old
                 });
             }
             from = last;
         }
+        changed
     }
 
-    /// Puts what is between `start` and `end` at `target` as well, in place of what was there. The
-    /// two do not overlap.
-    pub fn copy(&mut self, start: usize, end: usize, target: usize) {
+    /// Puts what is between `start` and `end` at `target` as well, in place of what was there; of the same sample, or of
+    /// none if it `stays` where it is. The two do not overlap.
+    pub fn copy(&mut self, start: usize, end: usize, target: usize, stays: bool) {
         self.remove(target, target.saturating_add(end - start));
         let mut from = start;
         while let Some(old) = self.first_within(from, end) {
@@ -191,6 +234,7 @@ impl<'a> Table<'a> {
             self.put(Range {
                 start: target + (first - start),
                 end: target + (last - start),
+                sample: if stays { 0 } else { old.sample },
                 ..old
             });
             from = last;
@@ -280,6 +324,7 @@ mod tests {
                             start,
                             end,
                             caller,
+                            sample: 0,
                             writable,
                         };
                         assert!(table.put(range));
@@ -314,6 +359,7 @@ mod tests {
             start,
             end,
             caller,
+            sample: 0,
             writable: true,
         };
         for (start, end) in [(0, 1), (2, 3), (1, 2), (3, 9)] {
@@ -331,6 +377,7 @@ mod tests {
             start,
             end,
             caller: 0,
+            sample: 0,
             writable: true,
         };
         assert!(table.put(range(0, 10)) && table.put(range(20, 30)));
