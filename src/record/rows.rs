@@ -114,7 +114,8 @@ impl<'a> Lines<'a> {
         }
         room += BYTES_OF_OTHERS;
         // Without memory for them they are left out.
-        let others = self.others(sums.split_at(listed)).unwrap_or_default();
+        let (shown, rest) = sums.split_at(listed);
+        let others = self.others(shown, rest).unwrap_or_default();
         for other in others.iter().filter(|other| other.sum.bytes() != 0) {
             let [known, byte_seconds] = other.age;
             let row = Row {
@@ -134,7 +135,7 @@ impl<'a> Lines<'a> {
 
     /// The sums of the stacks that are not listed: first those of lines that are, so that no line of a report is there in
     /// part. None if there is no memory.
-    fn others(&self, (listed, rest): (&[(Site, Sum)], &[(Site, Sum)])) -> Option<Growing<Other>> {
+    fn others(&self, listed: &[(Site, Sum)], rest: &[(Site, Sum)]) -> Option<Growing<Other>> {
         let mut are_listed = Growing::filled(self.are_users.len() + 1, false)?;
         let place = |line: Option<FrameView>| line.map_or(0, |line| line.number as usize + 1);
         for (site, _) in listed {

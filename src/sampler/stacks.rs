@@ -28,8 +28,11 @@ pub enum Step<'a> {
     Whole(Call<'a>),
     /// Calls with the same number, which is not 0, are equal: the second gives the call to its argument, and is asked the
     /// first time. The texts and the line of a call are cold in the caches, and few calls of a sample are new.
-    Numbered(u64, &'a dyn Fn(&mut dyn FnMut(&Call<'_>))),
+    Numbered(u64, &'a Ask<'a>),
 }
+
+/// Gives a call to its argument, once.
+pub type Ask<'a> = dyn Fn(&mut dyn FnMut(&Call<'_>)) + 'a;
 
 /// A call of a library's code. The file of the [`Call`] is the library's path, a zero byte, and its build id in
 /// hexadecimal: a path alone may have named two libraries.
