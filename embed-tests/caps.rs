@@ -128,6 +128,27 @@ def hog():
 threads = [threading.Thread(target=hog) for _ in range(3)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()",
+        // A server with a thread for each request, and one with a pool of threads: the leak is slow, and the loop goes on
+        // after any error.
+        "import pyhost, threading
+kept = [bytes(pyhost.headroom() - 300_000)]
+def answer():
+    try: kept.append('x' * 2000 + str(len(kept)))
+    except MemoryError: pass
+while True:
+    try:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        thread.join()
+    except Exception: pass",
+        "import concurrent.futures, pyhost
+kept = [bytes(pyhost.headroom() - 300_000)]
+def answer(): kept.append('x' * 2000 + str(len(kept)))
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    while True:
+        try:
+            for future in [pool.submit(answer) for _ in range(20)]: future.exception()
+        except Exception: pass",
     ] {
         let (outcome, report) = Run::host().args(["--cap", "24M"]).code(code).reported();
         assert_eq!(outcome.code(), 53, "{outcome:#?}");
@@ -174,6 +195,71 @@ print(len(caught), errors)";
         .timeout(300)
         .ok();
     assert_eq!(outcome.stdout, "3 []\n", "{outcome:#?}");
+}
+
+#[test]
+fn a_thread_that_has_little_and_the_handling_of_an_error_are_not_refused_while_another_fills_the_cap()
+ {
+    let code = "import threading, traceback
+kept, errors = [], []
+def fill():
+    try:
+        while True: kept.append(bytearray(1 << 20))
+    except MemoryError: pass
+thread = threading.Thread(target=fill); thread.start(); thread.join()
+start = threading.Barrier(8)
+def innocent():
+    try:
+        start.wait()
+        rows = bytearray(200_000)
+        try: bytearray(8 << 20)
+        except MemoryError as error:
+            text = ''.join(traceback.format_exception(type(error), error, error.__traceback__))
+            notes = [text + str(number) for number in range(400)]
+            done.append(len(notes))
+    except BaseException as error: errors.append(repr(error))
+done = []
+threads = [threading.Thread(target=innocent) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(done, errors)";
+    let outcome = Run::host().args(["--cap", "64M"]).code(code).ok();
+    let all = vec!["400"; 8].join(", ");
+    assert_eq!(outcome.stdout, format!("[{all}] []\n"), "{outcome:#?}");
+}
+
+#[test]
+fn a_cap_that_follows_a_limit_names_it_and_what_others_hold() {
+    let code = "try: bytes(1 << 40)
+except MemoryError: pass
+import pyhost; print(pyhost.last_refusal()['account'])";
+    let outcome = Run::host().args(["--cap", "auto"]).code(code).ok();
+    let line = outcome
+        .stderr
+        .lines()
+        .find(|line| line.contains("reached: "));
+    let line = line.unwrap_or_default();
+    assert!(line.contains(" live; --cap auto: "), "{outcome:#?}");
+    let first = outcome.stderr.lines().next().unwrap_or_default();
+    let source = first.split(" of ").nth(1).unwrap_or_default();
+    let source = source.split(';').next().unwrap_or_default();
+    let parts = [source, ", of which others hold ", " and this process "];
+    assert!(parts.iter().all(|part| line.contains(part)), "{outcome:#?}");
+}
+
+#[test]
+fn a_process_that_waits_knows_what_the_limit_leaves_it() {
+    let code = "import ctypes, mmap, pyhost, time
+shared = mmap.mmap(-1, 64 << 20)
+place = ctypes.addressof(ctypes.c_char.from_buffer(shared))
+ctypes.memset(place, 0, 1)
+time.sleep(.2)
+before = pyhost.headroom()
+ctypes.memset(place, 1, 64 << 20)
+for _ in range(2): time.sleep(.1)
+print(before - pyhost.headroom() > 48 << 20)";
+    let args = ["--cap", "auto", "--cap-share", "16"];
+    assert_eq!(Run::host().args(args).code(code).ok().stdout, "True\n");
 }
 
 #[test]

@@ -120,12 +120,21 @@ except OSError as error:
 except MemoryError: pass
 assert 8 <= len(kept) <= 16, len(kept)
 assert mapped() <= 16 << 20
+refusal = pyhost.last_refusal()
+assert (refusal['account'], refusal['scope'], refusal['how']) == ('mapped', 'mapped', 'null'), refusal
+assert (refusal['size_bytes'], refusal['cap_bytes']) == (1 << 20, 16 << 20), refusal
 del kept[4:]
 kept.append(private(1 << 20))
 print('room')"
     );
-    let outcome = Run::host().args(["--cap", "mapped=16M"]).code(&code).ok();
-    assert_eq!(outcome.last_line(), "room");
+    let (outcome, report) = Run::host()
+        .args(["--cap", "mapped=16M"])
+        .code(&code)
+        .reported();
+    assert_eq!(outcome.last_line(), "room", "{outcome:#?}");
+    let line = "pyhost: cap of 16.0 MiB (mapped) reached: mapped asked for 1048576 bytes";
+    assert_eq!(outcome.stderr.matches(line).count(), 1, "{outcome:#?}");
+    assert_eq!(report["caps"]["dossier"]["scope"], "mapped");
 }
 
 #[test]
@@ -316,7 +325,8 @@ fn a_reserve_far_above_the_limit_is_refused_and_the_script_is_not_told() {
     let code = format!(
         "{CALLS}try: private(1 << 30)
 except OSError as error: print(error.errno)
-assert pyhost.last_refusal() is None
+refusal = pyhost.last_refusal()
+assert (refusal['account'], refusal['size_bytes'], refusal['how']) == ('mapped', 1 << 30, 'null')
 data = [bytes(1000) for _ in range(10000)]
 print('on with it')"
     );
@@ -326,4 +336,6 @@ print('on with it')"
         .code(&code)
         .ok();
     assert_eq!(outcome.stdout, "12\non with it\n", "{outcome:#?}");
+    // An allocator makes do with less: that is no news.
+    assert!(!outcome.stderr.contains("reached"), "{outcome:#?}");
 }

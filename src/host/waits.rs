@@ -17,6 +17,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::caps;
 use crate::errno::Errno;
 use crate::heap::profile::Wait;
 use crate::native::next::{self, call};
@@ -88,6 +89,9 @@ fn in_parts(
     mut part: impl FnMut(Option<u64>, Mask<'_>) -> c_int,
 ) -> c_int {
     let is_long = nanoseconds.is_none_or(|nanoseconds| nanoseconds > FIRST);
+    if is_long {
+        caps::rests();
+    }
     let begun = is_long.then(Wait::begins).flatten();
     let Some(begun) = begun.filter(|_| may_part(caller)) else {
         return whole();

@@ -81,8 +81,8 @@ pub struct Ledger {
     /// Bound, and peak in this segment, of the sum of all accounts.
     pub(super) total_bound: AtomicI64,
     pub(super) total_peak: AtomicI64,
-    /// Where to look for the first free slot.
-    next_slot: AtomicU32,
+    /// One past the last slot that a thread has ever owned.
+    used_slots: AtomicU32,
     /// 1 while there is a ceiling.
     pub(super) capped: AtomicU32,
     pub(super) total_ceiling: Ceiling,
@@ -117,7 +117,7 @@ impl Ledger {
             magic: AtomicU64::new(0),
             total_bound: AtomicI64::new(0),
             total_peak: AtomicI64::new(0),
-            next_slot: AtomicU32::new(0),
+            used_slots: AtomicU32::new(0),
             capped: AtomicU32::new(0),
             total_ceiling: Ceiling::zeros(),
             earlier_total_peak: AtomicI64::new(0),
@@ -181,13 +181,12 @@ impl Ledger {
 
     /// A free slot, now the caller's; the overflow slot where all are taken. Any thread.
     pub fn claim(&self) -> &Slot {
-        let start = self.next_slot.load(Relaxed) as usize;
-        for step in 0..SLOTS {
-            let index = (start + step) % SLOTS;
-            let claimed = &self.slots[index].claimed;
+        for (index, slot) in self.slots.iter().enumerate() {
+            let claimed = &slot.claimed;
             if claimed.load(Relaxed) == 0 && claimed.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
             {
-                return &self.slots[index];
+                self.used_slots.fetch_max(index as u32 + 1, Relaxed);
+                return slot;
             }
         }
         &self.overflow
@@ -218,10 +217,6 @@ impl Ledger {
         }
         slot.busy.store(0, Relaxed);
         slot.claimed.store(0, Release);
-        let index = self.index_of(slot);
-        if index < self.next_slot.load(Relaxed) as usize {
-            self.next_slot.store(index as u32, Relaxed);
-        }
     }
 
     /// Takes a windowed account's published bytes of a slot down to what is live.
@@ -262,6 +257,13 @@ impl Ledger {
     /// Every slot that a thread may own, the overflow slot included.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().chain(std::iter::once(&self.overflow))
+    }
+
+    /// The live bytes of the slot that has most.
+    pub fn most_of_a_slot(&self) -> i64 {
+        // The pages of slots that nobody has used stay untouched.
+        let used = self.used_slots.load(Relaxed) as usize;
+        self.slots[..used].iter().map(Slot::live).max().unwrap_or(0)
     }
 
     /// After a fork, in the child: gives back the slots of the threads that are gone.

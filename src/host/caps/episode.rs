@@ -1,34 +1,43 @@
 //! Episodes: from the request that first enters a ceiling's reserve until live bytes have fallen
 //! below it again.
 //!
+//! The reserve is a ladder. A thread is notified of the shortage, by an error, if it has itself grown by a slice since the
+//! last error and live bytes are a sixteenth of the rest higher; a thread that has grown by less is notified if they are half
+//! of the rest higher: so do servers with a thread for each request grow. The rest is then what is left below the cap, so there
+//! are a few dozen errors at most, whatever the threads do. When little is left, small requests are served to the end. So no
+//! process is refused for ever: it frees memory, works in what is left, or ends.
+//!
 //! Within an episode each thread that allocates is in one of four states:
 //!
-//! - *New*: it has allocated less than a slice of the reserve. Its requests are served, so that a thread
-//!   that allocates little notices nothing.
+//! - *New*: it was not notified.
 //! - *Posted*: Python was asked to raise `MemoryError` in it at its next safe point. Only the main thread
 //!   has safe points.
 //! - *Missed*: at the safe point another handler would have caught the error, or no handler. The error is
 //!   posted again; after a few times a request is refused.
 //! - *Told*: it has got its error. The reserve serves its handling.
 //!
-//! A thread without safe points is notified by a refused request at once. So is the main thread if half
+//! A thread without safe points is notified by a refused request. So is the main thread if half
 //! of the rest of the reserve is used without a safe point (a loop in C). CPython raises `MemoryError`
 //! for a refused request inside the innermost `try` around it, except at the places where it has a bug:
 //! so the main thread is notified at a safe point wherever it has one.
 //!
+//! A server's own code is never notified: the error would end a connection or the loop. The code that it calls is.
+//!
 //! CPython also ignores some refusals: if the table of interned strings cannot grow, it clears the error
 //! and continues. So a refusal does not prove that the script got an error. [`error_ended`] counts the
-//! errors that passed through Python code. Without one of these, or one that the host raised, the last
-//! quarter of the reserve is kept, and the process is not ended.
+//! errors that passed through Python code. Without one of these in the process, or one that the host raised, the last
+//! quarter of the reserve is kept, and the process is not ended. With one, a small request that finds the cap full
+//! ends the process, whichever thread makes it: the next would be refused where Python cannot go on.
 //!
 //! Some requests must not be refused, see [`Role`]: CPython loses the error if it gets no frame object
 //! while it raises another error (3.11 to 3.13), and raises none if it gets no further chunk of its data
 //! stack (3.11). They are served to the end. The memory that a deep recursion needs to unwind is part of
 //! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
 
+use super::external;
 use super::python::{CodePlace, Python, Role, Told, python};
-use super::refusal::{self, How};
-use super::{external, running};
+use super::refusal::{self, How, Refusal};
+use super::running::{self, RunningEpisode};
 use crate::heap::caps::{Request, attend};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
@@ -49,8 +58,8 @@ struct ThreadPart {
     state: Cell<Stage>,
     /// The thread's live bytes at its last notification, or when it came.
     base: Cell<i64>,
-    /// Bytes that a notified thread may allocate before the next notification. For a thread that is to be notified at
-    /// a safe point: bytes that it may allocate before one of its requests is refused instead.
+    /// For a thread that is to be notified at a safe point: bytes that it may allocate before one of its requests is
+    /// refused instead.
     patience: Cell<i64>,
     place: Cell<CodePlace>,
     attempts: Cell<u8>,
@@ -58,17 +67,13 @@ struct ThreadPart {
     /// allocated at the last.
     vain: Cell<u32>,
     blocks: Cell<u64>,
-    /// `MemoryError`s of this thread that passed Python code and are gone: in all, when the thread
-    /// came to the episode, at its last notification, and at its last refusal.
+    /// `MemoryError`s of this thread that passed Python code and are gone: in all, at its last notification, and at its
+    /// last refusal.
     errors: Cell<u64>,
-    errors_at_start: Cell<u64>,
     errors_when_told: Cell<u64>,
     errors_at_refusal: Cell<u64>,
-    /// Whether the thread was ever notified, and whether in this episode by an error that the host raised.
+    /// Whether the thread was ever notified.
     given: Cell<bool>,
-    raised: Cell<bool>,
-    /// Whether the thread was made below a cap, and has not been notified since.
-    is_new: Cell<bool>,
     /// The refusal of which the thread is to be notified.
     asked: Cell<(Account, usize)>,
     /// The last refused request for a number, and whether it was made again.
@@ -84,11 +89,6 @@ struct Number {
 }
 
 impl ThreadPart {
-    /// Whether the thread had an error in this episode that it could catch.
-    fn had_error(&self) -> bool {
-        self.raised.get() || self.errors.get() != self.errors_at_start.get()
-    }
-
     /// Whether the error that the thread was given last is still on its way, or being handled: beyond
     /// the end of its episode, too.
     fn has_error(&self) -> bool {
@@ -108,12 +108,9 @@ thread_local! {
             vain: Cell::new(0),
             blocks: Cell::new(0),
             errors: Cell::new(0),
-            errors_at_start: Cell::new(0),
             errors_when_told: Cell::new(0),
             errors_at_refusal: Cell::new(0),
             given: Cell::new(false),
-            raised: Cell::new(false),
-            is_new: Cell::new(false),
             asked: Cell::new((Account::Raw, 0)),
             number: Cell::new(Number {
                 asked: 0,
@@ -132,11 +129,7 @@ const ATTEMPTS: u8 = 3;
 const VAIN: u32 = 100_000;
 const IDLE: u64 = 64;
 
-/// The least number of bytes that a notified thread may allocate before the next notification.
-const LEAST_PATIENCE: i64 = 8 << 10;
-
-/// Bytes of the reserve that a new thread may allocate: its thread state, a chunk of data stack, and the
-/// signal to its creator that it runs.
+/// Bytes that a new thread allocates: its thread state, a chunk of data stack, and the signal to its creator that it runs.
 const FIRST_STEPS: i64 = 48 << 10;
 
 /// Bounds of a small request of a thread that was not notified.
@@ -149,12 +142,20 @@ const TINY: u64 = 2 << 10;
 /// garbage collector, such as a traceback, are larger.
 const NUMBER: usize = 32;
 
-/// Bytes of the reserve that a thread may allocate before it is notified.
+/// The steps of the ladder, as parts of what was left at the last error: for a thread that grows, and for any.
+const STEPS: (i64, i64) = (16, 2);
+/// The part of the reserve that a thread may take while it handles its error, and of which nobody is notified any more.
+const FOR_HANDLING: i64 = 8;
+const LAST: i64 = 32;
+/// A thread is innocent if another has so many times as much.
+const INNOCENT: i64 = 8;
+
+/// Bytes of the reserve that a thread may allocate before it is taken for one that grows.
 fn slice(reserve: u64) -> i64 {
     (reserve / 32).min(64 << 10) as i64
 }
 
-/// How far into the reserve an account's small requests go. Those past the objects stop
+/// How far into the reserve an account's small requests go before the script had an error. Those past the objects stop
 /// before its end, so that Python can still handle what comes of it.
 fn reach(account: Account, bytes: usize) -> Reach {
     match account {
@@ -168,9 +169,13 @@ fn reach(account: Account, bytes: usize) -> Reach {
 }
 
 /// Whether nothing can go on where a small request of `account` gets null: Python has no memory to
-/// handle that with.
-fn ends(account: Account) -> bool {
-    matches!(account, Account::Mem | Account::Obj)
+/// handle that with, or a call of the system's library fails in whatever code is next.
+fn ends(account: Account, bytes: usize) -> bool {
+    match account {
+        Account::Mem | Account::Obj => true,
+        Account::Raw | Account::Native => bytes as u64 > TINY,
+        Account::Arena | Account::Numpy | Account::Mapped | Account::Pooled => false,
+    }
 }
 
 /// Whether CPython or NumPy makes an error of a small request of `account` that gets null.
@@ -196,7 +201,8 @@ fn reserve(scope: Scope) -> u64 {
 
 /// The number of the scope's episode, begun if need be.
 fn begin(scope: Scope) -> u64 {
-    let (number, is_new) = running::of(scope).begin();
+    let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
+    let (number, is_new) = running::of(scope).begin(hold, reserve(scope) as i64);
     if is_new {
         attend(true);
     }
@@ -260,16 +266,15 @@ pub(super) fn settle(
     };
     let case = Case::new(slot, scope, account, bytes, request.asked);
     PART.with(|part| {
-        case.join(part);
-        if case.is_large(python) || case.must_refuse(part, python) {
+        case.join(part, python);
+        if case.is_large(part, python) || case.must_refuse(part, python) {
             (request.undo)();
             return case.refuse(part, python);
         }
         if book(reach(account, bytes).min(Reach::High)).is_ok() {
             return true;
         }
-        let reach = reach(account, bytes);
-        if reach == Reach::Cap && case.may_take_the_rest(part, python) && book(reach).is_ok() {
+        if case.may_take_the_rest(part, python) && book(Reach::Cap).is_ok() {
             if account.is_under_gil() {
                 // Without a window in which the next request would take of the rest, too.
                 LEDGER.close_windows(slot);
@@ -277,7 +282,7 @@ pub(super) fn settle(
             return true;
         }
         (request.undo)();
-        if bytes as u64 <= SMALL.0 && ends(account) && part.had_error() && case.is_full() {
+        if ends(account, bytes) && case.episode().had_error() && case.is_full() {
             case.end(How::Fatal, python);
         }
         case.refuse(part, python)
@@ -293,37 +298,101 @@ pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) 
     };
     let case = Case::new(slot, scope, account, bytes, bytes);
     PART.with(|part| {
-        if !case.is_large(python) {
+        if !case.is_large(part, python) {
             return true;
         }
-        case.join(part);
+        case.join(part, python);
         case.refuse(part, python)
     })
 }
 
+/// Keeps a refused map of `asked` bytes as the last refusal, and leaves the dossier of an episode's first. Any thread,
+/// without the heap's gate.
+#[cold]
+pub(super) fn refuse_map(scope: Scope, asked: usize) {
+    LEDGER.count_refusal(Account::Mapped);
+    if let Some(python) = python() {
+        begin(scope);
+        record(scope, Account::Mapped, asked, How::Null, python);
+    }
+}
+
+/// Keeps the last refusal, and leaves the dossier of an episode's first.
+fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Python) -> Refusal {
+    let refusal = refusal::record(scope, account, asked, how, python.trace);
+    let has_dossier = running::of(scope).has_dossier.swap(true, Relaxed);
+    if !has_dossier || (python.loses_errors)() {
+        (python.first_refusal)(&refusal);
+    }
+    refusal
+}
+
 impl Case<'_> {
     /// Makes the calling thread part of the scope's episode.
-    fn join(&self, part: &ThreadPart) {
+    fn join(&self, part: &ThreadPart, python: &Python) {
         let episode = begin(self.scope);
         if part.episode.get() != episode {
             part.episode.set(episode);
             part.state.set(Stage::New);
             part.base.set(self.slot.live());
-            part.errors_at_start.set(part.errors.get());
-            part.raised.set(false);
-            running::of(self.scope).joined.fetch_add(1, Relaxed);
+        }
+        // An error may be in a cycle of references with its frames, and is gone at a collection only.
+        if !self.episode().had_error() && self.handles_error(part, python) {
+            self.episode().note_raised();
         }
     }
 
-    /// Bytes of the reserve that the thread may allocate before it is notified: fewer if many threads ask.
-    fn slice(&self) -> i64 {
-        slice(self.reserve) / (1 + running::of(self.scope).joined.load(Relaxed) / 4)
+    /// Where the thread's code is. Libraries that a server calls count as the server, unless the script had no error when three
+    /// quarters of the reserve are gone: the script may be one of them.
+    fn place(&self, python: &Python) -> CodePlace {
+        let is_late = !self.episode().had_error() && self.lacks_room(Reach::High);
+        (python.place)(!is_late)
     }
 
-    /// Whether the request is refused for its size.
-    fn is_large(&self, python: &Python) -> bool {
+    /// Whether the thread is handling the error that it was given last.
+    fn handles_error(&self, part: &ThreadPart, python: &Python) -> bool {
+        part.has_error() && (python.handles_error)()
+    }
+
+    fn episode(&self) -> &'static RunningEpisode {
+        running::of(self.scope)
+    }
+
+    /// Whether the request is refused for its size. A thread that handles its error, and one that has little beside
+    /// another, get more.
+    fn is_large(&self, part: &ThreadPart, python: &Python) -> bool {
         is_large(self.bytes, self.reserve, false)
-            && (is_large(self.bytes, self.reserve, true) || !(python.place)().is_fragile())
+            && (is_large(self.bytes, self.reserve, true)
+                || !(self.handles_error(part, python)
+                    || self.place(python).is_fragile()
+                    || self.is_innocent()))
+    }
+
+    /// Whether the thread has little beside another.
+    fn is_innocent(&self) -> bool {
+        LEDGER.most_of_a_slot() / INNOCENT > self.slot.live()
+    }
+
+    /// Whether the thread is the next that has an error of the shortage.
+    fn is_due(&self, part: &ThreadPart, python: &Python) -> bool {
+        let reserve = self.reserve as i64;
+        let (last, left) = self.episode().last_error();
+        let risen = LEDGER.bound(self.scope) - last;
+        if left < reserve / LAST || risen <= left / STEPS.0 {
+            return false;
+        }
+        let handles_error = self.handles_error(part, python);
+        let own = match handles_error {
+            true => reserve / FOR_HANDLING,
+            false => slice(self.reserve),
+        };
+        let has_grown = self.slot.live() - part.base.get() > own;
+        match part.state.get() {
+            Stage::New if has_grown => true,
+            _ if risen <= left / STEPS.1 => false,
+            _ if has_grown => true,
+            _ => !handles_error && (self.lacks_room(Reach::High) || !self.is_innocent()),
+        }
     }
 
     /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
@@ -332,15 +401,12 @@ impl Case<'_> {
             return self.may_be_refused(part, python);
         }
         let taken = self.slot.live() - part.base.get();
-        let middle_passed = || self.lacks_room(Reach::Middle);
         match part.state.get() {
-            // A thread that took little has nothing to do with it.
-            Stage::New if taken <= self.slice() => false,
-            Stage::New if part.is_new.get() && taken <= FIRST_STEPS => false,
-            Stage::Told if taken <= part.patience.get() => false,
-            Stage::New | Stage::Told => match (python.place)() {
+            Stage::New | Stage::Told if !self.is_due(part, python) => false,
+            Stage::New | Stage::Told => match self.place(python) {
+                CodePlace::Serving => false,
                 CodePlace::Nowhere if part.state.get() == Stage::New => false,
-                place if place.is_fragile() && !middle_passed() => false,
+                place if place.is_fragile() && !self.lacks_room(Reach::Middle) => false,
                 place if (python.is_main)() && place != CodePlace::Nowhere => {
                     part.attempts.set(0);
                     part.base.set(self.slot.live());
@@ -351,13 +417,11 @@ impl Case<'_> {
                 _ => self.may_be_refused(part, python),
             },
             Stage::Posted | Stage::Missed if taken > part.patience.get() => {
-                let serves =
-                    (python.place)() == CodePlace::Serving && !self.lacks_room(Reach::High);
-                !serves && self.may_be_refused(part, python)
+                self.place(python) != CodePlace::Serving && self.may_be_refused(part, python)
             }
             Stage::Posted => false,
             Stage::Missed => {
-                let place = (python.place)();
+                let place = self.place(python);
                 if !place.is_fragile() && part.attempts.get() >= ATTEMPTS {
                     return self.may_be_refused(part, python);
                 }
@@ -394,14 +458,20 @@ impl Case<'_> {
 
     /// Whether the last quarter of the reserve is for this small request, too.
     fn may_take_the_rest(&self, part: &ThreadPart, python: &Python) -> bool {
+        if self.episode().had_error() {
+            return true;
+        }
+        if reach(self.account, self.bytes) < Reach::Cap {
+            return false;
+        }
         if self.account == Account::Arena || !surfaces(self.account) {
             return true;
         }
         if self.role(part, python) != Role::Plain {
             return true;
         }
-        let place = (python.place)();
-        part.had_error() || place.is_fragile() || place == CodePlace::Nowhere
+        let place = self.place(python);
+        place.is_fragile() || place == CodePlace::Nowhere
     }
 
     fn role(&self, part: &ThreadPart, python: &Python) -> Role {
@@ -449,28 +519,24 @@ impl Case<'_> {
         if surfaces(self.account) && is_large(self.bytes, self.reserve, false) {
             external::has_error(python);
         }
-        let refusal = self.record(How::Null, python);
-        self.tell_of_first(&refusal, python);
+        self.record(How::Null, python);
         false
     }
 
-    /// Records that the thread has its error. The rest of the reserve serves it and the other notified
-    /// threads: half of it before their next notification, and so on until nothing is left. A further
-    /// refusal of a large request changes that only if the last one caused an error: CPython may have
-    /// ignored it.
+    /// Records that the thread has its error. A further refusal of a large request changes nothing unless the last one
+    /// caused an error: CPython may have ignored it.
     fn set_told(&self, part: &ThreadPart) {
-        let notified = &running::of(self.scope).notified;
-        if part.state.replace(Stage::Told) != Stage::Told {
-            notified.fetch_add(1, Relaxed);
-        } else if part.has_error() && is_large(self.bytes, self.reserve, false) {
+        let is_large = is_large(self.bytes, self.reserve, false);
+        if part.state.replace(Stage::Told) == Stage::Told && part.has_error() && is_large {
             return;
         }
         part.given.set(true);
-        part.is_new.set(false);
         part.errors_when_told.set(part.errors.get());
         part.base.set(self.slot.live());
-        let share = self.left() / 2 / notified.load(Relaxed).max(1);
-        part.patience.set(share.max(LEAST_PATIENCE));
+        if !is_large {
+            self.episode()
+                .note_error(LEDGER.bound(self.scope), self.left());
+        }
     }
 
     /// Bytes left below the cap.
@@ -496,20 +562,11 @@ impl Case<'_> {
 
     /// Ends the process.
     fn end(&self, how: How, python: &Python) -> ! {
-        let refusal = self.record(how, python);
-        self.tell_of_first(&refusal, python);
-        (python.end)(&refusal)
+        (python.end)(&self.record(how, python))
     }
 
-    fn record(&self, how: How, python: &Python) -> refusal::Refusal {
-        refusal::record(self.scope, self.account, self.asked, how, python.trace)
-    }
-
-    fn tell_of_first(&self, refusal: &refusal::Refusal, python: &Python) {
-        let has_dossier = running::of(self.scope).has_dossier.swap(true, Relaxed);
-        if !has_dossier || (python.loses_errors)() {
-            (python.first_refusal)(refusal);
-        }
+    fn record(&self, how: How, python: &Python) -> Refusal {
+        record(self.scope, self.account, self.asked, how, python)
     }
 }
 
@@ -534,18 +591,16 @@ pub fn told(slot: &Slot) -> Told {
             part.base.set(slot.live());
             return Told::No;
         }
-        let place = (python.place)();
-        if !place.stands_for(part.place.get()) {
+        let (account, bytes) = part.asked.get();
+        let case = Case::new(slot, scope, account, bytes, bytes);
+        if !case.place(python).stands_for(part.place.get()) {
             part.state.set(Stage::Missed);
             return Told::Elsewhere;
         }
-        let (account, bytes) = part.asked.get();
-        let case = Case::new(slot, scope, account, bytes, bytes);
         LEDGER.count_refusal(account);
         case.set_told(part);
-        part.raised.set(true);
-        let refusal = case.record(How::Raised, python);
-        case.tell_of_first(&refusal, python);
+        case.episode().note_raised();
+        case.record(How::Raised, python);
         Told::Now
     })
 }
@@ -554,25 +609,28 @@ pub fn told(slot: &Slot) -> Told {
 /// printed. With the GIL.
 pub fn error_ended() {
     PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
+    running::count_error();
 }
 
 /// Whether a thread that is made now would have what it needs for its first steps; else that is a
-/// refusal. Not inside the allocator.
-pub fn may_start_thread() -> bool {
+/// refusal, and where the process had an error before, its end. Not inside the allocator.
+pub fn may_start_thread(slot: &Slot) -> bool {
     let need = FIRST_STEPS as usize;
-    let scope = LEDGER.lacks_room(Account::Obj, need, Reach::High);
-    let (Some(scope), Some(python)) = (scope, python()) else {
+    let lacking = |reach| LEDGER.lacks_room(Account::Obj, need, reach);
+    let (Some(scope), Some(python)) = (lacking(Reach::High), python()) else {
         return true;
     };
-    LEDGER.count_refusal(Account::Obj);
-    let refusal = refusal::record(scope, Account::Obj, need, How::NoThread, python.trace);
-    if !running::of(scope).has_dossier.swap(true, Relaxed) {
-        (python.first_refusal)(&refusal);
+    begin(scope);
+    let case = Case::new(slot, scope, Account::Obj, need, need);
+    let had_error = case.episode().had_error();
+    if had_error && lacking(Reach::Cap).is_none() {
+        return true;
     }
+    LEDGER.count_refusal(Account::Obj);
+    if had_error {
+        case.end(How::Fatal, python);
+    }
+    case.episode().note_raised();
+    case.record(How::NoThread, python);
     false
-}
-
-/// The calling thread was just made.
-pub fn thread_begins() {
-    PART.with(|part| part.is_new.set(true));
 }

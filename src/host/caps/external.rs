@@ -9,6 +9,7 @@
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::python::{CodePlace, Python, Told, python};
+use super::refusal::How;
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::ledger::{Account, LEDGER};
@@ -121,16 +122,33 @@ pub(super) fn admits(bytes: usize) -> bool {
     let Some((limit, left)) = watch::left_for_map(bytes) else {
         return true;
     };
-    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    let fits = bytes <= left;
+    let size = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let fits = size <= left;
     // One that is far too large is an allocator's reserve, which makes do with less.
-    if bytes <= zone(limit) {
-        ERROR.asked.store(bytes as usize, Relaxed);
-        if !fits || left - bytes < zone(limit) && is_at_work(limit) {
-            call_for(limit, left, mapped() + bytes / 2);
+    let is_reserve = size > zone(limit);
+    if !fits {
+        refuse(limit, bytes, is_reserve);
+    }
+    if !is_reserve {
+        ERROR.asked.store(bytes, Relaxed);
+        if !fits || left - size < zone(limit) && is_at_work(limit) {
+            call_for(limit, left, mapped() + size / 2);
         }
     }
     fits
+}
+
+/// Keeps a refused map as the last refusal, with a dossier unless an allocator makes do without the map.
+#[cold]
+fn refuse(limit: u64, bytes: usize, is_reserve: bool) {
+    LEDGER.count_refusal(Account::Mapped);
+    if let (Some(python), Some((_, charged))) = (python(), watch::charged()) {
+        let charged = charged.max(0) as u64;
+        let refusal = refusal::record_external(bytes, limit, charged, How::Null, python.trace);
+        if !is_reserve {
+            (python.first_refusal)(&refusal);
+        }
+    }
 }
 
 /// Reads the charges where growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
@@ -194,7 +212,7 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     if !ERROR.is(POSTED) || !(python.is_main)() {
         return None;
     }
-    let place = (python.place)();
+    let place = (python.place)(true);
     let is_place = !place.is_fragile() && place != CodePlace::Jump;
     // At a jump nothing of the script's loop would catch it.
     let least = match place {
@@ -213,7 +231,13 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     let (limit, charged) = ERROR.had()?;
     LEDGER.count_refusal(Account::Mapped);
     let asked = ERROR.asked.load(Relaxed);
-    let refusal = refusal::record_external(asked, limit, charged.max(0) as u64, python.trace);
+    let refusal = refusal::record_external(
+        asked,
+        limit,
+        charged.max(0) as u64,
+        How::Raised,
+        python.trace,
+    );
     (python.first_refusal)(&refusal);
     Some(Told::Now)
 }

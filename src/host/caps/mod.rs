@@ -22,7 +22,7 @@ mod start;
 mod watch;
 mod zone;
 
-pub use episode::{error_ended, may_start_thread, thread_begins, told};
+pub use episode::{error_ended, may_start_thread, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{CodePlace, Python, Role, Told};
@@ -89,17 +89,23 @@ pub fn admits_map(bytes: usize) -> bool {
     if !LEDGER.is_capped() {
         return true;
     }
-    let lacks = LEDGER.lacks_room(Account::Mapped, bytes, Reach::Cap);
-    let admitted = lacks.is_none() && external::admits(bytes);
-    if !admitted {
-        LEDGER.count_refusal(Account::Mapped);
+    match LEDGER.lacks_room(Account::Mapped, bytes, Reach::Cap) {
+        None => external::admits(bytes),
+        Some(scope) => {
+            episode::refuse_map(scope, bytes);
+            false
+        }
     }
-    admitted
 }
 
 /// Looks at the next chance what the kernel charges: memory was given back.
 pub fn look_at_charges() {
     watch::look_soon();
+}
+
+/// Looks what the kernel charges, if that is due: the calling thread will wait, and nothing of this process may look for long.
+pub fn rests() {
+    external::read(false);
 }
 
 /// Records a request that the region of `size` bytes has no room for; `is_first` where it had room

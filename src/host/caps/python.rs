@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 pub enum CodePlace {
     /// The thread runs no Python code.
     Nowhere,
-    /// Inside an import, or while a traceback is printed: no place for an error that can wait.
+    /// Inside an import: no place for an error that can wait.
     Fragile,
-    /// In the code that imports or prints itself, which may hold a lock of an import: no place for
-    /// an error that can be raised elsewhere.
+    /// In the code that imports itself, which may hold a lock of an import: no place for an error that can be raised
+    /// elsewhere.
     Machinery,
     /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
-    /// where one in the code that it calls ends a single request.
+    /// where one in the script's code that it calls ends a single request. Or while a traceback is printed. No place for an error.
     Serving,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
@@ -75,8 +75,10 @@ pub enum Told {
 /// The functions of Python and of the report that the caps call. Each may be called inside the allocator,
 /// on any thread.
 pub struct Python {
-    /// Where the calling thread's Python code is.
-    pub place: fn() -> CodePlace,
+    /// Where the calling thread's Python code is, and whether a library that a server calls counts as the server.
+    pub place: fn(bool) -> CodePlace,
+    /// Whether the calling thread is inside a handler of a `MemoryError`.
+    pub handles_error: fn() -> bool,
     /// Whether Python runs and is not being finalised.
     pub is_running: fn() -> bool,
     /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is

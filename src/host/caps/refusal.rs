@@ -2,7 +2,7 @@
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 
-use super::limits;
+use super::{limits, watch};
 use crate::bytes::Bytes;
 use crate::ledger::{Account, LEDGER, Scope};
 use pyhost_os::cell::Latest;
@@ -63,6 +63,8 @@ pub struct Refusal {
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,
+    /// What the group's limit leaves this process, where it was a cap of `--cap auto`.
+    pub group: Option<watch::Held>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
     pub is_region: bool,
     trace: [u8; TRACE],
@@ -120,6 +122,10 @@ impl fmt::Display for Refusal {
                 Bytes(self.cap),
                 Bytes(self.live)
             ),
+        }?;
+        match &self.group {
+            Some(held) => write!(out, "; --cap auto: {held}"),
+            None => Ok(()),
         }
     }
 }
@@ -154,6 +160,7 @@ pub(super) fn record(
         live: limits::live(scope),
         how,
         limit,
+        group: watch::held().filter(|_| scope == Scope::Total && limit.is_none()),
         is_region: false,
         trace: [0; TRACE],
         trace_length: 0,
@@ -163,12 +170,18 @@ pub(super) fn record(
 }
 
 /// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows.
-pub(super) fn record_external(bytes: usize, limit: u64, charged: u64, trace: Trace) -> Refusal {
+pub(super) fn record_external(
+    bytes: usize,
+    limit: u64,
+    charged: u64,
+    how: How,
+    trace: Trace,
+) -> Refusal {
     let refusal = Refusal {
         cap: limit,
         live: charged,
         limit: None,
-        ..record(Scope::Total, Account::Mapped, bytes, How::Raised, trace)
+        ..record(Scope::Total, Account::Mapped, bytes, how, trace)
     };
     LAST.set(&refusal);
     refusal
@@ -191,6 +204,7 @@ pub(super) fn record_region(
         live: limits::live(Scope::Total),
         how,
         limit: None,
+        group: None,
         is_region: true,
         trace: [0; TRACE],
         trace_length: 0,

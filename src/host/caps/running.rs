@@ -8,23 +8,35 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 pub(super) struct RunningEpisode {
     /// 0 if none runs.
     number: AtomicU64,
-    /// Threads that have asked.
-    pub joined: AtomicI64,
-    /// Threads that were notified.
-    pub notified: AtomicI64,
+    /// The scope's bytes at the highest error of the shortage, and what was left below the cap then.
+    last_error: AtomicI64,
+    left: AtomicI64,
+    /// The process's errors when the episode began; [`RAISED`] if the host has raised one in it.
+    errors_at_start: AtomicU64,
     /// Whether the episode has left its dossier.
     pub has_dossier: AtomicBool,
 }
 
+/// More errors than there ever are.
+const RAISED: u64 = u64::MAX;
+
 static EPISODES: [RunningEpisode; Scope::COUNT] = [const {
     RunningEpisode {
         number: AtomicU64::new(0),
-        joined: AtomicI64::new(0),
-        notified: AtomicI64::new(0),
+        last_error: AtomicI64::new(0),
+        left: AtomicI64::new(0),
+        errors_at_start: AtomicU64::new(0),
         has_dossier: AtomicBool::new(false),
     }
 }; Scope::COUNT];
 static LATEST: AtomicU64 = AtomicU64::new(0);
+/// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
+static ERRORS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an error that passed Python code and is gone.
+pub(super) fn count_error() {
+    ERRORS.fetch_add(1, Relaxed);
+}
 
 /// A scope's episode.
 pub(super) fn of(scope: Scope) -> &'static RunningEpisode {
@@ -42,8 +54,8 @@ impl RunningEpisode {
         self.number.load(Relaxed)
     }
 
-    /// Begins an episode if none runs. Returns its number, and whether this call began it.
-    pub fn begin(&self) -> (u64, bool) {
+    /// Begins an episode if none runs, above `hold`. Returns its number, and whether this call began it.
+    pub fn begin(&self, hold: i64, reserve: i64) -> (u64, bool) {
         let now = self.number();
         if now != 0 {
             return (now, false);
@@ -52,8 +64,10 @@ impl RunningEpisode {
         match self.number.compare_exchange(0, number, AcqRel, Relaxed) {
             Ok(_) => {
                 self.has_dossier.store(false, Relaxed);
-                self.joined.store(0, Relaxed);
-                self.notified.store(0, Relaxed);
+                // The first thread that grows is notified at once.
+                self.last_error.store(hold - reserve / 16, Relaxed);
+                self.left.store(reserve, Relaxed);
+                self.errors_at_start.store(ERRORS.load(Relaxed), Relaxed);
                 (number, true)
             }
             Err(other) => (other, false),
@@ -63,5 +77,26 @@ impl RunningEpisode {
     /// Ends it: the scope's ceiling was changed, or live bytes have fallen.
     pub fn end(&self) {
         self.number.store(0, Relaxed);
+    }
+    /// The scope's bytes at the highest error so far, and what was left then.
+    pub fn last_error(&self) -> (i64, i64) {
+        (self.last_error.load(Relaxed), self.left.load(Relaxed))
+    }
+
+    /// Notes an error of the shortage.
+    pub fn note_error(&self, bytes: i64, left: i64) {
+        if self.last_error.fetch_max(bytes, Relaxed) < bytes {
+            self.left.store(left, Relaxed);
+        }
+    }
+
+    /// Notes that the script has an error for certain.
+    pub fn note_raised(&self) {
+        self.errors_at_start.store(RAISED, Relaxed);
+    }
+
+    /// Whether a thread of the process had an error in this episode that it could catch.
+    pub fn had_error(&self) -> bool {
+        ERRORS.load(Relaxed) != self.errors_at_start.load(Relaxed)
     }
 }

@@ -7,7 +7,6 @@ use crate::descriptor::notice;
 use crate::error::Error;
 use crate::ledger::{Scope, Slot};
 use crate::process::{self, cgroup};
-use std::fmt;
 
 /// Sets the caps and soft caps of `settings`. `slot` is the calling thread's.
 ///
@@ -73,15 +72,21 @@ impl Machine {
 
     /// Has the total follow the charges: the group's, or where it is shared the process's own.
     fn follow(&self, bytes: u64, share: u64) {
-        watch::start(bytes, self.group.as_ref().filter(|_| share == 1));
+        let group = self.group.as_ref().filter(|_| share == 1);
+        watch::start(bytes, group, self.source());
+    }
+
+    /// What the process may have, and by whose limit.
+    fn source(&self) -> String {
+        match &self.group {
+            Some(limit) => limit.to_string(),
+            None => format!("{}, the machine's memory", Bytes(self.physical)),
+        }
     }
 
     /// Says what was chosen, where the option does not.
     fn tell(&self, rule: &Rule, bytes: u64) {
-        let from: &dyn fmt::Display = match &self.group {
-            Some(limit) => limit,
-            None => &format_args!("{}, the machine's memory", Bytes(self.physical)),
-        };
+        let from = self.source();
         match rule.size {
             CapSize::Bytes(_) => {}
             CapSize::Share(_) => notice(format_args!("--cap {rule}: {} of {from}", Bytes(bytes))),

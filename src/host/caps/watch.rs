@@ -10,9 +10,11 @@
 //! microseconds), as often as growth or time demands.
 
 use super::{limits, zone};
+use crate::bytes::Bytes;
 use crate::ledger::{LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::moment;
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -30,7 +32,29 @@ const INTERVAL: (i64, i64) = (500, 100_000);
 /// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
 
+/// Who holds what of the limit, when the files were read last.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    others: u64,
+    beside: u64,
+}
+
+/// Displays as `256.0 MiB (memory.max of /sys/fs/cgroup/app), of which others hold 190.0 MiB and this process 12.0 MiB
+/// beside`.
+impl fmt::Display for Held {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = CHARGES.get().map_or("", |charges| &charges.source);
+        let (others, beside) = (Bytes(self.others), Bytes(self.beside));
+        write!(
+            out,
+            "{source}, of which others hold {others} and this process {beside} beside"
+        )
+    }
+}
+
 struct Charges {
+    /// The limit and whose it is, as messages name it.
+    source: String,
     /// The largest charge that this process, or its share of the group, may reach.
     limit: u64,
     /// The group; None where only this process counts.
@@ -59,15 +83,17 @@ static IS_NEAR: AtomicBool = AtomicBool::new(false);
 /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 static MAPPED_SINCE: AtomicI64 = AtomicI64::new(0);
-/// Bytes charged then beside the ledger's live bytes.
+/// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
 static EXTERNAL: AtomicI64 = AtomicI64::new(0);
+static OTHERS: AtomicI64 = AtomicI64::new(0);
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
-pub(super) fn start(bytes: u64, group: Option<&GroupLimit>) {
+pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
     let charged = own().map_or(0, |charged| charged.total());
     let live = LEDGER.bound(Scope::Total).max(0) as u64;
     let _ = CHARGES.set(Charges {
+        source,
         limit: bytes,
         group: group.and_then(Watch::open),
         beside: charged.saturating_sub(live),
@@ -122,6 +148,7 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
         };
         IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
         EXTERNAL.store(charged as i64 - live, Relaxed);
+        OTHERS.store(charged as i64 - own as i64, Relaxed);
         look(charges.limit, by_charge);
     }
     BUSY.store(false, Release);
@@ -151,6 +178,16 @@ pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
 pub(super) fn external() -> Option<i64> {
     let charges = CHARGES.get()?;
     Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
+}
+
+/// Who holds what of the limit. Returns `None` if no limit is followed.
+pub(super) fn held() -> Option<Held> {
+    CHARGES.get()?;
+    let others = OTHERS.load(Relaxed);
+    Some(Held {
+        others: others.max(0) as u64,
+        beside: (EXTERNAL.load(Relaxed) - others).max(0) as u64,
+    })
 }
 
 /// Bytes left of the limit when the files were last read.

@@ -5,7 +5,7 @@
 //! refused memory ends without a word: the caller would wait for ever. `EAGAIN` is an error that every
 //! caller knows; CPython raises `RuntimeError: can't start new thread`.
 //!
-//! The new thread begins in [`begin`], which says to heap and caps that it is new. What it needs for that
+//! Beneath a region the new thread begins in [`begin`], which says to the heap that it is new. What it needs for that
 //! lies in a table in static memory. Nothing is allocated here.
 
 #![allow(unsafe_code)]
@@ -13,7 +13,7 @@
 use super::next::{self, Attributes, Start, call};
 use super::{Mode, mode};
 use crate::caps;
-use crate::heap::{bound, limited};
+use crate::heap::{self, bound, limited};
 use crate::ledger::LEDGER;
 use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
@@ -24,7 +24,7 @@ use std::ptr::null_mut;
 struct Making {
     start: Start,
     argument: *mut c_void,
-    room: Option<bound::Promise>,
+    room: bound::Promise,
 }
 
 // SAFETY: the argument is for the thread that is made, whichever thread passes it on.
@@ -53,10 +53,7 @@ unsafe extern "C" fn begin(entry: *mut c_void) -> *mut c_void {
     let Some(making) = making else {
         return null_mut();
     };
-    if let Some(room) = making.room {
-        bound::take_promise(room);
-    }
-    caps::thread_begins();
+    bound::take_promise(making.room);
     // SAFETY: the caller's duties of `pthread_create`.
     let result = unsafe { (making.start)(making.argument) };
     // A thread without a slot of the ledger has no other end.
@@ -91,18 +88,15 @@ unsafe extern "C" fn pthread_create(
     if mode() == Mode::Off || !(is_bound || LEDGER.is_capped()) {
         return create(start, argument);
     }
-    if !caps::may_start_thread() {
+    if !caps::may_start_thread(heap::slot()) {
         return libc::EAGAIN;
     }
-    let room = match is_bound {
-        true => match bound::promise() {
-            None => {
-                caps::no_thread_in_region(bound::size().unwrap_or(0), bound::THREAD_NEED);
-                return libc::EAGAIN;
-            }
-            room => room,
-        },
-        false => None,
+    if !is_bound {
+        return create(start, argument);
+    }
+    let Some(room) = bound::promise() else {
+        caps::no_thread_in_region(bound::size().unwrap_or(0), bound::THREAD_NEED);
+        return libc::EAGAIN;
     };
     let making = Making {
         start,

@@ -425,15 +425,17 @@ static int is_numpys(const char *file, size_t length)
 /* Whether this Python's frames can be read. */
 int pyhost_place_is_known(void) { return layout_is_known(); }
 
-/* Whether a file is of what serves others: event loops, servers, pools. An error in its code ends a
+/* Whether a file is of what serves others: event loops, servers, pools, queues. An error in its code ends a
    connection, a pool's thread or the loop, where one in the code that it calls ends a single request. */
 static int serves(PyObject *file)
 {
     static const char *const folders[] = {"/asyncio/",     "/uvicorn/",   "/hypercorn/", "/gunicorn/", "/h11/",
                                           "/anyio/",       "/trio/",      "/tornado/",   "/aiohttp/",  "/http/",
-                                          "/concurrent/futures/"};
-    static const char *const files[] = {"/socketserver.py", "/selectors.py", "/socket.py",
-                                        "/ssl.py",          "/threading.py", "/queue.py"};
+                                          "/gevent/",      "/eventlet/",  "/waitress/",  "/cheroot/",  "/celery/",
+                                          "/kombu/",       "/billiard/",  "/logging/",   "/concurrent/futures/"};
+    static const char *const files[] = {"/socketserver.py", "/selectors.py",      "/socket.py",
+                                        "/ssl.py",          "/threading.py",      "/queue.py",
+                                        "/wsgiref/handlers.py", "/werkzeug/serving.py"};
     for (size_t index = 0; index < sizeof folders / sizeof *folders; index++) {
         if (has_part(file, folders[index]))
             return 1;
@@ -445,23 +447,62 @@ static int serves(PyObject *file)
     return 0;
 }
 
-/* Whether the calling thread is inside an import, or prints a traceback: an error would leave half a
-   module behind, or hide the error that is printed. 2 where the innermost frame itself is of what imports
-   or prints, 3 where it is of what serves. */
-int pyhost_is_fragile(void)
+/* Whether a file is Python's own or of an installed package. */
+static int is_of_library(PyObject *file)
 {
-    int depth = 0;
-    frame_t *first = innermost();
-    if (first != NULL && serves(code_of(first)->co_filename))
-        return 3;
+    return has_part(file, "/lib/python3") || has_part(file, "/site-packages/") ||
+           has_part(file, "/dist-packages/") || starts_with(file, "<frozen ");
+}
+
+/* Whether the calling thread is inside an import, where an error would leave half a module behind: 1, or 2 where the
+   innermost frame itself is of what imports. 3 where the innermost frame is of what serves, or, if libraries count, of
+   a library that it calls; and where a traceback is printed: the error would hide the one that is printed. */
+int pyhost_is_fragile(int libraries_count)
+{
+    int depth = 0, may_serve = 1;
     for (frame_t *frame = innermost(); frame != NULL && depth++ < DEPTH; frame = caller(frame)) {
         PyObject *file = code_of(frame)->co_filename;
-        if (starts_with(file, "<frozen importlib") || ends_with(file, "/traceback.py") ||
-            ends_with(file, "/linecache.py"))
+        if (may_serve && serves(file))
+            return 3;
+        may_serve = may_serve && libraries_count && is_of_library(file);
+        if (ends_with(file, "/traceback.py") || ends_with(file, "/linecache.py"))
+            return 3;
+        if (starts_with(file, "<frozen importlib"))
             return depth == 1 ? 2 : 1;
     }
     return 0;
 }
+
+#if PY_VERSION_HEX < UNREAD
+/* Whether an error is a MemoryError, or was raised while one was handled. */
+static int is_of_memory(PyObject *error)
+{
+    for (int depth = 0; error != NULL && depth < 8; depth++) {
+        if (!PyExceptionInstance_Check(error))
+            return 0;
+        if (PyObject_TypeCheck(error, (PyTypeObject *)PyExc_MemoryError))
+            return 1;
+        error = ((PyBaseExceptionObject *)error)->context;
+    }
+    return 0;
+}
+
+/* Whether the calling thread is inside a handler of a MemoryError. Without the GIL it is not known. */
+int pyhost_handles_memory_error(void)
+{
+    int depth = 0;
+    PyThreadState copy;
+    const PyThreadState *state = innermost() == NULL ? NULL : living(&copy);
+    const _PyErr_StackItem *item = state == NULL || state == &copy ? NULL : state->exc_info;
+    for (; item != NULL && depth++ < DEPTH; item = item->previous_item) {
+        if (is_of_memory(item->exc_value))
+            return 1;
+    }
+    return 0;
+}
+#else
+int pyhost_handles_memory_error(void) { return 0; }
+#endif
 
 /* Finds the handler that would get an error that is raised here: its frame and its place in the
    code, both 0 where there is none. 0 where the thread runs no Python code, 2 where the error

@@ -21,9 +21,10 @@ const LINES: i32 = 24;
 // is alive, or constants of the runtime.
 unsafe extern "C" {
     safe fn pyhost_place_is_known() -> c_int;
-    safe fn pyhost_is_fragile() -> c_int;
+    safe fn pyhost_is_fragile(libraries_count: c_int) -> c_int;
     safe fn pyhost_is_finalizing() -> c_int;
     safe fn pyhost_loses_errors() -> c_int;
+    safe fn pyhost_handles_memory_error() -> c_int;
     safe fn pyhost_is_frame(bytes: usize) -> c_int;
     safe fn pyhost_loop_frame() -> usize;
     safe fn pyhost_stacks_change();
@@ -56,20 +57,26 @@ pub fn loses_errors() -> bool {
     pyhost_loses_errors() != 0
 }
 
+/// Whether the calling thread is inside a handler of a `MemoryError`.
+pub fn handles_memory_error() -> bool {
+    pyhost_handles_memory_error() != 0
+}
+
 /// Whether a frame object of the calling thread's innermost call takes so many bytes.
 pub fn is_frame(bytes: usize) -> bool {
     pyhost_is_frame(bytes) != 0
 }
 
-/// Where an error that is raised now in the calling thread would be caught.
-pub fn place() -> CodePlace {
+/// Where an error that is raised now in the calling thread would be caught. `libraries_count`: whether a library that a
+/// server calls counts as the server.
+pub fn place(libraries_count: bool) -> CodePlace {
     let (mut frame, mut handler) = (0, 0);
     if pyhost_place_is_known() == 0 {
         return CodePlace::Unknown;
     }
     match (
         pyhost_handler(&mut frame, &mut handler),
-        pyhost_is_fragile(),
+        pyhost_is_fragile(libraries_count.into()),
     ) {
         (0, _) => CodePlace::Nowhere,
         (_, 1) => CodePlace::Fragile,

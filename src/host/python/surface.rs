@@ -41,6 +41,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     calls::pthread_atfork(None, None, Some(forked_in_child));
     caps::arm(caps::Python {
         place: place::place,
+        handles_error: place::handles_memory_error,
         is_running: || !place::is_finalizing(),
         post: || add_pending_call(surface),
         post_pressure: || add_pending_call(relieve),
@@ -143,7 +144,7 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     let (Told::Now, Some(refusal)) = (caps::told(heap::slot()), caps::last()) else {
         return Ok(());
     };
-    let mut text = [0u8; 320];
+    let mut text = [0u8; 640];
     let text = as_text(&mut text, format_args!("{refusal}"));
     Err(gil.raise_text(Kind::Memory, text))
 }
