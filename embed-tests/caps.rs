@@ -205,26 +205,29 @@ kept, errors = [], []
 def fill():
     try:
         while True: kept.append(bytearray(1 << 20))
-    except MemoryError: pass
-thread = threading.Thread(target=fill); thread.start(); thread.join()
+    except MemoryError: full.set()
+    end.wait()
+full, end = threading.Event(), threading.Event()
+filler = threading.Thread(target=fill); filler.start(); full.wait()
 start = threading.Barrier(8)
 def innocent():
     try:
         start.wait()
-        rows = bytearray(200_000)
+        rows = bytearray(100_000)
         try: bytearray(8 << 20)
         except MemoryError as error:
             text = ''.join(traceback.format_exception(type(error), error, error.__traceback__))
-            notes = [text + str(number) for number in range(400)]
+            notes = [text + str(number) for number in range(200)]
             done.append(len(notes))
     except BaseException as error: errors.append(repr(error))
 done = []
 threads = [threading.Thread(target=innocent) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
+end.set()
 print(done, errors)";
     let outcome = Run::host().args(["--cap", "64M"]).code(code).ok();
-    let all = vec!["400"; 8].join(", ");
+    let all = vec!["200"; 8].join(", ");
     assert_eq!(outcome.stdout, format!("[{all}] []\n"), "{outcome:#?}");
 }
 
