@@ -227,7 +227,7 @@ for thread in threads: thread.join()
 end.set()
 print(done, errors)";
     let outcome = Run::host().args(["--cap", "64M"]).code(code).ok();
-    let all = vec!["200"; 8].join(", ");
+    let all = ["200"; 8].join(", ");
     assert_eq!(outcome.stdout, format!("[{all}] []\n"), "{outcome:#?}");
 }
 

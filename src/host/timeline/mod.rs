@@ -7,7 +7,7 @@
 //! it allocated would be booked to the host's accounts.
 //!
 //! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
-//! or to a reaper ([`controller::is_reaper`]). A host that is itself that process has it as a child, without a signal at its
+//! or to a reaper (`is_reaper` of `controller`). A host that is itself that process has it as a child, without a signal at its
 //! end, so that `os.wait()` does not see it.
 //!
 //! [`start`] is called once, after the ledger lies in shared memory. The sampler ends with the host.
