@@ -5,7 +5,7 @@
 //! Under a limit an arena is a range of addresses of which the kernel knows only the slices in use: a slice is mapped when
 //! mimalloc commits it, and unmapped when it is given back. That is at the latest when the system refuses a map.
 //!
-//! A range needs no place holder: mimalloc and [`apart`](super::apart) choose addresses where the kernel maps nothing by itself. Other arenas,
+//! A range needs no place holder: mimalloc and [`apart`] choose addresses where the kernel maps nothing by itself. Other arenas,
 //! as on systems with short addresses, stay mapped, and give their memory back without access, which counts as data no longer.
 //!
 //! Any thread. Nothing here allocates or takes a lock.
