@@ -34,7 +34,9 @@ SILENCE = 5
 REQUESTS, SECONDS, ENDS = 6000, 150, 2
 CLIENTS = 4
 START = 60
-FATAL = "pyhost: fatal: "
+# Lines of a host; of one among several it names its process.
+FATAL = re.compile(r"^pyhost(?:\[\d+\])?: fatal: ", re.MULTILINE)
+REACHED = re.compile(r"^pyhost(?:\[\d+\])?: cap of ", re.MULTILINE)
 # How masters report the end of a worker: a status, or the name of a signal.
 WORKER_END = re.compile(r"Worker \(pid:\d+\) exited with code (-?\d+)|Worker \(pid:\d+\) was sent (SIG\w+)"
                         r"|exited with '(?:exitcode|signal) (-?\w+)")
@@ -250,11 +252,11 @@ def judge(server, healthy, ends):
         failures.append("/health was not answered")
     if server.silence > SILENCE + (server.start_seconds if WORKER_END.search(text) else 0):
         failures.append(f"{server.silence:.1f} s without an answer or an end")
-    if "pyhost: cap of " not in text:
+    if not REACHED.search(text):
         failures.append("the cap was not reached")
-    fatal = text.count(FATAL)
+    fatal = len(FATAL.findall(text))
     if fatal != len(ends):
-        failures.append(f"{fatal} lines '{FATAL}...' of {len(ends)} ends")
+        failures.append(f"{fatal} lines 'pyhost: fatal: ...' of {len(ends)} ends")
     return failures
 
 
