@@ -109,6 +109,7 @@ class _Row(TypedDict):
 
 class _Line(TypedDict):
     account: _Account
+    accounts: list[_Account]
     bytes: int
     blocks: int
     error_bytes: int

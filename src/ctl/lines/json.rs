@@ -55,7 +55,10 @@ fn describe(table: &Table, row: &Row, sink: &mut impl Sink) {
         _ if table.by == By::Stack => stack(table, row, sink),
         _ => {}
     }
-    sink.text("account", row.account);
+    sink.text("account", row.account());
+    sink.begin_list("accounts");
+    row.accounts.iter().for_each(|name| sink.text("", name));
+    sink.end();
     figures(table, row.sum, sink);
     if table.has_ages() {
         match row.sum.age.seconds() {

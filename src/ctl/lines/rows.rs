@@ -199,8 +199,15 @@ pub struct Row<'a> {
     pub sum: Amount,
     /// Its sites, those with the most bytes first.
     pub sites: Vec<&'a Site>,
+    /// The accounts that have a tenth of the bytes or more, the one with the most first.
+    pub accounts: Vec<&'a str>,
+}
+
+impl<'a> Row<'a> {
     /// The account with the most bytes.
-    pub account: &'a str,
+    pub fn account(&self) -> &'a str {
+        self.accounts.first().copied().unwrap_or_default()
+    }
 }
 
 /// The rows of a view.
@@ -239,7 +246,7 @@ impl<'a> Table<'a> {
                         subject,
                         sum: amount,
                         sites: vec![site],
-                        account: &site.account,
+                        accounts: Vec::new(),
                     });
                 }
                 Entry::Occupied(entry) => {
@@ -273,7 +280,7 @@ impl<'a> Table<'a> {
         rows.retain(|row| row.sum.bytes > 0);
         let total = rows.iter().map(|row| row.sum.bytes).sum::<i64>() + left_out.max(0);
         for row in &mut rows {
-            row.account = largest_account(&row.sites, view);
+            row.accounts = accounts_of(&row.sites, view);
         }
         rows.sort_by_key(|row| Reverse(row.sum.bytes));
         Table {
@@ -322,14 +329,20 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The account with the most bytes; of several, the first by name.
-fn largest_account<'a>(sites: &[&'a Site], view: View) -> &'a str {
+/// The accounts of a row; of two with as many bytes the first by name.
+fn accounts_of<'a>(sites: &[&'a Site], view: View) -> Vec<&'a str> {
     let mut accounts: HashMap<&str, i64> = HashMap::new();
     for site in sites {
         *accounts.entry(&site.account).or_default() += site.amount(view).bytes;
     }
-    let largest = accounts
+    let mut accounts: Vec<(&str, i64)> = accounts.into_iter().collect();
+    accounts.sort_by_key(|(name, bytes)| (Reverse(*bytes), *name));
+    let largest = accounts.first().map_or(0, |(_, bytes)| *bytes);
+    let all: i64 = accounts.iter().map(|(_, bytes)| *bytes).sum();
+    let counts = |(_, bytes): &(&str, i64)| *bytes == largest || *bytes > 0 && *bytes >= all / 10;
+    accounts
         .into_iter()
-        .max_by_key(|(name, bytes)| (*bytes, Reverse(*name)));
-    largest.map_or("", |(name, _)| name)
+        .filter(counts)
+        .map(|(name, _)| name)
+        .collect()
 }

@@ -37,9 +37,9 @@ pub fn text(table: &Table, top: usize) -> String {
         match table.package_of(row) {
             Some(package) => {
                 let name = format_args!("{}, by {package}", row.subject);
-                write_names(&mut text, table, row.account, name);
+                write_names(&mut text, table, &row.accounts.join("+"), name);
             }
-            None => write_names(&mut text, table, row.account, row.subject),
+            None => write_names(&mut text, table, &row.accounts.join("+"), row.subject),
         }
         if table.by == By::Stack {
             write_calls(&mut text, table, row);
@@ -66,11 +66,11 @@ fn figures(table: &Table, sum: Amount) -> String {
     text + "  "
 }
 
-/// The last columns: the account with the most bytes, unless each row is one, and the name.
+/// The last columns: the accounts, unless each row is one, and the name.
 fn write_names(text: &mut String, table: &Table, account: &str, name: impl Display) {
     let _ = match table.by {
         By::Account => writeln!(text, "{name}"),
-        _ => writeln!(text, "{account:<9}{name}"),
+        _ => writeln!(text, "{account:<8} {name}"),
     };
 }
 

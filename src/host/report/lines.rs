@@ -14,6 +14,7 @@ use pyhost_os::plain::Plain;
 use pyhost_record::origin::package;
 use pyhost_record::rows::{Lines, Row};
 use pyhost_record::threads::thread_name;
+use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::str::Utf8Error;
 
@@ -118,7 +119,7 @@ fn span_rows(samples: &Samples, number: u64) -> Option<[Rows; SPAN_VIEWS]> {
                 return None;
             }
         }
-        rows.sort_unstable_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes()));
+        rows.sort_unstable_by_key(|(_, sum)| Reverse(sum.bytes()));
     }
     Some(views)
 }
@@ -362,7 +363,7 @@ fn sorted(samples: &Samples, view: View) -> Rows {
             break;
         }
     }
-    found.sort_unstable_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes().unsigned_abs()));
+    found.sort_unstable_by_key(|(_, sum)| Reverse(sum.bytes().unsigned_abs()));
     found
 }
 
@@ -391,11 +392,20 @@ impl LineSum {
         }
     }
 
-    /// The account with the most bytes.
-    fn account(&self) -> Account {
-        let all = Account::ALL.iter().zip(self.accounts);
-        all.max_by_key(|(_, bytes)| *bytes)
-            .map_or(Account::Raw, |(account, _)| *account)
+    /// Writes the accounts that have a tenth of the bytes or more, the one with the most first; how many letters.
+    fn write_accounts(&self, out: &mut impl Write) -> Result<usize, fmt::Error> {
+        let mut all = Account::ALL.map(|account| (self.accounts[account as usize], account));
+        all.sort_unstable_by_key(|(bytes, _)| Reverse(*bytes));
+        let mut letters = 0;
+        for (bytes, account) in all {
+            if letters > 0 && (bytes <= 0 || bytes < self.sum.bytes() / 10) {
+                break;
+            }
+            let separator = if letters > 0 { "+" } else { "" };
+            write!(out, "{separator}{}", account.name())?;
+            letters += separator.len() + account.name().len();
+        }
+        Ok(letters)
     }
 }
 
@@ -463,7 +473,7 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
     let (Some(lines), Some(mut sums)) = (&lines, sums) else {
         return writeln!(out, "  no memory to sort them");
     };
-    sums.sort_unstable_by_key(|line| std::cmp::Reverse(line.sum.bytes()));
+    sums.sort_unstable_by_key(|line| Reverse(line.sum.bytes()));
     for line in sums.iter().take(count) {
         let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
             break;
@@ -474,7 +484,9 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
             let error = Padded::new(line.sum.error_bytes(samples.interval()));
             write!(out, " \u{b1} {:<10}", error.text())?;
         }
-        write!(out, "  {:<6}  ", line.account().name())?;
+        out.write_str("  ")?;
+        let letters = line.write_accounts(out)?;
+        write!(out, "{:1$}  ", "", 6_usize.saturating_sub(letters))?;
         write_line(samples, lines.line_of(site), site, out)?;
     }
     Ok(())

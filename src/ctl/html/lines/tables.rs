@@ -46,7 +46,7 @@ fn table_of(table: &Table) -> Markup {
             @if has_errors { td.number { (bytes(stacks.error_bytes(row.sum))) } }
             td.number.spare { (text::share(row.sum.bytes, table.total)) }
             td.number.spare { (count(row.sum.blocks)) }
-            td.spare { (swatch(account_class(row.account))) (text::clean(row.account)) }
+            td.spare { (swatch(account_class(row.account()))) (text::clean(&row.accounts.join("+"))) }
             td.words { (name) }
         }
     };

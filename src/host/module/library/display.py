@@ -32,7 +32,7 @@ def _table(caption, head, rows, left):
 def _html_of_lines(lines, views=("at_peak", "live")):
     found = []
     for title, rows in lines._tables(views, _MOST):
-        texts = [(_text(row["bytes"]), f"\u00b1 {_text(row['error_bytes'])}", row["account"], _where(row)) for row in rows]
+        texts = [(_text(row["bytes"]), f"\u00b1 {_text(row['error_bytes'])}", "+".join(row["accounts"]), _where(row)) for row in rows]
         found.append(_table(title, ("bytes", "error", "account", "line"), texts, (2, 3)))
     return "\n".join(found) or f"<p>{escape(str(lines))}</p>"
 

@@ -29,9 +29,10 @@ class Lines(dict):
     def top(self, count=10, view="at_peak", account=None):
         """Return the lines with the most bytes in a view, as dictionaries; of one account, or of all that are in the total.
 
-        Each has account (the one with the most bytes), bytes, blocks, error_bytes, file, line, function and package. The
-        line is the innermost one of the user's own code; package is the one that it called. file is None outside of
-        Python code. In grown, bytes are the net growth of a line; one that has not grown is left out.
+        Each has account (the one with the most bytes), accounts (those with a tenth of them or more), bytes, blocks,
+        error_bytes, file, line, function and package. The line is the innermost one of the user's own code; package is
+        the one that it called. file is None outside of Python code. In grown, bytes are the net growth of a line; one that
+        has not grown is left out.
         """
         least = 3 * self["interval_bytes"] if self["interval_bytes"] > 1 else 0
         is_beside = self.get("account") == "mapped"  # no part of the total
@@ -50,13 +51,16 @@ class Lines(dict):
             accounts = {}
             for row, _ in rows:
                 accounts[row["account"]] = accounts.get(row["account"], 0) + row["bytes"]
-            if sum(accounts.values()) <= 0:
+            total = sum(accounts.values())
+            if total <= 0:
                 continue
+            largest = sorted(accounts, key=accounts.get, reverse=True)
             # Each stack was sampled for itself: the variances add. The least error counts once.
             spread = sum((row["error_bytes"] - least) ** 2 for row, _ in rows) ** 0.5
             found.append({
-                "account": max(accounts, key=accounts.get),
-                "bytes": sum(accounts.values()),
+                "account": largest[0],
+                "accounts": [name for name in largest if name == largest[0] or accounts[name] >= max(total / 10, 1)],
+                "bytes": total,
                 "blocks": sum(row["blocks"] for row, _ in rows),
                 "error_bytes": round(least + spread),
                 "file": file,
@@ -105,7 +109,7 @@ class Lines(dict):
             yield title + ":"
             for row in rows:
                 error = f" \u00b1 {_text(row['error_bytes']):<10}" if self["interval_bytes"] > 1 else ""
-                yield f"  {_text(row['bytes']):>10}{error}  {row['account']:<6}  {_where(row)}"
+                yield f"  {_text(row['bytes']):>10}{error}  {'+'.join(row['accounts']):<6}  {_where(row)}"
 
 
 def _place(stack, origins):
