@@ -127,7 +127,7 @@ fn the_table_has_the_lines_of_the_user_with_the_error_and_the_library() {
         .position(|line| line.starts_with("lines at the peak (one sample in 32.0 KiB, "));
     let first = lines[title.expect(&outcome.stderr) + 1];
     let is_right =
-        first.contains(" MiB \u{b1} ") && first.ends_with(" obj     <string>:2 in <module>");
+        first.contains(" MiB \u{b1} ") && first.ends_with(" obj+mem  <string>:2 in <module>");
     assert!(is_right, "{first}");
 }
 
