@@ -23,7 +23,7 @@ START_UP_CEILING = 32 * MIB
 
 BELOW_START_UP = "cap below start-up: "
 MEMORY_ERROR = re.compile(r"(\w+\.)*_?(Array)?MemoryError(:|$)")
-FATAL_LINE = re.compile(r"pyhost: .*\bfatal\b")
+FATAL_LINE = re.compile(r"pyhost(\[\d+\])?: .*\bfatal\b")
 # Words that no run may say, however it ends.
 FORBIDDEN = ("lost sys.stderr", "Fatal Python error", "SystemError", "panicked at", "Assertion")
 

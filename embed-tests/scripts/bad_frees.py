@@ -87,7 +87,7 @@ def cases():
 missed = 0
 for name, case, size, line in cases():
     status, said = end_of(case, size)
-    pattern = "pyhost: free\\(\\): invalid pointer 0x[0-9a-f]+: %s\n" % line
+    pattern = "pyhost\\[[0-9]+\\]: free\\(\\): invalid pointer 0x[0-9a-f]+: %s\n" % line
     if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGABRT or not re.fullmatch(pattern, said):
         missed += 1
         print("%s of %d bytes: status %d, %r; expected %r" % (name, size, status, said, line))

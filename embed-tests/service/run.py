@@ -163,7 +163,7 @@ def judge(results, healthy, log):
         failures.append(f"/health answered {healthy} of {HEALTH}")
     if not (results[500] or results[503]):
         failures.append("no request was refused: the cap was not reached")
-    for line in re.findall(r"^pyhost: fatal.*$|^.*Fatal Python error.*$|^.*SystemError.*$|^.*died.*$", log, re.MULTILINE):
+    for line in re.findall(r"^pyhost(?:\[\d+\])?: fatal.*$|^.*Fatal Python error.*$|^.*SystemError.*$|^.*died.*$", log, re.MULTILINE):
         failures.append(line[:200])
     if log.count("Started server process") != log.count("Application startup complete"):
         failures.append("a worker did not start")
