@@ -10,7 +10,7 @@ target=${CARGO_TARGET_DIR:-target}
 cargo test --quiet --no-run
 cargo test --quiet --no-run -p pyhost-bfc -p pyhost-heap --lib
 mkdir -p "$target/tmp"
-cc -O1 -shared -fPIC embed-tests/c/large_pages.c -o "$target/tmp/large_pages.so"
+cc -O1 -shared -fPIC -Wl,-Bsymbolic embed-tests/c/large_pages.c -o "$target/tmp/large_pages.so"
 library=$(realpath "$target/tmp/large_pages.so")
 modules=("${@:2}")
 [ $# -gt 1 ] || modules=(domains exactness forks guards leaks live native numpy ownership threads timeline)

@@ -11,7 +11,13 @@ const SIZES: [usize; 2] = [16 << 10, 64 << 10];
 
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| compile("large_pages.c", "large_pages.so", &["-shared", "-fPIC"]))
+    LIBRARY.get_or_init(|| {
+        compile(
+            "large_pages.c",
+            "large_pages.so",
+            &["-shared", "-fPIC", "-Wl,-Bsymbolic"],
+        )
+    })
 }
 
 /// A program on pages of so many bytes.

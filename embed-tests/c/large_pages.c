@@ -2,7 +2,8 @@
    libc offers. It is asked for its page, and its mappings begin and end on multiples of it: a length is rounded
    up, and an address that is not a multiple is EINVAL (mmap(2), mremap(2), munmap(2), madvise(2), mincore(2)).
 
-   What libc and the loader do for themselves stays on real pages. */
+   What libc and the loader do for themselves stays on real pages. A host that was built for tests takes this library's
+   functions where its own calls lead to libc itself, and `kernel_call` for system calls. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -146,6 +147,23 @@ int mincore(void *address, size_t length, unsigned char *resident) {
     resident[at / page()] = any;
   }
   return 0;
+}
+
+/* A system call; an error is its number below 0, and `errno` stays. */
+long kernel_call(long number, long a, long b, long c, long d, long e, long f) {
+  const int before = errno;
+  long result;
+  switch (number) {
+    case SYS_mmap: result = (long)mmap((void *)a, (size_t)b, (int)c, (int)d, (int)e, (off_t)f); break;
+    case SYS_munmap: result = munmap((void *)a, (size_t)b); break;
+    case SYS_mremap: result = (long)mremap((void *)a, (size_t)b, (size_t)c, (int)d, (void *)e); break;
+    case SYS_madvise: result = madvise((void *)a, (size_t)b, (int)c); break;
+    case SYS_mincore: result = mincore((void *)a, (size_t)b, (unsigned char *)c); break;
+    default: result = call(number, (void *)a, (size_t)b, c, d, e, f);
+  }
+  if (result == -1) result = -errno;
+  errno = before;
+  return result;
 }
 
 int getpagesize(void) { return (int)page(); }

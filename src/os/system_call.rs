@@ -30,6 +30,11 @@ pub unsafe fn system_call<const N: usize>(number: c_long, arguments: [usize; N])
 pub unsafe fn silent_system_call<const N: usize>(number: c_long, arguments: [usize; N]) -> isize {
     const { assert!(N <= 6) };
     let [a, b, c, d, e, f] = std::array::from_fn(|it| if it < N { arguments[it] } else { 0 });
+    #[cfg(debug_assertions)]
+    if let Some(kernel) = stand_in::kernel() {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel(number, a, b, c, d, e, f) };
+    }
     let result: isize;
     // SAFETY: the caller's promise. Each instruction and what it overwrites is the kernel's interface as syscall(2) has it.
     #[cfg(not(miri))]
@@ -52,4 +57,32 @@ pub unsafe fn silent_system_call<const N: usize>(number: c_long, arguments: [usi
         result = libc::syscall(number, a, b, c, d, e, f) as isize;
     }
     result
+}
+
+/// A library in the kernel's place, in builds for tests alone: `embed-tests/c/large_pages.c`.
+#[cfg(debug_assertions)]
+pub(crate) mod stand_in {
+    use std::ffi::{c_long, c_void};
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+    /// Its file.
+    pub const FILE: &[u8] = b"large_pages.so";
+
+    type Kernel = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> isize;
+
+    /// A process has one kernel.
+    static KERNEL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+    pub fn kernel() -> Option<Kernel> {
+        let function = KERNEL.load(Relaxed);
+        // SAFETY: what `set` was given.
+        (!function.is_null()).then(|| unsafe { std::mem::transmute(function) })
+    }
+
+    /// # Safety
+    /// A function of the type [`Kernel`], for good.
+    pub unsafe fn set(function: *mut c_void) {
+        KERNEL.store(function, Relaxed);
+    }
 }

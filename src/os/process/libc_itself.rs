@@ -233,7 +233,7 @@ unsafe fn are_equal(mut left: *const c_char, mut right: *const c_char) -> bool {
 ///
 /// # Safety
 /// `name` is a text.
-unsafe fn address(libraries: &Libraries, name: *const c_char) -> *mut c_void {
+unsafe fn address(libraries: &[Option<Object>], name: *const c_char) -> *mut c_void {
     for object in libraries.iter().flatten() {
         // SAFETY: the caller's promise.
         let Some(symbol) = (unsafe { object.symbol(name).as_ref() }) else {
@@ -255,7 +255,7 @@ unsafe fn address(libraries: &Libraries, name: *const c_char) -> *mut c_void {
 ///
 /// # Safety
 /// A function for that, of libc's.
-unsafe fn chosen(libraries: &Libraries, choose: *mut c_void) -> *mut c_void {
+unsafe fn chosen(libraries: &[Option<Object>], choose: *mut c_void) -> *mut c_void {
     type Choose = unsafe extern "C" fn(usize, &[usize; 3]) -> *mut c_void;
     /// `_IFUNC_ARG_HWCAP` of `sys/ifunc.h`: there is a second argument.
     const HAS_MORE: u64 = 1 << 62;
@@ -269,7 +269,7 @@ unsafe fn chosen(libraries: &Libraries, choose: *mut c_void) -> *mut c_void {
 }
 
 /// What the kernel told the process at its start, by getauxval(3).
-fn fact(libraries: &Libraries, kind: libc::c_ulong) -> usize {
+fn fact(libraries: &[Option<Object>], kind: libc::c_ulong) -> usize {
     type Ask = extern "C" fn(libc::c_ulong) -> libc::c_ulong;
     // SAFETY: libc's function has this type.
     let ask = unsafe {
@@ -302,6 +302,15 @@ pub fn bind_own_calls() {
     let mut libraries = [None; _];
     look_for(&mut libraries);
     let page = fact(&libraries, libc::AT_PAGESZ);
+    #[cfg(debug_assertions)]
+    let stand_in = [Object::of_libc(crate::system_call::stand_in::FILE)];
+    #[cfg(debug_assertions)]
+    if stand_in[0].is_some() {
+        // SAFETY: the library's function has this type.
+        unsafe {
+            crate::system_call::stand_in::set(address(&stand_in, c"kernel_call".as_ptr()));
+        }
+    }
     // SAFETY: this object's own tables, as the linker makes and the loader relocates them. Each slot that is written is one
     // for the address of a function, and gets that of libc's function of the same name.
     unsafe {
@@ -346,7 +355,13 @@ pub fn bind_own_calls() {
                 if !is_call || symbol.st_info & 0xf != FUNCTION {
                     continue;
                 }
-                let found = address(&libraries, own.names.add(symbol.st_name as usize));
+                let name = own.names.add(symbol.st_name as usize);
+                let found = address(&libraries, name);
+                #[cfg(debug_assertions)]
+                let found = match address(&stand_in, name) {
+                    other if other.is_null() => found,
+                    other => other,
+                };
                 let slot =
                     with_exposed_provenance_mut::<*mut c_void>(base.wrapping_add(relocation.slot));
                 if found.is_null() || slot.read_volatile() == found {
