@@ -105,7 +105,7 @@ fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
         if is_open_to(own_thread) {
             break;
         }
-        slot.busy.fetch_sub(1, SeqCst);
+        leave_shared(slot);
         wait();
     }
     DEPTH.set(DEPTH.get() + 1);
@@ -113,6 +113,13 @@ fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
         slot,
         before: SHARED,
     }
+}
+
+/// A ledger whose file was lost says that nobody is inside, whoever is: the count does not go below 0.
+fn leave_shared(slot: &Slot) {
+    let _ = slot
+        .busy
+        .fetch_update(SeqCst, SeqCst, |inside| inside.checked_sub(1));
 }
 
 fn is_open_to(own_thread: usize) -> bool {
@@ -134,7 +141,7 @@ impl Drop for Inside<'_> {
         }
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
-            self.slot.busy.fetch_sub(1, SeqCst);
+            leave_shared(self.slot);
         }
     }
 }

@@ -276,9 +276,13 @@ impl Ledger {
         self.overflow.busy.store(0, Relaxed);
     }
 
-    /// Says of a copy of a ledger that no thread is inside the heap: what the copy knows of that is out of date.
+    /// Says of a copy of a ledger that no thread is inside the heap, and that each slot has an owner: what the copy knows of
+    /// that is out of date. Threads that start later share a slot.
     pub fn leave_all(&self) {
         self.slots().for_each(|slot| slot.busy.store(0, Relaxed));
+        for slot in &self.slots {
+            slot.claimed.store(1, Relaxed);
+        }
     }
 
     /// Counts a request that the heap could not meet.

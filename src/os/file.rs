@@ -21,6 +21,11 @@ use std::ptr::null;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fd(RawFd);
 
+/// Flags of each file that is opened.
+const ALWAYS: c_int = libc::O_CLOEXEC | libc::O_LARGEFILE;
+/// The mode of each file that is made: its user reads and writes it.
+const USERS_ALONE: libc::c_uint = 0o600;
+
 impl Fd {
     /// Opens a file, closed in programs that are executed. What `O_CREAT` makes is its user's alone: all files of a host
     /// have the words of its command line, which may be secrets.
@@ -28,7 +33,8 @@ impl Fd {
     /// # Errors
     /// The system's reason.
     pub fn open(path: &CStr, flags: c_int) -> Result<Fd, Errno> {
-        Fd::open_in(&libc::AT_FDCWD, path, flags)
+        // SAFETY: a path that ends with a zero byte. Not `openat`, which Miri does not have.
+        opened(unsafe { libc::open(path.as_ptr(), flags | ALWAYS, USERS_ALONE) })
     }
 
     /// As [`Fd::open`], the file of a name in an open folder.
@@ -36,9 +42,9 @@ impl Fd {
     /// # Errors
     /// The system's reason.
     pub fn open_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
-        let flags = flags | libc::O_CLOEXEC | libc::O_LARGEFILE;
+        let flags = flags | ALWAYS;
         // SAFETY: a name that ends with a zero byte.
-        opened(unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o600) })
+        opened(unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, USERS_ALONE) })
     }
 
     /// Opens a folder by its name in an open one, not through a link.

@@ -282,7 +282,8 @@ pub(super) fn settle(
             return true;
         }
         (request.undo)();
-        if ends(account, bytes) && case.episode().had_error() && case.is_full() {
+        let is_small = !is_large(bytes, case.reserve, false);
+        if is_small && ends(account, bytes) && case.episode().had_error() && case.is_full() {
             case.end(How::Fatal, python);
         }
         case.refuse(part, python)

@@ -138,16 +138,17 @@ pub(super) fn admits(bytes: usize) -> bool {
     fits
 }
 
-/// Keeps a refused map as the last refusal, with a dossier unless an allocator makes do without the map.
+/// Keeps a refused map as the last refusal, with a dossier; not one that an allocator makes do without.
 #[cold]
 fn refuse(limit: u64, bytes: usize, is_reserve: bool) {
+    if is_reserve {
+        return;
+    }
     LEDGER.count_refusal(Account::Mapped);
     if let (Some(python), Some((_, charged))) = (python(), watch::charged()) {
         let charged = charged.max(0) as u64;
         let refusal = refusal::record_external(bytes, limit, charged, How::Null, python.trace);
-        if !is_reserve {
-            (python.first_refusal)(&refusal);
-        }
+        (python.first_refusal)(&refusal);
     }
 }
 

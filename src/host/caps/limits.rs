@@ -195,8 +195,12 @@ pub fn stack_moved(bytes: i64) {
 /// Lets the total be no more than `cap`, beside what caps and limits say. Any thread, also inside
 /// the allocator.
 pub(super) fn follow(cap: u64) {
-    FOLLOWED.store(cap, Relaxed);
+    let before = FOLLOWED.swap(cap, Relaxed);
     combine(Scope::Total);
+    // Errors of before were raised for a higher cap: each thread is due for one again.
+    if before != u64::MAX && cap.saturating_add(reserve(Scope::Total, cap) / 2) < before {
+        running::of(Scope::Total).end();
+    }
 }
 
 /// Lets the total's cap be `bytes` at most, from here on.

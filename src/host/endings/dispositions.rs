@@ -201,7 +201,8 @@ pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
     let Some(view) = watched(signal).filter(|_| signal == libc::SIGBUS) else {
         return false;
     };
-    let gives_way = IS_IN_FRONT.swap(false, Relaxed);
+    // It stays: another thread may have come here by the same fault.
+    let gives_way = IS_IN_FRONT.load(Relaxed);
     if gives_way {
         exchange(signal, Some(&view.get()));
         // A fault comes again by itself.
@@ -233,7 +234,9 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
         Some(seen) => {
             // First, since the handler may run at once.
             view.set(&seen);
-            IS_IN_FRONT.store(seen.handler() != libc::SIG_DFL, Relaxed);
+            if signal == libc::SIGBUS {
+                IS_IN_FRONT.store(seen.handler() != libc::SIG_DFL, Relaxed);
+            }
             Some(Disposition::ours())
         }
         None => asked,

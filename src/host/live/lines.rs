@@ -75,6 +75,7 @@ fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<Atom
         return None;
     }
     let _errno = KeptErrno::new();
+    PAGES[1].store(0, Relaxed); // of the former, which the samples have given up
     // A signal would interrupt the call that reserves the room, and one that comes often would never let it finish.
     let mut others = SignalSet::all();
     others.remove(libc::SIGBUS); // what comes of the file itself
@@ -112,6 +113,7 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
         Ok(mapped)
     };
     quietly(made).inspect_err(|_| {
+        PAGES[1].store(0, Relaxed);
         let _ = file::unlink(draft.as_c_str());
     })
 }

@@ -164,10 +164,14 @@ pub fn onto_memory(shared: bool) -> bool {
     };
     let used = own::addresses().end - pages.start;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    STATE.store(IN_MEMORY, Relaxed);
     // SAFETY: as in `onto_file`; the copy is mapped over the structures in one step.
-    unsafe {
+    let is_done = unsafe {
         std::ptr::copy_nonoverlapping(start.cast::<u8>(), copy.as_ptr(), used);
         libc::mremap(copy.as_ptr().cast(), size, size, flags, start) != libc::MAP_FAILED
+    };
+    // Not before: a file that is made shorter meanwhile is `restore`'s matter.
+    if is_done {
+        STATE.store(IN_MEMORY, Relaxed);
     }
+    is_done
 }

@@ -3,7 +3,8 @@
 //! A server lives for months and replaces workers that are killed. No program starts meanwhile that would clear their
 //! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
 
-use super::Names;
+use super::{Names, TOLD};
+use crate::card::ProcessState;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::CARD;
@@ -14,22 +15,25 @@ use pyhost_os::file::{Fd, each_name};
 use pyhost_record::{Killed, archive, was_killed};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Puts the files into the archive, with a line for each. The process's own file has its name, and need not be there.
+/// Puts the files into the archive, with a line for the first few. The process's own file has its name, and need not be there.
 pub fn archive(names: &Names) {
     let own = names.own().to_bytes();
     let at = own.iter().rposition(|&byte| byte == b'/').unwrap_or(0) + 1;
     let (Some(folder), Some(prefix)) = (open_folder(own), before_pid(&own[at..])) else {
         return;
     };
-    let mut is_any = false;
+    let (mut is_any, mut told) = (false, 0);
     each_name(&folder, |name| {
         let is_killed = name.strip_prefix(prefix).and_then(pid).is_some_and(is_gone);
-        if is_killed && archive_one(&folder, name) {
+        if is_killed && archive_one(&folder, name, &mut told) {
             is_any = true;
         }
     });
     if is_any {
         archive::trim(&folder);
+    }
+    if told > TOLD {
+        notice(format_args!("{} more siblings were killed", told - TOLD));
     }
 }
 
@@ -57,13 +61,25 @@ fn is_gone(pid: i32) -> bool {
 }
 
 #[inline(never)]
-fn archive_one(folder: &Fd, name: &[u8]) -> bool {
+fn archive_one(folder: &Fd, name: &[u8], told: &mut usize) -> bool {
     let Some(card) = archive::card_of(folder, name) else {
         return false;
     };
     let is_sibling = card.parent.load(Relaxed) == CARD.parent.load(Relaxed);
     if !is_sibling || !was_killed(&card) || !archive::put(folder, name) {
         return false;
+    }
+    // That of a pool or a server that stops its workers is no news.
+    let is_asked = matches!(
+        card.state(),
+        (
+            ProcessState::Signalled,
+            libc::SIGTERM | libc::SIGINT | libc::SIGHUP
+        )
+    );
+    *told += usize::from(!is_asked);
+    if is_asked || *told > TOLD {
+        return true;
     }
     let pid = card.pid.load(Relaxed);
     let peak = card.last_resident().1.unwrap_or(0);

@@ -674,7 +674,8 @@ uintptr_t pyhost_loop_frame(void)
     if (state == NULL)
         return 0;
 #if PY_VERSION_HEX < 0x030D0000
-    return (uintptr_t)state->cframe;
+    /* That of a thread that runs no Python code lies in its state. */
+    return state->cframe == &state->root_cframe ? 0 : (uintptr_t)state->cframe;
 #else
     int depth = 0;
     for (frame_t *frame = state->current_frame; frame != NULL && depth++ < DEPTH; frame = frame->previous) {

@@ -93,7 +93,11 @@ pub unsafe fn take_out(arguments: Strings<'_>, count: usize) {
     let total = words().count();
     let moved = taken.end.addr() - first.end.addr();
     let start = first.start.addr() + moved;
-    if !is_in_a_row || !Map::read().is_some_and(|map| map.show(start, last.end.addr())) {
+    // The call sets the heap's end, too, which another thread may move meanwhile.
+    if !is_in_a_row
+        || super::has_several_threads()
+        || !Map::read().is_some_and(|map| map.show(start, last.end.addr()))
+    {
         return;
     }
     // SAFETY: the words are one piece of memory, which the process may write to, and the array has more than `count` places;

@@ -22,7 +22,6 @@ use maps::Mapping;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Bytes of memory that the machine has.
@@ -162,9 +161,13 @@ pub fn executable() -> Option<PathBuf> {
     if !name.starts_with(b"ld-") && !name.starts_with(b"ld.") {
         return Some(started);
     }
+    Some(own_file().unwrap_or(started))
+}
+
+/// The file that this code is mapped from: the program's, or that of a library in an interpreter.
+fn own_file() -> Option<PathBuf> {
     let mappings = std::fs::read("/proc/self/maps").ok()?;
-    let mapped = file_at(&mappings, executable as *const () as usize);
-    Some(mapped.unwrap_or(started))
+    file_at(&mappings, own_file as *const () as usize)
 }
 
 /// The file that is mapped at an address, by the text of `/proc/self/maps`.
@@ -177,18 +180,21 @@ fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
     })
 }
 
-/// Whether a process that this one descends from runs the same program. False if the system does not say. Allocates.
+/// Whether a process that this one descends from has the host, too: its file, be it the program or a library in an
+/// interpreter. False if the system does not say. Allocates.
 pub fn has_ancestor_of_its_kind() -> bool {
-    let program = |process: &str| {
-        let found = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
-        Some((found.dev(), found.ino()))
+    let own = own_file();
+    let own = own.as_ref().map(|path| path.as_os_str().as_bytes());
+    let has_own = |process: &str| {
+        let mappings = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+        let mut found = mappings.split(|&byte| byte == b'\n');
+        found.any(|line| Mapping::parse(line).is_some_and(|mapping| Some(mapping.name) == own))
     };
-    let own = program("self");
     let mut ancestor = calls::getppid();
     // A process whose parent is not in this pid namespace has 0 for it.
     while ancestor > 0 {
         let process = ancestor.to_string();
-        if own.is_some() && program(&process) == own {
+        if has_own(&process) {
             return true;
         }
         let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
