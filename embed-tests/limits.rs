@@ -187,6 +187,42 @@ print(len(mmap.mmap(-1, 8 << 20)), 'ran')";
 }
 
 #[test]
+fn a_limit_that_is_far_away_does_not_raise_the_peak_of_a_block_that_grows() {
+    // Nor does a map that is meant to fail.
+    let code = "
+import mmap
+def peak():
+    lines = open('/proc/self/status').readlines()
+    return int([line for line in lines if line.startswith('VmHWM')][0].split()[1]) >> 10
+try: mmap.mmap(-1, 1 << 46)
+except OSError: print('refused')
+block = bytearray(b'x') * (100 << 20)
+before = peak()
+block += b'y' * (4 << 20)
+print(block[-1:], peak() - before < 50, 'ran')";
+    let outcome = limited("-v 200000000", &format!("-c \"{code}\""));
+    let expected = "refused\nbytearray(b'y') True ran\n";
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}
+
+#[test]
+fn freed_memory_makes_room_for_a_map_under_a_high_limit() {
+    let code = "
+import mmap, resource
+kept = [bytes(1 << 20) for _ in range(60)]
+del kept
+mapped = int(open('/proc/self/statm').read().split()[0]) * mmap.PAGESIZE
+limit = GIB << 30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+with mmap.mmap(-1, limit - mapped + (20 << 20), flags=flags, prot=mmap.PROT_READ): print('ran')";
+    for gib in ["8", "100"] {
+        let outcome = Run::host().code(&code.replace("GIB", gib)).ok();
+        assert_eq!(outcome.stdout, "ran\n", "{gib}");
+    }
+}
+
+#[test]
 fn leaks_sizes_and_the_balance_sheet_are_found_under_a_limit_on_data() {
     let code = "import pyhost; keep = [bytes(n) for n in range(0, 100000, 100)]
 pyhost.balance_sheet(); pyhost.size_histogram('obj'); pyhost.fragmentation('obj'); pyhost.big_blocks()

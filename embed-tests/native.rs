@@ -70,6 +70,33 @@ print('ok')";
     assert_eq!(outcome.stdout, "ok\n");
 }
 
+#[test]
+fn a_preloaded_family_may_call_libcs_by_its_other_names() {
+    let own = compile("libcs_own.c", "libcs_own_next.so", &["-shared", "-fPIC"]);
+    let options = ["-shared", "-fPIC", "-fno-builtin"];
+    let family = compile("by_libcs_names.c", "by_libcs_names.so", &options);
+    let code = "import ctypes, sys
+void, libc, library = ctypes.c_void_p, ctypes.CDLL(None), ctypes.CDLL(sys.argv[1])
+for function in (libc.malloc, libc.calloc, libc.realloc, libc.memalign, library.libcs_own_malloc):
+    function.restype = void
+makers = (libc.malloc, lambda size: libc.calloc(1, size), lambda size: libc.realloc(None, size),
+          lambda size: libc.memalign(64, size), library.libcs_own_malloc)
+for size in (10, 1000, 1000000):
+    for make in makers:
+        libc.free(void(make(size)))
+        block = make(size)
+        ctypes.memset(block, 7, size)
+        block = libc.realloc(void(block), size * 2)
+        assert ctypes.string_at(block, size) == bytes([7]) * size
+        libc.free(void(block))
+print('ok')";
+    for mode in ["count", "plain", "off"] {
+        let run = Run::host().args(["--native", mode]).code(code).arg(&own);
+        let outcome = run.env("LD_PRELOAD", &family).ok();
+        assert_eq!(outcome.stdout, "ok\n", "{mode}");
+    }
+}
+
 /// The options of the two ways in which the exported family serves, and of checked blocks.
 const SERVING: [&[&str]; 3] = [&[], &["--native", "plain"], &["--debug-hooks"]];
 

@@ -105,7 +105,7 @@ pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     if booked {
         resident::note_growth();
         if request.bytes >= register::BIG && request.account != Account::Pooled {
-            profile::took();
+            profile::took(request.bytes);
             register::add(block.addr(), request.account, request.bytes);
             if request.account != Account::Numpy {
                 small_pages::settled(block, request.bytes);

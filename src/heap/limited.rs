@@ -14,7 +14,7 @@
 
 use super::thread::{state, thread_id};
 use super::{apart, ffi, gate};
-use crate::process::limits;
+use crate::process::limits::{self, Room};
 use pyhost_os::errno::{Errno, KeptErrno};
 use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_void};
@@ -51,7 +51,8 @@ pub fn look() {
 
 /// The heaps keep below a limit from here on. What the arenas have free is unmapped. Returns false if they did so before.
 fn follow(limit: u64) -> bool {
-    LEAST_RUN.store((limit / MOST_RUNS) as usize, Relaxed);
+    let longest = usize::BITS << ffi::SLICE_SHIFT; // what mimalloc gives back at a time: a word of its bitmap
+    LEAST_RUN.store((limit / MOST_RUNS).min(longest.into()) as usize, Relaxed);
     if IS_ON.swap(true, Relaxed) {
         return false;
     }
@@ -67,11 +68,16 @@ fn follow(limit: u64) -> bool {
     true
 }
 
-/// Gives back what the arenas have free, because the system refused a map or a thread. Returns false if nothing was free,
-/// or there is no limit.
+/// Gives back what the arenas have free, because the system refused a map of so many bytes, or a thread. Returns false if
+/// nothing was free, or no limit is the reason. A thread's stack is not known: it counts as half of the limit.
 #[cold]
-pub fn make_room() -> bool {
-    if limits::of_memory().is_some_and(follow) {
+pub fn make_room(bytes: Option<usize>) -> bool {
+    let is_why = |room: &Room| {
+        let bytes = bytes.map_or(room.limit / 2, |bytes| bytes as u64);
+        is_on() || (room.left + 1..=room.limit).contains(&bytes)
+    };
+    let room = limits::room().filter(is_why);
+    if room.is_some_and(|room| follow(room.limit)) {
         return true;
     }
     if !is_on() {
@@ -87,11 +93,12 @@ pub fn make_room() -> bool {
     free > 0
 }
 
-/// What `map` maps, which is tried once more if the heaps had something to give back under a limit. Not while the table of
-/// libraries' maps is locked: a thread that forks waits for the lock, and would be waited for here.
-pub fn in_room(map: impl Fn() -> *mut c_void) -> *mut c_void {
+/// What `map` maps, of so many bytes, which is tried once more if the heaps had something to give back under a limit. Not
+/// while the table of libraries' maps is locked: a thread that forks waits for the lock, and would be waited for here.
+pub fn in_room(bytes: usize, map: impl Fn() -> *mut c_void) -> *mut c_void {
+    let is_full = || Errno::last() == Errno(libc::ENOMEM) && make_room(Some(bytes));
     match map() {
-        libc::MAP_FAILED if Errno::last() == Errno(libc::ENOMEM) && make_room() => map(),
+        libc::MAP_FAILED if is_full() => map(),
         found => found,
     }
 }
@@ -104,7 +111,7 @@ pub(super) fn with_a_second_try(mut allocate: impl FnMut() -> *mut u8) -> *mut u
         return block;
     }
     super::collect();
-    make_room();
+    make_room(None);
     allocate()
 }
 

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::bound;
+use super::{bound, ffi, limited};
 use crate::process::limits;
 use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
@@ -65,8 +65,11 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     let aligned = (from.addr() | to.addr()).is_multiple_of(page);
     let whole = bytes - bytes % page;
     // The system refuses a move that passes a limit after it has unmapped the new block, and may then have no room for fresh
-    // pages there.
-    if !aligned || bound::size().is_some() || limits::of_memory().is_some() {
+    // pages there: nothing is moved unless there is room for more, which other threads may take meanwhile.
+    let least = 4 * bytes.max(ffi::ARENA_UNIT) as u64;
+    let follows = || limited::is_on() && limits::of_memory().is_some();
+    let is_near = || limits::room().is_some_and(|room| room.left < least);
+    if !aligned || bound::size().is_some() || follows() || is_near() {
         return 0;
     }
     let earlier = MOVES.fetch_add(1, Relaxed);

@@ -54,7 +54,9 @@ unsafe extern "C" fn __wrap_mmap(
         return place;
     }
     // SAFETY: the caller's duties.
-    let found = limited::in_room(|| unsafe { map(place, size, access, flags, file, offset) });
+    let found = limited::in_room(size, || unsafe {
+        map(place, size, access, flags, file, offset)
+    });
     small_pages::was_mapped(found.cast(), size, access, flags);
     found
 }
@@ -69,7 +71,9 @@ unsafe extern "C" fn __wrap_mmap64(
     offset: i64,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let found = limited::in_room(|| unsafe { map(start, size, access, flags, file, offset) });
+    let found = limited::in_room(size, || unsafe {
+        map(start, size, access, flags, file, offset)
+    });
     small_pages::was_mapped(found.cast(), size, access, flags);
     found
 }

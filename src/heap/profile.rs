@@ -140,14 +140,19 @@ fn give_back_what_is_much(_inside: &Inside) {
 
 /// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A big block was made. If it took other memory than what waits, and both together are more than ever, what waits is given
+/// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, what waits is given
 /// back before the block is written to: else a program whose blocks of some MiB are each of another size would be
-/// resident with all that it freed lately, at its peak too. A sixty-fourth may wait.
-pub(super) fn took() {
-    if DEBT.load(Relaxed) < 0 {
+/// resident with all that it freed lately, at its peak too. A sixty-fourth may wait, and is looked
+/// at when a thousandth was taken.
+pub(super) fn took(bytes: usize) {
+    let taken = TAKEN.fetch_add(bytes, Relaxed) + bytes;
+    if DEBT.load(Relaxed) < 0 || taken < HIGHEST.load(Relaxed) / 1024 {
         return;
     }
+    TAKEN.store(0, Relaxed);
     let (used, free) = ffi::count_bytes();
     if used + free <= HIGHEST.load(Relaxed) {
         return;

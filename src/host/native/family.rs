@@ -17,7 +17,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-const NATIVE: usize = Account::Native as usize;
+pub(super) const NATIVE: usize = Account::Native as usize;
 
 /// Allocates from the heap of `native`; null on failure.
 #[inline(always)]
@@ -113,13 +113,24 @@ fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
 pub unsafe extern "C" fn free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
     unsafe {
-        let freed = if mode() == Mode::Plain {
+        if !free_own(pointer) {
+            next::free::<NATIVE>(pointer);
+        }
+    }
+}
+
+/// Frees a block of the heaps; returns false if it is none.
+///
+/// # Safety
+/// As [`free`].
+#[inline(always)]
+pub(super) unsafe fn free_own(pointer: *mut u8) -> bool {
+    // SAFETY: the caller's duties.
+    unsafe {
+        if mode() == Mode::Plain {
             heap::free::<NATIVE, false>(pointer)
         } else {
             heap::free::<NATIVE, true>(pointer)
-        };
-        if !freed {
-            next::free::<NATIVE>(pointer);
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::family::{self, aligned, or_no_memory};
-use super::next::call;
+use super::next::{self, call};
 use super::{Mode, mode};
 use crate::descriptor::Descriptor;
 use crate::heap::{self, register};
@@ -140,26 +140,68 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     0
 }
 
-/// Functions of the family by the names that libc has for them, too.
+/// Functions of the family by the names that libc has for them, too. What the host does not serve goes to the next function of
+/// that name: a preloaded `malloc` that is the next of its name may call `__libc_malloc`, as without the host.
 macro_rules! by_other_names {
-    ($($name:ident = $function:path: ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        #[doc = concat!("As `", stringify!($function), "`.\n\n# Safety\nAs there.")]
+    ($($name:ident = $function:path, $next:ident: ($($argument:ident: usize),*);)*) => {$(
+        #[doc = concat!("As `", stringify!($function), "`.")]
         #[unsafe(no_mangle)]
-        #[allow(unused_unsafe)]
-        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller's duties.
-            unsafe { $function($($argument),*) }
+        extern "C" fn $name($($argument: usize),*) -> *mut u8 {
+            match mode() {
+                Mode::Off => call!($next($($argument),*), null_mut()),
+                _ => $function($($argument),*),
+            }
         }
     )*};
 }
 
 by_other_names! {
-    cfree = family::free: (pointer: *mut u8) -> ();
-    __libc_malloc = family::malloc: (size: usize) -> *mut u8;
-    __libc_calloc = family::calloc: (count: usize, size: usize) -> *mut u8;
-    __libc_realloc = family::realloc: (pointer: *mut u8, size: usize) -> *mut u8;
-    __libc_free = family::free: (pointer: *mut u8) -> ();
-    __libc_memalign = family::memalign: (alignment: usize, size: usize) -> *mut u8;
-    __libc_valloc = family::valloc: (size: usize) -> *mut u8;
-    __libc_pvalloc = pvalloc: (size: usize) -> *mut u8;
+    __libc_malloc = family::malloc, LIBC_MALLOC: (size: usize);
+    __libc_calloc = family::calloc, LIBC_CALLOC: (count: usize, size: usize);
+    __libc_memalign = family::memalign, LIBC_MEMALIGN: (alignment: usize, size: usize);
+    __libc_valloc = family::valloc, LIBC_VALLOC: (size: usize);
+    __libc_pvalloc = pvalloc, LIBC_PVALLOC: (size: usize);
+}
+
+/// As `free`, see [`by_other_names`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __libc_free(pointer: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        if !family::free_own(pointer) {
+            next::free_by::<{ family::NATIVE }>(&next::LIBC_FREE, pointer);
+        }
+    }
+}
+
+/// As [`__libc_free`], by its name of old.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfree(pointer: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe { __libc_free(pointer) }
+}
+
+/// As `realloc`, see [`by_other_names`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __libc_realloc(pointer: *mut u8, size: usize) -> *mut u8 {
+    let is_ours = match pointer.is_null() {
+        true => mode() != Mode::Off,
+        false => heap::owns(pointer),
+    };
+    // SAFETY: the caller's duties.
+    unsafe {
+        match is_ours {
+            true => family::realloc(pointer, size),
+            false => next::realloc_by(&next::LIBC_REALLOC, pointer, size),
+        }
+    }
 }

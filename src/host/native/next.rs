@@ -12,6 +12,7 @@ mod found;
 
 pub use found::DLSYM;
 
+use super::{Mode, mode};
 use crate::heap::{freed, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
@@ -98,14 +99,18 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 /// A function that assembly jumps to.
 type Jump = ();
+/// `free(3)`.
+pub type Free = unsafe extern "C" fn(*mut u8);
+/// `realloc(3)`.
+pub type Resize = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 /// `dlsym(3)`.
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 found::symbols! {
     MALLOC = "malloc": extern "C" fn(usize) -> *mut u8;
     CALLOC = "calloc": extern "C" fn(usize, usize) -> *mut u8;
-    REALLOC = "realloc": unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
-    FREE = "free": unsafe extern "C" fn(*mut u8);
+    REALLOC = "realloc": Resize;
+    FREE = "free": Free;
     POSIX_MEMALIGN = "posix_memalign":
         extern "C" fn(&mut MaybeUninit<*mut u8>, usize, usize) -> c_int;
     ALIGNED_ALLOC = "aligned_alloc": extern "C" fn(usize, usize) -> *mut u8;
@@ -123,6 +128,20 @@ found::symbols! {
     MADVISE = "madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
     #[cfg(target_env = "gnu")]
     PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
+    #[cfg(target_env = "gnu")]
+    LIBC_MALLOC = "__libc_malloc": extern "C" fn(usize) -> *mut u8;
+    #[cfg(target_env = "gnu")]
+    LIBC_CALLOC = "__libc_calloc": extern "C" fn(usize, usize) -> *mut u8;
+    #[cfg(target_env = "gnu")]
+    LIBC_REALLOC = "__libc_realloc": Resize;
+    #[cfg(target_env = "gnu")]
+    LIBC_FREE = "__libc_free": Free;
+    #[cfg(target_env = "gnu")]
+    LIBC_MEMALIGN = "__libc_memalign": extern "C" fn(usize, usize) -> *mut u8;
+    #[cfg(target_env = "gnu")]
+    LIBC_VALLOC = "__libc_valloc": extern "C" fn(usize) -> *mut u8;
+    #[cfg(target_env = "gnu")]
+    LIBC_PVALLOC = "__libc_pvalloc": extern "C" fn(usize) -> *mut u8;
     #[cfg(target_env = "gnu")]
     TRIM = "malloc_trim": extern "C" fn(usize) -> c_int;
     #[cfg(target_env = "gnu")]
@@ -182,8 +201,8 @@ found::symbols! {
         unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 }
 
-/// Calls of the functions that free and resize behind the host's own. A signal handler asks whose call ended the process, so it
-/// is not a thread's own.
+/// Calls of the functions that free and resize behind the host's own, where not all calls are. A signal handler asks whose call
+/// ended the process, so it is not a thread's own.
 static PASSING_ON: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the functions. Any number of times, before threads exist.
@@ -213,15 +232,20 @@ pub fn calloc(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)] // or every caller's fast path would keep a register for it
 pub unsafe fn free<const A: usize>(pointer: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe { free_by::<A>(&FREE, pointer) };
+}
+
+/// [`free`] by one of the functions behind the host's own.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn free_by<const A: usize>(function: &Symbol<Free>, pointer: *mut u8) {
     if guards::free(pointer, Account::ALL[A]) {
         return;
     }
-    freed::refuse_if_ours(pointer);
-    resolve();
-    PASSING_ON.fetch_add(1, Relaxed);
     // SAFETY: the caller's duties.
-    unsafe { call!(FREE(pointer), ()) };
-    PASSING_ON.fetch_sub(1, Relaxed);
+    pass_on(function, pointer, |free| unsafe { free(pointer) });
 }
 
 /// Resizes a pointer that is not mimalloc's, with the allocator that made it.
@@ -231,19 +255,42 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 #[cold]
 #[inline(never)]
 pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
-    freed::refuse_if_ours(pointer);
-    resolve();
-    PASSING_ON.fetch_add(1, Relaxed);
     // SAFETY: the caller's duties.
-    let moved = unsafe { call!(REALLOC(pointer, size), null_mut()) };
-    PASSING_ON.fetch_sub(1, Relaxed);
-    moved
+    unsafe { realloc_by(&REALLOC, pointer, size) }
 }
 
-/// Whether the host gives a block to the allocator behind its own at this moment, in any thread.
+/// [`realloc`] by one of the functions behind the host's own.
+///
+/// # Safety
+/// As for [`realloc`].
+pub unsafe fn realloc_by(function: &Symbol<Resize>, pointer: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's duties.
+    let moved = pass_on(function, pointer, |resize| unsafe { resize(pointer, size) });
+    moved.unwrap_or(null_mut())
+}
+
+/// Gives a block that is not mimalloc's to a function behind the host's own; `None` if it is missing.
+fn pass_on<F: Copy, R>(
+    function: &Symbol<F>,
+    pointer: *mut u8,
+    call: impl FnOnce(F) -> R,
+) -> Option<R> {
+    freed::refuse_if_ours(pointer);
+    resolve();
+    if mode() == Mode::Off {
+        return function.get().map(call);
+    }
+    PASSING_ON.fetch_add(1, Relaxed);
+    let result = function.get().map(call);
+    PASSING_ON.fetch_sub(1, Relaxed);
+    result
+}
+
+/// Whether the host gives a block to the allocator behind its own at this moment, in any thread; it may always, where it gives
+/// all of them.
 #[cfg(target_env = "gnu")]
 pub fn passes_on() -> bool {
-    PASSING_ON.load(Relaxed) > 0
+    mode() == Mode::Off || PASSING_ON.load(Relaxed) > 0
 }
 
 /// Usable bytes of a pointer that is not mimalloc's; 0 where nobody can say.

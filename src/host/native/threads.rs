@@ -81,7 +81,7 @@ unsafe extern "C" fn pthread_create(
         )
     };
     let create = |start: Start, argument: *mut c_void| match attempt(start, argument) {
-        libc::EAGAIN if limited::make_room() => attempt(start, argument),
+        libc::EAGAIN if mode() != Mode::Off && limited::make_room(None) => attempt(start, argument),
         result => result,
     };
     let is_bound = bound::size().is_some();

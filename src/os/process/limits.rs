@@ -2,7 +2,9 @@
 //! Nothing here allocates.
 
 use crate::calls::{self, Limit, Resource};
-use crate::mapping::FromZeros;
+use crate::errno::KeptErrno;
+use crate::mapping::{FromZeros, page_size};
+use crate::process::{pages_of_statm, small_file};
 
 /// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
 /// `malloc` begins with some KiB.
@@ -23,6 +25,32 @@ pub struct Ulimit {
 pub fn of_memory() -> Option<u64> {
     let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
     limits.into_iter().filter_map(bytes).min()
+}
+
+/// What a limit on memory leaves, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// The limit.
+    pub limit: u64,
+    /// What the process may still map; 0 if the system does not say.
+    pub left: u64,
+}
+
+/// The least room that a limit on memory leaves; `None` if there is none. Keeps `errno`.
+pub fn room() -> Option<Room> {
+    of_memory()?;
+    let _errno = KeptErrno::new();
+    let mut text = [0; 160];
+    let text = small_file::read_once(c"/proc/self/statm", &mut text).unwrap_or_default();
+    // The fields are those of all addresses and of private writable memory.
+    let limits = [(libc::RLIMIT_AS, 0), (libc::RLIMIT_DATA, 5)].into_iter();
+    let rooms = limits.filter_map(|(resource, field)| {
+        let limit = bytes(resource)?;
+        let mapped = pages_of_statm(text, field).map(|pages| pages * page_size());
+        let left = limit.saturating_sub(mapped.unwrap_or(limit));
+        Some(Room { limit, left })
+    });
+    rooms.min_by_key(|room| room.left)
 }
 
 /// The limit that leaves too little for heaps of the host's own, if there is one.

@@ -123,7 +123,10 @@ unsafe extern "C" fn pyhost_mmap(
             libc::mmap64(start, size, access, flags, file, offset)
         )
     };
-    let map = || limited::in_room(map_at_once);
+    let map = || match mode() {
+        Mode::Off => map_at_once(),
+        _ => limited::in_room(size, map_at_once),
+    };
     let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
     let is_ours =
         is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
