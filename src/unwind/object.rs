@@ -39,7 +39,7 @@ pub fn learn() -> bool {
     #[cfg(target_env = "gnu")]
     let found = pyhost_os::process::libc_itself::find(c"_dl_find_object");
     #[cfg(target_env = "musl")]
-    let found = std::ptr::null_mut();
+    let found: *mut c_void = std::ptr::null_mut();
     if !found.is_null() {
         // SAFETY: the function of that name has this type (dlfcn.h).
         let _ = FIND.set(unsafe { std::mem::transmute::<*mut c_void, Find>(found) });
