@@ -201,7 +201,7 @@ print(len(caught), errors)";
 fn a_thread_that_has_little_and_the_handling_of_an_error_are_not_refused_while_another_fills_the_cap()
  {
     let code = "import threading, traceback
-# What the first traceback imports is no small request.
+# The first traceback imports modules, which is no small request.
 try: bytearray(1 << 62)
 except MemoryError as error: traceback.format_exception(type(error), error, error.__traceback__)
 kept, errors = [], []

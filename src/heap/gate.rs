@@ -115,7 +115,8 @@ fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
     }
 }
 
-/// A ledger whose file was lost says that nobody is inside, whoever is: the count does not go below 0.
+/// A ledger that was restored after its file was lost counts nobody inside. A thread that was inside does not take the count
+/// below 0.
 fn leave_shared(slot: &Slot) {
     let _ = slot
         .busy
