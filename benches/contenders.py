@@ -88,7 +88,7 @@ def with_profile(host, profile):
     """Returns the host as a contender, once it has run with the profile; the variable is for its child processes."""
     if profile is None:
         return Contender("pyhost", str(host), is_host=True)
-    found = Contender(f"pyhost {profile}", str(host), ("--profile", profile), (("PYHOST_PROFILE", profile),),
+    found = Contender(f"pyhost {profile}", str(host), ("--retain", profile), (("PYHOST_RETAIN", profile),),
                       is_host=True)
     try:
         launch.output_of(found.command("-c", "pass"), found.environment())

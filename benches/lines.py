@@ -40,7 +40,7 @@ def parse(arguments):
 
 def instructions(pyhost, option, script, rounds):
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    command = [pyhost, "--native", "count", "--stats=off", option, "-I", "-S", WORK / script, rounds]
+    command = [pyhost, "--malloc", "count", "--stats=off", option, "-I", "-S", WORK / script, rounds]
     return collected(launch.output_of(valgrind + command)[1])
 
 

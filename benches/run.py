@@ -38,7 +38,7 @@ def parse(arguments):
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--short", action="store_true", help="few rounds, in minutes (default)")
     mode.add_argument("--full", action="store_true", help="as many rounds as the tables in docs/ were made of")
-    parser.add_argument("--profile", action="append", choices=PROFILES, default=[],
+    parser.add_argument("--retain", action="append", choices=PROFILES, default=[],
                         help="measure the host with this profile; again for more (default: without the option)")
     parser.add_argument("--only", nargs="+", action="extend", choices=SECTIONS, metavar="SECTION",
                         help="these sections: " + ", ".join(SECTIONS))
@@ -52,7 +52,7 @@ def parse(arguments):
 
 def measure(options, folder, arguments):
     """Measures the chosen sections and returns the result."""
-    found, facts, linkage = contenders.prepare(options.python, options.pyhost, options.profile, folder)
+    found, facts, linkage = contenders.prepare(options.python, options.pyhost, options.retain, folder)
     bench = Bench(found, options.python, not options.full, folder, options.pyperformance == "all")
     facts = machine.describe(bench, facts, linkage, options.pyhost, arguments)
     hosts = [host.name for host in bench.hosts]

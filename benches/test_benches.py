@@ -152,10 +152,10 @@ class LinkageTests(unittest.TestCase):
 
     def test_host_options_reach_the_host_alone(self):
         stock = contenders.Contender("stock", "a")
-        host = contenders.Contender("pyhost small", "b", ("--profile", "small"), is_host=True)
-        options = {"host_options": ("--native", "count")}
+        host = contenders.Contender("pyhost small", "b", ("--retain", "small"), is_host=True)
+        options = {"host_options": ("--malloc", "count")}
         self.assertEqual(stock.command("-c", "pass", **options), ["a", "-c", "pass"])
-        self.assertEqual(host.command("x.py", **options), ["b", "--profile", "small", "--native", "count", "x.py"])
+        self.assertEqual(host.command("x.py", **options), ["b", "--retain", "small", "--malloc", "count", "x.py"])
 
     def test_what_steers_an_interpreter_is_kept_out(self):
         env = contenders.Contender("x", "a", variables=(("LD_PRELOAD", "y.so"),), packages=("m",)).environment("n")

@@ -104,7 +104,7 @@ print(status('VmRSS') - before >> 20, kept.sum() == 1 << 20)"
     );
     for profile in ["balanced", "small"] {
         let outcome = hosted("bfc")
-            .args(["--numpy-region", "256M", "--profile", profile])
+            .args(["--numpy-region", "256M", "--retain", profile])
             .code(&code)
             .ok();
         let (left, kept) = outcome.stdout.trim().split_once(' ').unwrap();

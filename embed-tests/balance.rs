@@ -132,10 +132,10 @@ fn the_resident_size_is_explained_whatever_the_heaps_are() {
         &["--guard"][..],
         &["--leak-check"],
         &["--region", "64M"],
-        &["--profile", "speed"],
-        &["--profile", "small"],
+        &["--retain", "speed"],
+        &["--retain", "small"],
         &["--debug-hooks"],
-        &["--native", "plain"],
+        &["--malloc", "plain"],
         &["--allocator", "pymalloc"],
     ] {
         let code = "kept = [str(i) for i in range(100_000)]; big = bytearray(b'x') * 3_000_000";
@@ -190,7 +190,7 @@ del kept[::3]";
         &["--guard"],
         &["--leak-check"],
         &["--leak-check=native"],
-        &["--profile", "speed"],
+        &["--retain", "speed"],
         &["--region", "200M"],
     ] {
         let (outcome, report) = Run::host().args(options).code(code).reported();
@@ -256,7 +256,7 @@ del objects
 kept = [bytes(n * 50) for n in range(300)]";
     for profile in ["balanced", "speed", "small"] {
         for (account, code) in [("native", freed_by_malloc), ("obj", freed_by_python)] {
-            let run = Run::host().args(["--profile", profile]);
+            let run = Run::host().args(["--retain", profile]);
             let (outcome, report) = run.code(code).reported();
             assert_eq!(outcome.code(), 0, "{outcome:#?}");
             let balance = explained(&report);
@@ -283,7 +283,7 @@ fn blocks_that_native_plain_does_not_count_are_a_row_of_their_own() {
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 ctypes.memset(libc.malloc(ctypes.c_size_t(20_000_000)), 1, 20_000_000)";
-    let run = Run::host().args(["--native", "plain"]);
+    let run = Run::host().args(["--malloc", "plain"]);
     let (_, report) = run.code(code).reported();
     let balance = explained(&report);
     assert!(row(balance, "uncounted") >= 20_000_000, "{balance}");

@@ -376,12 +376,12 @@ fn bad_caps_are_one_line_and_nothing_runs() {
         ),
         (&["--cap-share", "3"], "there is no cap to divide"),
         (
-            &["--native", "off", "--cap", "native=1M"],
-            "--cap native=...: not with --native off; expected --native count",
+            &["--malloc", "off", "--cap", "native=1M"],
+            "--cap native=...: not with --malloc off; expected --malloc count",
         ),
         (
-            &["--native", "plain", "--soft-cap", "mapped=1M"],
-            "--soft-cap mapped=...: not with --native plain",
+            &["--malloc", "plain", "--soft-cap", "mapped=1M"],
+            "--soft-cap mapped=...: not with --malloc plain",
         ),
     ] {
         let outcome = Run::host().args(arguments).code("print('ran')").run();

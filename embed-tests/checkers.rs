@@ -5,7 +5,7 @@ use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const NOTICE: &str = "malloc and CPython's allocators are left to it (--native off)";
+const NOTICE: &str = "malloc and CPython's allocators are left to it (--malloc off)";
 
 /// An extension library that writes one byte past a malloc'ed block.
 fn overflow(arguments: &[&str]) -> PathBuf {
@@ -144,7 +144,7 @@ fn native_given_outright_wins_over_what_a_tool_would_have() {
     let outcome = Run::host()
         .env("LD_PRELOAD", asan())
         .env("ASAN_OPTIONS", "detect_leaks=0")
-        .args(["--native", "count"])
+        .args(["--malloc", "count"])
         .code("import pyhost; print(pyhost.memory_stats()['host']['native'])")
         .run();
     assert_eq!(

@@ -30,8 +30,8 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
             "--allocator: expected a value, one of mimalloc, pymalloc, system",
         ),
         (
-            &["--native", "maybe"],
-            "--native: bad value 'maybe'; expected one of count, plain, off",
+            &["--malloc", "maybe"],
+            "--malloc: bad value 'maybe'; expected one of count, plain, off",
         ),
         (
             &["--stats=xml"],
@@ -76,9 +76,9 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
     }
     refused(
         Run::host()
-            .args(["--native=off", "--allocator=pymalloc"])
+            .args(["--malloc=off", "--allocator=pymalloc"])
             .code("print('ran')"),
-        "--native off: leaves no domain on mimalloc, but --allocator asks for it; expected --allocator system",
+        "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected --allocator system",
     );
 }
 
@@ -86,7 +86,7 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
 fn a_bad_variable_is_refused_like_its_option_and_an_empty_one_is_none() {
     for (name, value, expected) in [
         ("PYHOST_ALLOCATOR", "x", "mimalloc, pymalloc, system"),
-        ("PYHOST_NATIVE", "x", "count, plain, off"),
+        ("PYHOST_MALLOC", "x", "count, plain, off"),
         ("PYHOST_STATS", "x", "text, json, html, openmetrics, off"),
         ("PYHOST_DEBUG_HOOKS", "yes", "1, 0"),
     ] {
@@ -150,7 +150,7 @@ fn help_and_version_are_the_hosts_only_by_their_long_names() {
     for option in [
         "--allocator",
         "--debug-hooks",
-        "--native",
+        "--malloc",
         "--stats",
         "--stats-file",
         "--stats-fd",

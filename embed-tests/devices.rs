@@ -399,8 +399,8 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
              is allocated; expected a size that it can reserve",
         ),
         (
-            "--region 24M --native off",
-            "--region: nothing is in it with --native off; expected --native count or plain",
+            "--region 24M --malloc off",
+            "--region: nothing is in it with --malloc off; expected --malloc count or plain",
         ),
         (
             "--region 24M --allocator system",
@@ -408,8 +408,8 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
              or pymalloc",
         ),
         (
-            "--region 24M --profile speed",
-            "--profile speed: reserves memory outside of the region; expected balanced or small",
+            "--region 24M --retain speed",
+            "--retain speed: reserves memory outside of the region; expected balanced or small",
         ),
         (
             "--region 24M --numpy-allocator bfc",
@@ -443,9 +443,9 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
 fn the_other_allocators_and_profiles_run_in_a_region() {
     for options in [
         "--allocator=pymalloc",
-        "--native=plain",
+        "--malloc=plain",
         "--debug-hooks",
-        "--profile=balanced",
+        "--retain=balanced",
     ] {
         let path = script("hogs.py");
         let run = watch(

@@ -153,7 +153,7 @@ assert sys.getallocatedblocks.__name__ == 'getallocatedblocks'";
 fn blocks_that_grow_keep_what_they_hold_and_long_ones_are_moved() {
     for options in [
         &[][..],
-        &["--profile", "speed"],
+        &["--retain", "speed"],
         &["--debug-hooks"],
         &["--region", "512M"],
     ] {

@@ -326,8 +326,8 @@ fn what_is_no_rule_ends_the_host_with_one_line() {
             "--fail-log: nothing fails; expected --fail",
         ),
         (
-            vec!["--native", "off", "--fail", "native=3"],
-            "--fail native=...: not with --native off; expected --native count",
+            vec!["--malloc", "off", "--fail", "native=3"],
+            "--fail native=...: not with --malloc off; expected --malloc count",
         ),
         (
             vec!["--allocator", "system", "--fail", "native=3"],

@@ -268,7 +268,7 @@ print('done')";
     for allocator in ["mimalloc", "pymalloc", "system"] {
         for native in ["count", "plain"] {
             let outcome = Run::host()
-                .args(["--guard=all", "--allocator", allocator, "--native", native])
+                .args(["--guard=all", "--allocator", allocator, "--malloc", native])
                 .args(["-c", code])
                 .ok();
             assert_eq!(outcome.stdout, "done\n", "{allocator} {native}");

@@ -98,8 +98,8 @@ blocks = [(malloc(ctypes.c_size_t(size)), size) for size in sizes] + [(id(malloc
 print(all(0x7b00 <= address >> 32 < 0x7d00 and 1 << 29 <= address % (1 << 32) < 7 << 29
           for start, size in blocks for address in (start, start + size - 1)))";
     for (options, argument) in [
-        (["--leak-check", "--profile=speed"], None),
-        (["--leak-check=native", "--profile=small"], None),
+        (["--leak-check", "--retain=speed"], None),
+        (["--leak-check=native", "--retain=small"], None),
         (["--leak-check", "--region=64M"], Some("small")),
     ] {
         // The check reports these blocks: no number in memory looks like their addresses.

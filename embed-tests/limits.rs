@@ -100,7 +100,7 @@ fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
     let outcome = limited("-d 20000", "-c \"print('ran')\"");
     runs_with_a_line(&outcome, "ulimit -d allows 19.5 MiB");
     let outcome = limited("-d 20000", "--stats-file=\"$FILE\" -c \"print('ran')\"");
-    runs_with_a_line(&outcome, "(--native off)");
+    runs_with_a_line(&outcome, "(--malloc off)");
     // With more the heaps are the host's, and take no more of the limit than they use.
     let code = "import pyhost; blocks = [bytes(1 << 20) for _ in range(60)]; \
                 print(pyhost.memory_stats()['allocator'], 'ran')";

@@ -38,7 +38,7 @@ fn known_sites() -> Run {
     let script = script("known_sites.py");
     Run::host()
         .env("PYTHONPATH", packages)
-        .args(["--lines=1", "--native", "count"])
+        .args(["--lines=1", "--malloc", "count"])
         .args([script.to_str().unwrap(), "--numpy"])
 }
 

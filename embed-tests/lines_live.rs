@@ -227,7 +227,7 @@ step()
 #[test]
 fn samples_begin_and_end_at_anothers_request() {
     for options in [
-        &["--native", "count"][..],
+        &["--malloc", "count"][..],
         &["--debug-hooks"],
         &["--allocator", "pymalloc"],
         &["--allocator", "system"],
@@ -344,7 +344,7 @@ fn a_request_that_no_process_can_meet_is_told_in_a_line() {
         "{text}"
     );
     let code = format!("{STEP}\nstep()");
-    let talking = Talking::new(&directory, &["--native", "off"], &code);
+    let talking = Talking::new(&directory, &["--malloc", "off"], &code);
     let pid = talking.pid().to_string();
     let (code, text) = refused(&["leaks", &pid]);
     assert!(code == 1 && text.contains("takes no samples"), "{text}");

@@ -161,7 +161,7 @@ three = private(4096)"
 fn where_malloc_is_left_to_another_allocator_maps_are_not_counted() {
     for mode in ["off", "plain"] {
         let code = format!("{CALLS}kept = private(1 << 20)\nassert mapped() == 0");
-        let (outcome, report) = Run::host().args(["--native", mode]).code(&code).reported();
+        let (outcome, report) = Run::host().args(["--malloc", mode]).code(&code).reported();
         assert_eq!(outcome.code(), 0, "{outcome:#?}");
         assert_eq!(report["accounts"]["mapped"]["active"], false);
     }

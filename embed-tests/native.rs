@@ -8,10 +8,10 @@ fn the_family_answers_as_libcs_does() {
     let stock = Run::stock().arg(script("native_contract.py")).ok();
     for mode in ["count", "plain", "off"] {
         let host = Run::host()
-            .args(["--native", mode])
+            .args(["--malloc", mode])
             .arg(script("native_contract.py"))
             .ok();
-        assert_eq!(host.stdout, stock.stdout, "--native {mode}");
+        assert_eq!(host.stdout, stock.stdout, "--malloc {mode}");
     }
 }
 
@@ -43,7 +43,7 @@ handle.dlsym.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 print('ok')";
     for mode in ["count", "plain", "off"] {
         assert_eq!(
-            Run::host().args(["--native", mode]).code(code).ok().stdout,
+            Run::host().args(["--malloc", mode]).code(code).ok().stdout,
             "ok\n"
         );
     }
@@ -91,14 +91,14 @@ for size in (10, 1000, 1000000):
         libc.free(void(block))
 print('ok')";
     for mode in ["count", "plain", "off"] {
-        let run = Run::host().args(["--native", mode]).code(code).arg(&own);
+        let run = Run::host().args(["--malloc", mode]).code(code).arg(&own);
         let outcome = run.env("LD_PRELOAD", &family).ok();
         assert_eq!(outcome.stdout, "ok\n", "{mode}");
     }
 }
 
 /// The options of the two ways in which the exported family serves, and of checked blocks.
-const SERVING: [&[&str]; 3] = [&[], &["--native", "plain"], &["--debug-hooks"]];
+const SERVING: [&[&str]; 3] = [&[], &["--malloc", "plain"], &["--debug-hooks"]];
 
 #[test]
 fn a_library_that_binds_free_past_the_program_frees_blocks_of_the_host() {
@@ -113,7 +113,7 @@ for mode in (os.RTLD_NOW, os.RTLD_LAZY | os.RTLD_DEEPBIND):
     print(ctypes.CDLL(library, mode).bound_past())";
     let deep = library.with_extension("so.deep");
     std::fs::copy(&library, &deep).unwrap();
-    for options in SERVING.iter().chain(&[&["--native", "off"][..]]) {
+    for options in SERVING.iter().chain(&[&["--malloc", "off"][..]]) {
         let run = Run::host().args(*options).code(code).arg(&library);
         assert_eq!(run.ok().stdout, "1\n1\n", "{options:?}");
     }
@@ -144,7 +144,7 @@ block = libc.malloc(1000)
 # What libc takes for its header says nothing of its own.
 ctypes.memset(block - 8, 0xf8, 8)
 library.libcs_own_free(void(block))";
-    for options in [&["--native", "plain"][..], &[], &["--stats=json"]] {
+    for options in [&["--malloc", "plain"][..], &[], &["--stats=json"]] {
         let outcome = Run::host().args(options).code(code).arg(&library).run();
         assert_eq!(
             outcome.code(),
@@ -245,7 +245,7 @@ fn plain_serves_without_counting_and_off_leaves_the_family_to_libc() {
     let code = "import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p
 keep = [libc.malloc(100000) for _ in range(100)]";
     for mode in ["count", "plain", "off"] {
-        let (outcome, report) = Run::host().args(["--native", mode, "-c", code]).reported();
+        let (outcome, report) = Run::host().args(["--malloc", mode, "-c", code]).reported();
         assert_eq!(outcome.code(), 0);
         assert_eq!(report["host"]["native"], mode);
         assert_eq!(report["accounts"]["native"]["active"], mode == "count");
@@ -262,8 +262,8 @@ keep = [libc.malloc(100000) for _ in range(100)]";
 #[test]
 fn an_account_that_is_not_active_has_no_bytes() {
     for (option, value) in [
-        ("PYHOST_NATIVE", "plain"),
-        ("PYHOST_NATIVE", "off"),
+        ("PYHOST_MALLOC", "plain"),
+        ("PYHOST_MALLOC", "off"),
         ("PYHOST_ALLOCATOR", "system"),
         ("PYTHONMALLOC", "malloc"),
         ("PYHOST_ALLOCATOR", "pymalloc"),
@@ -325,7 +325,7 @@ libc.fflush(None)";
 #[test]
 fn a_block_of_malloc_that_is_freed_twice_or_inside_ends_the_process_with_its_account_and_size() {
     for mode in ["count", "plain"] {
-        let run = Run::host().args(["--native", mode]);
+        let run = Run::host().args(["--malloc", mode]);
         let outcome = run.arg(script("bad_frees.py")).timeout(300).run();
         assert_eq!(outcome.last_line(), "all refused", "{mode} {outcome:#?}");
     }
@@ -359,7 +359,7 @@ for block in live:
     libc.free(void(block))
 print('ok')";
     for mode in ["count", "plain"] {
-        let run = Run::host().args(["--native", mode]);
+        let run = Run::host().args(["--malloc", mode]);
         assert_eq!(run.code(code).ok().stdout, "ok\n");
     }
 }

@@ -498,8 +498,8 @@ fn options_of_array_data_are_checked_and_inherited() {
             "--numpy-numa: bad value 'first'; expected a number",
         ),
         (
-            &["--native", "off", "--numpy-allocator", "pool"],
-            "--native off: leaves no array on mimalloc, but --numpy-allocator asks for it; expected --numpy-allocator system",
+            &["--malloc", "off", "--numpy-allocator", "pool"],
+            "--malloc off: leaves no array on mimalloc, but --numpy-allocator asks for it; expected --numpy-allocator system",
         ),
     ] {
         let outcome = Run::host().args(options).code("print('ran')").run();
@@ -663,7 +663,7 @@ b = pyhost.buffer(1000)
 memoryview(b)[5] = 1
 print(pyhost.memory_stats()['accounts']['numpy']['live_blocks'], pyhost.memory_stats()['numpy']['version'])";
     for native in ["count", "off"] {
-        let outcome = Run::host().args(["--native", native, "-c", code]).ok();
+        let outcome = Run::host().args(["--malloc", native, "-c", code]).ok();
         assert_eq!(outcome.stdout, "1 None\n");
     }
 }

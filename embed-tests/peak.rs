@@ -50,7 +50,7 @@ fn at_peak(report: &Value) -> &Value {
 fn a_large_block_that_was_freed_is_in_the_sheet_and_among_the_blocks_of_the_peak() {
     let code = "kept = bytearray(b'x') * 200_000_000
 del kept";
-    for options in [&[][..], &["--profile", "small"], &["--region", "500M"]] {
+    for options in [&[][..], &["--retain", "small"], &["--region", "500M"]] {
         let (_, report) = Run::host().args(options).code(code).reported();
         let peak = at_peak(&report);
         assert!(bytes(&report["total"]["live_bytes"]) < 50_000_000);

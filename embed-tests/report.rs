@@ -328,7 +328,7 @@ fn the_headline_figures_are_those_that_the_script_left() {
     let code = "kept = [b'x' * 1_000_000 for _ in range(100)]";
     for options in [
         &[][..],
-        &["--profile", "small"],
+        &["--retain", "small"],
         &["--region", "300M"],
         &["--cap", "300M"],
     ] {
@@ -343,7 +343,7 @@ fn the_headline_figures_are_those_that_the_script_left() {
             "{shown}"
         );
         assert_eq!(resident, bytes(&report["balance"]["resident_bytes"]));
-        if options == ["--profile", "small"] {
+        if options == ["--retain", "small"] {
             let after = bytes(&process["finalized_resident_bytes"]);
             assert!(after < 60_000_000 && resident > 100_000_000, "{process}");
         }

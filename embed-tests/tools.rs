@@ -148,7 +148,7 @@ print(sum(n for n, _ in sizes), sum(size for _, size in sizes))";
 }
 
 const HANDED_OVER: &str = "pyhost: memray is loaded: malloc and CPython's allocators are left to it from here on \
-                           (--native off)\n";
+                           (--malloc off)\n";
 
 #[test]
 fn memray_attaches_to_a_running_host_and_records_what_it_allocates() {
@@ -215,7 +215,7 @@ fn memray_records_under_the_host_what_it_records_under_python() {
 fn blocks_of_before_outlive_the_moment_when_memray_takes_over() {
     let Some(tools) = tools() else { return };
     for (name, value) in [
-        ("PYHOST_PROFILE", "small"),
+        ("PYHOST_RETAIN", "small"),
         ("PYHOST_DEBUG_HOOKS", "1"),
         ("PYHOST_ALLOCATOR", "pymalloc"),
         ("PYHOST_LEAK_CHECK", "python"),
@@ -247,9 +247,9 @@ fn memray_that_sees_little_is_said_to_and_why() {
     }
     let outcome = tools
         .host()
-        .args(["--native=count", "-c", "import memray"])
+        .args(["--malloc=count", "-c", "import memray"])
         .ok();
-    assert_eq!(outcome.stderr, "", "--native given outright wins");
+    assert_eq!(outcome.stderr, "", "--malloc given outright wins");
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn libraries_and_the_system_find_pythons_arguments_alone() {
             "--cap=1G",
             "--lines",
             "--stats=off",
-            "--profile",
+            "--retain",
             "small",
             &live,
         ],

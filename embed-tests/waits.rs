@@ -54,7 +54,7 @@ fn each_kind_of_wait_gives_back_what_is_free() {
 
 #[test]
 fn the_speed_profile_and_one_of_mimallocs_keep_it() {
-    let speed = Run::host().args(["--profile", "speed"]);
+    let speed = Run::host().args(["--retain", "speed"]);
     let own = Run::host().env("MIMALLOC_PURGE_DELAY", "10000");
     for run in [speed, own] {
         let [start, before, after] = around(run, "time.sleep(0.3)");

@@ -1,6 +1,6 @@
 """Counts instructions by callgrind, which are repeatable where times are not.
 
-Each loop is counted net: less the same program with no rounds. The host gets `--native count`, or it would leave
+Each loop is counted net: less the same program with no rounds. The host gets `--malloc count`, or it would leave
 every allocation to Valgrind. Both executables lie at paths of one length, and hash strings alike.
 """
 
@@ -44,7 +44,7 @@ def net(contender, script, loop, packages):
 def count(contender, *arguments, paths=()):
     """Returns the instructions of one process, in millions."""
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    command = contender.command(*arguments, host_options=("--native", "count"))
+    command = contender.command(*arguments, host_options=("--malloc", "count"))
     _, errors = output_of(valgrind + command, contender.environment(*paths))
     return collected(errors) / 1e6
 

@@ -181,7 +181,7 @@ def resident(board, name="python3", stock=pathlib.Path(sys.executable)):
         host = copy / "bin/pyhost"
         if stock.is_relative_to(folder):
             stock = copy / stock.relative_to(folder)
-        for kind, program, *options in ((name, stock), ("pyhost", host), ("pyhost --profile small", host, "--profile", "small")):
+        for kind, program, *options in ((name, stock), ("pyhost", host), ("pyhost --retain small", host, "--retain", "small")):
             answers = [board.run(*options, "-I", "-S", "-c", RESIDENT, program=program) for _ in range(3)]
             if failed := [answer for answer in answers if answer.returncode]:
                 check(board, f"{kind} reads its resident size", False, failed[0])

@@ -1,6 +1,6 @@
 """Checks a host with limits baked in at build time: they hold, can be lowered and never be raised.
 
-    baked.py HOST --region SIZE --profile NAME [--cap SIZE]
+    baked.py HOST --region SIZE --retain NAME [--cap SIZE]
 
 HOST was built with PYHOST_BAKED_REGION=SIZE and so on. Prints each check; status 0 if all hold.
 """
@@ -35,22 +35,22 @@ def checks(arguments):
         lines = outcome.stderr.splitlines()
         return outcome.returncode == 2 and len(lines) == 1 and lines[0].startswith(f"pyhost: {name}: bad value")
 
-    yield "what was baked in holds", holds(run(host, "-c", TOLD), region, arguments.profile)
+    yield "what was baked in holds", holds(run(host, "-c", TOLD), region, arguments.retain)
     lower = region - (1 << 20)
-    yield "--region lowers it", holds(run(host, f"--region={lower}", "-c", TOLD), lower, arguments.profile)
+    yield "--region lowers it", holds(run(host, f"--region={lower}", "-c", TOLD), lower, arguments.retain)
     yield "PYHOST_REGION lowers it", holds(
-        run(host, "-c", TOLD, PYHOST_REGION=str(lower)), lower, arguments.profile)
+        run(host, "-c", TOLD, PYHOST_REGION=str(lower)), lower, arguments.retain)
     higher = str(region + 1)
     yield "--region does not raise it", refused(run(host, "--region", higher, "-c", ""), "--region")
     yield "PYHOST_REGION does not raise it", refused(
         run(host, "-c", "", PYHOST_REGION=higher), "PYHOST_REGION")
-    for profile in PROFILES[PROFILES.index(arguments.profile) + 1:]:
-        yield f"--profile {profile} is refused", refused(
-            run(host, "--profile", profile, "-c", ""), "--profile")
-        yield f"PYHOST_PROFILE={profile} is refused", refused(
-            run(host, "-c", "", PYHOST_PROFILE=profile), "PYHOST_PROFILE")
+    for profile in PROFILES[PROFILES.index(arguments.retain) + 1:]:
+        yield f"--retain {profile} is refused", refused(
+            run(host, "--retain", profile, "-c", ""), "--retain")
+        yield f"PYHOST_RETAIN={profile} is refused", refused(
+            run(host, "-c", "", PYHOST_RETAIN=profile), "PYHOST_RETAIN")
     version = run(host, "--host-version").stdout
-    baked = [f"region {region / (1 << 20):.1f} MiB", f"profile {arguments.profile}"]
+    baked = [f"region {region / (1 << 20):.1f} MiB", f"retain {arguments.retain}"]
     if arguments.cap:
         baked.insert(0, f"cap {size(arguments.cap) / (1 << 20):.1f} MiB")
     yield "--host-version tells", version.endswith(f"\nbaked in: {', '.join(baked)}\n")
@@ -60,7 +60,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("host")
     parser.add_argument("--region", required=True)
-    parser.add_argument("--profile", required=True, choices=PROFILES)
+    parser.add_argument("--retain", required=True, choices=PROFILES)
     parser.add_argument("--cap")
     failed = 0
     for what, held in checks(parser.parse_args()):

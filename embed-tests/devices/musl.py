@@ -102,7 +102,7 @@ def programs(board):
     check(board, "and that of _exit", answer.returncode == 4 and "_exit, status 4" in answer.stderr, answer)
     answer = board.script("import os; os.kill(os.getpid(), 15)", "--stats")
     check(board, "and the signal that ends it", answer.returncode == -15 and "SIGTERM" in answer.stderr, answer)
-    answer = board.script("print(1)", "--native", "off", "--stats")
+    answer = board.script("print(1)", "--malloc", "off", "--stats")
     check(board, "malloc can be left to musl", answer.returncode == 0 and answer.stdout == "1\n", answer)
 
 

@@ -3,7 +3,7 @@
     tools/in-vm python3 embed-tests/huge_pages/run.py --python PYTHON --host PYHOST
 
 The heaps of the host have none, at the start and after objects were dropped; a block of 64 MiB has, as under stock; and so
-has the heap under `--profile speed`. Prints resident sizes beside stock's. The last lines count what passed and what failed.
+has the heap under `--retain speed`. Prints resident sizes beside stock's. The last lines count what passed and what failed.
 
 Exit status 0 if all passed, 1 if not, 2 for a bad command line; where the kernel has them only for those who ask, 0, and
 the last line begins with `skipped: `.
@@ -51,7 +51,7 @@ def main(arguments):
         resident, huge = measure([options.python], code)
         print(f"{name:20} {'stock':10} {resident:7.1f} MiB, {huge:5.1f} in huge pages")
         for profile in "balanced", "small", "speed":
-            own, own_huge = measure([host, "--profile", profile], code)
+            own, own_huge = measure([host, "--retain", profile], code)
             # Those of 32 MiB, with pages of 16 KiB, are more than a small heap has room for.
             fits = profile == "speed" and os.sysconf("SC_PAGESIZE") == 4096
             passed = own_huge >= 32 if code == LARGE else own_huge > 0 if fits else profile == "speed" or own_huge == 0

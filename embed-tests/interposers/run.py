@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SCRIPT = HERE.parent / "scripts/under_interposers.py"
 SOURCE = HERE.parent / "c/interposer.c"
 # Ways to run the host: the allocator's own paths differ.
-OPTIONS = [[], ["--native", "plain"], ["--debug-hooks", "--lines", "--cap", "1G"]]
+OPTIONS = [[], ["--malloc", "plain"], ["--debug-hooks", "--lines", "--cap", "1G"]]
 # Called by what the linker leads elsewhere, or by exported functions alone.
 MORE = [
     "mmap", "mmap64", "munmap", "mremap", "mprotect", "madvise", "syscall", "getenv", "getrandom", "bcmp", "strlen",

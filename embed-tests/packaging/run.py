@@ -52,7 +52,7 @@ def buildroot_by_hand():
     variables = {
         "BR2_EXTERNAL_PYHOST_PATH": TREE, "BUILD_DIR": HERE, "STAGING_DIR": staging, "TARGET_DIR": image,
         "RUSTC_TARGET_NAME": TARGET, "CROSS": target.binutils, "FLAGS": " ".join(flags), "PYTHON3_VERSION_MAJOR": PYTHON,
-        "BR2_PACKAGE_PYHOST_CAP": '"14M"', "BR2_PACKAGE_PYHOST_REGION": '""', "BR2_PACKAGE_PYHOST_PROFILE": '"small"',
+        "BR2_PACKAGE_PYHOST_CAP": '"14M"', "BR2_PACKAGE_PYHOST_REGION": '""', "BR2_PACKAGE_PYHOST_RETAIN": '"small"',
         "BR2_PACKAGE_PYHOST_CTL": "y",
     }  # fmt: skip
     stub = pathlib.Path(__file__).with_name("cargo-package.mk")
@@ -87,7 +87,7 @@ def buildroot_itself(folder):
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     wanted = ["BR2_aarch64=y", "BR2_TOOLCHAIN_EXTERNAL=y", "BR2_TOOLCHAIN_EXTERNAL_BOOTLIN=y", "BR2_PACKAGE_PYTHON3=y"]
-    wanted += ["BR2_PACKAGE_PYHOST=y", 'BR2_PACKAGE_PYHOST_CAP="14M"', 'BR2_PACKAGE_PYHOST_PROFILE="small"']
+    wanted += ["BR2_PACKAGE_PYHOST=y", 'BR2_PACKAGE_PYHOST_CAP="14M"', 'BR2_PACKAGE_PYHOST_RETAIN="small"']
     (output / "defconfig").write_text("\n".join(wanted) + "\n")
     make = ["make", "-C", folder, f"O={output}", f"BR2_EXTERNAL={TREE}"]
     configured = run(*make, f"BR2_DEFCONFIG={output}/defconfig", "defconfig")
@@ -102,7 +102,7 @@ def buildroot_itself(folder):
         check(f"Buildroot knows {line.split('=')[0]}", line in facts.stdout, facts.stdout[-2000:])
     steps = run(*make, "-s", "--no-print-directory", "printvars", "VARS=PYHOST_BUILD_CMDS PYHOST_INSTALL_TARGET_CMDS PYHOST_CARGO_ENV")
     words = ("cargo build", "--offline", "--bin pyhost --bin pyhostctl", "/usr/bin/pyhostctl")
-    words += ('PYHOST_BAKED_CAP="14M"', 'PYHOST_BAKED_PROFILE="small"')
+    words += ('PYHOST_BAKED_CAP="14M"', 'PYHOST_BAKED_RETAIN="small"')
     check("its steps are the package's", all(word in steps.stdout for word in words), steps.stdout[-3000:])
 
 
@@ -125,12 +125,12 @@ def yocto_itself(folder):
     commit = run("git", "rev-parse", "HEAD").stdout.strip()
     for machine, macros in (("qemuarm64", False), ("qemuarm", True)):
         settings = {"MACHINE": machine, "DISTRO": "nodistro", "BB_NO_NETWORK": "1"}
-        settings |= {"PYHOST_BAKED_CAP": "14M", "PYHOST_BAKED_PROFILE": "small"}
+        settings |= {"PYHOST_BAKED_CAP": "14M", "PYHOST_BAKED_RETAIN": "small"}
         (output / "conf/local.conf").write_text("".join(f'{name} = "{value}"\n' for name, value in settings.items()))
         command = f"cd {folder} && . ./oe-init-build-env {output} >/dev/null && bitbake -e -b {recipe}"
         said = run(*as_user, "bash", "-c", command, env={**os.environ, **passed})
         check(f"bitbake reads the recipe for {machine}", said.returncode == 0, said.stdout[-1500:])
-        for line in ('LICENSE="MIT"', 'export PYHOST_BAKED_CAP="14M"', 'export PYHOST_BAKED_PROFILE="small"', f'SRCREV="{commit}"'):
+        for line in ('LICENSE="MIT"', 'export PYHOST_BAKED_CAP="14M"', 'export PYHOST_BAKED_RETAIN="small"', f'SRCREV="{commit}"'):
             check(f"it knows {line}", f"\n{line}\n" in said.stdout)
         flags = re.search(r'^(?:export )?CFLAGS="(.*)"$', said.stdout, re.MULTILINE)
         check(f"the macros are {'set' if macros else 'not set'}", flags and ("-DMI_PAGE" in flags.group(1)) == macros, flags)

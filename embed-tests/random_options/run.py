@@ -24,8 +24,8 @@ from scripts import SCRIPTS
 OPTIONS = [
     ["--allocator=mimalloc", "--allocator=pymalloc", "--allocator=system"],
     ["--debug-hooks"],
-    ["--native=count", "--native=plain", "--native=off"],
-    ["--profile=balanced", "--profile=speed", "--profile=small"],
+    ["--malloc=count", "--malloc=plain", "--malloc=off"],
+    ["--retain=balanced", "--retain=speed", "--retain=small"],
     ["--cap=1G", "--cap=90%", "--cap=obj=700M", "--cap=native=1G"],
     ["--soft-cap=900M", "--soft-cap=mem=500M"],
     ["--cap-share=2"],

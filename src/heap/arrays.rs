@@ -15,7 +15,7 @@ use super::ffi::{self, Page, Theap};
 use super::sampling;
 use super::thread::{state, thread_id};
 use super::{gate, heights, limited, live_page, moving, page_of, placement, pop, push};
-use super::{profile, register};
+use super::{register, retention};
 use crate::ledger::Account;
 use pyhost_os::mapping::give_pages_back;
 use std::hint::assert_unchecked;
@@ -198,7 +198,7 @@ unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
     let emptied = page.emptied_by_a_free();
     // SAFETY: the caller's promise; off the ledger, inside the gate.
     unsafe { ffi::mi_free(block.cast()) };
-    profile::came_free(emptied, &inside);
+    retention::came_free(emptied, &inside);
 }
 
 /// Bytes that a block may have to spare and still stay where it is when it is resized: about a

@@ -8,7 +8,7 @@
 use super::caps::{self, Request};
 use super::thread::{state, thread_id};
 use super::{
-    GILS, bound, counts_native, ffi, gate, heights, profile, register, sampling, small_pages,
+    GILS, bound, counts_native, ffi, gate, heights, register, retention, sampling, small_pages,
 };
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::resident;
@@ -105,7 +105,7 @@ pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     if booked {
         resident::note_growth();
         if request.bytes >= register::BIG && request.account != Account::Pooled {
-            profile::took(request.bytes);
+            retention::took(request.bytes);
             register::add(block.addr(), request.account, request.bytes);
             if request.account != Account::Numpy {
                 small_pages::settled(block, request.bytes);

@@ -54,9 +54,9 @@ pub mod pages;
 pub mod placement;
 pub mod pool;
 mod probes;
-pub mod profile;
 pub mod region;
 pub mod register;
+pub mod retention;
 pub mod sampling;
 pub mod seen_threads;
 mod small_pages;
@@ -91,7 +91,7 @@ pub use walk::walk;
 
 const NATIVE: usize = Account::Native as usize;
 
-/// Whether blocks of the main heap are booked to `native` (`--native count`).
+/// Whether blocks of the main heap are booked to `native` (`--malloc count`).
 static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
 
 /// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
@@ -282,7 +282,7 @@ fn start_mimalloc() -> bool {
         // and readable.
         ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
         ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
-        profile::prepare();
+        retention::prepare();
     }
     first
 }
@@ -429,7 +429,7 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
         let block = if theap.is_null() {
             null_mut()
         } else {
-            if profile::give_back_what_is_due(theap) {
+            if retention::give_back_what_is_due(theap) {
                 region::give_back_what_is_due();
             }
             let pages = (*theap).page_count.get();
@@ -576,7 +576,7 @@ unsafe fn retire(page: *mut Page) {
         freed::keep_in_mind(&*page);
         let bytes = (*page).bytes();
         ffi::_mi_page_retire(page);
-        profile::came_free(bytes, &inside);
+        retention::came_free(bytes, &inside);
     }
 }
 
@@ -614,7 +614,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         } else {
             ffi::mi_free(pointer.cast());
         }
-        profile::came_free(emptied, &inside);
+        retention::came_free(emptied, &inside);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::bfc::{Bfc, ChunkView, Map, Statistics};
 use super::thread::{state, thread_id};
-use super::{book, book_resized, count_failure, gate, may_book, placement, profile, release};
+use super::{book, book_resized, count_failure, gate, may_book, placement, release, retention};
 use crate::ledger::Account;
 use pyhost_os::growing::Growing;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> b
     let mut region = Bfc::reserve(initial, maximum);
     let reserved = region.is_some();
     if let Some(region) = &mut region {
-        if profile::delay() == 0 {
+        if retention::delay() == 0 {
             region.give_back_at_once();
         }
         NEXT_LOOK.store(0, Relaxed);
@@ -117,22 +117,22 @@ pub fn free(pointer: *mut u8) {
     }
 }
 
-/// Milliseconds, by [`profile::now`], when to look for memory that stayed free; never without a
+/// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
 /// region.
 static NEXT_LOOK: AtomicI64 = AtomicI64::new(i64::MAX);
 
 fn is_look_due() -> bool {
     let due = NEXT_LOOK.load(Relaxed);
-    due != i64::MAX && profile::now() >= due
+    due != i64::MAX && retention::now() >= due
 }
 
-/// Gives memory back that was free for the profile's delay.
+/// Gives memory back that was free for as long as `--retain` says.
 #[cold]
 fn give_back_idle(region: &mut Bfc) {
-    /// Milliseconds between two looks at least, also where the profile has no delay.
+    /// Milliseconds between two looks at least, also if freed memory is given back at once.
     const LEAST: i64 = 500;
-    let delay = profile::delay();
-    NEXT_LOOK.store(profile::now() + delay.max(LEAST), Relaxed);
+    let delay = retention::delay();
+    NEXT_LOOK.store(retention::now() + delay.max(LEAST), Relaxed);
     if delay >= 0 {
         region.give_back_idle(false);
     }

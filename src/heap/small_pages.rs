@@ -3,7 +3,7 @@
 //! Many distributions set transparent huge pages to `always`: then the first byte of each 2 MiB (32 on ARM64 with pages
 //! of 16 KiB) makes all of them resident, and the kernel joins later what the heaps have given back. The heaps' memory and
 //! the host's own tables refuse that. Blocks of 4 MiB and more ask for huge pages there, as NumPy's arrays do
-//! everywhere ([`super::placement`]): they would have had them from libc's malloc. Under `--profile speed` nothing is
+//! everywhere ([`super::placement`]): they would have had them from libc's malloc. Under `--retain speed` nothing is
 //! refused.
 
 #![allow(unsafe_code)]

@@ -242,12 +242,12 @@ fn bake() {
             }
         }
     }
-    let profiles = ["balanced", "speed", "small"];
-    if let Some(value) = baked("PYHOST_BAKED_PROFILE") {
-        match profiles.contains(&value.as_str()) {
-            true => println!("cargo::rustc-env=PYHOST_BAKED_PROFILE_NAME={value}"),
+    let names = ["balanced", "speed", "small"];
+    if let Some(value) = baked("PYHOST_BAKED_RETAIN") {
+        match names.contains(&value.as_str()) {
+            true => println!("cargo::rustc-env=PYHOST_BAKED_RETAIN_NAME={value}"),
             false => refuse(
-                "PYHOST_BAKED_PROFILE",
+                "PYHOST_BAKED_RETAIN",
                 &value,
                 "one of balanced, speed, small",
             ),
@@ -255,7 +255,7 @@ fn bake() {
         let region = baked("PYHOST_BAKED_REGION").is_some();
         if region && value == "speed" {
             refuse(
-                "PYHOST_BAKED_PROFILE",
+                "PYHOST_BAKED_RETAIN",
                 &value,
                 "balanced or small beside a region",
             );

@@ -25,7 +25,7 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
     if native == Mode::Off {
         let tool = checkers::at_work().unwrap_or("a checker");
         return Err(Error::option(format!(
-            "--region: {tool} is at work, to which malloc is left; expected --native count or a \
+            "--region: {tool} is at work, to which malloc is left; expected --malloc count or a \
              run without it"
         )));
     }

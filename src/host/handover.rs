@@ -26,7 +26,7 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 /// Whether CPython's debug hooks lie over the domains.
 static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
 
-/// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--native` asks for malloc
+/// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--malloc` asks for malloc
 /// to be served by the host. Once, after initialisation.
 pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
     if native.is_none_or(|asked| asked == Mode::Off) {
@@ -79,7 +79,7 @@ fn hand_over(gil: Gil<'_>) {
     native::leave_to("memray");
     notice(format_args!(
         "memray is loaded: malloc and CPython's allocators are left to it from here on \
-         (--native off)"
+         (--malloc off)"
     ));
     if leaks::is_armed() {
         leaks::disarm();

@@ -50,7 +50,7 @@ pub fn bind_own_calls() {
     process::libc_itself::bind_own_calls();
 }
 
-/// Decides what must be known before anything is allocated: `--region`, `--native`, `--leak-check`.
+/// Decides what must be known before anything is allocated: `--region`, `--malloc`, `--leak-check`.
 ///
 /// The program calls it with its arguments and environment before the constructors of all libraries: an
 /// executable from its `.preinit_array`. It allocates nothing and prints nothing.

@@ -102,7 +102,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
-    let native = native::choose(options.native, options.region.size.is_some());
+    let native = native::choose(options.malloc, options.region.size.is_some());
     device::start(&options.region, native)?;
     // Before the heap's own handler of forks, which changes a child's ledger.
     let host_words = options.host_words();
@@ -129,7 +129,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
         return Err(Error::start("mimalloc gives no heap"));
     }
     if native != Mode::Off {
-        heap::profile::apply(options.profile);
+        heap::retention::apply(options.retain);
         if let Some(signal_is_due) = place::signal_is_due() {
             waits::start(place::interpreter_function(), signal_is_due);
         }
@@ -196,7 +196,7 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
         interpreter::version(),
         allocators.python.name(),
         allocators.debug_hooks,
-        options.profile.name(),
+        options.retain.name(),
     );
     live::describe(&facts);
     endings::plan(
@@ -215,7 +215,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     if allocators.python == Allocator::Mimalloc && !python::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
-    handover::watch(gil, options.native, allocators.debug_hooks);
+    handover::watch(gil, options.malloc, allocators.debug_hooks);
     interpreter
 }
 

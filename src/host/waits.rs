@@ -19,7 +19,7 @@
 
 use crate::caps;
 use crate::errno::Errno;
-use crate::heap::profile::Wait;
+use crate::heap::retention::Wait;
 use crate::native::next::{self, call};
 use crate::process::loaded;
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};

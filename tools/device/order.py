@@ -40,7 +40,7 @@ PROGRAMS = [
     ],
 ]
 # What options run comes after all that a start without any runs.
-WITH_OPTIONS = [["--profile", "small", "--region", "24M", "-c", "pass"], ["--stats", "--cap", "1G", "-c", "pass"]]
+WITH_OPTIONS = [["--retain", "small", "--region", "24M", "-c", "pass"], ["--stats", "--cap", "1G", "-c", "pass"]]
 OF_CPYTHON = """/* What CPython runs in a start and after it: see tools/device/order.py. */
 SECTIONS {
   .text.cpython : {

@@ -23,7 +23,9 @@ use super::freed::{refuse, refuse_block};
 use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
 use super::pages::live_page;
 use super::thread::{ThreadState, state, thread_id};
-use super::{allocate_aligned, bound, gate, guards, known_theap_of, make_theap, profile, sampling};
+use super::{
+    allocate_aligned, bound, gate, guards, known_theap_of, make_theap, retention, sampling,
+};
 use crate::descriptor::notice;
 use crate::ledger::Account;
 use crate::origin::{Origin, calls};
@@ -314,7 +316,7 @@ unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
         }
         record.end_free();
         ffi::mi_free(block.cast());
-        profile::came_free(emptied, inside);
+        retention::came_free(emptied, inside);
         bytes
     }
 }

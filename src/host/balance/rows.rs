@@ -40,7 +40,7 @@ pub enum Row {
     HeapSlack = REPORTED.len(),
     /// Pages without a live block, and memory that mimalloc has not given back.
     HeapKept,
-    /// Live blocks of `malloc` that the ledger does not count (`--native plain`).
+    /// Live blocks of `malloc` that the ledger does not count (`--malloc plain`).
     Uncounted,
     /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
     HeapOwn,

@@ -25,7 +25,7 @@ mod stack;
 use crate::caps::{How, Refusal};
 use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
-use crate::heap::{bound, checked, guards, profile, register};
+use crate::heap::{bound, checked, guards, register, retention};
 use crate::leaks::{self, StackTop};
 use crate::ledger::CARD;
 use crate::ledger::LEDGER;
@@ -153,7 +153,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
 #[inline(never)]
 fn end_at(status: c_int, top: &StackTop) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
-    profile::keep_everything();
+    retention::keep_everything();
     // A child that was forked past libc waits for ever for threads that it does not have.
     if OWNER.load(Relaxed) == process::id() {
         damage::look(FINALIZED.load(Relaxed));

@@ -19,14 +19,14 @@ fn by_circumstances(has_region: bool) -> Mode {
     if let Some(tool) = checkers::at_work() {
         leave_to(tool);
         notice(format_args!(
-            "{tool} is at work: malloc and CPython's allocators are left to it (--native off)"
+            "{tool} is at work: malloc and CPython's allocators are left to it (--malloc off)"
         ));
         return Mode::Off;
     }
     if let Some(Ulimit { command, bytes }) = limits::too_tight().filter(|_| !has_region) {
         notice(format_args!(
             "{command} allows {}, too little for heaps of the host's own: malloc and CPython's \
-             allocators are the system's (--native off)",
+             allocators are the system's (--malloc off)",
             Bytes(bytes)
         ));
         return Mode::Off;

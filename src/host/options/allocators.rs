@@ -65,7 +65,7 @@ fn leave_to_preloaded() {
         native::leave_to("a preloaded library");
         notice(format_args!(
             "a preloaded library has put its own allocators in place of CPython's: they are left to it \
-             (--native off)"
+             (--malloc off)"
         ));
     }
 }

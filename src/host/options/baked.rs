@@ -1,16 +1,16 @@
 //! The values that the build fixed: `PYHOST_BAKED_CAP`, `PYHOST_BAKED_REGION` and
-//! `PYHOST_BAKED_PROFILE`, which `build.rs` checks and hands on as numbers and a name.
+//! `PYHOST_BAKED_RETAIN`, which `build.rs` checks and hands on as numbers and a name.
 //!
 //! Options and variables may lower what was baked in, never raise it.
 
 use crate::bytes::{Bytes, Exact};
 use crate::error::Error;
-use crate::heap::profile::Profile;
+use crate::heap::retention::Retention;
 use std::fmt::Write;
 
 const CAP: Option<u64> = number(option_env!("PYHOST_BAKED_CAP_BYTES"));
 const REGION: Option<u64> = number(option_env!("PYHOST_BAKED_REGION_BYTES"));
-const PROFILE: Option<Profile> = profile_named(option_env!("PYHOST_BAKED_PROFILE_NAME"));
+const RETAIN: Option<Retention> = retention_named(option_env!("PYHOST_BAKED_RETAIN_NAME"));
 
 const fn number(text: Option<&str>) -> Option<u64> {
     match text {
@@ -22,14 +22,14 @@ const fn number(text: Option<&str>) -> Option<u64> {
     }
 }
 
-const fn profile_named(name: Option<&str>) -> Option<Profile> {
+const fn retention_named(name: Option<&str>) -> Option<Retention> {
     match name {
         None => None,
         Some(name) => match name.as_bytes() {
-            b"balanced" => Some(Profile::Balanced),
-            b"speed" => Some(Profile::Speed),
-            b"small" => Some(Profile::Small),
-            _ => panic!("build.rs hands over the name of a profile"),
+            b"balanced" => Some(Retention::Balanced),
+            b"speed" => Some(Retention::Speed),
+            b"small" => Some(Retention::Small),
+            _ => panic!("build.rs hands over the value of --retain"),
         },
     }
 }
@@ -44,9 +44,9 @@ pub fn region() -> Option<u64> {
     REGION
 }
 
-/// The profile.
-pub fn profile() -> Option<Profile> {
-    PROFILE
+/// The value of `--retain`.
+pub fn retain() -> Option<Retention> {
+    RETAIN
 }
 
 /// The bytes that hold: those asked for by `name`, an option or a variable, else those baked in.
@@ -65,21 +65,21 @@ pub fn lower(name: &str, asked: Option<u64>, baked: Option<u64>) -> Result<Optio
     }
 }
 
-/// The profile that holds: the one asked for by `name`, else the one baked in.
+/// The choice that holds: the one asked for by `name`, else the one baked in.
 ///
 /// # Errors
 /// The one asked for keeps more memory than the one that was baked in.
-pub fn lower_profile(
+pub fn lower_retain(
     name: &str,
-    asked: Option<Profile>,
-    baked: Option<Profile>,
-) -> Result<Option<Profile>, Error> {
+    asked: Option<Retention>,
+    baked: Option<Retention>,
+) -> Result<Option<Retention>, Error> {
     match (asked, baked) {
         (Some(asked), Some(baked)) if keeps(asked) > keeps(baked) => {
-            let names: Vec<&str> = [Profile::Balanced, Profile::Speed, Profile::Small]
+            let names: Vec<&str> = [Retention::Balanced, Retention::Speed, Retention::Small]
                 .into_iter()
-                .filter(|&profile| keeps(profile) <= keeps(baked))
-                .map(Profile::name)
+                .filter(|&other| keeps(other) <= keeps(baked))
+                .map(Retention::name)
                 .collect();
             Err(Error::option(format!(
                 "{name}: bad value '{}'; expected {}, which this build is limited to",
@@ -91,12 +91,12 @@ pub fn lower_profile(
     }
 }
 
-/// Profiles by how much of freed memory they keep.
-fn keeps(profile: Profile) -> u8 {
-    match profile {
-        Profile::Small => 0,
-        Profile::Balanced => 1,
-        Profile::Speed => 2,
+/// The choices by how much of freed memory they keep.
+fn keeps(retention: Retention) -> u8 {
+    match retention {
+        Retention::Small => 0,
+        Retention::Balanced => 1,
+        Retention::Speed => 2,
     }
 }
 
@@ -112,8 +112,8 @@ pub fn summary() -> String {
             add(name, Bytes(bytes).to_string());
         }
     }
-    if let Some(profile) = profile() {
-        add("profile", profile.name().to_owned());
+    if let Some(retention) = retain() {
+        add("retain", retention.name().to_owned());
     }
     if !text.is_empty() {
         text.push('\n');
@@ -142,16 +142,16 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_keeps_more_is_refused() {
-        use Profile::{Balanced, Small, Speed};
-        let lower = |asked, baked| lower_profile("--profile", Some(asked), Some(baked)).ok();
+    fn a_choice_that_keeps_more_is_refused() {
+        use Retention::{Balanced, Small, Speed};
+        let lower = |asked, baked| lower_retain("--retain", Some(asked), Some(baked)).ok();
         assert_eq!(lower(Small, Balanced), Some(Some(Small)));
         assert_eq!(lower(Balanced, Speed), Some(Some(Balanced)));
         assert_eq!(lower(Speed, Balanced), None);
-        let error = lower_profile("--profile", Some(Speed), Some(Balanced)).unwrap_err();
+        let error = lower_retain("--retain", Some(Speed), Some(Balanced)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--profile: bad value 'speed'; expected balanced or small, which this build is limited \
+            "--retain: bad value 'speed'; expected balanced or small, which this build is limited \
              to"
         );
     }
@@ -160,6 +160,6 @@ mod tests {
     fn names_and_numbers_are_read_as_build_rs_writes_them() {
         assert_eq!(number(Some("25165824")), Some(24 << 20));
         assert_eq!(number(None), None);
-        assert_eq!(profile_named(Some("small")), Some(Profile::Small));
+        assert_eq!(retention_named(Some("small")), Some(Retention::Small));
     }
 }

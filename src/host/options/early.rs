@@ -1,4 +1,4 @@
-//! The options that must be known before anything is allocated: `--region`; `--native`, since what
+//! The options that must be known before anything is allocated: `--region`; `--malloc`, since what
 //! is booked before it is known stays booked; and `--leak-check`, since heaps never move.
 //!
 //! [`read`] runs before the constructors of all libraries: see [`crate::early`]. It looks for them in the
@@ -30,7 +30,7 @@ pub fn read(arguments: Strings<'_>, mut environment: Strings<'_>) {
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
-    match value("--native") {
+    match value("--malloc") {
         Some(b"plain") => native::set_mode(Mode::Plain),
         Some(b"off") => native::set_mode(Mode::Off),
         _ => {} // the default, or a value that will be refused
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(value(&["--region", "24M", "s.py"]), Some("24M"));
         assert_eq!(value(&["--region=24M", "s.py"]), Some("24M"));
         assert_eq!(value(&["--region-lock", "--region=1M"]), Some("1M"));
-        assert_eq!(value(&["--profile", "small", "--region=1M"]), Some("1M"));
+        assert_eq!(value(&["--retain", "small", "--region=1M"]), Some("1M"));
         assert_eq!(value(&["--stats=json", "--region", "2M"]), Some("2M"));
         assert_eq!(value(&["--region-lock", "s.py", "--region=1M"]), None);
         assert_eq!(value(&["--stats", "s.py", "--region=1M"]), None);

@@ -4,7 +4,7 @@ use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::error::Error;
 use crate::heap::placement::HugePages;
-use crate::heap::profile::Profile;
+use crate::heap::retention::Retention;
 use crate::leaks::Scope;
 use crate::list;
 use crate::native::Mode;
@@ -139,7 +139,7 @@ macro_rules! named {
 
 named!(Allocator: "mimalloc" Mimalloc, "pymalloc" Pymalloc, "system" System);
 named!(Mode: "count" Count, "plain" Plain, "off" Off);
-named!(Profile: "balanced" Balanced, "speed" Speed, "small" Small);
+named!(Retention: "balanced" Balanced, "speed" Speed, "small" Small);
 named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" System);
 named!(HugePages: "auto" Auto, "always" Always, "never" Never);
 named!(Scope: "python" Python, "native" Native, "off" Off);

@@ -22,7 +22,7 @@ use crate::allocator::Allocator;
 use crate::descriptor::name_process;
 use crate::error::Error;
 use crate::heap::guards;
-use crate::heap::profile::Profile;
+use crate::heap::retention::Retention;
 use crate::leaks::{DEFAULT_STATUS, Scope, Suppressions};
 use crate::ledger::Account;
 use crate::lines::LineSettings;
@@ -50,10 +50,10 @@ pub struct Options {
     pub allocator: Option<Allocator>,
     /// `--debug-hooks`.
     pub debug_hooks: bool,
-    /// `--native`, where given.
-    pub native: Option<Mode>,
-    /// `--profile`.
-    pub profile: Profile,
+    /// `--malloc`, where given.
+    pub malloc: Option<Mode>,
+    /// `--retain`.
+    pub retain: Retention,
     /// `--cap` and its like.
     pub caps: crate::caps::CapSettings,
     /// The bounded heap.
@@ -172,7 +172,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
     let caps = caps::settings(&cli, &variables)?;
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
-    let profile = region::profile(&cli, &variables, bounded)?;
+    let retain = region::retain(&cli, &variables, bounded)?;
     let service = variable(command::SERVICE).filter(|_| is_trusted);
     let service = service.map(|name| name.to_string_lossy().into_owned());
     let mut options = Options {
@@ -182,8 +182,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         debug_hooks: (cli.debug_hooks)
             .or(variables.debug_hooks)
             .unwrap_or_default(),
-        native: cli.native.or(variables.native),
-        profile,
+        malloc: cli.malloc.or(variables.malloc),
+        retain,
         caps,
         region,
         numpy: numpy(&cli, &variables),
@@ -212,9 +212,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         exports,
         notices: outputs.notices,
     };
-    if options.native == Some(Mode::Off) && conflicts_with_off(&options) {
+    if options.malloc == Some(Mode::Off) && conflicts_with_off(&options) {
         return Err(Error::option(
-            "--native off: leaves no domain on mimalloc, but --allocator asks for it; expected \
+            "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
              --allocator system",
         ));
     }
@@ -261,11 +261,11 @@ fn check_numpy(options: &Options) -> Result<(), Error> {
     let refuse = |text: &str| Err(Error::option(text));
     let is_system = match allocator {
         Some(chosen) => chosen == ArrayAllocator::System,
-        None => options.allocator == Some(Allocator::System) || options.native == Some(Mode::Off),
+        None => options.allocator == Some(Allocator::System) || options.malloc == Some(Mode::Off),
     };
-    if options.native == Some(Mode::Off) && !is_system {
+    if options.malloc == Some(Mode::Off) && !is_system {
         return refuse(
-            "--native off: leaves no array on mimalloc, but --numpy-allocator asks for it; \
+            "--malloc off: leaves no array on mimalloc, but --numpy-allocator asks for it; \
              expected --numpy-allocator system",
         );
     }
@@ -312,9 +312,9 @@ fn native_account(
 ) -> Result<Option<Account>, Error> {
     let accounts = [Account::Native, Account::Mapped];
     let named = accounts.into_iter().find(|&account| is_named(account));
-    match (named, options.native) {
+    match (named, options.malloc) {
         (Some(account), Some(mode @ (Mode::Off | Mode::Plain))) => Err(Error::option(format!(
-            "{option} {}=...: not with --native {}; expected --native count",
+            "{option} {}=...: not with --malloc {}; expected --malloc count",
             account.name(),
             mode.name()
         ))),

@@ -5,7 +5,7 @@ use super::{Options, baked};
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::bound::Size;
-use crate::heap::profile::Profile;
+use crate::heap::retention::Retention;
 use crate::native::Mode;
 use crate::numpy::ArrayAllocator;
 
@@ -41,21 +41,21 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<RegionSettings, Error>
     })
 }
 
-/// The profile: with a region or a cap, `small` unless another is asked for, since what is kept of
+/// The choice: with a region or a cap, `small` unless another is asked for, since what is kept of
 /// freed memory would be resident beside what is live.
 ///
 /// # Errors
-/// A profile that keeps more than the one that was baked in.
-pub fn profile(cli: &Given, variables: &Given, bounded: bool) -> Result<Profile, Error> {
-    let (name, asked) = match cli.profile {
-        Some(profile) => ("--profile", Some(profile)),
-        None => ("PYHOST_PROFILE", variables.profile),
+/// One that keeps more than the one that was baked in.
+pub fn retain(cli: &Given, variables: &Given, bounded: bool) -> Result<Retention, Error> {
+    let (name, asked) = match cli.retain {
+        Some(choice) => ("--retain", Some(choice)),
+        None => ("PYHOST_RETAIN", variables.retain),
     };
-    let held = baked::lower_profile(name, asked, baked::profile())?;
+    let held = baked::lower_retain(name, asked, baked::retain())?;
     Ok(match held {
-        None if bounded => Profile::Small,
+        None if bounded => Retention::Small,
         // Baked in, and not for a region.
-        Some(Profile::Speed) if bounded && asked.is_none() => Profile::Small,
+        Some(Retention::Speed) if bounded && asked.is_none() => Retention::Small,
         held => held.unwrap_or_default(),
     })
 }
@@ -80,9 +80,9 @@ pub fn check(options: &Options) -> Result<(), Error> {
              with a GIL",
         );
     }
-    if options.native == Some(Mode::Off) {
+    if options.malloc == Some(Mode::Off) {
         return refuse(
-            "--region: nothing is in it with --native off; expected --native count or plain",
+            "--region: nothing is in it with --malloc off; expected --malloc count or plain",
         );
     }
     if options.allocator == Some(Allocator::System) {
@@ -91,9 +91,9 @@ pub fn check(options: &Options) -> Result<(), Error> {
              or pymalloc",
         );
     }
-    if options.profile == Profile::Speed {
+    if options.retain == Retention::Speed {
         return refuse(
-            "--profile speed: reserves memory outside of the region; expected balanced or small",
+            "--retain speed: reserves memory outside of the region; expected balanced or small",
         );
     }
     match options.numpy.allocator {

@@ -11,7 +11,7 @@ use crate::heap::bound::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;
-use crate::heap::profile::Profile;
+use crate::heap::retention::Retention;
 use crate::leaks;
 use crate::lines::LineSettings;
 use crate::native;
@@ -118,7 +118,7 @@ CPython's allocators [default: mimalloc, or as PYTHONMALLOC says]
 Put CPython's debug hooks over the host's allocators (PyMem_SetupDebugHooks),
 and pads and a quarantine around every block, malloc's and NumPy's included.
 A line about a block has the C calls that allocated and freed it";
-    native: Choice<native::Mode>, "--native", "PYHOST_NATIVE", Form::Next("HOW"), "\
+    malloc: Choice<native::Mode>, "--malloc", "PYHOST_MALLOC", Form::Next("HOW"), "\
 How the process's malloc serves
 [default: count; off beneath a tool that must see every block, such as
 Valgrind or a sanitizer, or if `ulimit -d` is below 32 MiB or `ulimit -v`
@@ -126,7 +126,7 @@ below 64]
   count  from mimalloc, booked to the account `native`
   plain  from mimalloc, not counted
   off    by what is preloaded, else by libc; and no domain on mimalloc";
-    profile: Choice<Profile>, "--profile", "PYHOST_PROFILE", Form::Next("NAME"), "\
+    retain: Choice<Retention>, "--retain", "PYHOST_RETAIN", Form::Next("NAME"), "\
 How much freed memory the heaps keep, and how long
   balanced  little, and nothing while the program waits [default]
   speed     for 10 s, and huge pages for the first GiB
@@ -171,7 +171,7 @@ as 256M,4G; K, M, G, T are powers of 1024, KB and so on of 1000
     region: Text<Size>, "--region", "PYHOST_REGION", Form::Next("SIZE"), "\
 Keep all heaps in one region of addresses, of which never more than SIZE
 is committed, such as 24M; a request that does not fit fails. Makes
-`small` the default of --profile";
+`small` the default of --retain";
     region_lock: Flag, "--region-lock", "PYHOST_REGION_LOCK", Form::Alone, "\
 Lock what is committed of the region in memory, as soon as it is touched";
     region_huge_pages: Flag, "--region-huge-pages", "PYHOST_REGION_HUGE_PAGES", Form::Alone, "\

@@ -30,7 +30,7 @@ COMPATIBLE_HOST:libc-musl = "null"
 # Limits that are baked in, such as 14M, 24M and small: set them in local.conf or in a .bbappend.
 export PYHOST_BAKED_CAP ?= ""
 export PYHOST_BAKED_REGION ?= ""
-export PYHOST_BAKED_PROFILE ?= ""
+export PYHOST_BAKED_RETAIN ?= ""
 export PYHOST_PYTHON_INCLUDE = "${STAGING_INCDIR}/${PYTHON_DIR}"
 
 # What mimalloc must be compiled with for ARM of 32 bits, see src/heap/build.rs.

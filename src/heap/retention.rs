@@ -1,7 +1,7 @@
-//! `--profile`: how much free memory the heaps keep.
+//! `--retain`: how much free memory the heaps keep.
 //!
-//! Each profile sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
-//! choices are in `docs/results/performance.md`. A `MIMALLOC_*` variable wins over a profile.
+//! Each value sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
+//! choices are in `docs/results/performance.md`. A `MIMALLOC_*` variable wins.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Orderin
 
 /// A trade of memory against time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
+pub enum Retention {
     /// Gives back what is more than a share of the rest, and what is left a second after it was freed.
     #[default]
     Balanced,
@@ -28,13 +28,13 @@ pub enum Profile {
     Small,
 }
 
-impl Profile {
+impl Retention {
     /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Profile::Balanced => "balanced",
-            Profile::Speed => "speed",
-            Profile::Small => "small",
+            Retention::Balanced => "balanced",
+            Retention::Speed => "speed",
+            Retention::Small => "small",
         }
     }
 }
@@ -45,23 +45,23 @@ impl Profile {
 /// on; those of 64 MiB take 10.
 const ARENA_RESERVE: c_long = 64 * 1024;
 
-/// Sets what must be set before mimalloc's first allocation, whatever the profile.
+/// Sets what must be set before mimalloc's first allocation, whatever is chosen.
 pub(super) fn prepare() {
     ffi::mi_option_set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
     limited::look();
 }
 
-/// Puts a profile in force. At the start of `main`, while the process has one thread.
-pub fn apply(profile: Profile) {
+/// Puts the choice in force. At the start of `main`, while the process has one thread.
+pub fn apply(retention: Retention) {
     small_pages::learn();
-    match profile {
-        Profile::Balanced => {
+    match retention {
+        Retention::Balanced => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY as c_long);
             if delay() == BALANCED_DELAY {
                 DEBT.store(0, Relaxed);
             }
         }
-        Profile::Speed => {
+        Retention::Speed => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
             small_pages::stop();
             ask_for_huge_pages();
@@ -69,7 +69,7 @@ pub fn apply(profile: Profile) {
                 reserve_huge_pages();
             }
         }
-        Profile::Small => {
+        Retention::Small => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 0);
             ffi::mi_option_set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
         }
@@ -189,7 +189,7 @@ fn judge(used: usize) {
 pub struct Wait(isize);
 
 impl Wait {
-    /// `None` if no page has become empty since all that was free was given back, or the profile, or the end of the
+    /// `None` if no page has become empty since all that was free was given back, or the choice, or the end of the
     /// process, leaves nothing to give back.
     #[inline]
     pub fn begins() -> Option<Wait> {
@@ -227,7 +227,7 @@ pub(super) fn now() -> i64 {
     (monotonic_coarse() / 1_000_000) as i64
 }
 
-/// Gives back what was freed longer ago than the profile's delay, at most twice a second. Returns whether
+/// Gives back what was freed longer ago than the delay of `--retain`, at most twice a second. Returns whether
 /// it looked.
 ///
 /// mimalloc itself looks only when a page is taken or freed: what a program frees in bulk would

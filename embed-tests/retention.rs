@@ -1,4 +1,4 @@
-//! `--profile`: what the heaps keep of what was freed.
+//! `--retain`: what the heaps keep of what was freed.
 
 use crate::environments::newest_numpy;
 use crate::host::Run;
@@ -23,7 +23,7 @@ print(peak, resident())";
 
 #[test]
 fn the_small_profile_gives_memory_back_at_once() {
-    let (peak, after) = peak_and_after(Run::host().args(["--profile", "small"]));
+    let (peak, after) = peak_and_after(Run::host().args(["--retain", "small"]));
     assert!(peak > 80_000_000 && after < 40_000_000, "{peak} {after}");
 }
 
@@ -92,14 +92,14 @@ print(faults() - before)";
 
 #[test]
 fn the_speed_profile_keeps_memory() {
-    let (peak, after) = peak_and_after(Run::host().args(["--profile", "speed"]));
+    let (peak, after) = peak_and_after(Run::host().args(["--retain", "speed"]));
     assert!(after > peak / 2, "{peak} {after}");
 }
 
 #[test]
 fn a_variable_of_mimallocs_wins_over_a_profile() {
     let run = Run::host().env("MIMALLOC_PURGE_DELAY", "-1");
-    let (peak, after) = peak_and_after(run.args(["--profile", "small"]));
+    let (peak, after) = peak_and_after(run.args(["--retain", "small"]));
     assert!(after > peak / 2, "{peak} {after}");
 }
 
@@ -131,7 +131,7 @@ print(flags(id(sys)), tables())";
         ("speed", "['hg'] [['nh']]\n"),
         ("small", "['nh'] [['nh']]\n"),
     ] {
-        let outcome = Run::host().args(["--profile", profile, "-c", code]).ok();
+        let outcome = Run::host().args(["--retain", profile, "-c", code]).ok();
         assert_eq!(outcome.stdout, expected, "{profile}");
     }
 }
@@ -140,15 +140,15 @@ print(flags(id(sys)), tables())";
 fn a_profile_is_reported_inherited_and_checked() {
     let code = "import subprocess, sys
 subprocess.run([sys.executable, '-c', 'import pyhost; print(pyhost.memory_stats()[\"host\"][\"profile\"])'], check=True)";
-    let (outcome, report) = Run::host().args(["--profile=small", "-c", code]).reported();
+    let (outcome, report) = Run::host().args(["--retain=small", "-c", code]).reported();
     assert_eq!(outcome.stdout, "small\n");
     assert_eq!(report["host"]["profile"], "small");
     let (_, report) = Run::host().code("").reported();
     assert_eq!(report["host"]["profile"], "balanced");
-    let outcome = Run::host().args(["--profile", "tiny", "-c", ""]).run();
+    let outcome = Run::host().args(["--retain", "tiny", "-c", ""]).run();
     assert_eq!(outcome.code(), 2);
     assert_eq!(
         outcome.stderr,
-        "pyhost: --profile: bad value 'tiny'; expected one of balanced, speed, small\n"
+        "pyhost: --retain: bad value 'tiny'; expected one of balanced, speed, small\n"
     );
 }
