@@ -1,4 +1,4 @@
-//! The command blocks of README.md and docs/: `embed-tests/documents/check.py` has the rules.
+//! The command blocks of README.md, docs/ and devices/: `embed-tests/documents/check.py` has the rules.
 
 use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOST, PYHOSTCTL, Run, folder, version};
@@ -85,20 +85,23 @@ fn a_block_whose_command_prints_something_else_fails() {
     }
 }
 
-/// All documents: those of the top folder, and those below docs.
+/// All documents: those of the top folder, and those below docs and devices.
 fn documents() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
-    let mut folders = vec![
-        Path::new(ROOT).join("docs"),
-        Path::new(ROOT).join("docs/results"),
-    ];
-    folders.push(PathBuf::from(ROOT));
-    for folder in folders {
+    let mut folders = vec![PathBuf::from(ROOT)];
+    while let Some(folder) = folders.pop() {
+        let is_top = folder == Path::new(ROOT);
         for entry in std::fs::read_dir(folder).unwrap() {
-            found.push(entry.unwrap().path());
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            } else if path.is_dir()
+                && (!is_top || path.ends_with("docs") || path.ends_with("devices"))
+            {
+                folders.push(path);
+            }
         }
     }
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     found
 }
 
@@ -163,7 +166,7 @@ fn the_cost_section_has_the_figures_of_the_performance_tables() {
 
 #[test]
 fn the_check_of_a_device_build_is_told_all_that_the_recipe_bakes_in() {
-    let devices = document("docs/devices.md");
+    let devices = document("devices/docs/guide.md");
     let recipe = devices
         .split("```")
         .find(|block| block.contains("baked.py"));

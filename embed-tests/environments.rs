@@ -33,7 +33,7 @@ fn make(arguments: &[&str]) -> String {
 }
 
 /// Every NumPy that the Python under test has, oldest first. Installs them where need be. On a machine where nothing is
-/// installed (embed-tests/boards) `EMBED_TESTS_NUMPY` is the folder of the only one.
+/// installed (devices/tests/board.py) `EMBED_TESTS_NUMPY` is the folder of the only one.
 pub fn numpys() -> &'static [Environment] {
     static NUMPYS: OnceLock<Vec<Environment>> = OnceLock::new();
     NUMPYS.get_or_init(|| {

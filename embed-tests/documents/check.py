@@ -1,4 +1,4 @@
-"""Runs the command blocks of README.md and docs/, and compares what they print with what the documents say.
+"""Runs the command blocks of README.md, docs/ and devices/, and compares what they print with what the documents say.
 
     check.py --pyhost PATH --pyhostctl PATH [--packages FOLDER] [DOCUMENT...]
 
@@ -9,7 +9,7 @@ A block is run by its kind:
     ```python     runs under the host, after programs/common/preamble.py
 
 Other blocks are left alone. All run in a fresh folder with the files of programs/common and of
-programs/NAME, for docs/NAME.md, with pyhost and pyhostctl on PATH and NumPy for import. Each is given
+programs/NAME, for a document NAME.md, with pyhost and pyhostctl on PATH and NumPy for import. Each is given
 30 seconds. A comment on the line before a block changes that:
 
     <!-- test: skip, REASON -->         it is not run, and counted
@@ -241,8 +241,8 @@ def main():
     parser.add_argument("--packages", help="a folder with NumPy")
     parser.add_argument("documents", nargs="*", help="all, without any")
     arguments = parser.parse_args()
-    names = arguments.documents or ["README.md"] + sorted(
-        str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+    found = (path for folder in ("docs", "devices") for path in (ROOT / folder).rglob("*.md"))
+    names = arguments.documents or ["README.md", *sorted(str(path.relative_to(ROOT)) for path in found)]
     version = subprocess.run([arguments.pyhost, "-I", "-c", "import sys; print(*sys.version_info[:2])"],
                              capture_output=True, text=True, check=True).stdout.split()
     compares = tuple(map(int, version)) == SHOWN

@@ -52,7 +52,7 @@ def recursion():
 def unlink(error):
     """Lets go of the frames that an error and the errors before it hold. CPython 3.12 and later have one
     MemoryError of last resort, which they never free: it may keep all frames of a recursion, so that
-    there is no memory after it was caught (see docs/devices.md)."""
+    there is no memory after it was caught (see docs/limit/region.md)."""
     while error is not None:
         before = error.__context__
         error.__context__ = error.__traceback__ = None

@@ -63,7 +63,7 @@ fn require_macros(target: &str) {
     let is_set = |flag: &&str| compiler.args().iter().any(|argument| argument == *flag);
     if !MACROS.iter().all(is_set) {
         fail(format_args!(
-            "CFLAGS_{}: no {}; expected both, which tools/build-device sets",
+            "CFLAGS_{}: no {}; expected both, which devices/build sets",
             target.replace('-', "_"),
             MACROS.join(" ")
         ));
