@@ -443,7 +443,7 @@ print('finished')";
     assert!(most > 40 * MIB && most < (64 + 16) * MIB, "{most}");
 }
 
-/// CPython 3.13.0's table of interned strings is broken by one refusal (docs/caps.md): there the loops
+/// CPython 3.13.0's table of interned strings is broken by one refusal (docs/limit/caps.md): there the loops
 /// end in whatever that gives, and only their never being ended by the host is asked.
 fn breaks_its_interned_strings() -> bool {
     version() == (3, 13)

@@ -216,7 +216,7 @@ d = np.frombuffer(b'12345678', 'i4'); e = np.zeros(3, [('x', 'f8')]); f = a.asty
 g = np.ones((300, 300)); g @ g; np.linalg.inv(g + np.eye(300))";
     for hooks in ["0", "1"] {
         // OpenBLAS has thread-local data of its own. With NumPy 2.5 on glibc 2.42 a block of 64 bytes is named, see
-        // docs/leak-check.md.
+        // docs/debug/leak-check.md.
         let native = (version() < (3, 15)).then_some("--leak-check=native");
         for option in std::iter::once("--leak-check").chain(native) {
             let outcome = newest_numpy()

@@ -1,5 +1,5 @@
 //! Debian's Prometheus scrapes `pyhostctl serve`, with the configuration and the rule of
-//! docs/metrics.md, and answers queries.
+//! docs/observe/metrics.md, and answers queries.
 
 use crate::daemon::{Daemon, debian, free_address, get};
 use crate::host::{Run, folder, until};
@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The block of code in docs/metrics.md that follows a comment `<!-- NAME -->`.
+/// The block of code in docs/observe/metrics.md that follows a comment `<!-- NAME -->`.
 fn documented(name: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/observe/metrics.md");
     let text = std::fs::read_to_string(page).unwrap();
     let (_, rest) = text.split_once(&format!("<!-- {name} -->")).unwrap();
     let (_, block) = rest.split_once("```yaml\n").unwrap();

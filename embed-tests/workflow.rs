@@ -1,4 +1,4 @@
-//! The workflow of docs/extension-authors.md: its lines run, pass on a sound extension, and each planted bug fails the
+//! The workflow of docs/debug/extension-authors.md: its lines run, pass on a sound extension, and each planted bug fails the
 //! step that is for its kind.
 
 use crate::environments::{development, named, pins};
@@ -46,7 +46,8 @@ struct Step {
 
 /// The steps of the document's only job, as GitHub would read them.
 fn steps() -> Vec<Step> {
-    let text = std::fs::read_to_string(Path::new(ROOT).join("docs/extension-authors.md")).unwrap();
+    let text =
+        std::fs::read_to_string(Path::new(ROOT).join("docs/debug/extension-authors.md")).unwrap();
     let (_, block) = text.split_once("```yaml\n").expect("a workflow");
     let (block, _) = block.split_once("```").unwrap();
     let code = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin), default=str))";

@@ -79,7 +79,7 @@ def __dir__() -> list[str]: ...
 # --- figures
 
 def memory_stats() -> dict[str, Any]:
-    """The figures of this moment, as in a JSON report (docs/report.md)."""
+    """The figures of this moment, as in a JSON report (docs/observe/report.md)."""
 
 class _Call(TypedDict):
     file: str
@@ -139,10 +139,10 @@ class Lines(dict[str, Any]):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None: ...
 
 def lines() -> Lines | None:
-    """Which lines of Python allocated; None without --lines (docs/lines.md)."""
+    """Which lines of Python allocated; None without --lines (docs/observe/lines.md)."""
 
 def check_heap() -> list[str]:
-    """A text for each block of --debug-hooks that was written to where or when nobody may (docs/extension-authors.md)."""
+    """A text for each block of --debug-hooks that was written to where or when nobody may (docs/debug/extension-authors.md)."""
 
 def memory_summary() -> str:
     """The figures of this moment as a table for people."""
@@ -151,13 +151,13 @@ def reset_peak_memory_stats() -> None:
     """Start every account's peak anew from what is live now."""
 
 def mark(name: str, /) -> None:
-    """Name this moment: the timeline of --timeline and pyhostctl show it (docs/live.md)."""
+    """Name this moment: the timeline of --timeline and pyhostctl show it (docs/observe/live.md)."""
 
 @overload
 def size_histogram(account: None = None) -> dict[_Heap, list[_SizeClass]]: ...
 @overload
 def size_histogram(account: _Heap) -> list[_SizeClass]:
-    """Live blocks by size class, smallest first, by a walk of the account's heap (docs/balance.md)."""
+    """Live blocks by size class, smallest first, by a walk of the account's heap (docs/observe/balance.md)."""
 
 @overload
 def fragmentation(account: None = None) -> dict[_Heap, float]: ...

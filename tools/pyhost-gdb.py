@@ -1,7 +1,7 @@
 """Gives gdb CPython's own commands for a host: py-bt, py-list, py-locals and more.
 
 gdb reads this file by itself where it lies beside the executable as pyhost-gdb.py, in a folder that it trusts
-(`add-auto-load-safe-path`), or below /usr/share/gdb/auto-load; see docs/tools.md. The commands are CPython's
+(`add-auto-load-safe-path`), or below /usr/share/gdb/auto-load; see docs/debug/tools.md. The commands are CPython's
 libpython.py, which gdb loads for an executable named python; for a host it is looked for here, where
 installations of CPython keep it. The build fills in VERSION and PREFIX, of the Python that it linked.
 """

@@ -1,7 +1,7 @@
 """Compares the lines of reports with the truth that program.py prints: plain data in, plain data out.
 
 A report's row belongs to a site if the innermost call of the program's own code lies in the site's lines. The error of a
-sum of rows is that of docs/lines.md.
+sum of rows is that of docs/observe/lines.md.
 """
 
 import collections

@@ -4,7 +4,7 @@
     run.py --pyhost target/release/pyhost --python python3.11 [--pyhostctl target/release/pyhostctl]
            [--only TEXT] [--verbose] [--report FILE.md]
 
-bugs.py lists the bugs. Each script is run as docs/extension-authors.md recommends: `checked` (--debug-hooks --guard=all
+bugs.py lists the bugs. Each script is run as docs/debug/extension-authors.md recommends: `checked` (--debug-hooks --guard=all
 --leak-check=native, with tracemalloc for the lines of leaks), `guarded` (--guard=min=1,every=1) and, if it lets requests
 for memory fail, `sweep` (pyhostctl sweep, with --debug-hooks). Beside them it is run by the interpreter alone, and with
 PYTHONMALLOC=debug.

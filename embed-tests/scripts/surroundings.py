@@ -16,7 +16,7 @@ with open("/proc/self/status") as status:
         if line.split(":")[0] in ("SigBlk", "SigIgn", "SigCgt", "Threads"):
             name, value = line.split()
             if name == "SigCgt:":
-                # The host names a block that libc's own free refuses (docs/tools.md). Python sees SIG_DFL, as above.
+                # The host names a block that libc's own free refuses (docs/debug/tools.md). Python sees SIG_DFL, as above.
                 value = hex(int(value, 16) & ~(1 << signal.SIGABRT - 1))
             print(name, value)
 print("descriptors", sorted(os.listdir("/proc/self/fd")))

@@ -365,7 +365,7 @@ fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
     if let Some((python, "False")) = answer.as_deref().and_then(|it| it.trim().split_once('\n')) {
         println!(
             "cargo::warning=this host is linked with lib{}; {python} itself is the faster one, and \
-             'tools/build-inside {python}' makes a host that runs in it (docs/install.md)",
+             'tools/build-inside {python}' makes a host that runs in it (docs/deploy/install.md)",
             config.lib_name().unwrap_or("python")
         );
     }

@@ -19,7 +19,7 @@ pub enum Account {
     /// The process's malloc family, outside CPython's domains.
     Native = 5,
     /// Writable private anonymous memory that libraries map themselves. Beside the total: what is
-    /// mapped is often never touched, and no allocation of the heaps. See docs/balance.md.
+    /// mapped is often never touched, and no allocation of the heaps. See docs/observe/balance.md.
     Mapped = 6,
     /// The part of `Obj` that is inside `Arena`, so that the total counts it once. Internal.
     Pooled = 7,

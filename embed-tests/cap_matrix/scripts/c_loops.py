@@ -1,6 +1,6 @@
 """Loops in C, where CPython has no safe point between two requests.
 
-Not `tuple(iterator)`: where that cannot grow, CPython loses what it holds (docs/caps.md).
+Not `tuple(iterator)`: where that cannot grow, CPython loses what it holds (docs/limit/caps.md).
 """
 
 import collections

@@ -195,7 +195,7 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
         if let Some(words) = refused {
             notice(format_args!(
                 "{}: a library has called libc's own free or realloc with a block of pyhost's; it does not find the \
-                 program's (docs/tools.md). With --malloc off malloc is libc's",
+                 program's (docs/debug/tools.md). With --malloc off malloc is libc's",
                 words.trim_end()
             ));
         }

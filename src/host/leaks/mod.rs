@@ -4,7 +4,7 @@
 //! [`start`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
 //! knows, [`check`] looks when Python has been finalised and the process is about to end. What
 //! CPython of each version leaves on purpose, what modules keep in static variables, and what was
-//! there before the script are reached, or older than the mark; `docs/leak-check.md` has the rule
+//! there before the script are reached, or older than the mark; `docs/debug/leak-check.md` has the rule
 //! and the figures.
 
 mod memory;
