@@ -302,11 +302,6 @@ fn a_made_up_name_gives_pythons_executable() {
 
 #[test]
 fn libraries_and_the_system_find_pythons_arguments_alone() {
-    if IS_INSIDE {
-        return skipped(
-            "the first argument is the name that the launcher was called by, which Python is not told",
-        );
-    }
     let area = script("argument_area.py");
     let stock = Run::stock().arg(&area).args(["a", "b c", ""]).ok();
     let live = format!(

@@ -119,9 +119,6 @@ fn a_venv_whose_python_is_a_symlink_to_the_host_answers_to_its_variables() {
 
 #[test]
 fn the_host_runs_in_the_active_environment_and_its_children_stay_hosted() {
-    if IS_INSIDE {
-        return skipped("the host under test stands in an environment of its own");
-    }
     let path = folder("venv").join("v");
     Run::stock()
         .args(["-m", "venv", "--without-pip"])
@@ -162,6 +159,19 @@ print(sys.executable, sys._base_executable, sys.path, sys.prefix, sys.exec_prefi
 print(site.getsitepackages(), sysconfig.get_paths())";
     let own = Run::program(&python).code(code).ok();
     assert_eq!(active(Run::host()).code(code).ok().stdout, own.stdout);
+}
+
+#[test]
+fn a_host_that_is_called_python_or_stands_in_an_environment_looks_at_no_active_one() {
+    if IS_INSIDE {
+        return skipped("the launcher is no python");
+    }
+    let path = folder("venv").join("v");
+    Run::stock()
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&path)
+        .ok();
+    let active = |run: Run| run.env("VIRTUAL_ENV", &path);
     // As `python3` by its path does, and as a python that stands in another environment does.
     let code = "import sys; print(sys.prefix == sys.base_prefix)";
     let outcome = active(Run::host()).called("python3").code(code).ok();
@@ -173,10 +183,34 @@ print(site.getsitepackages(), sysconfig.get_paths())";
 }
 
 #[test]
-fn an_active_environment_that_does_not_fit_is_told_in_one_line() {
-    if IS_INSIDE {
-        return skipped("the host under test stands in an environment of its own");
+fn a_host_in_another_environment_runs_in_the_active_one_if_a_shell_finds_that_first() {
+    let folder = folder("venv");
+    let [active, other] = ["active", "other"].map(|name| folder.join(name));
+    for path in [&active, &other] {
+        let make = Run::stock().args(["-m", "venv", "--without-pip"]);
+        make.arg(path).ok();
     }
+    let link = other.join("bin/pyhost");
+    symlink(PYHOST, &link).unwrap();
+    let in_order = |folders: [&PathBuf; 2]| {
+        let path = folders.map(|root| root.join("bin"));
+        std::env::join_paths(path).unwrap()
+    };
+    let prefix = |program: &str, path| {
+        let run = Run::program(program).env("VIRTUAL_ENV", &active);
+        let run = run.env("PATH", path).code("import sys; print(sys.prefix)");
+        let outcome = run.ok();
+        assert_eq!(outcome.stderr, "");
+        PathBuf::from(outcome.stdout.trim())
+    };
+    assert_eq!(prefix("pyhost", in_order([&active, &other])), active);
+    assert_eq!(prefix("pyhost", in_order([&other, &active])), other);
+    let by_path = prefix(link.to_str().unwrap(), in_order([&active, &other]));
+    assert_eq!(by_path, other);
+}
+
+#[test]
+fn an_active_environment_that_does_not_fit_is_told_in_one_line() {
     let other = folder("venv");
     std::fs::create_dir_all(other.join("lib/python3.1/site-packages")).unwrap();
     std::fs::write(other.join("pyvenv.cfg"), "version = 3.1.0\n").unwrap();

@@ -32,7 +32,7 @@ static EARLY: extern "C" fn() = {
 /// Runs before the constructors of all libraries.
 extern "C" fn early(_argc: c_int, arguments: Strings<'_>, environment: Strings<'_>) {
     pyhost_host::bind_own_calls();
-    pyhost_host::early(arguments, environment);
+    pyhost_host::early(arguments, None, environment);
 }
 
 /// Parse, run, exit.

@@ -41,7 +41,7 @@ use pyhost_record::output;
 pub use native::next::Symbol;
 pub use options::early::is_mimallocs;
 pub use pyhost_os::strings::Strings;
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 
 /// Makes the host's own calls of libc lead past preloaded libraries. Before everything else. With a static libpython they stay:
 /// CPython's would go past, too.
@@ -55,11 +55,12 @@ pub fn bind_own_calls() {
 /// The program calls it with its arguments and environment before the constructors of all libraries: an
 /// executable from its `.preinit_array`. It allocates nothing and prints nothing.
 ///
-/// Nobody else reads or writes them meanwhile. [`bind_own_calls`] comes before it.
-pub fn early(arguments: Strings<'_>, environment: Strings<'_>) {
+/// Nobody else reads or writes them meanwhile. [`bind_own_calls`] comes before it. `called` is the name that the host was
+/// called by, if it is not the first of the arguments.
+pub fn early(arguments: Strings<'_>, called: Option<&CStr>, environment: Strings<'_>) {
     heap::begin();
     native::early::decide(&environment);
-    options::early::read(arguments, environment);
+    options::early::read(options::words(&arguments, called), environment);
 }
 
 /// Leaves malloc and all else that the library exports to those behind it: for a program that it was loaded into
@@ -91,10 +92,9 @@ pub fn main(arguments: Strings<'_>) -> i32 {
     ended(run::run(arguments, None))
 }
 
-/// As [`main`], in an interpreter that the host was not linked with. `program` is the path that Python finds itself by,
-/// if it is not the first of the arguments.
-pub fn main_inside(arguments: Strings<'_>, program: Option<OsString>) -> i32 {
-    ended(python::version::check().and_then(|()| run::run(arguments, program)))
+/// As [`main`], in an interpreter that the host was not linked with. `called` is as for [`early`].
+pub fn main_inside(arguments: Strings<'_>, called: Option<&CStr>) -> i32 {
+    ended(python::version::check().and_then(|()| run::run(arguments, called)))
 }
 
 fn ended(result: Result<i32, Error>) -> i32 {

@@ -18,8 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The variable that names the interpreter to the library: `DEVICE:INODE:`, in decimal, and the path by which
-/// Python finds itself, if that is not the program's name.
+/// The variable that names the interpreter to the library: `DEVICE:INODE:`, in decimal, and the name that the launcher was
+/// called by. A child that runs the interpreter itself has no such name.
 pub const HANDSHAKE: &str = "PYHOST_INSIDE=";
 
 const LIST: &[u8] = b"LD_PRELOAD=";

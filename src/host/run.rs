@@ -29,18 +29,19 @@ use crate::stacks;
 use crate::timeline;
 use crate::waits;
 use pyhost_os::strings::Strings;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs the host with the process's arguments; the exit status.
+/// Runs the host with the process's arguments; the exit status. `called` is the name that it was called by, if it is not the
+/// first of them.
 ///
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
-pub fn run(arguments: Strings<'_>, program: Option<OsString>) -> Result<i32, Error> {
+pub fn run(arguments: Strings<'_>, called: Option<&CStr>) -> Result<i32, Error> {
     heap::bound::main_begins();
     crate::resident::start();
-    let words = arguments.iter().map(OsStr::from_bytes);
+    let words = options::words(&arguments, called).map(OsStr::from_bytes);
     match options::read(words.map(OsString::from).collect())? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(
@@ -51,7 +52,7 @@ pub fn run(arguments: Strings<'_>, program: Option<OsString>) -> Result<i32, Err
             options::baked::summary()
         )),
         // A live file that stayed would be taken for that of a process that was killed.
-        Request::Run(options) => run_python(*options, arguments, program)
+        Request::Run(options) => run_python(*options, arguments)
             .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),
     }
 }
@@ -65,19 +66,16 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(
-    mut options: Options,
-    arguments: Strings<'_>,
-    program: Option<OsString>,
-) -> Result<i32, Error> {
+fn run_python(mut options: Options, arguments: Strings<'_>) -> Result<i32, Error> {
+    let program = arguments.iter().next().map(OsStr::from_bytes);
+    if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
+        program.clone_into(name);
+    }
     hide_host_words(arguments, &options);
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
     process::set_variables(&options.exports);
 
-    if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
-        *name = program;
-    }
     let arguments = Arguments::new(std::mem::take(&mut options.python_argv));
     process::loaded::clear_error();
     interpreter::preinitialize(&arguments);

@@ -1,8 +1,7 @@
 //! The word of the launcher to the library, in the environment: see [`pyhost_host::preload::HANDSHAKE`].
 
 use pyhost_host::Strings;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CStr;
 
 const NAME: &[u8] = pyhost_host::preload::HANDSHAKE.as_bytes();
 
@@ -10,19 +9,21 @@ const NAME: &[u8] = pyhost_host::preload::HANDSHAKE.as_bytes();
 pub struct Handshake {
     /// Device and inode of the interpreter.
     pub interpreter: (u64, u64),
-    program: &'static [u8],
+    /// The name that the launcher was called by; empty in a child that runs the interpreter.
+    name: &'static CStr,
 }
 
 impl Handshake {
     /// The launcher's word, if there is one.
     pub fn find(environment: &Strings<'static>) -> Option<Self> {
-        let text = environment.value(NAME)?;
+        let mut entries = environment.texts().map(CStr::to_bytes_with_nul);
+        let text = entries.find_map(|entry| entry.strip_prefix(NAME))?;
         let mut parts = text.splitn(3, |&byte| byte == b':');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
         let interpreter = (number()?, number()?);
         Some(Handshake {
             interpreter,
-            program: parts.next()?,
+            name: CStr::from_bytes_with_nul(parts.next()?).ok()?,
         })
     }
 
@@ -31,15 +32,9 @@ impl Handshake {
         pyhost_host::runs_program(self.interpreter)
     }
 
-    /// Whether a name is the path that the launcher gave.
-    pub fn names(&self, name: &[u8]) -> bool {
-        !name.is_empty() && name == self.program
-    }
-
-    /// The path that Python finds itself by, where it is not the program's name.
-    pub fn program(&self) -> Option<OsString> {
-        let given = !self.program.is_empty();
-        given.then(|| OsStr::from_bytes(self.program).to_owned())
+    /// The name that the launcher was called by, if it started this process.
+    pub fn name(&self) -> Option<&'static CStr> {
+        Some(self.name).filter(|name| !name.is_empty())
     }
 }
 

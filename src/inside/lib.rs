@@ -26,27 +26,16 @@ static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
 static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
 
 /// Runs before the constructors of all other libraries; libc has not set `environ` yet.
-extern "C" fn early(
-    _argc: c_int,
-    mut arguments: Strings<'static>,
-    mut environment: Strings<'static>,
-) {
+extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: Strings<'static>) {
     pyhost_host::bind_own_calls();
     let found = Handshake::find(&environment);
     match found.filter(Handshake::is_for_this_program) {
         Some(found) => {
             handshake::remove(&mut environment);
             give_mimalloc(&environment);
-            // Valgrind calls every program by its file's name. The launcher was called otherwise, or has no options.
-            if arguments
-                .iter()
-                .next()
-                .is_some_and(|name| found.names(name))
-            {
-                arguments.set_first(c"pyhost");
-            }
+            let name = found.name();
             let _ = HANDSHAKE.set(found);
-            pyhost_host::early(arguments, environment);
+            pyhost_host::early(arguments, name, environment);
         }
         None => pyhost_host::stand_aside(),
     }
@@ -117,7 +106,7 @@ extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<
     if let (Some(found), Some(library)) = (found, own_file()) {
         pyhost_host::preload::start(library, found.interpreter);
     }
-    pyhost_host::main_inside(arguments, found.and_then(Handshake::program))
+    pyhost_host::main_inside(arguments, found.and_then(Handshake::name))
 }
 
 /// This library's file, by the path that it was loaded from.

@@ -2,8 +2,9 @@
 //! with the host inside. The interpreter is the one beside this program, else `pythonX.Y` of `PATH`.
 //!
 //! It preloads `lib/pyhost/libpyhost.so`, which stands beside the folder that this program is in, before the user's own
-//! preloaded libraries, and names the interpreter in a variable: see `src/inside/handshake.rs`. The rest of the command
-//! line stays as it is; the host reads its options there. The process stays the same: no child, no wait.
+//! preloaded libraries, and names the interpreter in a variable: see `src/inside/handshake.rs`. The first word of the command
+//! line becomes the interpreter's path, as under python; the host reads its options in the rest. The process stays the same:
+//! no child, no wait.
 //!
 //! There is no Rust `main`: the standard library's would reopen closed descriptors and ignore SIGPIPE, which the script
 //! would inherit.
@@ -13,8 +14,8 @@
 
 mod interpreter;
 
-use pyhost_os::sanitizers;
 use pyhost_os::strings::Strings;
+use pyhost_os::{process, sanitizers};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -90,18 +91,22 @@ fn terminated(text: OsString) -> CString {
 /// The interpreter, and the two variables that it is given.
 fn prepare(words: &mut Vec<OsString>) -> Result<(PathBuf, [OsString; 2]), Failure> {
     let asked = take_python(words)?;
-    let called = words.first().and_then(|name| look_up(name));
+    let name = words.first().cloned().unwrap_or_default();
+    let called = look_up(&name);
     let own = own_file(called.as_deref())?;
     let library = library(&own)?;
     let (python, is_asked) = match asked {
         Some(path) => (look_up(path.as_os_str()).unwrap_or(path), true),
-        None => (found(&own, called.as_deref())?, false),
+        None => (found(&own, &name, called.as_deref())?, false),
     };
     let status = if is_asked { BAD_OPTION } else { CANNOT_START };
     let file = interpreter::check(&python)
         .map_err(|reason| Failure(status, format!("'{}' {reason}", python.display())))?;
     let others = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    let added = [preload(&library, &others)?, handshake(&file, &python)];
+    let added = [preload(&library, &others)?, handshake(&file, &name)];
+    if let Some(word) = words.first_mut() {
+        python.as_os_str().clone_into(word); // as under python: libraries and the system show it
+    }
     Ok((python, added))
 }
 
@@ -175,35 +180,43 @@ fn library(own: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The interpreter of the venv in which a link to this program stands, else of the active one, else the one beside this
-/// program, else that of `PATH`. Not resolved: Python finds its venv by this name.
-fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
+/// The interpreter of the venv in which this program or a link to it stands, else of the active one, else the one beside this
+/// program, else that of `PATH`. The active one comes first if a shell finds its commands first. Not resolved: Python
+/// finds its venv by this name.
+fn found(own: &Path, name: &OsStr, called: Option<&Path>) -> Result<PathBuf, Failure> {
     let is_venv = |folder: &&Path| {
         folder
             .parent()
             .is_some_and(|root| root.join("pyvenv.cfg").exists())
     };
-    let name = format!("python{VERSION}");
+    let python = format!("python{VERSION}");
     // Elsewhere than in a venv, `python` may be one of another version.
     let names = |folder: &Path| match is_venv(&folder) {
-        true => ["python", "python3", &name].map(|name| folder.join(name)),
-        false => [&name, "python", "python3"].map(|name| folder.join(name)),
+        true => ["python", "python3", &python].map(|name| folder.join(name)),
+        false => [&python, "python", "python3"].map(|name| folder.join(name)),
+    };
+    let root = std::env::var_os("VIRTUAL_ENV").filter(|path| !path.is_empty());
+    let root = root.map(PathBuf::from);
+    let is_ahead = |folder: &Path| {
+        let commands = root.as_ref().map(|root| root.join("bin"));
+        commands.is_some_and(|commands| process::is_behind_in_path(name, folder, &commands))
     };
     let linked = called.and_then(Path::parent).filter(is_venv);
+    let linked = linked.filter(|folder| !is_ahead(folder));
     let active = match linked {
         Some(_) => None,
-        None => active_venv(),
+        None => root.as_deref().and_then(commands),
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = linked.into_iter().chain(active.as_deref());
     let folders = folders.chain(own.parent());
     let beside = folders.flat_map(names);
-    let in_path = std::env::split_paths(&path).map(|folder| folder.join(&name));
+    let in_path = std::env::split_paths(&path).map(|folder| folder.join(&python));
     let in_path = in_path.filter(|path| interpreter::check(path).is_ok()); // pyenv's are scripts
     let is_another = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path != own);
     beside.chain(in_path).find(is_another).ok_or_else(|| {
         let line = format!(
-            "there is no python beside '{}' and no {name} in PATH; expected --python PATH",
+            "there is no python beside '{}' and no {python} in PATH; expected --python PATH",
             own.display()
         );
         Failure(CANNOT_START, line)
@@ -211,11 +224,10 @@ fn found(own: &Path, called: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// The folder of the commands of the active virtual environment. A line says if it is of another Python.
-fn active_venv() -> Option<PathBuf> {
-    let root = std::env::var_os("VIRTUAL_ENV").filter(|path| !path.is_empty())?;
-    let root = Path::new(&root);
+fn commands(root: &Path) -> Option<PathBuf> {
     let packages = root.join(format!("lib/python{VERSION}/site-packages"));
-    let is_fit = root.join("pyvenv.cfg").exists() && (VERSION == "3" || packages.is_dir());
+    let is_venv = root.is_absolute() && root.join("pyvenv.cfg").exists();
+    let is_fit = is_venv && (VERSION == "3" || packages.is_dir());
     if !is_fit {
         say(format_args!(
             "VIRTUAL_ENV: '{}' is no environment of Python {VERSION}, which this host is for; the script runs outside of it",
@@ -251,9 +263,12 @@ fn preload(library: &Path, others: &OsStr) -> Result<OsString, Failure> {
     Ok(OsString::from_vec(list))
 }
 
-/// Which program is meant, and the path that Python finds itself by.
-fn handshake(found: &std::fs::Metadata, python: &Path) -> OsString {
+/// Which program is meant, and the name that this one was called by.
+fn handshake(found: &std::fs::Metadata, name: &OsStr) -> OsString {
     let mut text = OsString::from(format!("{HANDSHAKE}{}:{}:", found.dev(), found.ino()));
-    text.push(python);
+    text.push(match name.is_empty() {
+        true => OsStr::new("pyhost"),
+        false => name,
+    });
     text
 }

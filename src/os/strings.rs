@@ -79,14 +79,6 @@ impl<'a> Strings<'a> {
         })
     }
 
-    /// Puts a string in the place of the first, if there is one.
-    pub fn set_first(&mut self, text: &'a CStr) {
-        if self.texts().next().is_some() {
-            // SAFETY: the array has a first place.
-            unsafe { *self.0 = text.as_ptr() };
-        }
-    }
-
     /// Takes the strings out that `keep` is false for.
     pub fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
         let (mut from, mut to) = (self.0, self.0);
@@ -196,8 +188,6 @@ mod tests {
             let found: Vec<&[u8]> = strings.iter().collect();
             assert_eq!(found, left);
             assert_eq!(strings.value(b"X="), Some(&b"1"[..]));
-            strings.set_first(c"Y=");
-            assert_eq!(strings.iter().next(), Some(&b"Y="[..]));
         }
     }
 }

@@ -17,16 +17,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// Runs before every constructor; allocates nothing.
-pub fn read(arguments: Strings<'_>, mut environment: Strings<'_>) {
+pub fn read<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, mut environment: Strings<'a>) {
     if crate::process::is_privileged_start() {
         environment.retain(|entry| !is_mimallocs(entry));
     }
-    let value = |option| given(option, arguments.iter(), environment.iter());
+    let value = |option| given(option, words.clone(), environment.iter());
     let check = value("--leak-check");
     if check.is_some_and(|scope| scope != b"off") {
         heap::apart::start();
     }
-    let size = asked(arguments.iter(), environment.iter());
+    let size = asked(words.clone(), environment.iter());
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }

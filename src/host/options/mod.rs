@@ -38,8 +38,9 @@ use arguments::{check_rest, help, host_arguments, is_python_name, parse};
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::calls;
 use pyhost_os::file::is_open;
+use pyhost_os::strings::Strings;
 pub use region::RegionSettings;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use table::Given;
 use variables::{LIVE, OUTERMOST, variable};
 
@@ -116,6 +117,16 @@ pub enum Request {
     Help(String),
     /// Print the host's version on stdout and end with status 0.
     Version,
+}
+
+/// The words of the command line, with the name that the host was called by in the place of the program's. Allocates nothing.
+pub fn words<'a>(
+    arguments: &Strings<'a>,
+    called: Option<&'a CStr>,
+) -> impl Iterator<Item = &'a [u8]> + Clone {
+    let name = called.map(CStr::to_bytes);
+    let rest = arguments.iter().skip(usize::from(name.is_some()));
+    name.into_iter().chain(rest)
 }
 
 /// Reads `argv` and the environment.

@@ -12,8 +12,8 @@ const ACTIVE: &str = "VIRTUAL_ENV";
 
 /// The python of a virtual environment of this Python's version that the host runs in, while the environment's own python is
 /// another program: of the one that `argv0` leads to, else of the active one. `None` outside of such, and where the
-/// host stands in an environment itself. A host that is called by a name of python's knows no active environment, as
-/// `python3` does not.
+/// host stands in an environment itself, unless a shell finds the active one's commands first. A host that is called by a
+/// name of python's knows no active environment, as `python3` does not.
 ///
 /// # Errors
 /// A line: the active environment is not of this version.
@@ -22,19 +22,22 @@ pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> 
     let is_venv = |root: &Path| root.join("pyvenv.cfg").exists();
     let found = look_up(argv0);
     let is_own = |path: &Path| path.canonicalize().ok() == process::executable();
+    let is_python = argv0.as_bytes().rsplit(|&byte| byte == b'/').next();
+    let is_python = is_python.is_some_and(|name| name.starts_with(b"python"));
+    let active = std::env::var_os(ACTIVE).filter(|path| !path.is_empty());
+    let active = active.filter(|_| !is_python && !process::is_privileged_start());
+    let is_ahead = |folder: &Path| {
+        let commands = active.as_ref().map(|root| Path::new(root).join("bin"));
+        commands.is_some_and(|commands| process::is_behind_in_path(argv0, folder, &commands))
+    };
     if let Some(path) = &found
-        && let Some(root) = path
-            .parent()
-            .and_then(Path::parent)
-            .filter(|root| is_venv(root))
+        && let Some(folder) = path.parent().filter(|folder| !is_ahead(folder))
+        && let Some(root) = folder.parent().filter(|root| is_venv(root))
     {
         let is_other = is_executable(path) && !is_own(path) && packages(root).is_dir();
         return Ok(found.filter(|_| is_other));
     }
-    let is_python = argv0.as_bytes().rsplit(|&byte| byte == b'/').next();
-    let is_python = is_python.is_some_and(|name| name.starts_with(b"python"));
-    let active = std::env::var_os(ACTIVE).filter(|path| !path.is_empty());
-    let Some(root) = active.filter(|_| !is_python && !process::is_privileged_start()) else {
+    let Some(root) = active else {
         return Ok(None);
     };
     let root = Path::new(&root);

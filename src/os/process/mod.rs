@@ -22,7 +22,7 @@ use maps::Mapping;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bytes of memory that the machine has.
 pub fn physical_memory() -> u64 {
@@ -93,6 +93,14 @@ fn node_list(text: &str) -> Vec<u32> {
         }
     }
     nodes
+}
+
+/// Whether a program that was called by its name alone, and was found in the folder `own`, stands in `PATH` after another
+/// folder: after that of the environment that was activated since. Allocates.
+pub fn is_behind_in_path(called: &OsStr, own: &Path, other: &Path) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let first = || std::env::split_paths(&path).find(|folder| folder == own || folder == other);
+    !called.as_bytes().contains(&b'/') && own != other && first().as_deref() == Some(other)
 }
 
 /// The fields of the text of `/proc/PID/stat` (proc(5)) from the third, the state, on: behind the name,
