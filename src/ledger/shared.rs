@@ -186,6 +186,7 @@ impl Ledger {
             if claimed.load(Relaxed) == 0 && claimed.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
             {
                 self.used_slots.fetch_max(index as u32 + 1, Relaxed);
+                slot.at_claim.store(slot.live(), Relaxed);
                 return slot;
             }
         }

@@ -73,6 +73,8 @@ pub struct Slot {
     /// How deep the owner is inside the heap's slow paths; see `heap::gate`.
     pub busy: AtomicU32,
     pub(super) cells: [Cell; ACCOUNTS],
+    /// The live bytes of the slot when its owner claimed it: what threads before it left.
+    pub(super) at_claim: AtomicI64,
 }
 
 /// The upper bound of a closed cell: no booking stays below it.
@@ -84,6 +86,7 @@ pub static UNCLAIMED: Slot = Slot {
     claimed: AtomicU32::new(1),
     busy: AtomicU32::new(0),
     cells: [const { Cell::new(CLOSED, i64::MAX) }; ACCOUNTS],
+    at_claim: AtomicI64::new(0),
 };
 
 impl Slot {
@@ -93,6 +96,7 @@ impl Slot {
             claimed: AtomicU32::new(0),
             busy: AtomicU32::new(0),
             cells: [const { Cell::new(0, 0) }; ACCOUNTS],
+            at_claim: AtomicI64::new(0),
         }
     }
 
@@ -142,6 +146,11 @@ impl Slot {
         let live = |account: &Account| self.cell(*account).live.load(Relaxed);
         let in_total = Account::ALL.iter().filter(|it| it.is_in_total());
         in_total.map(live).sum::<i64>() - 2 * live(&Account::Pooled)
+    }
+
+    /// Of [`Slot::live`], what the thread that owns the slot has added.
+    pub fn live_of_owner(&self) -> i64 {
+        self.live() - self.at_claim.load(Relaxed)
     }
 
     /// Blocks allocated in this slot so far, over all accounts.

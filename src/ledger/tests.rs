@@ -323,6 +323,22 @@ fn the_total_counts_a_pooled_block_once() {
 }
 
 #[test]
+fn a_thread_does_not_answer_for_what_the_one_before_left_in_its_slot() {
+    let ledger = ledger();
+    let first = ledger.claim();
+    book::<NATIVE>(ledger, first, 1 << 20, &ONE_GIL);
+    assert_eq!(first.live_of_owner(), 1 << 20);
+    ledger.yield_slot(first);
+    let second = ledger.claim();
+    assert!(std::ptr::eq(first, second));
+    book::<NATIVE>(ledger, second, 64, &ONE_GIL);
+    assert_eq!(
+        (second.live_of_owner(), second.live()),
+        (64, (1 << 20) + 64)
+    );
+}
+
+#[test]
 fn threads_beyond_the_slots_share_one_and_lose_nothing() {
     let ledger = ledger();
     let taken: Vec<&Slot> = (0..SLOTS).map(|_| ledger.claim()).collect();

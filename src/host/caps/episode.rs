@@ -371,7 +371,7 @@ impl Case<'_> {
 
     /// Whether the thread has little beside another.
     fn is_innocent(&self) -> bool {
-        LEDGER.most_of_a_slot() / INNOCENT > self.slot.live()
+        LEDGER.most_of_a_slot() / INNOCENT > self.slot.live_of_owner()
     }
 
     /// Whether the thread is the next that has an error of the shortage.
