@@ -338,3 +338,34 @@ print('on with it')"
     // An allocator makes do with less: that is no news.
     assert!(!outcome.stderr.contains("reached"), "{outcome:#?}");
 }
+
+#[test]
+fn a_map_that_is_refused_and_the_error_that_is_raised_for_it_count_once() {
+    let code = format!(
+        "{CALLS}import ctypes, os, sys
+from functools import partial
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_ssize_t, [ctypes.c_ssize_t, ctypes.c_size_t] + [ctypes.c_long] * 4
+limit = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGESIZE') // int(sys.argv[1])
+with open('/proc/self/statm') as file: _, resident, shared, *_ = map(int, file.read().split())
+big = private(limit - (resident - shared) * mmap.PAGESIZE - (6 << 20))
+place = ctypes.addressof(ctypes.c_char.from_buffer(big))
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# No safe point between the two.
+calls = [partial(ctypes.memset, place, 1, len(big)), partial(libc.mmap, 0, 8 << 20, 3, flags, -1, 0)]
+got = []
+try:
+    got.extend(map(partial.__call__, calls))
+    str(got)
+except MemoryError: got.append('raised')
+mapped = pyhost.memory_stats()['accounts']['mapped']
+print(*got[1:], mapped['refused'], pyhost.last_refusal()['number'])"
+    );
+    let share = share_of_machine(200);
+    let outcome = Run::host()
+        .args(["--cap", "auto", "--cap-share", &share])
+        .code(&code)
+        .arg(&share)
+        .ok();
+    assert_eq!(outcome.stdout, "-1 raised 1 1\n", "{outcome:#?}");
+}

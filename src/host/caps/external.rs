@@ -14,7 +14,7 @@ use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::ledger::{Account, LEDGER};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
 /// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
@@ -35,6 +35,8 @@ struct Error {
     least_mapped: AtomicI64,
     /// The map that was asked for last.
     asked: AtomicUsize,
+    /// The number of the refused map that it was posted for; 0 if there is none, and the error is itself a refusal.
+    counted: AtomicU64,
     last: Last,
 }
 
@@ -54,6 +56,7 @@ static ERROR: Error = Error {
     left: AtomicI64::new(0),
     least_mapped: AtomicI64::new(0),
     asked: AtomicUsize::new(0),
+    counted: AtomicU64::new(0),
     last: Last {
         external: AtomicI64::new(0),
         charged: AtomicI64::new(0),
@@ -126,30 +129,31 @@ pub(super) fn admits(bytes: usize) -> bool {
     let fits = size <= left;
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
-    if !fits {
-        refuse(limit, bytes, is_reserve);
-    }
     if !is_reserve {
         ERROR.asked.store(bytes, Relaxed);
+        let counted = if fits { 0 } else { refuse(limit, bytes) };
         if !fits || left - size < zone(limit) && is_at_work(limit) {
-            call_for(limit, left, mapped() + size / 2);
+            call_for(limit, left, mapped() + size / 2, counted);
         }
     }
     fits
 }
 
-/// Keeps a refused map as the last refusal, with a dossier; not one that an allocator makes do without.
+/// Keeps a refused map as the last refusal, with a dossier, and returns its number.
 #[cold]
-fn refuse(limit: u64, bytes: usize, is_reserve: bool) {
-    if is_reserve {
-        return;
-    }
+fn refuse(limit: u64, bytes: usize) -> u64 {
     LEDGER.count_refusal(Account::Mapped);
+    let number = refusal::next();
     if let (Some(python), Some((_, charged))) = (python(), watch::charged()) {
-        let charged = charged.max(0) as u64;
-        let refusal = refusal::record_external(bytes, limit, charged, How::Null, python.trace);
-        (python.first_refusal)(&refusal);
+        record(number, bytes, limit, charged, How::Null, python);
     }
+    number
+}
+
+fn record(number: u64, bytes: usize, limit: u64, charged: i64, how: How, python: &Python) {
+    let charged = charged.max(0) as u64;
+    let refusal = refusal::record_external(number, bytes, limit, charged, how, python.trace);
+    (python.first_refusal)(&refusal);
 }
 
 /// Reads the charges where growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
@@ -166,7 +170,7 @@ fn look(limit: u64, left: i64) {
             ERROR.last.forget();
         }
     } else if left < zone(limit) && is_at_work(limit) {
-        call_for(limit, left, mapped() - zone(limit) / 4);
+        call_for(limit, left, mapped() - zone(limit) / 4, 0);
     }
 }
 
@@ -180,13 +184,17 @@ pub(super) fn try_again() {
 }
 
 /// Has the main thread get its error, unless it had one and little was charged since. The error is stale when libraries
-/// have mapped less than `least`.
-fn call_for(limit: u64, left: i64, least: i64) {
+/// have mapped less than `least`. `counted` is the number of the refused map that it is for, else 0.
+fn call_for(limit: u64, left: i64, least: i64, counted: u64) {
     let external = watch::external().unwrap_or(0);
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
     // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
     if external < zone(limit) || !ERROR.last.allows(external, charged) {
         return;
+    }
+    // One that is under way is for a map that was refused meanwhile, too.
+    if counted > 0 || ERROR.is(QUIET) {
+        ERROR.counted.store(counted, Relaxed);
     }
     if ERROR.is(QUIET)
         && let Some(python) = python()
@@ -230,15 +238,12 @@ pub(super) fn told(python: &Python) -> Option<Told> {
         return None; // given back meanwhile
     }
     let (limit, charged) = ERROR.had()?;
-    LEDGER.count_refusal(Account::Mapped);
+    let mut number = ERROR.counted.load(Relaxed);
+    if number == 0 {
+        LEDGER.count_refusal(Account::Mapped);
+        number = refusal::next();
+    }
     let asked = ERROR.asked.load(Relaxed);
-    let refusal = refusal::record_external(
-        asked,
-        limit,
-        charged.max(0) as u64,
-        How::Raised,
-        python.trace,
-    );
-    (python.first_refusal)(&refusal);
+    record(number, asked, limit, charged, How::Raised, python);
     Some(Told::Now)
 }

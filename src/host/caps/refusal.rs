@@ -138,6 +138,11 @@ pub fn last() -> Option<Refusal> {
     LAST.get()
 }
 
+/// The number of the next refusal.
+pub(super) fn next() -> u64 {
+    COUNT.fetch_add(1, AcqRel) + 1
+}
+
 /// Keeps a refusal of this moment as the last one.
 pub(super) fn record(
     scope: Scope,
@@ -146,13 +151,55 @@ pub(super) fn record(
     how: How,
     trace: Trace,
 ) -> Refusal {
+    kept(now(next(), scope, account, bytes, how), trace)
+}
+
+/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows. An error that is raised
+/// for a refused map has its number.
+pub(super) fn record_external(
+    number: u64,
+    bytes: usize,
+    limit: u64,
+    charged: u64,
+    how: How,
+    trace: Trace,
+) -> Refusal {
+    let refusal = Refusal {
+        cap: limit,
+        live: charged,
+        limit: None,
+        ..now(number, Scope::Total, Account::Mapped, bytes, how)
+    };
+    kept(refusal, trace)
+}
+
+/// Keeps as the last refusal a request that the region of `size` bytes has no room for.
+pub(super) fn record_region(
+    size: u64,
+    account: Account,
+    bytes: usize,
+    how: How,
+    trace: Trace,
+) -> Refusal {
+    let refusal = Refusal {
+        cap: size,
+        limit: None,
+        group: None,
+        is_region: true,
+        ..now(next(), Scope::Total, account, bytes, how)
+    };
+    kept(refusal, trace)
+}
+
+/// A refusal of this moment, without a traceback.
+fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> Refusal {
     let limit = limits::binding(scope);
     let cap = match &limit {
         Some(limit) => limit.base.saturating_add(limit.bytes),
         None => LEDGER.cap(scope).unwrap_or(0),
     };
-    let mut refusal = Refusal {
-        number: COUNT.fetch_add(1, AcqRel) + 1,
+    Refusal {
+        number,
         scope,
         account,
         bytes: bytes as u64,
@@ -164,56 +211,12 @@ pub(super) fn record(
         is_region: false,
         trace: [0; TRACE],
         trace_length: 0,
-    };
-    keep(&mut refusal, trace);
-    refusal
+    }
 }
 
-/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows.
-pub(super) fn record_external(
-    bytes: usize,
-    limit: u64,
-    charged: u64,
-    how: How,
-    trace: Trace,
-) -> Refusal {
-    let refusal = Refusal {
-        cap: limit,
-        live: charged,
-        limit: None,
-        ..record(Scope::Total, Account::Mapped, bytes, how, trace)
-    };
+/// Adds the traceback and keeps the refusal as the last one.
+fn kept(mut refusal: Refusal, trace: Trace) -> Refusal {
+    refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
     LAST.set(&refusal);
     refusal
-}
-
-/// Keeps as the last refusal a request that the region of `size` bytes has no room for.
-pub(super) fn record_region(
-    size: u64,
-    account: Account,
-    bytes: usize,
-    how: How,
-    trace: Trace,
-) -> Refusal {
-    let mut refusal = Refusal {
-        number: COUNT.fetch_add(1, AcqRel) + 1,
-        scope: Scope::Total,
-        account,
-        bytes: bytes as u64,
-        cap: size,
-        live: limits::live(Scope::Total),
-        how,
-        limit: None,
-        group: None,
-        is_region: true,
-        trace: [0; TRACE],
-        trace_length: 0,
-    };
-    keep(&mut refusal, trace);
-    refusal
-}
-
-fn keep(refusal: &mut Refusal, trace: Trace) {
-    refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
-    LAST.set(refusal);
 }
