@@ -2,13 +2,13 @@
 
 import pairs
 import targets
-from sections import SECTIONS, arrays, suite
+from sections import SECTIONS, arrays, programs, startup, suite
 
 SCHEMA = "pyhost-benches/1"
 BEGIN = "<!-- benches/run.py writes from here -->"
 END = "<!-- to here -->"
 CONFIDENCE = "95% bootstrap interval of the median; of fewer than five rounds, the least and the greatest"
-LEFT_TO_JSON = (arrays.MEDIAN, suite.RESIDENT)
+LEFT_TO_JSON = (arrays.MEDIAN, suite.RESIDENT, startup.PROCESSOR)
 SAME_RUN = ("executables", "python", "linkage")
 # Each unit with the smaller one that takes over below 1, and the larger one that does from 1000 on.
 SMALLER = {"s": "ms", "ms": "µs", "µs": "ns"}
@@ -57,7 +57,7 @@ def baseline(section):
 
 def as_markdown(result):
     """Returns the report of what `as_json` returned."""
-    parts = ["### Targets", table(("", "measured", "target", "", "with"), map(target_cells, result["targets"]))]
+    parts = ["### Targets", table(("", "measured", "target", ""), map(target_cells, measured(result["targets"])))]
     for name, section in result["sections"].items():
         parts += [f"### {section['title']}", *of_section(name, section["rows"])]
     parts += ["### How it was measured", table(("", ""), [(name, str(fact)) for name, fact in result["facts"].items()])]
@@ -75,24 +75,40 @@ def of_section(name, rows):
     if not shown:
         return ["Not measured."]
     if name in ("peers", "checkers"):
-        return ["Ratios to stock; their intervals are in the JSON.", table(*ratios_alone(shown))]
-    other = "pyhost" if baseline(name) == "stock" else "with it"
-    told = table(("", "with", baseline(name), other, "ratio", "interval", "rounds"), map(row_cells, shown))
+        kept = [row for row in shown if not row["metric"].endswith(programs.AFTER)]
+        return ["Ratios to stock; their intervals, and sizes at once after a free, are in the JSON.", table(*ratios_alone(kept))]
+    if name == "programs":
+        return [table(*of_programs(shown))]
+    first = shown[0]["contender"]
+    told = table(("", baseline(name), "ratio", "interval"), [row_cells(row, first) for row in shown])
     return [*(summaries(rows) if name == "pyperformance" else ()), told]
 
 
+def measured(all_targets):
+    return [target for target in all_targets if target["ratio"] is not None]
+
+
 def target_cells(target):
-    bound = f"≤ {target['bound']:.2f}"
-    if target["ratio"] is None:
-        return target["target"], "", bound, "not measured", ""
-    return (target["target"], f"{target['ratio']:.3f}", bound, "met" if target["met"] else "**not met**",
-            target["contender"])
+    return (target["target"], f"{target['ratio']:.3f}", f"≤ {target['bound']:.2f}", "met" if target["met"] else "**not met**")
 
 
-def row_cells(row):
-    return (row["metric"], row["contender"], quantity(row["baseline_value"], row["unit"]),
-            quantity(row["value"], row["unit"]), f"{row['ratio']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}",
-            str(row["pairs"]))
+def row_cells(row, first):
+    """Returns a row's cells. Contenders but the first are named."""
+    named = "" if row["contender"] == first else f" ({row['contender']})"
+    return row["metric"] + named, quantity(row["baseline_value"], row["unit"]), f"{row['ratio']:.3f}", interval(row)
+
+
+def interval(row):
+    return f"{row['low']:.3f} to {row['high']:.3f}"
+
+
+def of_programs(rows):
+    """Returns head and rows of a table with a row a program: its time, and the ratios of its sizes."""
+    sizes = list(programs.SIZES.values())
+    ratios = {(row["metric"], row["contender"]): f"{row['ratio']:.3f}" for row in rows}
+    lines = [(*row_cells(row, rows[0]["contender"]), *(ratios.get((row["metric"] + size, row["contender"]), "") for size in sizes))
+             for row in rows if not row["metric"].endswith(tuple(sizes))]
+    return ("", "stock", "time", "interval", *(size.removeprefix(", ") for size in sizes)), lines
 
 
 def ratios_alone(rows):

@@ -4,6 +4,7 @@ from launch import times_of
 from pairs import Samples
 
 TITLE = "Start-up"
+PROCESSOR = ", processor"
 
 
 def measure(bench):
@@ -19,4 +20,4 @@ def measure(bench):
 
 def time(contender, name, arguments, paths):
     elapsed, processor = times_of(contender.command(*arguments), contender.environment(*paths))
-    return {name: (elapsed * 1e3, "ms"), name + ", processor": (processor * 1e3, "ms")}
+    return {name: (elapsed * 1e3, "ms"), name + PROCESSOR: (processor * 1e3, "ms")}

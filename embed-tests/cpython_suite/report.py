@@ -24,6 +24,7 @@ class ModuleResult:
 
 
 COLUMNS = ("module", "cases", "same", "known", "flaky on stock", "flaky on pyhost", "DIFFERENT", "stock s", "pyhost s")
+ALIKE = "Cases that fail alike on both"
 STOCK_COLUMNS = ("module", "cases", "passed", "skipped", "in trouble", "end", "runs", "stock s")
 
 
@@ -45,11 +46,6 @@ def plain_table(columns, rows):
     widths = [max(map(len, cells)) for cells in zip(columns, *rows)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()
                      for cells in [columns, *rows])
-
-
-def markdown_table(columns, rows):
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def listed(results):
@@ -109,19 +105,32 @@ def stock_terminal(results, missing):
 
 def markdown(stock, pyhost, host_version, results, missing, known):
     """Returns the Markdown section of one release."""
-    facts = [f"- stock: {one_line(stock.version)}", f"- pyhost: {host_version}; {one_line(pyhost.version)}"]
-    parts = [heading_of(subject(stock)), "\n".join(facts),
-             markdown_table(COLUMNS, [row(result) for result in results])]
-    for heading, lines in sections(results, missing, known):
-        parts.append(f"{heading} ({len(lines)}):\n\n" + "\n".join(f"- {code_safe(line)}" for line in lines))
+    facts = [f"- {host_version}; stock {one_line(stock.version)}", f"- {sums(results)}",
+             "- " + ", ".join(f"{result.module} {len(result.cases)}" for result in results)]
+    parts = [heading_of(subject(stock)), "\n".join(facts), *markdown_lists(sections(results, missing, known))]
     return "\n\n".join(parts) + "\n"
+
+
+def sums(results):
+    """Returns the number of cases, of those that are not the same, and the seconds of both sides."""
+    counts = classify.count([case for result in results for case in result.cases])
+    seconds = [sum(runs[0]["seconds"] for runs in side if runs)
+               for side in zip(*((result.stock_runs, result.pyhost_runs) for result in results))]
+    return (f"{sum(counts.values())} cases, {sum(counts.values()) - counts[classify.SAME]} not the same; "
+            f"stock {seconds[0]:.0f} s, pyhost {seconds[1]:.0f} s")
+
+
+def markdown_lists(found):
+    """Returns the lists of a section. Of the cases that fail alike it has the number."""
+    return [f"{heading}: {len(lines)}." if heading == ALIKE else
+            f"{heading} ({len(lines)}):\n\n" + "\n".join(f"- {code_safe(line)}" for line in lines) for heading, lines in found]
 
 
 def sections(results, missing, known):
     """Returns the (heading, lines) that have lines."""
     return [(heading, lines) for heading, lines in (
         ("Cases that are not the same", listed(results)),
-        ("Cases that fail alike on both", alike_in_trouble(results)),
+        (ALIKE, alike_in_trouble(results)),
         ("Listed as known differences, but the same", stale_known(results, known)),
         ("Modules not installed in this Python, not compared", missing),
     ) if lines]

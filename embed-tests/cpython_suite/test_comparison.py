@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import report
-from classify import DIFFERENT, FLAKY_ON_PYHOST, FLAKY_ON_STOCK, KNOWN, SAME, Known, compare
+from classify import Case, DIFFERENT, FLAKY_ON_PYHOST, FLAKY_ON_STOCK, KNOWN, SAME, Known, compare
 from interpreters import DEBUG_HOOKS, Interpreter
 from run import cases_from, module_outcome
 from store import Store
@@ -117,6 +117,15 @@ class StoreTests(unittest.TestCase):
 
 
 class ReportTests(unittest.TestCase):
+    def test_a_section_has_sums_and_the_cases_that_differ(self):
+        cases = [Case("a", ("passed",), ("passed",), SAME), Case("b", ("failed",), ("failed",), SAME),
+                 Case("c", ("passed",), ("failed",), KNOWN, "a reason")]
+        result = report.ModuleResult("test_gc", [{"seconds": 1.2}], [{"seconds": 2.6}], cases)
+        section = report.markdown(STOCK, STOCK, "pyhost 0.1.0", [result], [], {})
+        for line in ("- 3 cases, 1 not the same; stock 1 s, pyhost 3 s\n- test_gc 3\n", "Cases that fail alike on both: 1.",
+                     "- `known: test_gc: c: stock passed; pyhost failed; a reason`"):
+            self.assertIn(line, section)
+
     def test_a_section_takes_the_place_of_its_earlier_one(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "report.md")

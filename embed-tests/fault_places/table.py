@@ -23,37 +23,25 @@ def outcomes_table(results):
     return "\n".join(lines) + "\n"
 
 
-def failure(accounts, number):
-    """Returns how stock Python was made to fail."""
-    return f"`fail_native({number})`" if accounts == "native" else f"`set_nomemory({number - 1}, {number})`"
-
-
 def frame(stack):
     return "{}:{} in {}".format(*stack[0]) if stack else "no Python frame"
 
 
 def crashes(results):
-    """Returns the list of what did not end by itself, one line for each crash place, with what stock Python does."""
-    lines = ["| Python | phase, accounts, N | outcome | ends in | Python's line | stock Python |",
-             "|---|---|---|---|---|---|"]
+    """Returns what did not end by itself, one line for each way that a phase ended in, with what stock Python does."""
+    found = {}
     for runner, records in results:
-        for record in records:
-            if not outcomes.is_bad(record["outcome"]):
-                continue
-            found = record.get("evidence") or {"status": "not searched"}
-            names = " < ".join(f"`{name}`" for name in found.get("host_c", [])[:3]) or "-"
-            stock = found["status"]
-            if "start" in found:
-                stock += ": " + failure(record["place"][1], found["start"])
-            if found.get("kin"):
-                stock += "; as {0}, {2}".format(*found["kin"])
-            if record["fatal"]:
-                names = f"{record['fatal']}; {names}"
+        for record in filter(lambda record: outcomes.is_bad(record["outcome"]), records):
+            evidence = record.get("evidence") or {"status": "not searched"}
+            place = f"`{evidence['host_c'][0]}`" if evidence.get("host_c") else frame(record["stack"])
+            stock = evidence["status"] + ("; as {0}, {2}".format(*evidence["kin"]) if evidence.get("kin") else "")
             phase, accounts, number = record["place"]
-            place = frame(record["stack"])
-            lines.append(f"| {runner.release} | {phase}, {accounts}, {number} | {record['outcome']} | {names} "
-                         f"| {place} | {stock} |")
-    return "\n".join(lines) + "\n" if len(lines) > 2 else "No run crashed, hung or ended in a fatal error.\n"
+            where = f"{record['fatal']}; {place}" if record["fatal"] else place
+            row = (runner.release, f"{phase}, {accounts}", record["outcome"], where, stock)
+            found.setdefault(row, []).append(str(number))
+    lines = ["| Python | phase, accounts | outcome | in | stock Python | N |", "|---|---|---|---|---|---|"]
+    lines += ["| " + " | ".join((*row, ", ".join(numbers))) + " |" for row, numbers in found.items()]
+    return "\n".join(lines) + "\n" if found else "No run crashed, hung or ended in a fatal error.\n"
 
 
 def unexplained(results):

@@ -150,7 +150,7 @@ class Tables(unittest.TestCase):
         results = [(self.Runner, records)]
         self.assertEqual(table.unexplained(results), [records[2], records[4], records[5]])
         self.assertIn("| 3.11.7, NumPy 2.4 | 6 | 1 | 0 | 0 | 3 | 2 |", table.outcomes_table(results))
-        self.assertIn("same place: `set_nomemory(7, 8)`", table.crashes(results))
+        self.assertIn("| 3.11.7 | json, raw+mem+obj | SIGSEGV | `f` | same place | 7 |", table.crashes(results))
 
     def test_a_file_keeps_what_is_around_the_tables(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ import report
 from run import MODULE_CASE
 
 COLUMNS = (*report.COLUMNS, "numpy peak", "numpy left")
+MARKDOWN_COLUMNS = ("module", "cases", "numpy peak", "numpy left")
 INTRODUCTION = """# The libraries' own tests, by python and by pyhost
 
 Run by
@@ -94,15 +95,20 @@ def pair(stock, versions):
 
 def markdown(stock, pyhost, host_version, versions, results, known):
     """Returns the section of one pair of Python and NumPy."""
-    facts = [f"- stock: {report.one_line(stock.version)}", f"- pyhost: {host_version}"]
+    facts = [f"- {host_version}; stock {report.one_line(stock.version)}"]
     if pyhost.options:
         facts.append(f"- pyhost's options: `{' '.join(pyhost.options)}`")
     facts.append("- " + ", ".join(f"{name} {version}" for name, version in versions.items()))
-    parts = [report.heading_of(pair(stock, versions)), "\n".join(facts),
-             report.markdown_table(COLUMNS, [row(result) for result in results])]
-    for heading, lines in sections(results, known):
-        parts.append(f"{heading} ({len(lines)}):\n\n" + "\n".join(f"- {report.code_safe(line)}" for line in lines))
+    facts.append(f"- {report.sums(results)}")
+    rows = [[result.module, str(len(result.cases)), *memory(result.pyhost_runs[0]["numpy"])] for result in results]
+    parts = [report.heading_of(pair(stock, versions)), "\n".join(facts), markdown_table(MARKDOWN_COLUMNS, rows),
+             *report.markdown_lists(sections(results, known))]
     return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def write_section(path, stock, versions, section):
