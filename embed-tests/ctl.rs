@@ -154,6 +154,29 @@ fn growth(diff: &Value) -> i64 {
 }
 
 #[test]
+fn a_cap_that_follows_a_limit_is_listed_with_its_age_while_the_host_waits() {
+    let directory = folder("live").join("waiting");
+    let fixed = Obedient::start(&directory, &["--cap", "64M"]);
+    let mut following = Obedient::start(&directory, &["--cap", "auto"]);
+    let row = |host: &Obedient| {
+        let table = ctl(&directory).arg("ps").ok().stdout;
+        let own = |row: &&str| row.split_whitespace().next() == Some(&*host.pid());
+        table.lines().find(own).unwrap().to_owned()
+    };
+    until_seen("the age of a cap", || {
+        let row = row(&following);
+        if row.contains(" s)") {
+            Ok(())
+        } else {
+            Err(row)
+        }
+    });
+    assert!(!row(&fixed).contains(" s)"));
+    following.take(4096);
+    assert!(!row(&following).contains(" s)"));
+}
+
+#[test]
 fn hosts_that_run_are_listed_and_no_others() {
     let directory = folder("live").join("none-yet");
     assert_eq!(ctl(&directory).arg("ps").ok().stdout.lines().count(), 1);

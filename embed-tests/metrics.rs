@@ -90,6 +90,14 @@ os._exit(5)";
         assert_eq!(report["caps"][account]["cap_bytes"].as_f64(), Some(cap));
     }
     assert_eq!(values(&text, "pyhost_memory_cap_bytes", &[]).len(), 2);
+    let age = "pyhost_memory_cap_age_seconds";
+    assert!(values(&text, age, &[]).is_empty());
+    let follows = ["--stats=openmetrics", "--cap", "auto"];
+    let follows = Run::host().args(follows).code("pass").ok().stderr;
+    assert!(
+        (0.0..60.0).contains(&value(&follows, age, &[])),
+        "{follows}"
+    );
     assert!(values(&text, "pyhost_memory_bytes", &[("account", "numpy")]).is_empty());
     assert_eq!(value(&text, "pyhost_exit_status", &[]), 5.0);
     let python = report["python"]["version"].as_str().unwrap();

@@ -26,8 +26,8 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     let names: Vec<String> = names.iter().map(Name::to_string).collect();
     let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
     let mut text = format!(
-        "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  COMMAND\n",
-        "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP", "REFUSED"
+        "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
+        "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP (AGE)", "REFUSED"
     );
     for (host, name) in hosts.iter().zip(names) {
         let record = &host.record;
@@ -36,14 +36,22 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+        // One that follows a limit is of the moment when the host looked last.
+        let age = record.card().cap_age(moment::monotonic());
+        let age = age.map_or(0, |seconds| seconds as u64);
+        let cap = shown(cap.map(|cap| cap.bytes));
+        let cap = match age {
+            0 => cap,
+            age => format!("{cap} ({age} s)"),
+        };
         let refused = record.snapshot.refused();
         let row = format!(
-            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>8}  {}",
+            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  {}",
             clock(seconds),
             shown(Some(record.snapshot.total_live_bytes)),
             shown(Some(record.snapshot.total_peak_bytes)),
             shown(host.usage.resident),
-            shown(cap.map(|cap| cap.bytes)),
+            cap,
             refused,
             record.card().whole_command()
         );

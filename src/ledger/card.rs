@@ -222,7 +222,9 @@ pub struct Card {
     pub resident_peak: AtomicU64,
     /// Requests of others for samples of lines, and the host's answer.
     pub lines: LinesCell,
-    spare: [AtomicU64; 143],
+    /// When the total's cap was last computed from what a limit leaves, in nanoseconds of `CLOCK_MONOTONIC`; 0 if it follows none.
+    pub cap_computed: AtomicU64,
+    spare: [AtomicU64; 142],
     cells: [MarkCell; MARKS],
 }
 
@@ -272,7 +274,8 @@ impl Card {
             resident: AtomicU64::new(0),
             resident_peak: AtomicU64::new(0),
             lines: LinesCell::new(),
-            spare: [const { AtomicU64::new(0) }; 143],
+            cap_computed: AtomicU64::new(0),
+            spare: [const { AtomicU64::new(0) }; 142],
             cells: [const {
                 MarkCell {
                     number: AtomicU64::new(0),
@@ -394,6 +397,12 @@ impl Card {
     /// Seconds from the start to a moment of `CLOCK_MONOTONIC`.
     pub fn seconds_until(&self, monotonic: u64) -> f64 {
         monotonic.saturating_sub(self.started_monotonic.load(Relaxed)) as f64 / 1e9
+    }
+
+    /// Seconds from the moment when the total's cap was computed to one of `CLOCK_MONOTONIC`; `None` if it follows no limit.
+    pub fn cap_age(&self, monotonic: u64) -> Option<f64> {
+        let computed = self.cap_computed.load(Relaxed);
+        (computed > 0).then(|| monotonic.saturating_sub(computed) as f64 / 1e9)
     }
 
     /// The resident size at the end, or at the sampler's last look, and the highest that was seen; None

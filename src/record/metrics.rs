@@ -97,6 +97,8 @@ pub struct Process<'a> {
     pub active: [bool; REPORTED.len()],
     /// The caps in force, by the scope's index.
     pub caps: [Option<u64>; Scope::COUNT],
+    /// Seconds since the total's cap was computed, if it follows a limit.
+    pub cap_age: Option<f64>,
     /// Live bytes that a forked child began with.
     pub inherited: Option<u64>,
     /// Resident bytes.

@@ -3,6 +3,7 @@
 use crate::find::{Found, FoundHost};
 use pyhost_ledger::card::Card;
 use pyhost_ledger::{REPORTED, Scope};
+use pyhost_os::moment;
 use pyhost_record::directory;
 use pyhost_record::metrics::{self, About, Form, Machine, Pid, Process};
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,6 +86,7 @@ fn process<'a>(host: &'a FoundHost, texts: &'a Texts, namespace: u64) -> Process
         live: &record.snapshot,
         active,
         caps,
+        cap_age: card.cap_age(moment::monotonic()),
         inherited: (card.forked.load(Relaxed) == 1).then(|| card.inherited.load(Relaxed)),
         resident: host.usage.resident,
         peak_resident: host.usage.peak_resident,

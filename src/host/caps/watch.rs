@@ -11,7 +11,7 @@
 
 use super::{limits, zone};
 use crate::bytes::Bytes;
-use crate::ledger::{LEDGER, Scope};
+use crate::ledger::{CARD, LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::moment;
 use std::fmt;
@@ -134,6 +134,7 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
     }
     if let Some(Reading { cap, charged, own }) = charges.look() {
         limits::follow(cap);
+        CARD.cap_computed.store(time as u64 * 1000, Relaxed);
         let left = cap as i64 - live;
         NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);

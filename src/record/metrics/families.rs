@@ -101,6 +101,13 @@ pub const FAMILIES: &[Family] = &[
         source: Source::Scopes(|process, scope| process.caps[scope.index()]),
     },
     Family {
+        name: "pyhost_memory_cap_age_seconds",
+        kind: Kind::Gauge,
+        unit: "seconds",
+        help: "Seconds since the cap of all accounts was computed from what a limit leaves.",
+        source: Source::Process(|process| process.cap_age.map(Value::Seconds)),
+    },
+    Family {
         name: "pyhost_memory_blocks",
         kind: Kind::Gauge,
         unit: "",

@@ -17,6 +17,7 @@ fn process<'a>(snapshot: &'a Snapshot, command: &'a str, pid: Option<i32>) -> Pr
         live: snapshot,
         active: [true; REPORTED.len()],
         caps: [None; Scope::COUNT],
+        cap_age: None,
         inherited: None,
         resident: Some(4096),
         peak_resident: None,
