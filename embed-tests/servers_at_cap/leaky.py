@@ -1,4 +1,5 @@
-"""Applications that keep some kilobytes a request: WSGI, ASGI, tasks of celery, a server of the standard library.
+"""Applications that keep some kilobytes a request: WSGI, ASGI, tasks of celery, a server of the standard library. Of two other
+requests one holds all that it gets, and one needs little.
 
 The first request of a process fills it until little is left below the cap, so that a run takes seconds. What follows
 is the slow leak.
@@ -32,11 +33,28 @@ def leak():
     return str(len(kept))
 
 
+def hold():
+    """Takes all that it gets, in big blocks and then in small ones, and goes on with it for a while."""
+    mine = []
+    for size in (1 << 20, 1000):
+        try:
+            while True:
+                mine.append(bytes(size))
+        except MemoryError:
+            time.sleep(0.5)
+    return str(len(mine))
+
+
+def need():
+    """A request that needs little."""
+    return str(len(bytes(200_000)))
+
+
 def health():
     return "ok"
 
 
-ROUTES = {"/leak": leak, "/health": health}
+ROUTES = {"/leak": leak, "/hold": hold, "/need": need, "/health": health}
 
 
 def flask_app():

@@ -8,6 +8,8 @@ Allowed: a process that ends has status 53 and one line `pyhost: fatal: ...`; on
 first request on there is an answer, of any status, or an end at least every five seconds; if a master starts a worker
 again, as long as the server took to start comes on top. No process is ended by a signal of its own.
 
+In celery-held tasks that need 200 KB run beside one that holds all that it gets: each task must succeed.
+
 Exit status: 0; 1 with what failed; 2 for a bad command line.
 """
 
@@ -54,8 +56,11 @@ SERVERS = {
     "uvicorn": ("32M", ["-m", "uvicorn", "leaky:asgi", "--port", "{port}", "--no-access-log"]),
     "celery-prefork": ("64M", [*CELERY, "1"]),
     "celery-threads": ("64M", [*CELERY, "4", "-P", "threads"]),
+    "celery-held": ("120M", [*CELERY, "4", "-P", "threads"]),
     "http.server": ("24M", [str(HERE / "leaky.py"), "{port}"]),
 }
+# What the clients ask, where it is not /leak, and how often in all.
+HELD, HELD_REQUESTS = ["/hold", "/need", "/need", "/need"], 200
 SLICE = ["flask", "gunicorn-gthread", "http.server"]
 
 
@@ -131,6 +136,7 @@ class Server:
     def __init__(self, name, options, packages, folder):
         cap, command = SERVERS[name]
         self.log = folder / "log"
+        self.is_held = name.endswith("-held")
         self.answers, self.lock = {}, threading.Lock()
         self.silence, self.seen_ends = 0, 0
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
@@ -187,13 +193,13 @@ class Server:
     def load(self):
         """Asks /leak until the process has ended, or enough was asked for."""
         until = time.monotonic() + SECONDS
-        left = iter(range(REQUESTS))
+        left = iter(range(HELD_REQUESTS if self.is_held else REQUESTS))
 
-        def work(client):
+        def work(client, path):
             while self.process.poll() is None and time.monotonic() < until and self.silence < 2 * SILENCE:
                 if next(left, None) is None or len(self.ends()) >= ENDS:
                     break
-                status = client.ask("/leak")
+                status = client.ask(path)
                 if self.process.poll() is None or status is not None:
                     self.note(status)
                 if status is None:
@@ -201,7 +207,8 @@ class Server:
 
         self.clients = [self.client() for _ in range(CLIENTS)]
         self.last = time.monotonic()
-        threads = [threading.Thread(target=work, args=(client,)) for client in self.clients]
+        paths = HELD if self.is_held else ["/leak"] * CLIENTS
+        threads = [threading.Thread(target=work, args=both) for both in zip(self.clients, paths)]
         for thread in threads:
             thread.start()
         # Beside the clients: one may wait for an answer that never comes.
@@ -254,6 +261,8 @@ def judge(server, healthy, ends):
         failures.append(f"{server.silence:.1f} s without an answer or an end")
     if not REACHED.search(text):
         failures.append("the cap was not reached")
+    if server.is_held and set(server.answers) != {200}:
+        failures.append("a task did not succeed")
     fatal = len(FATAL.findall(text))
     if fatal != len(ends):
         failures.append(f"{fatal} lines 'pyhost: fatal: ...' of {len(ends)} ends")
