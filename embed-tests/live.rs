@@ -841,6 +841,31 @@ fn files_that_are_made_shorter_stop_no_script() {
 }
 
 #[test]
+fn a_forked_childs_own_map_in_the_place_of_the_samples_is_its_own() {
+    let directory = folder("live").join("hosts");
+    let code = "import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_ssize_t, [ctypes.c_ssize_t, ctypes.c_size_t] + [ctypes.c_long] * 4
+row = next(row for row in open('/proc/self/maps') if row.rstrip().endswith('.lines'))
+start, end = (int(word, 16) for word in row.split()[0].split('-'))
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+child = os.fork()
+if child == 0:
+    shared_there = 0x11
+    libc.mmap(start, end - start, 3, shared_there, file, 0)
+    ctypes.memset(start, 1, 1) # the file is empty
+    os._exit(0)
+print(os.WTERMSIG(os.waitpid(child, 0)[1]))";
+    let outcome = Run::host()
+        .arg(format!("--live={}", directory.display()))
+        .args(["--lines=1G", "--stats=off"])
+        .code(code)
+        .arg(folder("live").join("empty"))
+        .ok();
+    assert_eq!(outcome.stdout, format!("{}\n", libc::SIGBUS), "{outcome:?}");
+}
+
+#[test]
 fn a_file_of_a_given_name_that_is_made_shorter_stops_no_script() {
     let path = folder("live").join("file");
     let code = "import os, sys

@@ -43,6 +43,11 @@ pub fn goes_on_without_file(address: usize) -> bool {
     (start..start + bytes).contains(&address) && unsafe { mapping::empty(start, bytes) }
 }
 
+/// The samples have given the file's pages up: what is mapped there from now on is not theirs. So it is in a forked child.
+pub fn forget_pages() {
+    PAGES[1].store(0, Relaxed);
+}
+
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
     if HAS_FILE.load(Relaxed) {
@@ -71,11 +76,11 @@ fn path() -> Option<PathBuffer> {
 /// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
 /// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
+    forget_pages();
     if !HAS_FILE.load(Relaxed) {
         return None;
     }
     let _errno = KeptErrno::new();
-    PAGES[1].store(0, Relaxed); // of the former, which the samples have given up
     // A signal would interrupt the call that reserves the room, and one that comes often would never let it finish.
     let mut others = SignalSet::all();
     others.remove(libc::SIGBUS); // what comes of the file itself
@@ -104,7 +109,6 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
         let file = Fd::open(draft.as_c_str(), flags)?;
         let mapped = Shared::of_file(&file, words)?;
         let addresses = mapped.addresses();
-        PAGES[1].store(0, Relaxed);
         PAGES[0].store(addresses.start, Relaxed);
         let pages = addresses.len().next_multiple_of(page_size() as usize);
         PAGES[1].store(pages, Relaxed);
@@ -113,7 +117,7 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
         Ok(mapped)
     };
     quietly(made).inspect_err(|_| {
-        PAGES[1].store(0, Relaxed);
+        forget_pages();
         let _ = file::unlink(draft.as_c_str());
     })
 }

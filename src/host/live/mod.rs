@@ -356,6 +356,7 @@ fn make_file() -> Result<(), Errno> {
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
 extern "C" fn begin_child() {
+    lines::forget_pages();
     if !mapping::onto_memory(false) {
         // It goes on in its parent's pages, which are then wrong, but whole.
         HAS_FILE.store(false, Relaxed);
