@@ -105,7 +105,7 @@ def stock_terminal(results, missing):
 
 def markdown(stock, pyhost, host_version, results, missing, known):
     """Returns the Markdown section of one release."""
-    facts = [f"- {host_version}; stock {one_line(stock.version)}", f"- {sums(results)}",
+    facts = [f"- {host_version}", f"- {sums(results)}",
              "- " + ", ".join(f"{result.module} {len(result.cases)}" for result in results)]
     parts = [heading_of(subject(stock)), "\n".join(facts), *markdown_lists(sections(results, missing, known))]
     return "\n\n".join(parts) + "\n"

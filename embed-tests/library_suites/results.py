@@ -95,7 +95,7 @@ def pair(stock, versions):
 
 def markdown(stock, pyhost, host_version, versions, results, known):
     """Returns the section of one pair of Python and NumPy."""
-    facts = [f"- {host_version}; stock {report.one_line(stock.version)}"]
+    facts = [f"- {host_version}"]
     if pyhost.options:
         facts.append(f"- pyhost's options: `{' '.join(pyhost.options)}`")
     facts.append("- " + ", ".join(f"{name} {version}" for name, version in versions.items()))
