@@ -1,4 +1,4 @@
-//! The ends of threads, and forks: what becomes of a thread's theaps and of its slot.
+//! The ends of threads: what becomes of a thread's theaps and of its slot.
 //!
 //! A thread's end is the destructor of mimalloc's own pthread key, which the host
 //! replaces by one of its own: it forgets the theaps before mimalloc takes them away, and yields
@@ -8,9 +8,8 @@
 #![allow(unsafe_code)]
 
 use super::thread::{SLOT_KEY, state, thread_id};
-use super::{bound, ffi, gate, own, sampling};
+use super::{bound, ffi, gate, own};
 use crate::ledger::{LEDGER, UNCLAIMED};
-use pyhost_os::calls;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,32 +51,11 @@ pub fn take_over_mimallocs() {
     }
 }
 
-extern "C" fn before_fork() {
-    sampling::forking();
-    gate::close(state().slot(), thread_id());
-}
-
-extern "C" fn after_fork_in_parent() {
-    gate::open();
-}
-
-extern "C" fn after_fork_in_child() {
-    LEDGER.keep_only(state().slot());
-    bound::forked();
-    sampling::forked();
-    gate::open();
-}
-
-/// Has each thread's slot given back at its end, and the gate closed at forks. Once, while the process has one thread.
+/// Makes each thread give its slot back at its end. Once, while the process has one thread.
 pub fn watch() {
     let mut key = 0;
     // SAFETY: a plain pthread call with a function of the executable, which never goes away.
     if unsafe { libc::pthread_key_create(&mut key, Some(end_slot)) } == 0 {
         SLOT_KEY.store(key, Relaxed);
     }
-    calls::pthread_atfork(
-        Some(before_fork),
-        Some(after_fork_in_parent),
-        Some(after_fork_in_child),
-    );
 }

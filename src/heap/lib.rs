@@ -36,6 +36,7 @@ pub mod classes;
 mod ends;
 mod ffi;
 pub mod fills;
+pub mod forks;
 pub mod freed;
 pub mod gate;
 pub mod guards;

@@ -14,6 +14,7 @@ mod device;
 mod endings;
 mod error;
 mod faults;
+mod forks;
 mod handover;
 mod hooks;
 mod leaks;

@@ -7,6 +7,7 @@ use crate::device;
 use crate::endings;
 use crate::error::Error;
 use crate::faults;
+use crate::forks;
 use crate::handover;
 use crate::heap;
 use crate::hooks;
@@ -102,7 +103,6 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     }
     let native = native::choose(options.malloc, options.region.size.is_some());
     device::start(&options.region, native)?;
-    // Before the heap's own handler of forks, which changes a child's ledger.
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
     let kept = live::start(
@@ -118,7 +118,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     if kept.is_shared {
         timeline::start(&options.timeline);
     }
-    native::mapped::watch_forks();
+    forks::watch();
     Ok(native)
 }
 

@@ -100,7 +100,6 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     });
     native::on_exit(at_exit);
     calls::at_quick_exit(exports::at_quick_exit);
-    calls::pthread_atfork(None, Some(forked_in_parent), Some(forked_in_child));
 }
 
 /// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page, by bytes of
@@ -196,11 +195,13 @@ fn write_crowded_out() {
     }
 }
 
-extern "C" fn forked_in_parent() {
+/// Counts the child.
+pub fn forked_in_parent() {
     forks::COUNT.fetch_add(1, Relaxed);
 }
 
-extern "C" fn forked_in_child() {
+/// The child's end is its own: it has written nothing yet.
+pub fn forked_in_child() {
     let pid = process::id();
     OWNER.store(pid, Relaxed);
     name_process();

@@ -148,7 +148,6 @@ pub fn start(
     IS_SHARED.store(is_shared, Relaxed);
     if is_shared {
         keep_noting(mapping::keep);
-        calls::pthread_atfork(None, None, Some(begin_child));
         native::on_exit(exit_before_the_plan);
         bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
@@ -355,7 +354,10 @@ fn make_file() -> Result<(), Errno> {
 
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
-extern "C" fn begin_child() {
+pub fn forked() {
+    if !is_shared() {
+        return;
+    }
     lines::forget_pages();
     if !mapping::onto_memory(false) {
         // It goes on in its parent's pages, which are then wrong, but whole.

@@ -14,7 +14,6 @@ use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
 use crate::heap::{self, sampling, source_line};
 use crate::peak;
-use pyhost_os::calls;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::CStr;
 use std::fmt;
@@ -38,7 +37,6 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     place::watch_codes(gil);
     sampling::set_walk(native_calls::walk());
     watch_errors(gil);
-    calls::pthread_atfork(None, None, Some(forked_in_child));
     caps::arm(caps::Python {
         place: place::place,
         handles_error: place::handles_memory_error,
@@ -135,7 +133,7 @@ pub fn prepare_errors(gil: Gil<'_>) {
 }
 
 /// The forking thread is the child's main thread.
-extern "C" fn forked_in_child() {
+pub fn forked_in_child() {
     MAIN.store(heap::thread_number(), Relaxed);
 }
 

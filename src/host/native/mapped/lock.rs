@@ -9,7 +9,6 @@
 
 use super::table::{Range, Table};
 use crate::heap;
-use pyhost_os::calls;
 use pyhost_os::cell::Exclusive;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::system_call::system_call;
@@ -115,17 +114,14 @@ fn make() -> Option<Table<'static>> {
     Some(Table::new(ranges.leak()))
 }
 
-extern "C" fn before_fork() {
+/// Holds the lock while the process forks.
+pub fn before_fork() {
     // Signals stay as they are: a handler that maps memory meanwhile finds its own thread here.
     take(heap::thread_number());
 }
 
-extern "C" fn after_fork() {
+/// In parent and child: gives the lock back.
+pub fn after_fork() {
     let own = heap::thread_number();
     let _ = HOLDER.compare_exchange(own, 0, Release, Relaxed);
-}
-
-/// Has the lock held while the process forks. Once.
-pub fn watch_forks() {
-    calls::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork));
 }

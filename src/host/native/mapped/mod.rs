@@ -17,7 +17,7 @@ mod followed;
 mod lock;
 mod table;
 
-pub use lock::{RANGES, memory, watch_forks};
+pub use lock::{RANGES, after_fork, before_fork, memory};
 pub use table::Range;
 
 use super::mode::{Mode, mode};

@@ -1,0 +1,24 @@
+//! The heap's part of a fork. The layer above calls these from its handlers of `pthread_atfork`.
+
+use super::thread::{state, thread_id};
+use super::{bound, gate, sampling};
+use crate::ledger::LEDGER;
+
+/// In the thread that forks: keeps others out of mimalloc.
+pub fn before() {
+    sampling::forking();
+    gate::close(state().slot(), thread_id());
+}
+
+/// In the parent.
+pub fn in_parent() {
+    gate::open();
+}
+
+/// In the child, whose one thread is the one that forked.
+pub fn in_child() {
+    LEDGER.keep_only(state().slot());
+    bound::forked();
+    sampling::forked();
+    gate::open();
+}

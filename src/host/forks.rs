@@ -1,0 +1,39 @@
+//! What happens when the process forks: one list, in the order in which it happens.
+//!
+//! libc runs handlers of `pthread_atfork` last registered first before a fork, and first registered first after it. These are
+//! registered before those of any library that the script loads: the gate closes last and opens first. Processes that libc starts
+//! without these handlers (`vfork`, `clone`) are counted in [`crate::endings`].
+
+use crate::endings;
+use crate::heap;
+use crate::live;
+use crate::native::mapped;
+use crate::python::surface;
+use pyhost_os::calls;
+
+/// Registers the list. Once, while the process has one thread.
+pub fn watch() {
+    calls::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
+}
+
+/// In the thread that forks. From here on no other thread is inside mimalloc, the samples or the table of maps.
+extern "C" fn before() {
+    heap::forks::before();
+    mapped::before_fork();
+}
+
+extern "C" fn in_parent() {
+    mapped::after_fork();
+    heap::forks::in_parent();
+    endings::forked_in_parent();
+}
+
+/// The child has one thread, the one that forked.
+extern "C" fn in_child() {
+    // First: the pages of the ledger are the parent's until then.
+    live::forked();
+    mapped::after_fork();
+    heap::forks::in_child();
+    endings::forked_in_child();
+    surface::forked_in_child();
+}
