@@ -118,17 +118,27 @@ const ACCOUNT_BITS: usize = 7;
 // A page begins on a multiple of 8. A ninth account needs another place than these bits.
 const _: () = assert!(ACCOUNTS <= ACCOUNT_BITS + 1);
 
-static EMPTIED: [Emptied; KEPT] = [const {
-    Emptied {
-        start: AtomicUsize::new(0),
-        length: AtomicUsize::new(0),
-        block: AtomicUsize::new(0),
-    }
-}; KEPT];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Between these slices all of them lie, those that are no longer kept as well.
-static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
-static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+/// What freed blocks are marked with.
+struct DoubleFree {
+    emptied: [Emptied; KEPT],
+    next: AtomicUsize,
+    /// Between these slices all of them lie, those that are no longer kept as well.
+    lowest: AtomicUsize,
+    highest: AtomicUsize,
+}
+
+static STATE: DoubleFree = DoubleFree {
+    emptied: [const {
+        Emptied {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            block: AtomicUsize::new(0),
+        }
+    }; KEPT],
+    next: AtomicUsize::new(0),
+    lowest: AtomicUsize::new(usize::MAX),
+    highest: AtomicUsize::new(0),
+};
 
 impl Emptied {
     fn start(&self) -> usize {
@@ -147,7 +157,7 @@ impl Emptied {
 
 /// Keeps a page in mind whose last live block is being freed.
 pub fn keep_in_mind(page: &Page) {
-    let place = &EMPTIED[NEXT.fetch_add(1, Relaxed) % KEPT];
+    let place = &STATE.emptied[STATE.next.fetch_add(1, Relaxed) % KEPT];
     let (start, length) = (page.page_start.addr(), page.bytes());
     let account = page.account() as usize;
     place.length.store(0, Relaxed);
@@ -156,8 +166,10 @@ pub fn keep_in_mind(page: &Page) {
         .start
         .store(!(start | ACCOUNT_BITS) | account, Relaxed);
     place.length.store(length, Relaxed);
-    LOWEST.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
-    HIGHEST.fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
+    STATE.lowest.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
+    STATE
+        .highest
+        .fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
 }
 
 /// Ends the process if `pointer`, which lies in no page now, lay in one: the block is freed twice. What
@@ -165,14 +177,14 @@ pub fn keep_in_mind(page: &Page) {
 #[cold]
 pub fn refuse_if_ours(pointer: *mut u8) {
     let address = pointer.addr();
-    let slices = LOWEST.load(Relaxed)..=HIGHEST.load(Relaxed);
+    let slices = STATE.lowest.load(Relaxed)..=STATE.highest.load(Relaxed);
     if !slices.contains(&(address >> ffi::SLICE_SHIFT)) {
         return;
     }
     let mut is_in_arena = false;
     pages::each_arena(|arena| is_in_arena |= (arena.start..arena.end).contains(&address));
-    let newest = NEXT.load(Relaxed);
-    let mut newest_first = (1..=KEPT).map(|back| &EMPTIED[newest.wrapping_sub(back) % KEPT]);
+    let newest = STATE.next.load(Relaxed);
+    let mut newest_first = (1..=KEPT).map(|back| &STATE.emptied[newest.wrapping_sub(back) % KEPT]);
     match newest_first.find(|page| page.holds(address)) {
         Some(page) if is_in_arena || !is_mapped(address) => {
             refuse_twice(pointer, page.block.load(Relaxed), page.account())

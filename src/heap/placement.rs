@@ -38,12 +38,20 @@ const NUMPY_HUGE_PAGES: usize = 1 << 22;
 /// A size that no memory reaches: no advice.
 const NO_ADVICE: usize = usize::MAX;
 
-/// Whether huge pages are wanted or refused, and the least bytes of memory that get this advice.
-static ARE_WANTED: AtomicBool = AtomicBool::new(true);
-static ADVISED_FROM: AtomicUsize = AtomicUsize::new(NO_ADVICE);
+/// Where array data is placed.
+struct ArrayPlacement {
+    /// Whether huge pages are wanted or refused, and the least bytes of memory that get this advice.
+    are_wanted: AtomicBool,
+    advised_from: AtomicUsize,
+    /// The preferred node; `u32::MAX` for none.
+    node: AtomicU32,
+}
 
-/// The preferred node; `u32::MAX` for none.
-static NODE: AtomicU32 = AtomicU32::new(u32::MAX);
+static STATE: ArrayPlacement = ArrayPlacement {
+    are_wanted: AtomicBool::new(true),
+    advised_from: AtomicUsize::new(NO_ADVICE),
+    node: AtomicU32::new(u32::MAX),
+};
 
 /// Chooses the advice. `numpys_own` tells whether NumPy itself would ask (`auto` follows it).
 pub fn set_huge_pages(choice: HugePages, numpys_own: bool) {
@@ -52,20 +60,20 @@ pub fn set_huge_pages(choice: HugePages, numpys_own: bool) {
         HugePages::Auto => NO_ADVICE,
         HugePages::Always | HugePages::Never => 0,
     };
-    ARE_WANTED.store(choice != HugePages::Never, Relaxed);
-    ADVISED_FROM.store(from, Relaxed);
+    STATE.are_wanted.store(choice != HugePages::Never, Relaxed);
+    STATE.advised_from.store(from, Relaxed);
 }
 
 /// Chooses the preferred node of all array memory.
 pub fn set_node(node: u32) {
-    NODE.store(node, Relaxed);
+    STATE.node.store(node, Relaxed);
 }
 
 /// Applies what was chosen to a run of memory that is taken into use. What the system refuses is
 /// left.
 pub fn place(start: *mut u8, size: usize) {
-    let advise = size >= ADVISED_FROM.load(Relaxed);
-    let node = NODE.load(Relaxed);
+    let advise = size >= STATE.advised_from.load(Relaxed);
+    let node = STATE.node.load(Relaxed);
     if !advise && node == u32::MAX {
         return;
     }
@@ -80,14 +88,14 @@ pub fn place(start: *mut u8, size: usize) {
 
 /// Applies what holds for all array memory to a region that arrays of every size will share.
 pub fn place_region(start: *mut u8, size: usize) {
-    if ADVISED_FROM.load(Relaxed) == 0 || NODE.load(Relaxed) != u32::MAX {
+    if STATE.advised_from.load(Relaxed) == 0 || STATE.node.load(Relaxed) != u32::MAX {
         place(start, size);
     }
 }
 
 /// Applies what depends on an array's size to one array of such a region.
 pub fn place_in_region(start: *mut u8, size: usize) {
-    let from = ADVISED_FROM.load(Relaxed);
+    let from = STATE.advised_from.load(Relaxed);
     if from != 0 && size >= from {
         let (start, size) = whole_pages(start, size);
         advise_on(start, size);
@@ -95,7 +103,7 @@ pub fn place_in_region(start: *mut u8, size: usize) {
 }
 
 fn advise_on(start: *mut u8, size: usize) {
-    advise_huge_pages(start, size, ARE_WANTED.load(Relaxed));
+    advise_huge_pages(start, size, STATE.are_wanted.load(Relaxed));
 }
 
 /// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).

@@ -21,17 +21,25 @@ const MEMRAY: &[u8] = b"memray._memray";
 /// The end of the name of greenlet's extension module, in all versions and in packages with a copy of it.
 const GREENLET: &[u8] = b"greenlet";
 
-/// Whether there is something to hand over.
-static ARMED: AtomicBool = AtomicBool::new(false);
-/// Whether CPython's debug hooks lie over the domains.
-static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
+/// What is handed over when memray is loaded.
+struct Handover {
+    /// Whether there is something to hand over.
+    armed: AtomicBool,
+    /// Whether CPython's debug hooks lie over the domains.
+    debug_hooks: AtomicBool,
+}
+
+static STATE: Handover = Handover {
+    armed: AtomicBool::new(false),
+    debug_hooks: AtomicBool::new(false),
+};
 
 /// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--malloc` asks for malloc
 /// to be served by the host. Once, after initialisation.
 pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
     if native.is_none_or(|asked| asked == Mode::Off) {
-        DEBUG_HOOKS.store(debug_hooks, Relaxed);
-        ARMED.store(true, Relaxed);
+        STATE.debug_hooks.store(debug_hooks, Relaxed);
+        STATE.armed.store(true, Relaxed);
     }
     let watcher = extensions::Watcher {
         begins: extension_begins,
@@ -51,7 +59,7 @@ fn extension_begins(gil: Gil<'_>, name: &[u8]) {
     if name.ends_with(GREENLET) {
         place::stacks_change();
     }
-    if name == MEMRAY && ARMED.swap(false, Relaxed) {
+    if name == MEMRAY && STATE.armed.swap(false, Relaxed) {
         hand_over(gil);
     }
 }
@@ -63,7 +71,7 @@ fn hand_over(gil: Gil<'_>) {
         return;
     }
     let bounded = bound::size().is_some();
-    if bounded || !domains::hand_over(DEBUG_HOOKS.load(Relaxed)) {
+    if bounded || !domains::hand_over(STATE.debug_hooks.load(Relaxed)) {
         let reason = match bounded {
             true => "--region keeps them in its heaps",
             false => "another hook lies over them (tracemalloc, --fail, a free-threaded Python)",

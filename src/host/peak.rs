@@ -58,19 +58,34 @@ pub struct Sheet {
     pub balance: Balance,
 }
 
-static GLANCE: Latest<Glance> = Latest::new();
-static SHEET: Latest<Sheet> = Latest::new();
+/// The highest moment so far, as it was seen, and when to look again.
+struct PeakWatch {
+    glance: Latest<Glance>,
+    sheet: Latest<Sheet>,
+    /// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
+    glance_again: AtomicU64,
+    sheet_again: AtomicU64,
+    /// The last sheet: resident bytes, and the ledger's bound.
+    sheet_resident: AtomicU64,
+    sheet_bound: AtomicI64,
+    /// Nanoseconds that sheets took so far.
+    spent: AtomicU64,
+    /// A look at a safe point is asked for.
+    posted: AtomicBool,
+    python: OnceLock<Python>,
+}
 
-/// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
-static GLANCE_AGAIN: AtomicU64 = AtomicU64::new(0);
-static SHEET_AGAIN: AtomicU64 = AtomicU64::new(0);
-/// The last sheet: resident bytes, and the ledger's bound.
-static SHEET_RESIDENT: AtomicU64 = AtomicU64::new(0);
-static SHEET_BOUND: AtomicI64 = AtomicI64::new(0);
-/// Nanoseconds that sheets took so far.
-static SPENT: AtomicU64 = AtomicU64::new(0);
-/// A look at a safe point is asked for.
-static POSTED: AtomicBool = AtomicBool::new(false);
+static STATE: PeakWatch = PeakWatch {
+    glance: Latest::new(),
+    sheet: Latest::new(),
+    glance_again: AtomicU64::new(0),
+    sheet_again: AtomicU64::new(0),
+    sheet_resident: AtomicU64::new(0),
+    sheet_bound: AtomicI64::new(0),
+    spent: AtomicU64::new(0),
+    posted: AtomicBool::new(false),
+    python: OnceLock::new(),
+};
 
 /// The functions of Python that the looks call.
 pub struct Python {
@@ -79,8 +94,6 @@ pub struct Python {
     /// Whether the calling thread is the main thread.
     pub is_main: fn() -> bool,
 }
-
-static PYTHON: OnceLock<Python> = OnceLock::new();
 
 /// Growth after which the next glance is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;
@@ -110,20 +123,22 @@ pub fn start(python: Python) {
         rises: ask,
     });
     begin();
-    let _ = PYTHON.set(python);
+    let _ = STATE.python.set(python);
 }
 
 /// Looks from here on, as if nothing was seen before.
 fn begin() {
     // SAFETY: before anybody looks, or in a forked child, whose only thread this is.
     unsafe {
-        GLANCE.clear();
-        SHEET.clear();
+        STATE.glance.clear();
+        STATE.sheet.clear();
     }
-    POSTED.store(false, Relaxed);
+    STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
-    SHEET_RESIDENT.store(resident().now.unwrap_or(0), Relaxed);
-    SHEET_BOUND.store(bound, Relaxed);
+    STATE
+        .sheet_resident
+        .store(resident().now.unwrap_or(0), Relaxed);
+    STATE.sheet_bound.store(bound, Relaxed);
     NEXT_GLANCE.store(bound + LEAST_GROWTH, Relaxed);
     NEXT_SHEET.store(bound + LEAST_SHEET_GROWTH, Relaxed);
     HIGH.store(bound, Relaxed);
@@ -131,7 +146,7 @@ fn begin() {
 
 /// Whether anybody looks, or did so.
 pub fn has_begun() -> bool {
-    PYTHON.get().is_some()
+    STATE.python.get().is_some()
 }
 
 /// Nanoseconds since the process started.
@@ -161,12 +176,12 @@ pub fn stop() {
 /// Looks, if that is due, before a big block is freed. Outside the heap's gate.
 fn fall(bound: i64) {
     let is_higher = bound >= NEXT_GLANCE.load(Relaxed);
-    if !is_on() || !is_higher && monotonic() < GLANCE_AGAIN.load(Relaxed) {
+    if !is_on() || !is_higher && monotonic() < STATE.glance_again.load(Relaxed) {
         return;
     }
     let _errno = KeptErrno::new(); // `free` leaves it as it was
     glance();
-    let is_main = PYTHON.get().is_some_and(|python| (python.is_main)());
+    let is_main = STATE.python.get().is_some_and(|python| (python.is_main)());
     if is_main && heap::may_be_alone() {
         sheet(bound, LAST_CHANCE);
     }
@@ -174,19 +189,20 @@ fn fall(bound: i64) {
 
 /// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
 fn ask(bound: i64) {
-    let is_due = bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= SHEET_AGAIN.load(Relaxed);
+    let is_due =
+        bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= STATE.sheet_again.load(Relaxed);
     if is_due
-        && !POSTED.swap(true, Relaxed)
-        && let Some(python) = PYTHON.get()
+        && !STATE.posted.swap(true, Relaxed)
+        && let Some(python) = STATE.python.get()
         && !(python.post)()
     {
-        POSTED.store(false, Relaxed);
+        STATE.posted.store(false, Relaxed);
     }
 }
 
 /// Looks, as far as that is due. At a safe point, with the GIL.
 pub fn look() {
-    POSTED.store(false, Relaxed);
+    STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     if bound >= NEXT_GLANCE.load(Relaxed) {
         glance();
@@ -198,7 +214,7 @@ pub fn look() {
 
 fn glance() {
     let ledger = LEDGER.snapshot();
-    GLANCE.set(&Glance {
+    STATE.glance.set(&Glance {
         time: time(),
         ledger,
         resident: resident().now,
@@ -207,37 +223,40 @@ fn glance() {
     let bound = LEDGER.bound(Scope::Total);
     HIGH.store(bound, Relaxed);
     NEXT_GLANCE.store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
-    GLANCE_AGAIN.store(monotonic() + GLANCE_REST, Relaxed);
+    STATE.glance_again.store(monotonic() + GLANCE_REST, Relaxed);
 }
 
 /// Takes a sheet, if the resident size has grown and there is time for it; ahead of time where live bytes
 /// have grown by one in `early` since the last.
 fn sheet(bound: i64, early: i64) {
     let (time, begun) = (time(), monotonic());
-    let (last, size) = (SHEET_RESIDENT.load(Relaxed), resident().now.unwrap_or(0));
+    let (last, size) = (
+        STATE.sheet_resident.load(Relaxed),
+        resident().now.unwrap_or(0),
+    );
     if size < last + (last / SHEET_GROWTH as u64).max(LEAST_SHEET_GROWTH as u64) {
-        SHEET_AGAIN.store(begun + SHEET_REST, Relaxed);
+        STATE.sheet_again.store(begun + SHEET_REST, Relaxed);
         return;
     }
-    let spent = SPENT.load(Relaxed);
+    let spent = STATE.spent.load(Relaxed);
     let takes = SHEET_TAKES + (size >> 20) * MIB_TAKES;
     let in_time = time / PART;
-    let before = SHEET_BOUND.load(Relaxed);
+    let before = STATE.sheet_bound.load(Relaxed);
     let may_be_early = bound >= before + before / early;
     if spent + takes > in_time && !(may_be_early && spent + takes <= in_time + ALLOWANCE) {
         let missing = ((spent + takes) * PART).saturating_sub(time);
-        SHEET_AGAIN.store(begun + missing, Relaxed);
+        STATE.sheet_again.store(begun + missing, Relaxed);
         return;
     }
     let live = LEDGER.snapshot().total_live_bytes;
     let balance = balance::take();
-    SPENT.store(spent + (monotonic() - begun), Relaxed);
-    SHEET_RESIDENT.store(size, Relaxed);
-    SHEET_BOUND.store(bound, Relaxed);
+    STATE.spent.store(spent + (monotonic() - begun), Relaxed);
+    STATE.sheet_resident.store(size, Relaxed);
+    STATE.sheet_bound.store(bound, Relaxed);
     let growth = (bound / SHEET_GROWTH).max(LEAST_SHEET_GROWTH);
     NEXT_SHEET.store(bound + growth, Relaxed);
     if let Some(balance) = balance {
-        SHEET.set(&Sheet {
+        STATE.sheet.set(&Sheet {
             time,
             live,
             balance,
@@ -247,10 +266,10 @@ fn sheet(bound: i64, early: i64) {
 
 /// The highest moment that was seen. Any thread, also in a signal handler.
 pub fn highest() -> Option<HeldLatest<'static, Glance>> {
-    GLANCE.hold()
+    STATE.glance.hold()
 }
 
 /// The highest moment that has a sheet. Any thread, also in a signal handler.
 pub fn highest_sheet() -> Option<HeldLatest<'static, Sheet>> {
-    SHEET.hold()
+    STATE.sheet.hold()
 }

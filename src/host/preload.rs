@@ -34,20 +34,27 @@ struct Preload {
     program: (u64, u64),
 }
 
-static PRELOAD: OnceLock<Preload> = OnceLock::new();
+/// What children of a preloaded host load, and run in place of Python.
+struct PreloadedLibrary {
+    preload: OnceLock<Preload>,
+    /// The python of the environment that this host runs in, and the host.
+    stands_in: OnceLock<(CString, CString)>,
+}
+
+static STATE: PreloadedLibrary = PreloadedLibrary {
+    preload: OnceLock::new(),
+    stands_in: OnceLock::new(),
+};
 
 /// Has children that run `program`, a device and an inode, load `library`. Once, at the start.
 pub fn start(library: &'static CStr, program: (u64, u64)) {
-    let _ = PRELOAD.set(Preload { library, program });
+    let _ = STATE.preload.set(Preload { library, program });
 }
-
-/// The python of the environment that this host runs in, and the host.
-static STANDS_IN: OnceLock<(CString, CString)> = OnceLock::new();
 
 /// Has children that are to run `python`, by this very path, run `host`. Once, at the start.
 pub fn stand_in_for(python: &Path, host: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-    let _ = STANDS_IN.set((text(python), text(host)));
+    let _ = STATE.stands_in.set((text(python), text(host)));
 }
 
 /// The path of the program that is run for the one at a path.
@@ -57,7 +64,7 @@ pub fn stand_in_for(python: &Path, host: &Path) {
 pub unsafe fn stand_in(path: *const c_char) -> *const c_char {
     // SAFETY: the caller's duty.
     let asked = unsafe { text(path) };
-    match STANDS_IN.get() {
+    match STATE.stands_in.get() {
         Some((python, host)) if asked == Some(python) => host.as_ptr(),
         _ => path,
     }
@@ -65,12 +72,12 @@ pub unsafe fn stand_in(path: *const c_char) -> *const c_char {
 
 /// Whether the host was preloaded.
 pub fn is_on() -> bool {
-    PRELOAD.get().is_some()
+    STATE.preload.get().is_some()
 }
 
 /// The folder of the commands that were installed with the library; none where the host is an executable.
 pub fn commands() -> Option<PathBuf> {
-    let library = Path::new(OsStr::from_bytes(PRELOAD.get()?.library.to_bytes()));
+    let library = Path::new(OsStr::from_bytes(STATE.preload.get()?.library.to_bytes()));
     Some(library.parent()?.parent()?.parent()?.join("bin"))
 }
 
@@ -118,7 +125,7 @@ pub fn with_library<R>(
     environment: Strings<'_>,
     run: impl FnOnce(Strings<'_>) -> R,
 ) -> R {
-    match PRELOAD.get() {
+    match STATE.preload.get() {
         Some(preload) if preload.serves(program, &environment) => preload.add(environment, run),
         _ => run(environment),
     }

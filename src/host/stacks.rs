@@ -29,18 +29,25 @@ const PATIENCE: u64 = 30_000_000_000;
 /// Bytes that a file in memory may need: a process that may not write them has its text as it is.
 pub const ROOM: u64 = 16 << 20;
 
-/// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
-static STARTED: AtomicU64 = AtomicU64::new(0);
+/// Who names native calls, and since when libraries count.
+struct NativeStacks {
+    /// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
+    started: AtomicU64,
+    /// The program that names the calls; `None` if there is none.
+    program: OnceLock<Option<CString>>,
+}
 
-/// The program that names the calls; `None` if there is none.
-static PROGRAM: OnceLock<Option<CString>> = OnceLock::new();
+static STATE: NativeStacks = NativeStacks {
+    started: AtomicU64::new(0),
+    program: OnceLock::new(),
+};
 
 /// Has the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
 pub fn start(main_frame: usize) {
     if native_calls::prepare(main_frame).is_ok() && calls::start(read, tell) {
-        STARTED.store(now(), Relaxed);
-        let _ = PROGRAM.set(controller::find());
+        STATE.started.store(now(), Relaxed);
+        let _ = STATE.program.set(controller::find());
     }
 }
 
@@ -131,7 +138,7 @@ pub struct Text {
 impl Text {
     /// Begins a text for an open descriptor.
     pub fn begin(to: c_int) -> Self {
-        let program = PROGRAM.get().and_then(Option::as_deref);
+        let program = STATE.program.get().and_then(Option::as_deref);
         let kept = program.and_then(|program| {
             let file = in_memory_of(c"pyhost-calls", ROOM).ok()?;
             Some((file, program))
@@ -169,7 +176,7 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     let named = in_memory_of(c"pyhost-named", ROOM).ok()?;
     file::rewind(file);
     let mut started = [0; 32];
-    let moment = Utc(STARTED.load(Relaxed));
+    let moment = Utc(STATE.started.load(Relaxed));
     format_into(&mut started[..31], format_args!("{moment}"));
     let started = CStr::from_bytes_until_nul(&started).unwrap_or_default();
     let arguments = [controller::NAME, c"symbolize", c"--started", started];

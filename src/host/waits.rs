@@ -37,10 +37,17 @@ const FIRST: u64 = 53_000_000;
 const SET: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
 
-/// Where the executable or the library with the interpreter's code lies; 0 before it is known.
-static INTERPRETER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+/// What tells a wait of the interpreter's from others.
+struct IdleReturn {
+    /// Where the executable or the library with the interpreter's code lies; 0 before it is known.
+    interpreter: [AtomicUsize; 2],
+    signal_is_due: OnceLock<fn() -> bool>,
+}
 
-static SIGNAL_IS_DUE: OnceLock<fn() -> bool> = OnceLock::new();
+static STATE: IdleReturn = IdleReturn {
+    interpreter: [AtomicUsize::new(0), AtomicUsize::new(0)],
+    signal_is_due: OnceLock::new(),
+};
 
 /// A mask of signals to wait with; `None` for the thread's own.
 type Mask<'a> = Option<&'a SignalSet>;
@@ -48,14 +55,14 @@ type Mask<'a> = Option<&'a SignalSet>;
 /// Has waits give back memory. Once, by the only thread; `interpreter` is an address in CPython's code, and the function
 /// says whether a signal has come whose handler in Python has not run yet: from any thread, without the GIL.
 pub fn start(interpreter: usize, signal_is_due: fn() -> bool) {
-    let _ = SIGNAL_IS_DUE.set(signal_is_due);
+    let _ = STATE.signal_is_due.set(signal_is_due);
     loaded::each(|object| {
         if object.holds(interpreter) {
             let parts = || object.segments().filter(|it| it.kind == libc::PT_LOAD);
             let start = parts().map(|it| it.addresses.start).min().unwrap_or(0);
             let end = parts().map(|it| it.addresses.end).max().unwrap_or(0);
-            INTERPRETER[0].store(start, Relaxed);
-            INTERPRETER[1].store(end, Relaxed);
+            STATE.interpreter[0].store(start, Relaxed);
+            STATE.interpreter[1].store(end, Relaxed);
         }
     });
     // Before glibc 2.35 nothing says without a lock which library an address lies in: then only the interpreter's own waits
@@ -65,7 +72,7 @@ pub fn start(interpreter: usize, signal_is_due: fn() -> bool) {
 
 /// Whether the caller's waits are made in parts.
 fn may_part(caller: usize) -> bool {
-    let [start, end] = [0, 1].map(|it| INTERPRETER[it].load(Relaxed));
+    let [start, end] = [0, 1].map(|it| STATE.interpreter[it].load(Relaxed));
     if (start..end).contains(&caller) || start == 0 {
         return start != 0;
     }
@@ -111,7 +118,7 @@ fn in_parts(
         blocked.remove(signal);
     }
     let mask = blocked.block();
-    let result = match SIGNAL_IS_DUE.get().is_some_and(|is_due| is_due()) {
+    let result = match STATE.signal_is_due.get().is_some_and(|is_due| is_due()) {
         true => Err(Errno(libc::EINTR)),
         false => match part(rest(), Some(&mask)) {
             -1 => Err(Errno::last()),

@@ -2,7 +2,7 @@
 //! while the process has one thread; memory that is committed later follows in [`grant`].
 
 use super::commits::SLICE;
-use super::{COMMITTED, HUGE_PAGES, LOCKED, PEAK, grant, locked, memory, size};
+use super::{STATE, grant, locked, memory, size};
 use crate::descriptor::errno;
 use pyhost_os::mapping::advise_huge_pages;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,13 +42,13 @@ pub fn lock() -> Result<(), RegionError> {
             }
         }
     }
-    LOCKED.store(true, Relaxed);
+    STATE.locked.store(true, Relaxed);
     Ok(())
 }
 
 /// In a forked child: it inherits no locks (mlock(2)).
 pub fn forked() {
-    LOCKED.store(false, Relaxed);
+    STATE.locked.store(false, Relaxed);
 }
 
 /// Asks for huge pages beneath the region. What is committed counts by whole huge pages from here
@@ -63,12 +63,12 @@ pub fn use_huge_pages() -> Result<(), RegionError> {
     if !commits.count_blocks(grant) {
         return Err(RegionError::TooSmall);
     }
-    COMMITTED.store(commits.committed(), Relaxed);
-    PEAK.fetch_max(commits.committed(), Relaxed);
+    STATE.committed.store(commits.committed(), Relaxed);
+    STATE.peak.fetch_max(commits.committed(), Relaxed);
     let (start, bytes) = memory(&everything);
     if !advise_huge_pages(start.cast(), bytes, true) {
         return Err(RegionError::System(errno()));
     }
-    HUGE_PAGES.store(true, Relaxed);
+    STATE.huge_pages.store(true, Relaxed);
     Ok(())
 }

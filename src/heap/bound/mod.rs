@@ -60,29 +60,48 @@ const LEAST_RANGE: u64 = 128 << 20;
 /// Bytes that must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
 const THREAD_ROOM: u64 = 2 * SLICE as u64;
 
-/// First address of the range; 0 without a region.
-static BASE: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of the range.
-static RANGE: AtomicUsize = AtomicUsize::new(0);
-/// The region's size: what may be committed.
-static SIZE: AtomicU64 = AtomicU64::new(0);
+/// The region: its addresses, its size, and what is committed.
+struct BoundedHeap {
+    /// First address of the range; 0 without a region.
+    base: AtomicUsize,
+    /// Bytes of the range.
+    range: AtomicUsize,
+    /// The region's size: what may be committed.
+    size: AtomicU64,
+    commits: Mutex<Option<Commits>>,
+    /// Taken after [`BoundedHeap::commits`], and only with it.
+    promises: Mutex<Promises>,
+    /// The region was full, and has not had room since.
+    was_full: AtomicBool,
+    /// Copies of the sum for reports, which may not wait for the lock.
+    committed: AtomicU64,
+    peak: AtomicU64,
+    refused: AtomicU64,
+    before_main: AtomicU64,
+    locked: AtomicBool,
+    huge_pages: AtomicBool,
+    /// Python is starting: without memory for that, nothing can be handled.
+    starting: AtomicBool,
+    /// Called before the process ends because its start has failed; must not allocate.
+    start_fails: OnceLock<fn()>,
+}
 
-static COMMITS: Mutex<Option<Commits>> = Mutex::new(None);
-/// Taken after [`COMMITS`], and only with it.
-static PROMISES: Mutex<Promises> = Mutex::new(Promises::none());
-/// The region was full, and has not had room since.
-static WAS_FULL: AtomicBool = AtomicBool::new(false);
-
-/// Copies of the sum for reports, which may not wait for the lock.
-static COMMITTED: AtomicU64 = AtomicU64::new(0);
-static PEAK: AtomicU64 = AtomicU64::new(0);
-static REFUSED: AtomicU64 = AtomicU64::new(0);
-static BEFORE_MAIN: AtomicU64 = AtomicU64::new(0);
-
-static LOCKED: AtomicBool = AtomicBool::new(false);
-static HUGE_PAGES: AtomicBool = AtomicBool::new(false);
-/// Python is starting: without memory for that, nothing can be handled.
-static STARTING: AtomicBool = AtomicBool::new(true);
+static STATE: BoundedHeap = BoundedHeap {
+    base: AtomicUsize::new(0),
+    range: AtomicUsize::new(0),
+    size: AtomicU64::new(0),
+    commits: Mutex::new(None),
+    promises: Mutex::new(Promises::none()),
+    was_full: AtomicBool::new(false),
+    committed: AtomicU64::new(0),
+    peak: AtomicU64::new(0),
+    refused: AtomicU64::new(0),
+    before_main: AtomicU64::new(0),
+    locked: AtomicBool::new(false),
+    huge_pages: AtomicBool::new(false),
+    starting: AtomicBool::new(true),
+    start_fails: OnceLock::new(),
+};
 
 /// The figures of the region in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +126,7 @@ pub struct RegionFigures {
 }
 
 fn locked() -> MutexGuard<'static, Option<Commits>> {
-    COMMITS.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.commits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The range of addresses for a region of `size` bytes. Several times the size, since each size
@@ -149,15 +168,15 @@ pub(super) fn reserve(size: u64) -> bool {
     };
     memory.leak();
     *locked() = Some(Commits::new(table, size));
-    BASE.store(base.addr(), Relaxed);
-    RANGE.store(range, Relaxed);
-    SIZE.store(size, Relaxed);
+    STATE.base.store(base.addr(), Relaxed);
+    STATE.range.store(range, Relaxed);
+    STATE.size.store(size, Relaxed);
     // SAFETY: the rest of the mapping, which mimalloc owns for good from here on.
     let taken = unsafe { hand_over(base, range) };
     if !taken {
         // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
         ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
-        SIZE.store(0, Relaxed);
+        STATE.size.store(0, Relaxed);
     }
     taken
 }
@@ -165,7 +184,7 @@ pub(super) fn reserve(size: u64) -> bool {
 /// Has mimalloc take all its memory from the range.
 ///
 /// # Safety
-/// The range is [`BASE`]'s, and mimalloc has none yet.
+/// The range is [`BoundedHeap::base`]'s, and mimalloc has none yet.
 unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
     ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
     ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
@@ -194,55 +213,54 @@ unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
 
 /// The region's size in bytes; None without one.
 pub fn size() -> Option<u64> {
-    Some(SIZE.load(Relaxed)).filter(|&size| size != 0)
+    Some(STATE.size.load(Relaxed)).filter(|&size| size != 0)
 }
 
 /// The figures of the region; `None` without one. A signal handler may call this.
 pub fn figures() -> Option<RegionFigures> {
     Some(RegionFigures {
         size: size()?,
-        reserved: RANGE.load(Relaxed) as u64,
-        committed: COMMITTED.load(Relaxed),
-        peak: PEAK.load(Relaxed),
-        refused: REFUSED.load(Relaxed),
-        before_main: BEFORE_MAIN.load(Relaxed),
-        locked: LOCKED.load(Relaxed),
-        huge_pages: HUGE_PAGES.load(Relaxed),
+        reserved: STATE.range.load(Relaxed) as u64,
+        committed: STATE.committed.load(Relaxed),
+        peak: STATE.peak.load(Relaxed),
+        refused: STATE.refused.load(Relaxed),
+        before_main: STATE.before_main.load(Relaxed),
+        locked: STATE.locked.load(Relaxed),
+        huge_pages: STATE.huge_pages.load(Relaxed),
     })
 }
 
 /// Notes what is committed at the start of `main`.
 pub fn main_begins() {
-    BEFORE_MAIN.store(COMMITTED.load(Relaxed), Relaxed);
+    STATE
+        .before_main
+        .store(STATE.committed.load(Relaxed), Relaxed);
 }
 
 /// Python has started: from here on a request that fails is the script's to handle.
 pub fn python_started() {
-    STARTING.store(false, Relaxed);
+    STATE.starting.store(false, Relaxed);
 }
 
 /// Exit status if the region is too small for Python to start.
 pub const TOO_SMALL: libc::c_int = 2;
 
-/// Called before the process ends because its start has failed; must not allocate.
-static START_FAILS: OnceLock<fn()> = OnceLock::new();
-
 /// Has `end` called where the region is too small for Python to start: what others see of the process
 /// must not look like a kill. Once.
 pub fn when_start_fails(end: fn()) {
-    let _ = START_FAILS.set(end);
+    let _ = STATE.start_fails.set(end);
 }
 
 /// A request has failed. While Python starts it ends the process, with a line: Python would give
 /// up too, in one of many places and words.
 #[cold]
 pub(super) fn request_failed() {
-    if size().is_some() && STARTING.load(Relaxed) {
+    if size().is_some() && STATE.starting.load(Relaxed) {
         notice(format_args!(
             "--region: {} is too little for Python to start; expected a larger region",
-            Exact(SIZE.load(Relaxed))
+            Exact(STATE.size.load(Relaxed))
         ));
-        if let Some(end) = START_FAILS.get() {
+        if let Some(end) = STATE.start_fails.get() {
             end();
         }
         // Nothing was run, and the host's own `_exit` would write a report.
@@ -252,14 +270,17 @@ pub(super) fn request_failed() {
 
 /// Whether the region is full for the first time since it had room.
 pub(super) fn is_newly_full() -> bool {
-    !WAS_FULL.swap(true, Relaxed)
+    !STATE.was_full.swap(true, Relaxed)
 }
 
 /// Room that was kept for a thread.
 pub type Promise = (usize, u64);
 
 fn promises() -> MutexGuard<'static, Promises> {
-    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE
+        .promises
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps room for a thread that the calling one is about to make; `None` if there is no room. With
@@ -282,7 +303,7 @@ fn keep_room() -> Option<Promise> {
         true => 2 * BLOCK as u64,
         false => THREAD_NEED,
     };
-    let room = SIZE.load(Relaxed).saturating_sub(commits.committed());
+    let room = STATE.size.load(Relaxed).saturating_sub(commits.committed());
     (room >= need + promises.of_others()).then(|| promises.keep())
 }
 
@@ -317,21 +338,22 @@ pub fn forked() {
 /// Whether a thread may get its part of a heap: mimalloc would take it from the system where the
 /// region is full.
 pub(super) fn has_room_for_a_thread() -> bool {
-    SIZE.load(Relaxed) == 0 || COMMITTED.load(Relaxed) + THREAD_ROOM <= SIZE.load(Relaxed)
+    STATE.size.load(Relaxed) == 0
+        || STATE.committed.load(Relaxed) + THREAD_ROOM <= STATE.size.load(Relaxed)
 }
 
 /// The slices that a run of addresses touches; None where it is not within the range.
 fn slices_of(start: usize, bytes: usize) -> Option<Range<usize>> {
-    let base = BASE.load(Relaxed);
+    let base = STATE.base.load(Relaxed);
     let offset = start.checked_sub(base)?;
     let end = offset.checked_add(bytes)?;
-    (base != 0 && bytes > 0 && end <= RANGE.load(Relaxed))
+    (base != 0 && bytes > 0 && end <= STATE.range.load(Relaxed))
         .then(|| offset / SLICE..end.div_ceil(SLICE))
 }
 
 /// The memory of a run of slices.
 fn memory(slices: &Range<usize>) -> (*mut c_void, usize) {
-    let start = BASE.load(Relaxed) + slices.start * SLICE;
+    let start = STATE.base.load(Relaxed) + slices.start * SLICE;
     (
         std::ptr::with_exposed_provenance_mut(start),
         slices.len() * SLICE,
@@ -348,7 +370,7 @@ fn grant(slices: Range<usize>) -> bool {
             return false;
         }
         // Without MLOCK_ONFAULT all of it would be resident at once.
-        !LOCKED.load(Relaxed) || libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) == 0
+        !STATE.locked.load(Relaxed) || libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) == 0
     }
 }
 
@@ -382,11 +404,11 @@ fn commit(slices: Range<usize>) -> Option<bool> {
     promises.use_up(added.map_or(0, |added| added.bytes));
     drop(promises);
     let (committed, whole) = (commits.committed(), commits.counts_blocks());
-    COMMITTED.store(committed, Relaxed);
-    PEAK.fetch_max(committed, Relaxed);
+    STATE.committed.store(committed, Relaxed);
+    STATE.peak.fetch_max(committed, Relaxed);
     drop(guard);
     if added.is_none() {
-        REFUSED.fetch_add(1, Relaxed);
+        STATE.refused.fetch_add(1, Relaxed);
     }
     // A block keeps its memory until its last slice goes.
     added.map(|added| added.all_new && !whole)
@@ -399,11 +421,11 @@ fn release(slices: Range<usize>) -> bool {
         return false;
     };
     let gone = commits.release(slices, forget);
-    COMMITTED.store(commits.committed(), Relaxed);
-    let size = SIZE.load(Relaxed);
+    STATE.committed.store(commits.committed(), Relaxed);
+    let size = STATE.size.load(Relaxed);
     let kept = promises().of_others();
     if commits.committed() + kept + (size / 16).max(1 << 20) < size {
-        WAS_FULL.store(false, Relaxed);
+        STATE.was_full.store(false, Relaxed);
     }
     gone
 }

@@ -16,16 +16,26 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 const MOST_BLOCKS: usize = 1 << 16;
 const MOST_BYTES: usize = 64 << 20;
 
-/// The ring, in a mapping of its own: each place has the complement of an address, 0 for none.
-static RING: OnceLock<&'static [AtomicU64]> = OnceLock::new();
-/// Bytes that may wait: a part of the region.
-static MOST: AtomicUsize = AtomicUsize::new(MOST_BYTES);
+/// Freed blocks that wait before they are used again.
+struct Quarantine {
+    /// The ring, in a mapping of its own: each place has the complement of an address, 0 for none.
+    ring: OnceLock<&'static [AtomicU64]>,
+    /// Bytes that may wait: a part of the region.
+    most: AtomicUsize,
+    /// Blocks that were ever added, and that were ever taken out for want of room in bytes, or overtaken.
+    added: AtomicUsize,
+    taken: AtomicUsize,
+    /// Bytes that wait.
+    bytes: AtomicUsize,
+}
 
-/// Blocks that were ever added, and that were ever taken out for want of room in bytes, or overtaken.
-static ADDED: AtomicUsize = AtomicUsize::new(0);
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// Bytes that wait.
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+static STATE: Quarantine = Quarantine {
+    ring: OnceLock::new(),
+    most: AtomicUsize::new(MOST_BYTES),
+    added: AtomicUsize::new(0),
+    taken: AtomicUsize::new(0),
+    bytes: AtomicUsize::new(0),
+};
 
 /// Makes the ring. Once; false if the system gives no memory.
 pub fn start() -> bool {
@@ -33,37 +43,38 @@ pub fn start() -> bool {
         return false;
     };
     if let Some(size) = bound::size() {
-        MOST.store(MOST_BYTES.min(size as usize / 8), Relaxed);
+        STATE.most.store(MOST_BYTES.min(size as usize / 8), Relaxed);
     }
-    RING.set(ring.leak()).is_ok()
+    STATE.ring.set(ring.leak()).is_ok()
 }
 
 fn place(number: usize) -> Option<&'static AtomicU64> {
-    RING.get()?.get(number % MOST_BLOCKS)
+    STATE.ring.get()?.get(number % MOST_BLOCKS)
 }
 
 /// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest where there are too
 /// many. Inside the gate.
 pub fn add(block: *mut u8, bytes: usize, inside: &Inside<'_>) {
-    let Some(place) = place(ADDED.fetch_add(1, Relaxed)) else {
+    let Some(place) = place(STATE.added.fetch_add(1, Relaxed)) else {
         return;
     };
-    BYTES.fetch_add(bytes, Relaxed);
+    STATE.bytes.fetch_add(bytes, Relaxed);
     end_wait(place.swap(!block.addr() as u64, AcqRel), inside);
-    shrink_to(MOST.load(Relaxed), inside);
+    shrink_to(STATE.most.load(Relaxed), inside);
 }
 
 /// Gives back those that have waited the longest until no more than so many bytes wait. Inside the gate.
 pub fn shrink_to(most: usize, inside: &Inside<'_>) {
-    while BYTES.load(Relaxed) > most {
-        let taken = TAKEN.load(Relaxed);
-        let added = ADDED.load(Relaxed);
+    while STATE.bytes.load(Relaxed) > most {
+        let taken = STATE.taken.load(Relaxed);
+        let added = STATE.added.load(Relaxed);
         // What was overtaken is given back already.
         let oldest = taken.max(added.saturating_sub(MOST_BLOCKS));
         if oldest >= added {
             break;
         }
-        if TAKEN
+        if STATE
+            .taken
             .compare_exchange(taken, oldest + 1, AcqRel, Relaxed)
             .is_ok()
             && let Some(place) = place(oldest)
@@ -75,7 +86,7 @@ pub fn shrink_to(most: usize, inside: &Inside<'_>) {
 
 /// Calls `visit` with the page of each block that waits: the heap has it live and the ledger has not.
 pub fn each(closed: &Closed, mut visit: impl FnMut(&pages::PageView)) {
-    let ring = RING.get().copied().unwrap_or_default();
+    let ring = STATE.ring.get().copied().unwrap_or_default();
     let addresses = ring.iter().map(|address| address.load(Relaxed));
     for complement in addresses.filter(|&complement| complement != 0) {
         if let Some(page) = pages::holding(closed, !complement as usize) {
@@ -91,6 +102,6 @@ fn end_wait(complement: u64, inside: &Inside<'_>) {
         // SAFETY: a block that waited, and that the exchange gave to this thread alone.
         #[allow(unsafe_code)]
         let bytes = unsafe { give_back(block, inside) };
-        BYTES.fetch_sub(bytes, Relaxed);
+        STATE.bytes.fetch_sub(bytes, Relaxed);
     }
 }

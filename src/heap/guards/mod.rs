@@ -44,20 +44,33 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
 
-/// Requests of this size and more are sampled; nobody asks for as much while guards are off.
-static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// What [`FROM`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
-static FROM_OF_SMALL: AtomicUsize = AtomicUsize::new(0);
-/// One of how many of them is guarded.
-static EVERY: AtomicU64 = AtomicU64::new(1);
-/// Requests that could have been guarded.
-static SEEN: AtomicU64 = AtomicU64::new(0);
-/// Blocks that were guarded.
-static GUARDED: AtomicU64 = AtomicU64::new(0);
-/// Blocks that should have been guarded and were not.
-static MISSED: AtomicU64 = AtomicU64::new(0);
-/// Those of them that found too many live.
-static CROWDED_OUT: AtomicU64 = AtomicU64::new(0);
+/// Which blocks are guarded, and how many were.
+struct GuardPages {
+    /// Requests of this size and more are sampled; nobody asks for as much while guards are off.
+    from: AtomicUsize,
+    /// What [`GuardPages::from`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
+    from_of_small: AtomicUsize,
+    /// One of how many of them is guarded.
+    every: AtomicU64,
+    /// Requests that could have been guarded.
+    seen: AtomicU64,
+    /// Blocks that were guarded.
+    guarded: AtomicU64,
+    /// Blocks that should have been guarded and were not.
+    missed: AtomicU64,
+    /// Those of them that found too many live.
+    crowded_out: AtomicU64,
+}
+
+static STATE: GuardPages = GuardPages {
+    from: AtomicUsize::new(usize::MAX),
+    from_of_small: AtomicUsize::new(0),
+    every: AtomicU64::new(1),
+    seen: AtomicU64::new(0),
+    guarded: AtomicU64::new(0),
+    missed: AtomicU64::new(0),
+    crowded_out: AtomicU64::new(0),
+};
 
 /// The figures of guard pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,38 +101,40 @@ pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
     };
     let range = GuardRange::reserve().ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
-        EVERY.store(every.max(1), Relaxed);
+        STATE.every.store(every.max(1), Relaxed);
         let min = min as usize;
         if small && min < SMALL_SIZE_MAX {
-            FROM_OF_SMALL.store(min, Relaxed);
+            STATE.from_of_small.store(min, Relaxed);
         }
-        FROM.store(min.max(SMALL_SIZE_MAX + 1), Relaxed);
+        STATE.from.store(min.max(SMALL_SIZE_MAX + 1), Relaxed);
     }
     Ok(())
 }
 
 /// Whether blocks of [`SMALL_SIZE_MAX`] bytes and less are guarded, or will be.
 pub fn are_small() -> bool {
-    FROM_OF_SMALL.load(Relaxed) > 0
+    STATE.from_of_small.load(Relaxed) > 0
 }
 
 /// Begins to sample small blocks, too. Once.
 pub fn script_begins() {
     if are_small() {
-        FROM.store(FROM_OF_SMALL.load(Relaxed), Relaxed);
+        STATE.from.store(STATE.from_of_small.load(Relaxed), Relaxed);
     }
 }
 
 /// Whether a request of `size` bytes is to be guarded; counts it where it is one to choose from.
 #[inline]
 pub fn wants(size: usize) -> bool {
-    size >= FROM.load(Relaxed) && is_sampled()
+    size >= STATE.from.load(Relaxed) && is_sampled()
 }
 
 #[cold]
 fn is_sampled() -> bool {
-    SEEN.fetch_add(1, Relaxed)
-        .is_multiple_of(EVERY.load(Relaxed))
+    STATE
+        .seen
+        .fetch_add(1, Relaxed)
+        .is_multiple_of(STATE.every.load(Relaxed))
 }
 
 /// Whether guards are in force.
@@ -131,12 +146,12 @@ pub fn are_on() -> bool {
 pub fn figures() -> Option<GuardFigures> {
     let range = RANGE.get()?;
     Some(GuardFigures {
-        min_bytes: FROM.load(Relaxed) as u64,
-        every: EVERY.load(Relaxed),
-        guarded_blocks: GUARDED.load(Relaxed),
+        min_bytes: STATE.from.load(Relaxed) as u64,
+        every: STATE.every.load(Relaxed),
+        guarded_blocks: STATE.guarded.load(Relaxed),
         live_blocks: range.live() as u64,
-        missed_blocks: MISSED.load(Relaxed),
-        crowded_out_blocks: CROWDED_OUT.load(Relaxed),
+        missed_blocks: STATE.missed.load(Relaxed),
+        crowded_out_blocks: STATE.crowded_out.load(Relaxed),
     })
 }
 
@@ -155,12 +170,14 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let (record, slot_end) = match taken {
         Ok(taken) => taken,
         Err(miss) => {
-            MISSED.fetch_add(1, Relaxed);
-            CROWDED_OUT.fetch_add(u64::from(miss == Miss::Crowded), Relaxed);
+            STATE.missed.fetch_add(1, Relaxed);
+            STATE
+                .crowded_out
+                .fetch_add(u64::from(miss == Miss::Crowded), Relaxed);
             return None;
         }
     };
-    let number = GUARDED.fetch_add(1, Relaxed) + 1;
+    let number = STATE.guarded.fetch_add(1, Relaxed) + 1;
     let start = record.start.load(Relaxed);
     let mapped = record.mapped.load(Relaxed);
     // SAFETY: the slot's last `mapped` bytes were just opened, and are the caller's alone.
@@ -469,5 +486,5 @@ pub fn visit(mut visitor: impl FnMut(&Guarded)) {
 
 /// The number of the latest guarded block.
 pub fn latest_number() -> u64 {
-    GUARDED.load(Relaxed)
+    STATE.guarded.load(Relaxed)
 }

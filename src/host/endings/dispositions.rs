@@ -15,7 +15,6 @@
 
 #![allow(unsafe_code)]
 
-use super::OWNER;
 use crate::live;
 use crate::native::next::{self, Setter};
 use crate::process;
@@ -38,19 +37,29 @@ struct View {
     mask: AtomicU64,
 }
 
-static VIEWS: [View; SIGNALS] = [const {
-    View {
-        handler: AtomicUsize::new(libc::SIG_DFL),
-        flags: AtomicI32::new(0),
-        mask: AtomicU64::new(0),
-    }
-}; SIGNALS];
+/// What the script believes to be installed for each signal.
+struct SignalDispositions {
+    views: [View; SIGNALS],
+    /// The address of the host's handler; `SIG_DFL` before [`watch`].
+    handler: AtomicUsize,
+    /// Bit n: signal n is watched.
+    watched: AtomicU64,
+    /// The host's handler of SIGBUS stands in front of one that the script has set: the host's files may lose pages.
+    is_in_front: AtomicBool,
+}
 
-/// The address of the host's handler; `SIG_DFL` before [`watch`].
-static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-
-/// Bit n: signal n is watched.
-static WATCHED: AtomicU64 = AtomicU64::new(0);
+static STATE: SignalDispositions = SignalDispositions {
+    views: [const {
+        View {
+            handler: AtomicUsize::new(libc::SIG_DFL),
+            flags: AtomicI32::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }; SIGNALS],
+    handler: AtomicUsize::new(libc::SIG_DFL),
+    watched: AtomicU64::new(0),
+    is_in_front: AtomicBool::new(false),
+};
 
 /// The process id of the first process of a pid namespace: it outlives every signal that it has no
 /// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).
@@ -72,13 +81,13 @@ impl Disposition {
     /// The host's handler, which blocks no other signal.
     fn ours() -> Self {
         let mut action = libc::sigaction::zeroed();
-        action.sa_sigaction = HANDLER.load(Relaxed);
+        action.sa_sigaction = STATE.handler.load(Relaxed);
         action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART;
         Disposition(action)
     }
 
     fn is_ours(&self) -> bool {
-        self.handler() == HANDLER.load(Relaxed)
+        self.handler() == STATE.handler.load(Relaxed)
     }
 
     /// The handler's address, `SIG_DFL` or `SIG_IGN`.
@@ -114,7 +123,7 @@ fn index(signal: c_int) -> Option<usize> {
 
 fn is_watched(signal: c_int) -> bool {
     // Signal 64 has bit 63, signal 0 none.
-    index(signal).is_some_and(|index| WATCHED.load(Relaxed) & (1 << (index - 1)) != 0)
+    index(signal).is_some_and(|index| STATE.watched.load(Relaxed) & (1 << (index - 1)) != 0)
 }
 
 /// Whether the host's handler may stand in for the default in this process: not in a child of
@@ -122,7 +131,7 @@ fn is_watched(signal: c_int) -> bool {
 /// by default it outlives all others.
 fn may_stand_in(signal: c_int) -> bool {
     let pid = process::id();
-    OWNER.load(Relaxed) == pid && (pid != FIRST || FAULTS.contains(&signal))
+    super::STATE.owner.load(Relaxed) == pid && (pid != FIRST || FAULTS.contains(&signal))
 }
 
 /// Gives the kernel a disposition, if there is a new one. Returns the one before; `None` if the kernel refuses.
@@ -148,15 +157,15 @@ pub fn watch(
     handler: Handler,
     is_chained: impl Fn(c_int, &Disposition) -> bool,
 ) {
-    HANDLER.store(handler as *const () as usize, Relaxed);
+    STATE.handler.store(handler as *const () as usize, Relaxed);
     for signal in signals {
         let (Some(index), Some(found)) = (index(signal), current(signal)) else {
             continue;
         };
-        WATCHED.fetch_or(1 << (index - 1), Relaxed);
+        STATE.watched.fetch_or(1 << (index - 1), Relaxed);
         let is_default = found.handler() == libc::SIG_DFL;
         if may_stand_in(signal) && (is_default || is_chained(signal, &found)) {
-            VIEWS[index].set(&found);
+            STATE.views[index].set(&found);
             exchange(signal, Some(&Disposition::ours()));
         }
     }
@@ -165,7 +174,7 @@ pub fn watch(
 /// Gives every signal of the first process of a pid namespace, which inherited the host's handlers
 /// by `fork`, its default back, so that the kernel ignores it.
 pub fn become_first() {
-    for (index, view) in VIEWS.iter().enumerate().skip(1) {
+    for (index, view) in STATE.views.iter().enumerate().skip(1) {
         let signal = index as c_int;
         if is_watched(signal)
             && !may_stand_in(signal)
@@ -178,22 +187,19 @@ pub fn become_first() {
 
 /// Whether the script left the signal at its default, as far as it can see.
 pub fn is_default(signal: c_int) -> bool {
-    index(signal).is_none_or(|index| VIEWS[index].handler.load(Relaxed) == libc::SIG_DFL)
+    index(signal).is_none_or(|index| STATE.views[index].handler.load(Relaxed) == libc::SIG_DFL)
 }
 
 /// Puts in place what the script sees: what comes after the host's handler. From then on the signal is
 /// the script's alone: faulthandler's handler puts the default in its own place, and means it.
 pub fn step_aside(signal: c_int) {
     if let Some(index) = index(signal) {
-        if OWNER.load(Relaxed) == process::id() {
-            WATCHED.fetch_and(!(1 << (index - 1)), Relaxed);
+        if super::STATE.owner.load(Relaxed) == process::id() {
+            STATE.watched.fetch_and(!(1 << (index - 1)), Relaxed);
         }
-        exchange(signal, Some(&VIEWS[index].get()));
+        exchange(signal, Some(&STATE.views[index].get()));
     }
 }
-
-/// The host's handler of SIGBUS stands in front of one that the script has set: the host's files may lose pages.
-static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
 
 /// Puts the script's handler in place if the host's stands in front of it, and has the signal come again. Returns false if it
 /// does not.
@@ -202,7 +208,7 @@ pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
         return false;
     };
     // It stays: another thread may have come here by the same fault.
-    let gives_way = IS_IN_FRONT.load(Relaxed);
+    let gives_way = STATE.is_in_front.load(Relaxed);
     if gives_way {
         exchange(signal, Some(&view.get()));
         // A fault comes again by itself.
@@ -216,7 +222,7 @@ pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
 /// The view of a signal that is watched.
 fn watched(signal: c_int) -> Option<&'static View> {
     let index = index(signal).filter(|_| is_watched(signal))?;
-    Some(&VIEWS[index])
+    Some(&STATE.views[index])
 }
 
 /// `sigaction(2)` of a signal that is watched. Returns the disposition that the script saw, or `None` if the kernel
@@ -235,7 +241,9 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
             // First, since the handler may run at once.
             view.set(&seen);
             if signal == libc::SIGBUS {
-                IS_IN_FRONT.store(seen.handler() != libc::SIG_DFL, Relaxed);
+                STATE
+                    .is_in_front
+                    .store(seen.handler() != libc::SIG_DFL, Relaxed);
             }
             Some(Disposition::ours())
         }
@@ -288,7 +296,7 @@ fn set(function: Option<Setter>, signal: c_int, handler: libc::sighandler_t) -> 
         let before = change(signal, view, Some(Disposition::default()));
         return before.map_or(libc::SIG_ERR, |before| before.handler());
     }
-    let seen = index(signal).map(|index| VIEWS[index].handler.load(Relaxed));
+    let seen = index(signal).map(|index| STATE.views[index].handler.load(Relaxed));
     // SAFETY: the handler is the caller's duty.
     let before = function.map_or(libc::SIG_ERR, |function| unsafe {
         function(signal, handler)

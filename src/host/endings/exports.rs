@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::FIRST;
-use super::{FINALIZED, finish};
+use super::finish;
 use crate::live;
 use crate::native::next::{self, call};
 use crate::preload;
@@ -57,7 +57,7 @@ extern "C" fn _Exit(status: c_int) -> ! {
 /// Python dies of Ctrl-C this way, after it has finalised.
 #[unsafe(no_mangle)]
 extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
-    let by_interrupt = signal == libc::SIGINT && FINALIZED.load(Relaxed);
+    let by_interrupt = signal == libc::SIGINT && super::STATE.finalized.load(Relaxed);
     let is_end = signal == libc::SIGKILL || by_interrupt;
     // The first process of a pid namespace outlives both.
     if is_end && pid == process::id() && pid != FIRST {

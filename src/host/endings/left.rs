@@ -38,16 +38,24 @@ pub struct Left {
     pub exhibits: Option<&'static Exhibits>,
 }
 
-static LEFT: Published<Left> = Published::new();
-/// The parts that a report shows of that moment.
-static EXHIBITS: Room = Room::new();
+/// The process as the script left it.
+struct ScriptEnd {
+    left: Published<Left>,
+    /// The parts that a report shows of that moment.
+    exhibits: Room,
+}
+
+static STATE: ScriptEnd = ScriptEnd {
+    left: Published::new(),
+    exhibits: Room::new(),
+};
 
 /// Takes the figures of this moment, and with them the balance and the size classes where a report
 /// `shows` them. Once; later calls do nothing.
 pub fn take(gil: Gil<'_>, shows: bool) {
-    leaks::leave_out(&LEFT);
-    leaks::leave_out(&EXHIBITS);
-    LEFT.set_once(|| of_this_moment(gil, shows));
+    leaks::leave_out(&STATE.left);
+    leaks::leave_out(&STATE.exhibits);
+    STATE.left.set_once(|| of_this_moment(gil, shows));
 }
 
 fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
@@ -65,7 +73,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         big_blocks: register::big_blocks(),
         exhibits: None,
     };
-    if shows && let Some(exhibits) = EXHIBITS.take() {
+    if shows && let Some(exhibits) = STATE.exhibits.take() {
         let exhibits: &'static Exhibits = exhibits.keep();
         left.exhibits = Some(exhibits);
         // The sheet and the headline are of one moment, and show one size: the kernel's files differ
@@ -78,14 +86,14 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
 
 /// The figures; None before they are taken.
 pub fn figures() -> Option<&'static Left> {
-    LEFT.get()
+    STATE.left.get()
 }
 
 /// In a forked child: its script has not ended.
 pub fn begin_child() {
     // SAFETY: the child has one thread, and writes no report at this moment.
     unsafe {
-        LEFT.forget();
-        EXHIBITS.begin_child();
+        STATE.left.forget();
+        STATE.exhibits.begin_child();
     }
 }

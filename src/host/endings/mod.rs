@@ -56,12 +56,30 @@ struct Plan {
     pid: i32,
 }
 
-static PLAN: OnceLock<Plan> = OnceLock::new();
+/// What is written at the end, and how much of it has been.
+struct ProcessEnd {
+    plan: OnceLock<Plan>,
+    /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
+    owner: AtomicI32,
+    /// The part of the end that was written: one of the four below.
+    written: AtomicU8,
+    /// A report of the moment is being written.
+    dumping: AtomicBool,
+    /// Python was finalised.
+    finalized: AtomicBool,
+    /// Of the moment of a signal.
+    dump_exhibits: Room,
+}
 
-/// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-/// The part of the end that was written: one of the four below.
-static WRITTEN: AtomicU8 = AtomicU8::new(NOTHING);
+static STATE: ProcessEnd = ProcessEnd {
+    plan: OnceLock::new(),
+    owner: AtomicI32::new(0),
+    written: AtomicU8::new(NOTHING),
+    dumping: AtomicBool::new(false),
+    finalized: AtomicBool::new(false),
+    dump_exhibits: Room::new(),
+};
+
 const NOTHING: u8 = 0;
 /// A signal handler is writing.
 const IN_HANDLER: u8 = 1;
@@ -70,28 +88,23 @@ const IN_HANDLER: u8 = 1;
 const BY_SIGNAL: u8 = 2;
 /// The last report is written, or is being written.
 const LAST: u8 = 3;
-/// A report of the moment is being written.
-static DUMPING: AtomicBool = AtomicBool::new(false);
-/// Python was finalised.
-static FINALIZED: AtomicBool = AtomicBool::new(false);
-
-/// Of the moment of a signal.
-static DUMP_EXHIBITS: Room = Room::new();
 
 /// Whether a report or a closing line is to be written.
 pub fn is_planned() -> bool {
-    PLAN.get()
+    STATE
+        .plan
+        .get()
         .is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
 }
 
 /// Lays down what is to be written. Once, at the start, while the process has one thread.
 pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status: u8) {
     let pid = process::id();
-    OWNER.store(pid, Relaxed);
+    STATE.owner.store(pid, Relaxed);
     if let Some(stats) = &stats {
         place::remember(stats);
     }
-    let _ = PLAN.set(Plan {
+    let _ = STATE.plan.set(Plan {
         facts,
         stats,
         closing_line,
@@ -105,7 +118,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
 /// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page, by bytes of
 /// the debug hooks, or about a block that libc's own `free` refuses. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
-    if live::is_shared() || PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+    if live::is_shared() || STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
         signals::install(signals::fatal());
         return;
     }
@@ -119,7 +132,7 @@ pub fn watch_signals() {
 
 /// Has the process looked at near its peak, where a report shows it. With the GIL.
 pub fn watch_peak(python: peak::Python) {
-    if PLAN.get().is_some_and(|plan| plan.stats.is_some()) {
+    if STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
         peak::start(python);
     }
 }
@@ -127,7 +140,7 @@ pub fn watch_peak(python: peak::Python) {
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
 pub fn script_ended(gil: Gil<'_>) {
     leaks::script_ended(gil);
-    let plan = PLAN.get().filter(|plan| plan.stats.is_some());
+    let plan = STATE.plan.get().filter(|plan| plan.stats.is_some());
     peak::stop();
     left::take(
         gil,
@@ -137,7 +150,7 @@ pub fn script_ended(gil: Gil<'_>) {
 
 /// Python was finalised.
 pub fn python_finalized() {
-    FINALIZED.store(true, Relaxed);
+    STATE.finalized.store(true, Relaxed);
 }
 
 /// The first function of the host's at the end, with no more in its frame than the end of the stack that
@@ -154,8 +167,8 @@ fn end_at(status: c_int, top: &StackTop) {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     retention::keep_everything();
     // A child that was forked past libc waits for ever for threads that it does not have.
-    if OWNER.load(Relaxed) == process::id() {
-        damage::look(FINALIZED.load(Relaxed));
+    if STATE.owner.load(Relaxed) == process::id() {
+        damage::look(STATE.finalized.load(Relaxed));
     }
     let leaked = leak_status(status, top);
     write_crowded_out();
@@ -170,8 +183,8 @@ fn end_at(status: c_int, top: &StackTop) {
 /// Tells of leaks, where they are to be looked for and Python was finalised; the exit status that
 /// takes the place of the script's, which is kept where it is not 0.
 fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
-    let plan = PLAN.get()?;
-    if !FINALIZED.load(Relaxed) || OWNER.load(Relaxed) != process::id() {
+    let plan = STATE.plan.get()?;
+    if !STATE.finalized.load(Relaxed) || STATE.owner.load(Relaxed) != process::id() {
         return None;
     }
     let findings = leaks::check(top)?;
@@ -186,7 +199,7 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
 /// Says how many blocks `--guard` had no room for, in the process that was asked to guard.
 fn write_crowded_out() {
     let is_asked = |plan: &Plan| plan.pid == process::id();
-    if PLAN.get().is_some_and(is_asked)
+    if STATE.plan.get().is_some_and(is_asked)
         && let Some(figures) = guards::figures()
     {
         let mut out = Descriptor::new(libc::STDERR_FILENO);
@@ -203,7 +216,7 @@ pub fn forked_in_parent() {
 /// The child's end is its own: it has written nothing yet.
 pub fn forked_in_child() {
     let pid = process::id();
-    OWNER.store(pid, Relaxed);
+    STATE.owner.store(pid, Relaxed);
     name_process();
     if pid == dispositions::FIRST {
         dispositions::become_first();
@@ -214,13 +227,13 @@ pub fn forked_in_child() {
         live::note_inherited();
         forks::COUNT.store(0, Relaxed);
     }
-    WRITTEN.store(NOTHING, Relaxed);
-    DUMPING.store(false, Relaxed);
+    STATE.written.store(NOTHING, Relaxed);
+    STATE.dumping.store(false, Relaxed);
     resident::begin_child();
     left::begin_child();
     peak::restart();
     // SAFETY: the child has one thread, which looks at nothing that its parent took.
-    unsafe { DUMP_EXHIBITS.begin_child() };
+    unsafe { STATE.dump_exhibits.begin_child() };
 }
 
 /// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
@@ -230,7 +243,7 @@ fn report<'a>(
     partial: bool,
     exhibits: Option<&'a Exhibits>,
 ) -> Report<'a> {
-    let left = left::figures().filter(|_| FINALIZED.load(Relaxed));
+    let left = left::figures().filter(|_| STATE.finalized.load(Relaxed));
     let exhibits = exhibits.or_else(|| left.filter(|_| !partial)?.exhibits);
     let now = LEDGER.snapshot();
     let measured = resident::resident();
@@ -286,7 +299,9 @@ fn as_left((left, now): (bound::RegionFigures, bound::RegionFigures)) -> bound::
 
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
-    PLAN.get()
+    STATE
+        .plan
+        .get()
         .map(|plan| take(&report(plan, Ending::Running, false, None)))
 }
 
@@ -307,22 +322,24 @@ fn writes_here(plan: &Plan, pid: i32) -> bool {
 
 /// Whether SIGUSR2 is to have the report of the moment written.
 pub fn dumps_on_signal() -> bool {
-    PLAN.get().is_some_and(|plan| file_of(plan).is_some())
+    STATE.plan.get().is_some_and(|plan| file_of(plan).is_some())
 }
 
 /// Writes the report of this moment to its file, while the process goes on; false where this process
 /// writes none. With the GIL, outside signal handlers.
 fn dump() -> bool {
-    let Some(plan) = PLAN.get() else { return false };
+    let Some(plan) = STATE.plan.get() else {
+        return false;
+    };
     let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
         return false;
     };
-    if let Some(exhibits) = DUMP_EXHIBITS.take()
-        && !DUMPING.swap(true, AcqRel)
+    if let Some(exhibits) = STATE.dump_exhibits.take()
+        && !STATE.dumping.swap(true, AcqRel)
     {
         let report = report(plan, Ending::Running, false, Some(&exhibits));
         place::write_file(&report, format, path);
-        DUMPING.store(false, Release);
+        STATE.dumping.store(false, Release);
     }
     true
 }
@@ -337,16 +354,18 @@ pub fn dump_on_signal() {
 /// Writes the report of this moment to its file from inside a signal handler, while the process goes
 /// on; false where no file was asked for, or in a child of `vfork`.
 fn dump_from_handler() -> bool {
-    let Some(plan) = PLAN.get() else { return false };
+    let Some(plan) = STATE.plan.get() else {
+        return false;
+    };
     let pid = process::id();
-    let Some((path, format)) = file_of(plan).filter(|_| OWNER.load(Relaxed) == pid) else {
+    let Some((path, format)) = file_of(plan).filter(|_| STATE.owner.load(Relaxed) == pid) else {
         return false;
     };
     if !writes_here(plan, pid) {
         say_no_report(pid);
-    } else if WRITTEN.load(Relaxed) != LAST && !DUMPING.swap(true, AcqRel) {
+    } else if STATE.written.load(Relaxed) != LAST && !STATE.dumping.swap(true, AcqRel) {
         place::write_file(&report(plan, Ending::Running, true, None), format, path);
-        DUMPING.store(false, Release);
+        STATE.dumping.store(false, Release);
     }
     true
 }
@@ -367,7 +386,7 @@ fn is_to_write(partial: bool) -> bool {
         false => (LAST, &[NOTHING, BY_SIGNAL]),
     };
     let claim = |now: u8| may_follow.contains(&now).then_some(next);
-    WRITTEN.fetch_update(AcqRel, Acquire, claim).is_ok()
+    STATE.written.fetch_update(AcqRel, Acquire, claim).is_ok()
 }
 
 /// Ends the process at once, since the reserve of a cap is used up: with a line that says why and a report; its file
@@ -386,9 +405,9 @@ pub fn end_exhausted(refusal: &Refusal) -> ! {
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.
 fn finish(ending: Ending, partial: bool) {
-    let Some(plan) = PLAN.get() else { return };
+    let Some(plan) = STATE.plan.get() else { return };
     let pid = process::id();
-    if OWNER.load(Relaxed) != pid {
+    if STATE.owner.load(Relaxed) != pid {
         return; // a child of vfork, in its parent's memory
     }
     live::end(ending, left::figures().map(|left| &left.ledger));
@@ -396,13 +415,13 @@ fn finish(ending: Ending, partial: bool) {
         return;
     }
     if ending == Ending::Exec {
-        if file_of(plan).is_some() && WRITTEN.load(Acquire) == NOTHING {
+        if file_of(plan).is_some() && STATE.written.load(Acquire) == NOTHING {
             write_planned(plan, ending, partial);
         }
     } else if is_to_write(partial) {
         write_planned(plan, ending, partial);
         if partial {
-            WRITTEN.store(BY_SIGNAL, Release);
+            STATE.written.store(BY_SIGNAL, Release);
         }
     }
 }
@@ -434,7 +453,7 @@ fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
 
 /// Whether the processes of a family write a file each.
 fn is_one_of_several() -> bool {
-    let file = PLAN.get().and_then(file_of);
+    let file = STATE.plan.get().and_then(file_of);
     file.is_some_and(|(path, _)| names_process(path))
 }
 

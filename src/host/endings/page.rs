@@ -3,7 +3,7 @@
 //! The report goes as JSON into a file that lies in memory. Like all endings this may run in any thread and inside a
 //! signal handler: it allocates nothing and takes no lock.
 
-use super::{PLAN, Report};
+use super::Report;
 use crate::descriptor::Descriptor;
 use crate::report::{Ending, Json};
 use crate::timeline::pages::{self, NoPage, Renderer};
@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 
 /// How the page is made, if one is planned, and the process that the host started as.
 fn planned() -> Option<(&'static Renderer, libc::pid_t)> {
-    let plan = PLAN.get()?;
+    let plan = super::STATE.plan.get()?;
     Some((plan.stats.as_ref()?.page.as_ref()?, plan.pid))
 }
 

@@ -29,11 +29,20 @@ struct Log {
     place: fn(&mut Line),
 }
 
-static LOG: OnceLock<Log> = OnceLock::new();
-/// The log's descriptor; -1 for a FIFO that nobody reads.
-static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
-/// A line could not be written, and that was reported.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// Where the lines about failed requests go.
+struct FaultLog {
+    log: OnceLock<Log>,
+    /// The log's descriptor; -1 for a FIFO that nobody reads.
+    descriptor: AtomicI32,
+    /// A line could not be written, and that was reported.
+    told: AtomicBool,
+}
+
+static STATE: FaultLog = FaultLog {
+    log: OnceLock::new(),
+    descriptor: AtomicI32::new(-1),
+    told: AtomicBool::new(false),
+};
 
 /// A line that is being made; what does not fit is left out.
 pub struct Line {
@@ -89,8 +98,10 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
     };
     match opened {
         Ok(opened) => {
-            DESCRIPTOR.store(opened.file.map_or(-1, Fd::leak), Relaxed);
-            let _ = LOG.set(Log {
+            STATE
+                .descriptor
+                .store(opened.file.map_or(-1, Fd::leak), Relaxed);
+            let _ = STATE.log.set(Log {
                 path: opened.path,
                 is_stream: opened.is_stream,
                 is_created: opened.is_created,
@@ -138,16 +149,20 @@ fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, OutputE
 
 /// Writes a line, whole or not at all; the first one that cannot be written is reported on standard error.
 fn write(log: &Log, line: &[u8]) {
-    let mut descriptor = DESCRIPTOR.load(Relaxed);
+    let mut descriptor = STATE.descriptor.load(Relaxed);
     if descriptor < 0 && log.is_stream {
         let Ok(opened) = output::open_stream(log.path.as_c_str()) else {
             return; // nobody reads it
         };
         let opened = opened.moved_up(FIRST_DESCRIPTOR);
-        descriptor = match DESCRIPTOR.compare_exchange(-1, opened.as_raw_fd(), Relaxed, Relaxed) {
-            Ok(_) => opened.leak(),
-            Err(other) => other, // another thread was first
-        };
+        descriptor =
+            match STATE
+                .descriptor
+                .compare_exchange(-1, opened.as_raw_fd(), Relaxed, Relaxed)
+            {
+                Ok(_) => opened.leak(),
+                Err(other) => other, // another thread was first
+            };
     }
     let error = match write_quietly(descriptor, line) {
         Ok(written) if written == line.len() => return,
@@ -160,13 +175,13 @@ fn write(log: &Log, line: &[u8]) {
     if log.is_stream && error == Errno(libc::EPIPE) {
         // The reader has gone; the next one gets the lines that follow. The number stays taken: another
         // thread may be writing.
-        DESCRIPTOR.store(-1, Relaxed);
+        STATE.descriptor.store(-1, Relaxed);
         return;
     }
     if log.is_stream && error == Errno(libc::EAGAIN) {
         return; // the reader is slow, and the script does not wait for it
     }
-    if !TOLD.swap(true, Relaxed) {
+    if !STATE.told.swap(true, Relaxed) {
         if log.is_created {
             discard(log, descriptor);
         }
@@ -195,7 +210,7 @@ fn discard(log: &Log, descriptor: c_int) {
 /// Writes the line of an injected failure: process, number of the request, account, size, place.
 #[inline(never)]
 pub fn tell(number: u64, account: Account, size: usize) {
-    let Some(log) = LOG.get() else {
+    let Some(log) = STATE.log.get() else {
         return;
     };
     let _errno = KeptErrno::new();

@@ -30,33 +30,45 @@ struct Rule {
     injected: AtomicU64,
 }
 
-static TABLE: [Rule; RULES] = [const {
-    Rule {
-        accounts: AtomicU8::new(0),
-        choice: AtomicU8::new(0),
-        least_size: AtomicU64::new(0),
-        number: AtomicU64::new(0),
-        seed: AtomicU64::new(0),
-        requests: AtomicU64::new(0),
-        injected: AtomicU64::new(0),
-    }
-}; RULES];
+/// The rules of `--fail`, of which any thread may count one.
+struct FaultRules {
+    table: [Rule; RULES],
+    /// A bit for each rule whose place is taken.
+    taken: AtomicU32,
+    /// A bit for each rule that counts.
+    active: AtomicU32,
+    /// A bit for each rule that counts only while `pyhost.fail` is open.
+    when_open: AtomicU32,
+    /// How many `pyhost.fail` are open.
+    open: AtomicU32,
+    armed: AtomicBool,
+    when_armed: OnceLock<fn(bool)>,
+}
 
-/// A bit for each rule whose place is taken.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// A bit for each rule that counts.
-static ACTIVE: AtomicU32 = AtomicU32::new(0);
-/// A bit for each rule that counts only while `pyhost.fail` is open.
-static WHEN_OPEN: AtomicU32 = AtomicU32::new(0);
-/// How many `pyhost.fail` are open.
-static OPEN: AtomicU32 = AtomicU32::new(0);
-static ARMED: AtomicBool = AtomicBool::new(false);
-static WHEN_ARMED: OnceLock<fn(bool)> = OnceLock::new();
+static STATE: FaultRules = FaultRules {
+    table: [const {
+        Rule {
+            accounts: AtomicU8::new(0),
+            choice: AtomicU8::new(0),
+            least_size: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+            seed: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+        }
+    }; RULES],
+    taken: AtomicU32::new(0),
+    active: AtomicU32::new(0),
+    when_open: AtomicU32::new(0),
+    open: AtomicU32::new(0),
+    armed: AtomicBool::new(false),
+    when_armed: OnceLock::new(),
+};
 
 /// Whether a request may fail at this moment.
 #[inline]
 pub fn is_armed() -> bool {
-    ARMED.load(Relaxed)
+    STATE.armed.load(Relaxed)
 }
 
 /// Puts `spec` into a free place; `None` if no place is free.
@@ -68,18 +80,21 @@ fn lay(spec: &Spec) -> Option<usize> {
         // A float of 1.0 times 2^64 saturates: each draw but one is below it.
         Choice::Chance(chance, seed) => (CHANCE, (chance * 2f64.powi(64)) as u64, seed),
     };
-    let mut taken = TAKEN.load(Relaxed);
+    let mut taken = STATE.taken.load(Relaxed);
     let index = loop {
         let index = (!taken).trailing_zeros() as usize;
         if index >= RULES {
             return None;
         }
-        match TAKEN.compare_exchange_weak(taken, taken | 1 << index, AcqRel, Relaxed) {
+        match STATE
+            .taken
+            .compare_exchange_weak(taken, taken | 1 << index, AcqRel, Relaxed)
+        {
             Ok(_) => break index,
             Err(now) => taken = now,
         }
     };
-    let rule = &TABLE[index];
+    let rule = &STATE.table[index];
     rule.accounts.store(spec.account_bits(), Relaxed);
     rule.choice.store(choice, Relaxed);
     rule.least_size.store(spec.least_size(), Relaxed);
@@ -94,8 +109,8 @@ fn lay(spec: &Spec) -> Option<usize> {
 pub(super) fn add(spec: &Spec) {
     if let Some(index) = lay(spec) {
         let of = match spec.is_when_open() {
-            true => &WHEN_OPEN,
-            false => &ACTIVE,
+            true => &STATE.when_open,
+            false => &STATE.active,
         };
         of.fetch_or(1 << index, Release);
     }
@@ -103,31 +118,31 @@ pub(super) fn add(spec: &Spec) {
 
 /// Has `function` called when the rules begin to hold, with `true`, and when they end to. Once.
 pub(super) fn call_when_armed(function: fn(bool)) {
-    let _ = WHEN_ARMED.set(function);
+    let _ = STATE.when_armed.set(function);
 }
 
 fn report_armed(is_armed: bool) {
-    if let Some(function) = WHEN_ARMED.get() {
+    if let Some(function) = STATE.when_armed.get() {
         function(is_armed);
     }
 }
 
 /// Lets the rules hold.
 pub(super) fn arm() {
-    ARMED.store(true, Release);
+    STATE.armed.store(true, Release);
     report_armed(true);
 }
 
 /// No request fails from here on. Any thread; more than once does nothing.
 pub fn disarm() {
-    if ARMED.swap(false, AcqRel) {
+    if STATE.armed.swap(false, AcqRel) {
         report_armed(false);
     }
 }
 
 /// Requests and injected failures of the rule at `index`.
 pub(super) fn seen(index: usize) -> (u64, u64) {
-    let rule = &TABLE[index];
+    let rule = &STATE.table[index];
     (rule.requests.load(Relaxed), rule.injected.load(Relaxed))
 }
 
@@ -151,11 +166,13 @@ pub fn open(spec: Option<&Spec>) -> Option<Handle> {
         Some(spec) => Some(lay(spec)?),
         None => None,
     };
-    if OPEN.fetch_add(1, AcqRel) == 0 {
-        ACTIVE.fetch_or(WHEN_OPEN.load(Relaxed), Release);
+    if STATE.open.fetch_add(1, AcqRel) == 0 {
+        STATE
+            .active
+            .fetch_or(STATE.when_open.load(Relaxed), Release);
     }
     if let Some(index) = index {
-        ACTIVE.fetch_or(1 << index, Release);
+        STATE.active.fetch_or(1 << index, Release);
     }
     Some(Handle { index })
 }
@@ -163,14 +180,16 @@ pub fn open(spec: Option<&Spec>) -> Option<Handle> {
 /// Closes what [`open`] opened, once; the requests and the injected failures of its rule.
 pub fn close(handle: Handle) -> (u64, u64) {
     if let Some(index) = handle.index {
-        ACTIVE.fetch_and(!(1 << index), AcqRel);
+        STATE.active.fetch_and(!(1 << index), AcqRel);
     }
-    if OPEN.fetch_sub(1, AcqRel) == 1 {
-        ACTIVE.fetch_and(!WHEN_OPEN.load(Relaxed), AcqRel);
+    if STATE.open.fetch_sub(1, AcqRel) == 1 {
+        STATE
+            .active
+            .fetch_and(!STATE.when_open.load(Relaxed), AcqRel);
     }
     let seen = handle.seen();
     if let Some(index) = handle.index {
-        TAKEN.fetch_and(!(1 << index), Release);
+        STATE.taken.fetch_and(!(1 << index), Release);
     }
     seen
 }
@@ -217,12 +236,12 @@ pub fn fails(account: Account, size: usize) -> bool {
         return false;
     }
     let mut failed = None;
-    let mut bits = ACTIVE.load(Acquire);
+    let mut bits = STATE.active.load(Acquire);
     while bits != 0 {
         let index = bits.trailing_zeros() as usize;
         bits &= bits - 1;
         // Each rule counts, also where another one lets the request fail.
-        if let Some(number) = TABLE[index].decide(account, size as u64) {
+        if let Some(number) = STATE.table[index].decide(account, size as u64) {
             failed = failed.or(Some(number));
         }
     }
@@ -241,7 +260,7 @@ mod tests {
     fn rule(text: &str) -> Rule {
         let spec: Spec = text.parse().unwrap();
         let index = lay(&spec).unwrap();
-        let laid = &TABLE[index];
+        let laid = &STATE.table[index];
         let copy = |from: &AtomicU64| AtomicU64::new(from.load(Relaxed));
         let rule = Rule {
             accounts: AtomicU8::new(laid.accounts.load(Relaxed)),
@@ -252,7 +271,7 @@ mod tests {
             requests: AtomicU64::new(0),
             injected: AtomicU64::new(0),
         };
-        TAKEN.fetch_and(!(1 << index), Release);
+        STATE.taken.fetch_and(!(1 << index), Release);
         rule
     }
 

@@ -58,8 +58,17 @@ pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);
 }
 
-/// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
-static DESCRIPTION: AtomicUsize = AtomicUsize::new(0);
+/// What is known of the memory that is searched.
+struct SearchedMemory {
+    /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
+    description: AtomicUsize,
+    holes: [Hole; 4],
+}
+
+static STATE: SearchedMemory = SearchedMemory {
+    description: AtomicUsize::new(0),
+    holes: [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4],
+};
 
 /// Asks libc for the size of its description of a thread, which it has for debuggers (`libthread_db`).
 pub fn learn_description() {
@@ -68,7 +77,7 @@ pub fn learn_description() {
         let name = c"_thread_db_sizeof_pthread";
         let size = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<u32>();
         if let Some(size) = size.as_ref() {
-            DESCRIPTION.store(*size as usize, Relaxed);
+            STATE.description.store(*size as usize, Relaxed);
         }
     }
     loaded::clear_error();
@@ -78,7 +87,7 @@ pub fn learn_description() {
 /// values of pthread_setspecific(3). The main thread's is in memory of the loader's own.
 fn description(pointer: usize) -> Option<Range> {
     const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
-    let size = match DESCRIPTION.load(Relaxed) {
+    let size = match STATE.description.load(Relaxed) {
         0 => return None,
         size => size & !7,
     };
@@ -123,14 +132,12 @@ const MOST_RANGES: usize = 1 << 16;
 /// A piece of the host's static memory that is not searched: its address and its bytes.
 struct Hole([AtomicUsize; 2]);
 
-static HOLES: [Hole; 4] = [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4];
-
 /// Leaves a static variable out of the search, one that holds figures. What copies a value copies its unused bytes too, which may
 /// be what a register or the stack has kept of a script's addresses. With the GIL.
 pub fn leave_out<T>(variable: &'static T) {
     let place = [(&raw const *variable).addr(), size_of::<T>()];
     let is_free = |hole: &&Hole| [0, place[0]].contains(&hole.0[0].load(Relaxed));
-    let hole = HOLES.iter().find(is_free);
+    let hole = STATE.holes.iter().find(is_free);
     debug_assert!(hole.is_some(), "as many as there are variables");
     if let Some(Hole([start, bytes])) = hole {
         start.store(place[0], Relaxed);
@@ -139,9 +146,9 @@ pub fn leave_out<T>(variable: &'static T) {
 }
 
 /// The holes by address, and the description of the region, which holds the region's address.
-fn holes() -> [Range; HOLES.len() + 1] {
-    let mut places = [region::description(); HOLES.len() + 1];
-    for (place, Hole([start, bytes])) in places.iter_mut().zip(&HOLES) {
+fn holes() -> [Range; STATE.holes.len() + 1] {
+    let mut places = [region::description(); STATE.holes.len() + 1];
+    for (place, Hole([start, bytes])) in places.iter_mut().zip(&STATE.holes) {
         *place = (start.load(Relaxed), bytes.load(Relaxed));
     }
     places.sort_unstable();

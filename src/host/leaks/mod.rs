@@ -56,12 +56,23 @@ const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
 /// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 
-static SCOPE: AtomicU8 = AtomicU8::new(Scope::Off as u8);
-static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
-/// Threads of Python that outlived the script, but for its own.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-static SUPPRESSIONS: OnceLock<Suppressions> = OnceLock::new();
-static FINDINGS: OnceLock<Findings> = OnceLock::new();
+/// What the check looks for, and what it found.
+struct LeakCheck {
+    scope: AtomicU8,
+    debug_hooks: AtomicBool,
+    /// Threads of Python that outlived the script, but for its own.
+    threads: AtomicUsize,
+    suppressions: OnceLock<Suppressions>,
+    findings: OnceLock<Findings>,
+}
+
+static STATE: LeakCheck = LeakCheck {
+    scope: AtomicU8::new(Scope::Off as u8),
+    debug_hooks: AtomicBool::new(false),
+    threads: AtomicUsize::new(0),
+    suppressions: OnceLock::new(),
+    findings: OnceLock::new(),
+};
 
 /// Lost blocks of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +138,17 @@ impl Findings {
 
     /// The rules that matched blocks, which are not among those that are reported.
     pub fn suppressed(&self) -> impl Iterator<Item = &'static Rule> {
-        SUPPRESSIONS.get().into_iter().flat_map(Suppressions::used)
+        STATE
+            .suppressions
+            .get()
+            .into_iter()
+            .flat_map(Suppressions::used)
     }
 
     /// The rules that matched nothing, if they are to be named.
     pub fn unused(&self) -> impl Iterator<Item = &'static Rule> {
-        SUPPRESSIONS
+        STATE
+            .suppressions
             .get()
             .into_iter()
             .flat_map(Suppressions::unused)
@@ -170,7 +186,7 @@ pub fn start(
     if scope == Scope::Off {
         return Ok(());
     }
-    let _ = SUPPRESSIONS.set(suppressions.with_built_in());
+    let _ = STATE.suppressions.set(suppressions.with_built_in());
     if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
         notice(format_args!(
             "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
@@ -209,20 +225,20 @@ pub fn start(
 
 /// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
 fn arm(scope: Scope, debug_hooks: bool) -> bool {
-    DEBUG_HOOKS.store(debug_hooks, Relaxed);
+    STATE.debug_hooks.store(debug_hooks, Relaxed);
     if scope == Scope::Native {
         seen_threads::watch();
     }
     let set = mark::set(scope == Scope::Native);
     if set {
-        SCOPE.store(scope as u8, Relaxed);
+        STATE.scope.store(scope as u8, Relaxed);
     }
     set
 }
 
 /// Gives the check up: not all blocks lie in heaps of the host's any more.
 pub fn disarm() {
-    SCOPE.store(Scope::Off as u8, Relaxed);
+    STATE.scope.store(Scope::Off as u8, Relaxed);
 }
 
 /// Whether the check is armed.
@@ -231,7 +247,7 @@ pub fn is_armed() -> bool {
 }
 
 fn scope() -> Scope {
-    let chosen = SCOPE.load(Relaxed);
+    let chosen = STATE.scope.load(Relaxed);
     let mut all = [Scope::Python, Scope::Native].into_iter();
     all.find(|&scope| scope as u8 == chosen)
         .unwrap_or(Scope::Off)
@@ -252,14 +268,18 @@ fn accounts() -> &'static [Account] {
 }
 
 fn front() -> usize {
-    if DEBUG_HOOKS.load(Relaxed) { HOOK } else { 0 }
+    if STATE.debug_hooks.load(Relaxed) {
+        HOOK
+    } else {
+        0
+    }
 }
 
 /// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
 /// were allocated, if tracemalloc knows.
 pub fn script_ended(gil: Gil<'_>) {
     if is_armed() {
-        THREADS.store(threads::wait_for_ends(gil), Relaxed);
+        STATE.threads.store(threads::wait_for_ends(gil), Relaxed);
         sites::keep(gil, accounts(), front());
         memory::clear_unused_stack();
     }
@@ -276,19 +296,19 @@ pub fn check(top: &StackTop) -> Option<&'static Findings> {
     if !is_armed() {
         return None;
     }
-    if let Some(findings) = FINDINGS.get() {
+    if let Some(findings) = STATE.findings.get() {
         return Some(findings);
     }
     threads::wait_for_last_frees();
     pool::give_back_all();
     let arrays = arrays_of_region()?;
     let found = heap::alone(|closed| look(closed, &arrays, top))?;
-    Some(FINDINGS.get_or_init(|| found))
+    Some(STATE.findings.get_or_init(|| found))
 }
 
 /// The findings of [`check`]; `None` before it has run.
 pub fn findings() -> Option<&'static Findings> {
-    FINDINGS.get()
+    STATE.findings.get()
 }
 
 /// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
@@ -321,7 +341,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     )?;
     let memory = memory::Readable(&ranges);
     let mut findings = Findings {
-        threads: THREADS.load(Relaxed),
+        threads: STATE.threads.load(Relaxed),
         interpreters: interpreters::were_several(),
         blocks: 0,
         bytes: 0,
@@ -337,7 +357,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };
-    if let Some(rules) = SUPPRESSIONS.get() {
+    if let Some(rules) = STATE.suppressions.get() {
         let mut known = new_table(blocks.len().max(1))?;
         for (index, block) in blocks.iter().enumerate() {
             if is_lost(&block)

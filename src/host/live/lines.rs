@@ -7,7 +7,7 @@
 //!
 //! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
 
-use super::{HAS_FILE, NAMES, own_path};
+use super::own_path;
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
@@ -25,32 +25,41 @@ use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-/// The file could not be written, and no line says so yet.
-static IS_WARNING_DUE: AtomicBool = AtomicBool::new(false);
-/// A line says so, or will.
-static IS_WARNED: AtomicBool = AtomicBool::new(false);
-/// Python takes calls between two instructions.
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// The file of the lines, and whether it can be written.
+struct LinesFile {
+    /// The file could not be written, and no line says so yet.
+    is_warning_due: AtomicBool,
+    /// A line says so, or will.
+    is_warned: AtomicBool,
+    /// Python takes calls between two instructions.
+    is_armed: AtomicBool,
+    /// The addresses of the file's pages: the first, and their bytes.
+    pages: [AtomicUsize; 2],
+}
 
-/// The addresses of the file's pages: the first, and their bytes.
-static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static STATE: LinesFile = LinesFile {
+    is_warning_due: AtomicBool::new(false),
+    is_warned: AtomicBool::new(false),
+    is_armed: AtomicBool::new(false),
+    pages: [const { AtomicUsize::new(0) }; 2],
+};
 
 /// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
 /// which do not find it any more until the file is renewed. In the handler of SIGBUS.
 pub fn goes_on_without_file(address: usize) -> bool {
-    let [start, bytes] = PAGES.each_ref().map(|place| place.load(Relaxed));
+    let [start, bytes] = STATE.pages.each_ref().map(|place| place.load(Relaxed));
     // SAFETY: pages that the samples own, and write atomic words to. While they give them up no signal comes.
     (start..start + bytes).contains(&address) && unsafe { mapping::empty(start, bytes) }
 }
 
 /// The samples have given the file's pages up: what is mapped there from now on is not theirs. So it is in a forked child.
 pub fn forget_pages() {
-    PAGES[1].store(0, Relaxed);
+    STATE.pages[1].store(0, Relaxed);
 }
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
-    if HAS_FILE.load(Relaxed) {
+    if super::STATE.has_file.load(Relaxed) {
         sampling::set_answer(answer);
         sampling::publish_by(renew);
         warn_if_due();
@@ -59,7 +68,7 @@ pub fn start() {
 
 /// Warnings can be written between two instructions of Python from now on. After initialisation.
 pub fn arm() {
-    IS_ARMED.store(true, Relaxed);
+    STATE.is_armed.store(true, Relaxed);
     warn_if_due();
 }
 
@@ -69,7 +78,7 @@ pub fn remove() -> bool {
 }
 
 fn path() -> Option<PathBuffer> {
-    let own = NAMES.hold()?;
+    let own = super::STATE.names.hold()?;
     own_path(&own, LINES_SUFFIX)
 }
 
@@ -77,7 +86,7 @@ fn path() -> Option<PathBuffer> {
 /// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     forget_pages();
-    if !HAS_FILE.load(Relaxed) {
+    if !super::STATE.has_file.load(Relaxed) {
         return None;
     }
     let _errno = KeptErrno::new();
@@ -93,8 +102,8 @@ fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<Atom
     before.make_mask();
     let error = made.as_ref().err().map_or(0, |Errno(error)| *error);
     CARD.lines.file_error.store(error as u64, Relaxed);
-    if error != 0 && !IS_WARNED.swap(true, Relaxed) {
-        IS_WARNING_DUE.store(true, Relaxed);
+    if error != 0 && !STATE.is_warned.swap(true, Relaxed) {
+        STATE.is_warning_due.store(true, Relaxed);
         sampling::answer_soon();
     }
     made.ok()
@@ -109,9 +118,9 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
         let file = Fd::open(draft.as_c_str(), flags)?;
         let mapped = Shared::of_file(&file, words)?;
         let addresses = mapped.addresses();
-        PAGES[0].store(addresses.start, Relaxed);
+        STATE.pages[0].store(addresses.start, Relaxed);
         let pages = addresses.len().next_multiple_of(page_size() as usize);
-        PAGES[1].store(pages, Relaxed);
+        STATE.pages[1].store(pages, Relaxed);
         fill(&mapped);
         file::rename(draft.as_c_str(), path.as_c_str())?;
         Ok(mapped)
@@ -124,7 +133,7 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
 
 /// Says in a line that the samples could not be written, if that is due. Outside of the allocator; also in a signal handler.
 pub fn warn_if_due() {
-    if !IS_WARNING_DUE.swap(false, Relaxed) {
+    if !STATE.is_warning_due.swap(false, Relaxed) {
         return;
     }
     let path = path();
@@ -150,7 +159,7 @@ fn answer() {
         warn_if_due();
         Ok(())
     }
-    let is_due = IS_WARNING_DUE.load(Relaxed) && IS_ARMED.load(Relaxed);
+    let is_due = STATE.is_warning_due.load(Relaxed) && STATE.is_armed.load(Relaxed);
     if is_due && !place::is_finalizing() && !add_pending_call(warn) {
         sampling::answer_soon(); // other calls wait
     }

@@ -88,15 +88,30 @@ fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
     PathBuffer::of(own)?.with(suffix.as_bytes())
 }
 
-static NAMES: Exclusive<Names> = Exclusive::new(Names {
-    start: [0; PATH],
-    own: [0; PATH],
-});
+/// The process's file, and how the process ends.
+struct LiveFile {
+    names: Exclusive<Names>,
+    /// Somebody else may read the card: a file or a sampler has it.
+    is_shared: AtomicBool,
+    /// What a status or a signal of the end does not say by itself: one of the four below.
+    reason: AtomicU8,
+    /// The process has a file in a directory of `--live`.
+    has_file: AtomicBool,
+    /// The descriptor that holds the lock; -1 for none.
+    lock: AtomicI32,
+}
 
-/// Somebody else may read the card: a file or a sampler has it.
-static IS_SHARED: AtomicBool = AtomicBool::new(false);
-/// What a status or a signal of the end does not say by itself: one of the four below.
-static REASON: AtomicU8 = AtomicU8::new(NO_REASON);
+static STATE: LiveFile = LiveFile {
+    names: Exclusive::new(Names {
+        start: [0; PATH],
+        own: [0; PATH],
+    }),
+    is_shared: AtomicBool::new(false),
+    reason: AtomicU8::new(NO_REASON),
+    has_file: AtomicBool::new(false),
+    lock: AtomicI32::new(-1),
+};
+
 const NO_REASON: u8 = 0;
 /// The host ends the process, since the reserve of a cap is used up.
 const EXHAUSTED: u8 = 1;
@@ -104,10 +119,6 @@ const EXHAUSTED: u8 = 1;
 const STOP: u8 = 2;
 /// Another process ends it so.
 const KILL: u8 = 3;
-/// The process has a file in a directory of `--live`.
-static HAS_FILE: AtomicBool = AtomicBool::new(false);
-/// The descriptor that holds the lock; -1 for none.
-static LOCK: AtomicI32 = AtomicI32::new(-1);
 
 /// How many of the killed are told of one by one.
 const TOLD: usize = 3;
@@ -145,7 +156,7 @@ pub fn start(
         LedgerPlace::Directory { path, is_required } => in_directory(path, *is_required)?,
     };
     let is_shared = is_in_file || shared && in_memory();
-    IS_SHARED.store(is_shared, Relaxed);
+    STATE.is_shared.store(is_shared, Relaxed);
     if is_shared {
         keep_noting(mapping::keep);
         native::on_exit(exit_before_the_plan);
@@ -297,7 +308,10 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
-    let mut names = NAMES.hold().ok_or(Unfit::Wrong("is in use".to_owned()))?;
+    let mut names = STATE
+        .names
+        .hold()
+        .ok_or(Unfit::Wrong("is in use".to_owned()))?;
     let Names { start, own: whole } = &mut *names;
     for (place, name) in [(start, &prefix), (whole, &name)] {
         let name = name.as_os_str().as_bytes();
@@ -335,7 +349,7 @@ fn tell_of(mut killed: Vec<Record>, directory: &Path) {
 /// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
 /// container.
 fn make_file() -> Result<(), Errno> {
-    let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
+    let names = STATE.names.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     let file = Fd::open(names.own(), flags)?;
     let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
@@ -346,9 +360,9 @@ fn make_file() -> Result<(), Errno> {
         let _ = file::unlink(names.own());
     })?;
     if locks {
-        LOCK.store(out_of_the_way(file).leak(), Relaxed);
+        STATE.lock.store(out_of_the_way(file).leak(), Relaxed);
     }
-    HAS_FILE.store(true, Relaxed);
+    STATE.has_file.store(true, Relaxed);
     Ok(())
 }
 
@@ -361,7 +375,7 @@ pub fn forked() {
     lines::forget_pages();
     if !mapping::onto_memory(false) {
         // It goes on in its parent's pages, which are then wrong, but whole.
-        HAS_FILE.store(false, Relaxed);
+        STATE.has_file.store(false, Relaxed);
         return;
     }
     CARD.begin_child();
@@ -371,10 +385,10 @@ pub fn forked() {
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
     begin_clock();
-    if HAS_FILE.swap(false, Relaxed) {
+    if STATE.has_file.swap(false, Relaxed) {
         // SAFETY: a thread of the parent that read the names is not in this process.
-        drop(unsafe { NAMES.take_over() });
-        let lock = LOCK.swap(-1, Relaxed);
+        drop(unsafe { STATE.names.take_over() });
+        let lock = STATE.lock.swap(-1, Relaxed);
         if is_locked_file(lock) {
             // SAFETY: the child's copy of the descriptor that `make_file` leaked; the parent keeps its own, and
             // the lock.
@@ -382,7 +396,7 @@ pub fn forked() {
         }
         if name_child().is_some() {
             // First: it may make the room that the file needs.
-            let _ = NAMES.hold().map(|names| siblings::archive(&names));
+            let _ = STATE.names.hold().map(|names| siblings::archive(&names));
             let _ = make_file();
         }
     }
@@ -390,7 +404,8 @@ pub fn forked() {
 
 /// Whether a descriptor is still the one of the process's file: a script may have closed it.
 fn is_locked_file(lock: c_int) -> bool {
-    let of_name = NAMES
+    let of_name = STATE
+        .names
         .hold()
         .and_then(|names| file::status_of(names.own(), 0).ok());
     of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
@@ -403,7 +418,7 @@ fn name_child() -> Option<()> {
     let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
     CARD.start_ticks.store(ticks, Relaxed);
     CARD.pid_namespace.store(namespace, Relaxed);
-    let mut names = NAMES.hold()?;
+    let mut names = STATE.names.hold()?;
     let Names { start, own: name } = &mut *names;
     let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
     *name = [0; PATH];
@@ -439,7 +454,7 @@ pub fn goes_on_without_file(address: usize) -> bool {
 /// the script left it, where Python was finalised since. Any thread, also from a signal handler; not in a
 /// child of `vfork`.
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
-    let reason = REASON.load(Relaxed);
+    let reason = STATE.reason.load(Relaxed);
     let (state, status) = match ending {
         Ending::Running => return,
         Ending::QuickExit(status) if reason == EXHAUSTED => (ProcessState::Exhausted, status),
@@ -460,9 +475,9 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     }
     let is_stop = state == ProcessState::Signalled && reason == STOP;
     // Another thread's sample must not bring the file back.
-    if (state == ProcessState::Exited || is_stop) && HAS_FILE.swap(false, Relaxed) {
+    if (state == ProcessState::Exited || is_stop) && STATE.has_file.swap(false, Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
-        let _ = NAMES.hold().map(|names| file::unlink(names.own()));
+        let _ = STATE.names.hold().map(|names| file::unlink(names.own()));
         lines::remove();
     }
 }
@@ -474,17 +489,19 @@ pub fn resume() {
 
 /// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.
 pub fn note_exhausted() {
-    REASON.store(EXHAUSTED, Relaxed);
+    STATE.reason.store(EXHAUSTED, Relaxed);
 }
 
 /// Notes that a signal that asks the process to stop is about to end it. The file goes, as at an exit, if the
 /// process has sent it itself. The first call counts: a signal may be put off and raised again.
 pub fn note_stop(is_own: bool) {
     let reason = if is_own { STOP } else { KILL };
-    let _ = REASON.compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
+    let _ = STATE
+        .reason
+        .compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
 }
 
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.
 pub fn is_shared() -> bool {
-    IS_SHARED.load(Relaxed)
+    STATE.is_shared.load(Relaxed)
 }

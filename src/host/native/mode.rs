@@ -29,27 +29,35 @@ impl Mode {
     }
 }
 
-static MODE: AtomicU8 = AtomicU8::new(Mode::Count as u8);
+/// Whose malloc serves.
+struct MallocMode {
+    mode: AtomicU8,
+    /// Whether there are blocks of a mode before the one in force.
+    handed_over: AtomicBool,
+    /// The tool that memory is left to.
+    left_to: OnceLock<&'static str>,
+}
 
-/// Whether there are blocks of a mode before the one in force.
-static HANDED_OVER: AtomicBool = AtomicBool::new(false);
-/// The tool that memory is left to.
-static LEFT_TO: OnceLock<&str> = OnceLock::new();
+static STATE: MallocMode = MallocMode {
+    mode: AtomicU8::new(Mode::Count as u8),
+    handed_over: AtomicBool::new(false),
+    left_to: OnceLock::new(),
+};
 
 /// Keeps the name of the tool that malloc and CPython's allocators are left to, for the report.
 pub fn leave_to(tool: &'static str) {
-    let _ = LEFT_TO.set(tool);
+    let _ = STATE.left_to.set(tool);
 }
 
 /// The tool that malloc and CPython's allocators are left to, if there is one.
 pub fn left_to() -> Option<&'static str> {
-    LEFT_TO.get().copied()
+    STATE.left_to.get().copied()
 }
 
 /// The mode in force. Before `main` decides it is [`Mode::Count`].
 #[inline(always)]
 pub fn mode() -> Mode {
-    match MODE.load(Relaxed) {
+    match STATE.mode.load(Relaxed) {
         0 => Mode::Count,
         1 => Mode::Plain,
         3 => Mode::Faulty,
@@ -60,19 +68,19 @@ pub fn mode() -> Mode {
 /// Changes the mode. Blocks of before are still freed where they came from.
 pub fn set(mode: Mode) {
     crate::heap::count_native(mode == Mode::Count);
-    MODE.store(mode as u8, Relaxed);
+    STATE.mode.store(mode as u8, Relaxed);
 }
 
 /// Sets [`Mode::Off`] in a process that has blocks of the mode before.
 pub fn set_handed_over() {
-    HANDED_OVER.store(true, Relaxed);
-    MODE.store(Mode::Off as u8, Relaxed);
+    STATE.handed_over.store(true, Relaxed);
+    STATE.mode.store(Mode::Off as u8, Relaxed);
 }
 
 /// Whether the process has no blocks of the exported family.
 #[cfg(target_env = "gnu")]
 pub fn is_off_from_the_start() -> bool {
-    mode() == Mode::Off && !HANDED_OVER.load(Relaxed)
+    mode() == Mode::Off && !STATE.handed_over.load(Relaxed)
 }
 
 /// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
@@ -85,5 +93,7 @@ pub fn inject(on: bool) {
         true => (Mode::Count, Mode::Faulty),
         false => (Mode::Faulty, Mode::Count),
     };
-    let _ = MODE.compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
+    let _ = STATE
+        .mode
+        .compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }

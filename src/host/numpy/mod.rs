@@ -52,14 +52,25 @@ struct Plan {
     has_pads: bool,
 }
 
-static PLAN: OnceLock<Plan> = OnceLock::new();
-/// The handler; made once, and NumPy's from then on.
-static HANDLER: OnceLock<DataMemHandler> = OnceLock::new();
-/// Whether it is installed in a NumPy of this process.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
-static VERSION: OnceLock<String> = OnceLock::new();
-/// Array data is left to NumPy: see [`hand_over`].
-static HANDED_OVER: AtomicBool = AtomicBool::new(false);
+/// What NumPy got, and whether it uses it.
+struct ArrayHandler {
+    plan: OnceLock<Plan>,
+    /// The handler; made once, and NumPy's from then on.
+    handler: OnceLock<DataMemHandler>,
+    /// Whether it is installed in a NumPy of this process.
+    active: AtomicBool,
+    version: OnceLock<String>,
+    /// Array data is left to NumPy: see [`hand_over`].
+    handed_over: AtomicBool,
+}
+
+static STATE: ArrayHandler = ArrayHandler {
+    plan: OnceLock::new(),
+    handler: OnceLock::new(),
+    active: AtomicBool::new(false),
+    version: OnceLock::new(),
+    handed_over: AtomicBool::new(false),
+};
 
 /// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +138,8 @@ pub fn start(
         ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),
         ArrayAllocator::System => over::<System>(debug_hooks, context),
     };
-    let _ = HANDLER.set(handler);
-    let _ = PLAN.set(Plan {
+    let _ = STATE.handler.set(handler);
+    let _ = STATE.plan.set(Plan {
         allocator: array_allocator,
         alignment,
         huge_pages,
@@ -256,22 +267,22 @@ pub fn extension_loaded(name: &[u8], module: &Object<'_>) {
 /// Leaves array data to NumPy's own handler from here on, in each NumPy that is loaded or will be. Arrays
 /// keep the handler that they were made by.
 pub fn hand_over(gil: Gil<'_>) {
-    HANDED_OVER.store(true, Relaxed);
+    STATE.handed_over.store(true, Relaxed);
     install::undo(gil);
 }
 
 /// A NumPy has been loaded. No exception is set.
 fn loaded(extension: &Object<'_>) {
-    if HANDED_OVER.load(Relaxed) {
+    if STATE.handed_over.load(Relaxed) {
         return;
     }
-    let Some(handler) = HANDLER.get() else {
+    let Some(handler) = STATE.handler.get() else {
         return;
     };
     match install::install(extension, handler) {
         Ok(()) => {
-            let _ = numpy_version(extension.gil()).map(|version| VERSION.set(version));
-            ACTIVE.store(true, Relaxed);
+            let _ = numpy_version(extension.gil()).map(|version| STATE.version.set(version));
+            STATE.active.store(true, Relaxed);
         }
         Err(refusal) => {
             static SAID: AtomicBool = AtomicBool::new(false);
@@ -302,10 +313,10 @@ fn numpy_version(gil: Gil<'_>) -> Option<String> {
 
 /// Allocates `size` zeroed bytes as array data; null on failure. After [`start`], any thread.
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    let Some(handler) = HANDLER.get() else {
+    let Some(handler) = STATE.handler.get() else {
         return std::ptr::null_mut();
     };
-    ACTIVE.store(true, Relaxed);
+    STATE.active.store(true, Relaxed);
     let table = &handler.allocator;
     (table.calloc)(table.ctx, 1, size).cast()
 }
@@ -315,7 +326,7 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 /// # Safety
 /// Null, or such a block, not freed since.
 pub unsafe fn free(pointer: *mut u8) {
-    if let Some(handler) = HANDLER.get() {
+    if let Some(handler) = STATE.handler.get() {
         let table = &handler.allocator;
         (table.free)(table.ctx, pointer.cast(), 0);
     }
@@ -323,13 +334,16 @@ pub unsafe fn free(pointer: *mut u8) {
 
 /// The least alignment of array data, in bytes.
 pub fn alignment() -> usize {
-    PLAN.get().map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
+    STATE
+        .plan
+        .get()
+        .map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
 }
 
 /// Where an array's data may begin, in bytes from the start of its block, for the blocks that a guard
 /// serves and for the others.
 pub fn leads() -> [usize; 2] {
-    let Some(plan) = PLAN.get() else {
+    let Some(plan) = STATE.plan.get() else {
         return [0; 2];
     };
     let pads = if plan.has_pads { pads::lead() } else { 0 };
@@ -341,14 +355,14 @@ pub fn leads() -> [usize; 2] {
 
 /// Whether array data is booked to `numpy` in this process.
 pub fn is_active() -> bool {
-    ACTIVE.load(Relaxed)
+    STATE.active.load(Relaxed)
 }
 
 /// The allocator of array data; `None` if this process has no array data. Also from a signal handler.
 pub fn figures() -> Option<ArrayFigures> {
-    let plan = PLAN.get().filter(|_| is_active())?;
+    let plan = STATE.plan.get().filter(|_| is_active())?;
     Some(ArrayFigures {
-        version: VERSION.get().map(String::as_str),
+        version: STATE.version.get().map(String::as_str),
         allocator: plan.allocator.name(),
         alignment: plan.alignment,
         huge_pages: plan.huge_pages.name(),

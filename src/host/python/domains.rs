@@ -37,13 +37,21 @@ unsafe impl Send for Tables {}
 // SAFETY: as above; they are only read.
 unsafe impl Sync for Tables {}
 
-/// CPython's own tables, without debug hooks, from before [`install`].
-static OWN: OnceLock<Tables> = OnceLock::new();
-/// The tables that [`install`] left, with debug hooks.
-static INSTALLED: OnceLock<Tables> = OnceLock::new();
+/// CPython's allocators before and after [`install`].
+struct InstalledDomains {
+    /// CPython's own tables, without debug hooks, from before [`install`].
+    own: OnceLock<Tables>,
+    /// The tables that [`install`] left, with debug hooks.
+    installed: OnceLock<Tables>,
+    /// [`install`] has left debug hooks.
+    debug_hooks: AtomicBool,
+}
 
-/// [`install`] has left debug hooks.
-static DEBUG_HOOKS: AtomicBool = AtomicBool::new(false);
+static STATE: InstalledDomains = InstalledDomains {
+    own: OnceLock::new(),
+    installed: OnceLock::new(),
+    debug_hooks: AtomicBool::new(false),
+};
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
@@ -136,7 +144,7 @@ fn allocator_of_environment() -> Option<Allocator> {
 pub fn install(allocator: Allocator, debug_hooks: bool) {
     use PyMemAllocatorDomain::{PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ, PYMEM_DOMAIN_RAW};
     // All are read before any is changed: debug hooks share their context.
-    let own = OWN.get_or_init(|| Tables {
+    let own = STATE.own.get_or_init(|| Tables {
         domains: DOMAINS.map(|domain| without_debug_hooks(get(domain))),
         arenas: get_arenas(),
     });
@@ -164,7 +172,7 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
     if debug_hooks {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
-        DEBUG_HOOKS.store(true, Relaxed);
+        STATE.debug_hooks.store(true, Relaxed);
         outside::put_hooks_on();
         if checked::is_on() {
             watch::<RAW>(PYMEM_DOMAIN_RAW);
@@ -172,7 +180,7 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
             watch::<OBJ>(PYMEM_DOMAIN_OBJ);
         }
     }
-    let _ = INSTALLED.set(Tables {
+    let _ = STATE.installed.set(Tables {
         domains: DOMAINS.map(get),
         arenas: get_arenas(),
     });
@@ -214,7 +222,7 @@ fn count_over(own: &Tables) {
 ///
 /// False, having done nothing, where another hook lies over the host's tables (tracemalloc, `--fail`).
 pub fn hand_over(debug_hooks: bool) -> bool {
-    let (Some(own), Some(installed)) = (OWN.get(), INSTALLED.get()) else {
+    let (Some(own), Some(installed)) = (STATE.own.get(), STATE.installed.get()) else {
         return false;
     };
     let is_ours = (0..DOMAINS.len()).all(|domain| {
@@ -271,7 +279,7 @@ fn are_tracemallocs(tables: &[PyMemAllocatorEx; 3]) -> bool {
 /// False where another hook lies over one of the host's tables (`--fail`). What that passes on is sampled in any case: the other
 /// table is slower, and no more.
 pub fn follow_samples() -> bool {
-    let Some(installed) = INSTALLED.get() else {
+    let Some(installed) = STATE.installed.get() else {
         return false;
     };
     let tops = DOMAINS.map(get);
@@ -295,7 +303,8 @@ pub fn follow_samples() -> bool {
             }
         } else if is_same(&table, &installed.domains[number]) {
             // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
-            let debug = DEBUG_HOOKS
+            let debug = STATE
+                .debug_hooks
                 .load(Relaxed)
                 .then(|| table.ctx.cast::<DebugContext>());
             // SAFETY: the context of a debug hook, as `install` has left it; see `without_debug_hooks`. The words of the

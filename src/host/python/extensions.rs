@@ -19,21 +19,30 @@ pub struct Watcher {
     pub loaded: fn(&[u8], &Object<'_>),
 }
 
-static WATCHER: OnceLock<Watcher> = OnceLock::new();
-static DYNAMIC: Original = Original::new();
-static BUILTIN: Original = Original::new();
+/// Who is called when an extension is loaded, and what was there before.
+struct ExtensionWatch {
+    watcher: OnceLock<Watcher>,
+    dynamic: Original,
+    builtin: Original,
+}
+
+static STATE: ExtensionWatch = ExtensionWatch {
+    watcher: OnceLock::new(),
+    dynamic: Original::new(),
+    builtin: Original::new(),
+};
 
 fn exec_dynamic<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
-    exec(&DYNAMIC, imp, module)
+    exec(&STATE.dynamic, imp, module)
 }
 
 fn exec_builtin<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
-    exec(&BUILTIN, imp, module)
+    exec(&STATE.builtin, imp, module)
 }
 
 fn exec<'a>(original: &Original, imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
     interpreters::note(imp.gil());
-    let watcher = WATCHER.get();
+    let watcher = STATE.watcher.get();
     if let Some(watcher) = watcher {
         with_name(module, |name| (watcher.begins)(imp.gil(), name));
     }
@@ -54,14 +63,14 @@ fn with_name(module: &Object<'_>, take: impl FnOnce(&[u8])) {
 /// Has `watcher` called for each extension module that is loaded from here on. Once, after
 /// initialisation. False where `_imp` is not as expected.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
-    let _ = WATCHER.set(watcher);
+    let _ = STATE.watcher.set(watcher);
     let replace = || -> Result<bool, Raised<'_>> {
         let imp = gil.import(c"_imp")?;
         let dynamic = Method::one(c"", exec_dynamic, c"");
         let builtin = Method::one(c"", exec_builtin, c"");
         Ok(
-            replace_builtin(&*imp.attribute(c"exec_dynamic")?, dynamic, &DYNAMIC)
-                && replace_builtin(&*imp.attribute(c"exec_builtin")?, builtin, &BUILTIN),
+            replace_builtin(&*imp.attribute(c"exec_dynamic")?, dynamic, &STATE.dynamic)
+                && replace_builtin(&*imp.attribute(c"exec_builtin")?, builtin, &STATE.builtin),
         )
     };
     or_none(replace()).unwrap_or(false)

@@ -15,14 +15,22 @@ pub struct Watcher {
     pub end: fn(Gil<'_>),
 }
 
-static WATCHER: OnceLock<Watcher> = OnceLock::new();
-/// CPython's own function.
-static ORIGINAL: OnceLock<Kept> = OnceLock::new();
+/// Who is called at an import, and what was there before.
+struct ImportWatch {
+    watcher: OnceLock<Watcher>,
+    /// CPython's own function.
+    original: OnceLock<Kept>,
+}
+
+static STATE: ImportWatch = ImportWatch {
+    watcher: OnceLock::new(),
+    original: OnceLock::new(),
+};
 
 fn find_and_load<'a>(this: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let gil = this.gil();
-    let original = ORIGINAL.get().expect("set before this function is");
-    let watcher = WATCHER.get();
+    let original = STATE.original.get().expect("set before this function is");
+    let watcher = STATE.watcher.get();
     if let Some(watcher) = watcher {
         (watcher.begin)(gil);
     }
@@ -43,8 +51,8 @@ pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
         let bootstrap = gil.import(c"_frozen_importlib")?;
         let original = bootstrap.attribute(c"_find_and_load")?;
         let function = gil.function(&FIND_AND_LOAD)?;
-        let _ = ORIGINAL.set(original.keep());
-        let _ = WATCHER.set(watcher);
+        let _ = STATE.original.set(original.keep());
+        let _ = STATE.watcher.set(watcher);
         bootstrap.set_attribute(c"_find_and_load", &function)
     };
     or_none(replace()).is_some()

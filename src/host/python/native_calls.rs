@@ -41,10 +41,19 @@ struct Room {
     text: [u8; PATH + 1 + 2 * BUILD_ID],
 }
 
-static KNOWN: OnceLock<Known> = OnceLock::new();
-static ROOM: Exclusive<Option<Room>> = Exclusive::new(None);
-/// [`start`] was called.
-static IS_SAMPLED: AtomicBool = AtomicBool::new(false);
+/// Where the interpreter lies, and room for a walk.
+struct NativeCalls {
+    known: OnceLock<Known>,
+    room: Exclusive<Option<Room>>,
+    /// [`start`] was called.
+    is_sampled: AtomicBool,
+}
+
+static STATE: NativeCalls = NativeCalls {
+    known: OnceLock::new(),
+    room: Exclusive::new(None),
+    is_sampled: AtomicBool::new(false),
+};
 
 /// Prepares the walks. Before Python starts; `main_frame` is an address in the stack of the function that runs Python, whose
 /// callers are in no stack. A second call does nothing.
@@ -52,7 +61,7 @@ static IS_SAMPLED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// The reason why there are none, the end of a line.
 pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
-    if KNOWN.get().is_some() {
+    if STATE.known.get().is_some() {
         return Ok(());
     }
     pyhost_unwind::start()?;
@@ -62,7 +71,7 @@ pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
         return Err("the linker does not know where the interpreter is");
     };
     let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    let _ = KNOWN.set(Known {
+    let _ = STATE.known.set(Known {
         left_out: [own.part(), interpreter.part()],
         interpreter_loop: place::loop_function(),
         main_frame,
@@ -77,19 +86,19 @@ pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
 /// As of [`prepare`].
 pub fn start(main_frame: usize) -> Result<(), &'static str> {
     prepare(main_frame)?;
-    if let Some(mut room) = ROOM.try_hold() {
+    if let Some(mut room) = STATE.room.try_hold() {
         *room = Some(Room {
             addresses: [0; MOST],
             text: [0; PATH + 1 + 2 * BUILD_ID],
         });
     }
-    IS_SAMPLED.store(true, Relaxed);
+    STATE.is_sampled.store(true, Relaxed);
     Ok(())
 }
 
 /// The function that reads a sample's calls.
 pub fn walk() -> fn(Taker<'_>) {
-    match IS_SAMPLED.load(Relaxed) {
+    match STATE.is_sampled.load(Relaxed) {
         true => calls,
         false => place::calls,
     }
@@ -98,7 +107,7 @@ pub fn walk() -> fn(Taker<'_>) {
 /// Gives the calls to `take`, outermost first.
 fn calls(take: Taker<'_>) {
     place::calls(take);
-    if let Some(mut room) = ROOM.try_hold()
+    if let Some(mut room) = STATE.room.try_hold()
         && let Some(room) = room.as_mut()
     {
         let count = find(&mut room.addresses, Of::Call);
@@ -117,7 +126,7 @@ pub enum Of {
 
 /// Writes the addresses of the calls that count, innermost first, as far as there is room; how many they are.
 pub fn find(addresses: &mut [usize], of: Of) -> usize {
-    let Some(known) = KNOWN.get() else {
+    let Some(known) = STATE.known.get() else {
         return 0;
     };
     let loop_frame = place::loop_frame();
@@ -179,7 +188,7 @@ impl Place {
 
 /// The place of an address; `None` if no library is there, or [`prepare`] was not called.
 pub fn place_of(address: usize) -> Option<Place> {
-    let known = KNOWN.get()?;
+    let known = STATE.known.get()?;
     let object = object_of(address)?;
     Some(Place {
         offset: address.wrapping_sub(object.base),

@@ -20,16 +20,26 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The thread that pending calls run in, by its number.
-static MAIN: AtomicUsize = AtomicUsize::new(0);
+/// What reaches the script at its main thread's safe points.
+struct CapErrors {
+    /// The thread that pending calls run in, by its number.
+    main: AtomicUsize,
+    /// The list of functions that relieve memory.
+    reliefs: OnceLock<Kept>,
+    /// The function that frees a `MemoryError`.
+    free_error: OnceLock<ffi::destructor>,
+}
 
-/// The list of functions that relieve memory.
-static RELIEFS: OnceLock<Kept> = OnceLock::new();
+static STATE: CapErrors = CapErrors {
+    main: AtomicUsize::new(0),
+    reliefs: OnceLock::new(),
+    free_error: OnceLock::new(),
+};
 
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
-    MAIN.store(heap::thread_number(), Relaxed);
+    STATE.main.store(heap::thread_number(), Relaxed);
     source_line::set_finder(source_line::Finder {
         find: place::line_and_frames,
         spot: place::spot,
@@ -43,7 +53,7 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
         is_running: || !place::is_finalizing(),
         post: || add_pending_call(surface),
         post_pressure: || add_pending_call(relieve),
-        is_main: || MAIN.load(Relaxed) == heap::thread_number(),
+        is_main: || STATE.main.load(Relaxed) == heap::thread_number(),
         role,
         trace: place::trace,
         loses_errors: place::loses_errors,
@@ -60,7 +70,7 @@ pub fn peak_watcher() -> peak::Python {
     }
     peak::Python {
         post: || !place::is_finalizing() && add_pending_call(look),
-        is_main: || MAIN.load(Relaxed) == heap::thread_number(),
+        is_main: || STATE.main.load(Relaxed) == heap::thread_number(),
     }
 }
 
@@ -90,16 +100,13 @@ fn role(asked: usize, error_passes: bool) -> Role {
     }
 }
 
-/// The function that frees a `MemoryError`.
-static FREE_ERROR: OnceLock<ffi::destructor> = OnceLock::new();
-
 /// Has the caps count the `MemoryError`s that end. Once.
 fn watch_errors(_gil: Gil<'_>) {
     // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
     unsafe {
         let kind = ffi::PyExc_MemoryError.cast::<ffi::PyTypeObject>();
         if let Some(free) = (*kind).tp_dealloc
-            && FREE_ERROR.set(free).is_ok()
+            && STATE.free_error.set(free).is_ok()
         {
             (*kind).tp_dealloc = Some(free_error);
         }
@@ -115,7 +122,7 @@ unsafe extern "C" fn free_error(error: *mut PyObject) {
         if !(*exception).traceback.is_null() {
             caps::error_ended();
         }
-        if let Some(free) = FREE_ERROR.get() {
+        if let Some(free) = STATE.free_error.get() {
             free(error);
         }
     }
@@ -134,7 +141,7 @@ pub fn prepare_errors(gil: Gil<'_>) {
 
 /// The forking thread is the child's main thread.
 pub fn forked_in_child() {
-    MAIN.store(heap::thread_number(), Relaxed);
+    STATE.main.store(heap::thread_number(), Relaxed);
 }
 
 /// Raises the error that was posted for the main thread, if this is the place for it.
@@ -150,10 +157,10 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
 /// Has `function` called when a soft cap is passed. In the main interpreter.
 pub fn add_relief<'a>(function: &Object<'a>) -> Result<(), Raised<'a>> {
     let gil = function.gil();
-    if RELIEFS.get().is_none() {
-        let _ = RELIEFS.set(gil.list()?.keep());
+    if STATE.reliefs.get().is_none() {
+        let _ = STATE.reliefs.set(gil.list()?.keep());
     }
-    let reliefs = RELIEFS.get().ok_or_else(|| gil.no_memory())?;
+    let reliefs = STATE.reliefs.get().ok_or_else(|| gil.no_memory())?;
     reliefs.get(gil).append(function)
 }
 
@@ -187,7 +194,7 @@ fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
 
 /// Calls the functions that relieve memory. No exception is set.
 fn call_reliefs(gil: Gil<'_>) {
-    let Some(reliefs) = RELIEFS.get() else {
+    let Some(reliefs) = STATE.reliefs.get() else {
         return;
     };
     let mut index = 0;

@@ -39,19 +39,31 @@ struct Original<T>(OnceLock<T>);
 // SAFETY: the tables hold function pointers and a context that CPython shares between threads.
 unsafe impl<T> Sync for Original<T> {}
 
-static DOMAINS: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3];
-static ARENAS: Original<PyObjectArenaAllocator> = Original(OnceLock::new());
-/// CPython's own, where they took the place of [`ARENAS`] late.
-static LATE_ARENAS: Original<PyObjectArenaAllocator> = Original(OnceLock::new());
+/// The allocators beneath the counting ones.
+struct WrappedAllocators {
+    domains: [Original<PyMemAllocatorEx>; 3],
+    arenas: Original<PyObjectArenaAllocator>,
+    /// CPython's own, where they took the place of [`WrappedAllocators::arenas`] late.
+    late_arenas: Original<PyObjectArenaAllocator>,
+}
+
+static STATE: WrappedAllocators = WrappedAllocators {
+    domains: [const { Original(OnceLock::new()) }; 3],
+    arenas: Original(OnceLock::new()),
+    late_arenas: Original(OnceLock::new()),
+};
 
 /// The arena allocator underneath.
 fn arenas() -> &'static PyObjectArenaAllocator {
-    let table = LATE_ARENAS.0.get().or_else(|| ARENAS.0.get());
+    let table = STATE.late_arenas.0.get().or_else(|| STATE.arenas.0.get());
     table.expect("wrapped before it is called")
 }
 
 fn original<const A: usize>() -> &'static PyMemAllocatorEx {
-    DOMAINS[A].0.get().expect("wrapped before it is called")
+    STATE.domains[A]
+        .0
+        .get()
+        .expect("wrapped before it is called")
 }
 
 /// Calls a function of a wrapped table.
@@ -436,7 +448,7 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_vo
 
 /// Remembers `table` as RAW's own and gives the counting table over it.
 pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
-    let _ = DOMAINS[RAW].0.set(table);
+    let _ = STATE.domains[RAW].0.set(table);
     plain_table::<RAW>()
 }
 
@@ -462,7 +474,7 @@ pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 pub fn over_pymalloc<const A: usize, const HEAP: bool>(
     table: PyMemAllocatorEx,
 ) -> PyMemAllocatorEx {
-    let _ = DOMAINS[A].0.set(table);
+    let _ = STATE.domains[A].0.set(table);
     if !HEAP && is_same(table.malloc, original::<RAW>().malloc) {
         return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
     }
@@ -481,8 +493,8 @@ pub fn over_pymalloc<const A: usize, const HEAP: bool>(
 /// The arena allocator over `table` that knows which addresses are arenas, and counts them
 /// where `BOOK`.
 pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
-    if ARENAS.0.set(table).is_err() {
-        let _ = LATE_ARENAS.0.set(table);
+    if STATE.arenas.0.set(table).is_err() {
+        let _ = STATE.late_arenas.0.set(table);
     }
     PyObjectArenaAllocator {
         ctx: null_mut(),

@@ -36,14 +36,26 @@ const WORTH: u64 = 16 << 20;
 /// No descriptor: there is no file, or it is opened at the end.
 const NONE: c_int = -1;
 
-static FILE: AtomicI32 = AtomicI32::new(NONE);
-/// The path with its `%p`.
-static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
-static COMMAND: OnceLock<String> = OnceLock::new();
-static TOLD_PEAK: AtomicU64 = AtomicU64::new(0);
-static TOLD_REFUSED: AtomicU64 = AtomicU64::new(0);
-/// Output that this process writes only at its end, or never.
-static LATER: AtomicU8 = AtomicU8::new(NEVER);
+/// The file of the brief, and what it says.
+struct BriefFile {
+    file: AtomicI32,
+    /// The path with its `%p`.
+    template: OnceLock<Vec<u8>>,
+    command: OnceLock<String>,
+    told_peak: AtomicU64,
+    told_refused: AtomicU64,
+    /// Output that this process writes only at its end, or never.
+    later: AtomicU8,
+}
+
+static STATE: BriefFile = BriefFile {
+    file: AtomicI32::new(NONE),
+    template: OnceLock::new(),
+    command: OnceLock::new(),
+    told_peak: AtomicU64::new(0),
+    told_refused: AtomicU64::new(0),
+    later: AtomicU8::new(NEVER),
+};
 
 /// Nothing is opened at the end.
 const NEVER: u8 = 0;
@@ -57,15 +69,15 @@ const AS_FILE: u8 = 2;
 /// # Errors
 /// Why it cannot be written; then nothing is left of it.
 pub fn start(template: &[u8]) -> Result<(), OutputError> {
-    let _ = COMMAND.set(CARD.command());
-    let _ = TEMPLATE.set(template.to_vec());
+    let _ = STATE.command.set(CARD.command());
+    let _ = STATE.template.set(template.to_vec());
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
     match target {
         Target::New | Target::Old => {
             let file = open(&path, target).map_err(OutputError::System)?;
-            FILE.store(out_of_the_way(file).leak(), Relaxed);
+            STATE.file.store(out_of_the_way(file).leak(), Relaxed);
             if let Err(error) = write(&LEDGER.snapshot()) {
                 close();
                 if target == Target::New {
@@ -74,11 +86,11 @@ pub fn start(template: &[u8]) -> Result<(), OutputError> {
                 return Err(OutputError::System(error));
             }
         }
-        Target::Stream => LATER.store(AS_STREAM, Relaxed),
+        Target::Stream => STATE.later.store(AS_STREAM, Relaxed),
         Target::Descriptor(own) => {
             let copy = Fd::copy(&own, 3).map_err(OutputError::System)?;
-            FILE.store(out_of_the_way(copy).leak(), Relaxed);
-            LATER.store(AS_STREAM, Relaxed);
+            STATE.file.store(out_of_the_way(copy).leak(), Relaxed);
+            STATE.later.store(AS_STREAM, Relaxed);
         }
     }
     Ok(())
@@ -94,18 +106,18 @@ fn open(path: &PathBuffer, target: Target) -> Result<Fd, Errno> {
 
 /// The descriptor; -1 for none.
 pub fn descriptor() -> c_int {
-    FILE.load(Relaxed)
+    STATE.file.load(Relaxed)
 }
 
 /// Rewrites the file where there is news: in the sampler.
 pub fn tell_progress(snapshot: &Snapshot) {
-    let told = TOLD_PEAK.load(Relaxed);
+    let told = STATE.told_peak.load(Relaxed);
     let peak = snapshot.total_peak_bytes;
     let refused = snapshot.refused();
-    if peak > told + (told / 16).min(WORTH) || refused != TOLD_REFUSED.load(Relaxed) {
-        TOLD_PEAK.store(peak, Relaxed);
-        TOLD_REFUSED.store(refused, Relaxed);
-        if LATER.load(Relaxed) == NEVER {
+    if peak > told + (told / 16).min(WORTH) || refused != STATE.told_refused.load(Relaxed) {
+        STATE.told_peak.store(peak, Relaxed);
+        STATE.told_refused.store(refused, Relaxed);
+        if STATE.later.load(Relaxed) == NEVER {
             write_and_remember(snapshot);
         }
     }
@@ -113,7 +125,7 @@ pub fn tell_progress(snapshot: &Snapshot) {
 
 /// Rewrites the file at a refusal. Any thread.
 pub fn tell_refusal() {
-    if LATER.load(Relaxed) == NEVER {
+    if STATE.later.load(Relaxed) == NEVER {
         write_and_remember(&LEDGER.snapshot());
     }
 }
@@ -121,13 +133,13 @@ pub fn tell_refusal() {
 /// Writes the last text, with what was live when the script `left` it. Any thread, also from a signal
 /// handler.
 pub fn tell_end(left: Option<&Snapshot>) {
-    let later = LATER.load(Relaxed);
+    let later = STATE.later.load(Relaxed);
     if later == AS_FILE && CARD.state().0 == ProcessState::Exec {
         return; // of a forked child that has become another program
     }
     if later != NEVER && descriptor() == NONE {
         match open_now() {
-            Ok(file) => FILE.store(file, Relaxed),
+            Ok(file) => STATE.file.store(file, Relaxed),
             Err(OutputError::System(error)) => trouble::remember(Output::Brief, error),
             Err(refusal) => notice(format_args!("--stats-brief: the file {refusal}")),
         }
@@ -140,7 +152,7 @@ pub fn tell_end(left: Option<&Snapshot>) {
 
 #[inline(never)] // for the caller's stack
 fn open_now() -> Result<c_int, OutputError> {
-    let template = TEMPLATE.get().map_or(&[][..], Vec::as_slice);
+    let template = STATE.template.get().map_or(&[][..], Vec::as_slice);
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
@@ -158,19 +170,21 @@ fn open_now() -> Result<c_int, OutputError> {
 pub fn leave_to_parent() {
     close();
     trouble::leave_to_parent();
-    let template = TEMPLATE.get();
+    let template = STATE.template.get();
     let has_own = template.is_some_and(|template| names_process(template));
     if has_own {
         trouble::share();
     }
-    LATER.store(if has_own { AS_FILE } else { NEVER }, Relaxed);
+    STATE
+        .later
+        .store(if has_own { AS_FILE } else { NEVER }, Relaxed);
 }
 
 /// Closes this process's descriptor.
 fn close() {
-    let file = FILE.swap(NONE, Relaxed);
+    let file = STATE.file.swap(NONE, Relaxed);
     if file >= 0 {
-        // SAFETY: a descriptor that was leaked to `FILE`, which nobody else takes from there.
+        // SAFETY: a descriptor that was leaked to `file`, which nobody else takes from there.
         drop(unsafe { Fd::owned(file) });
     }
 }
@@ -189,7 +203,7 @@ fn write(snapshot: &Snapshot) -> Result<(), Errno> {
     }
     let mut room = [0; ROOM];
     let text = format_into(&mut room, format_args!("{}", Brief(snapshot)));
-    if LATER.load(Relaxed) == AS_STREAM {
+    if STATE.later.load(Relaxed) == AS_STREAM {
         let mut out = Descriptor::new(file);
         let whole = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
         let _ = out.write_str(whole);
@@ -214,7 +228,7 @@ impl Display for Brief<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let snapshot = self.0;
         let pid = CARD.pid.load(Relaxed);
-        let command = COMMAND.get().map_or("", String::as_str);
+        let command = STATE.command.get().map_or("", String::as_str);
         let started = CARD.started.load(Relaxed);
         let (state, status) = CARD.state();
         let until = match CARD.ended() {

@@ -38,9 +38,17 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The sampler's process, and the process that it samples; 0 if there is none.
-static SAMPLER: AtomicI32 = AtomicI32::new(0);
-static HOST: AtomicI32 = AtomicI32::new(0);
+/// The two processes of a timeline.
+struct TimelineProcesses {
+    /// The sampler's process, and the process that it samples; 0 if there is none.
+    sampler: AtomicI32,
+    host: AtomicI32,
+}
+
+static STATE: TimelineProcesses = TimelineProcesses {
+    sampler: AtomicI32::new(0),
+    host: AtomicI32::new(0),
+};
 
 /// Nanoseconds that a host waits for the end of its timeline.
 const PATIENCE: u64 = 1_000_000_000;
@@ -84,8 +92,8 @@ pub fn start(settings: &TimelineSettings) {
         )),
         Some(0) => sampler::run(&Sampler(()), timeline, settings.interval.0, serves, host),
         Some(sampler) => {
-            SAMPLER.store(sampler, Relaxed);
-            HOST.store(host, Relaxed);
+            STATE.sampler.store(sampler, Relaxed);
+            STATE.host.store(host, Relaxed);
         }
     }
     before.make_mask();
@@ -95,10 +103,10 @@ pub fn start(settings: &TimelineSettings) {
 /// end it with the host, as in a container whose first process the host is. A line says if it has not. Any thread, also
 /// from a signal handler; after the card says how the host ends.
 pub fn end() {
-    if HOST.load(Relaxed) != process::id() {
+    if STATE.host.load(Relaxed) != process::id() {
         return; // a forked child
     }
-    let sampler = SAMPLER.swap(0, Relaxed);
+    let sampler = STATE.sampler.swap(0, Relaxed);
     if sampler == 0 {
         return;
     }

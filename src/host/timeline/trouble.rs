@@ -24,9 +24,17 @@ struct Shared {
 // SAFETY: atomics.
 unsafe impl FromZeros for Shared {}
 
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
-/// The host has said it.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// What the sampler could not write.
+struct SamplerTrouble {
+    shared: AtomicPtr<Shared>,
+    /// The host has said it.
+    told: AtomicBool,
+}
+
+static STATE: SamplerTrouble = SamplerTrouble {
+    shared: AtomicPtr::new(null_mut()),
+    told: AtomicBool::new(false),
+};
 
 /// Which output an error is of.
 #[derive(Clone, Copy)]
@@ -41,19 +49,21 @@ pub enum Output {
 /// system gives no memory.
 pub fn share() -> Option<&'static AtomicI32> {
     let memory = mapping::Shared::<Shared>::new(1)?;
-    SHARED.store(memory.leak().as_ptr().cast_mut(), Relaxed);
+    STATE
+        .shared
+        .store(memory.leak().as_ptr().cast_mut(), Relaxed);
     Some(&shared()?.sampler)
 }
 
 /// In a forked child: what its parent could not write is the parent's to say.
 pub fn leave_to_parent() {
-    SHARED.store(null_mut(), Relaxed);
-    TOLD.store(false, Relaxed);
+    STATE.shared.store(null_mut(), Relaxed);
+    STATE.told.store(false, Relaxed);
 }
 
 fn shared() -> Option<&'static Shared> {
     // SAFETY: null, or what `share` mapped and nobody unmaps.
-    unsafe { SHARED.load(Relaxed).as_ref() }
+    unsafe { STATE.shared.load(Relaxed).as_ref() }
 }
 
 fn of(output: Output) -> Option<&'static AtomicI32> {
@@ -94,7 +104,7 @@ pub fn tell() {
         (Output::Brief, "--stats-brief", ""),
     ] {
         let error = of(output).map_or(0, |place| place.load(Relaxed));
-        if error != 0 && !TOLD.swap(true, Relaxed) {
+        if error != 0 && !STATE.told.swap(true, Relaxed) {
             notice(format_args!(
                 "{name}: the file could not be written ({}){rest}",
                 Errno(error)

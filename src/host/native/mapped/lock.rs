@@ -26,24 +26,33 @@ const PATIENCE: u32 = 1 << 22;
 /// Bytes of the kernel's set of signals.
 const SIGNAL_SET: usize = 8;
 
-/// The thread that holds the lock; 0 where none does.
-static HOLDER: AtomicUsize = AtomicUsize::new(0);
-/// Whether the table holds anything.
-static USED: AtomicBool = AtomicBool::new(false);
-/// Where the table's memory is; 0 before it is needed, 1 where the system gives none.
-static MEMORY: AtomicUsize = AtomicUsize::new(0);
+/// The lock and the table behind it.
+struct MapTableLock {
+    /// The thread that holds the lock; 0 where none does.
+    holder: AtomicUsize,
+    /// Whether the table holds anything.
+    used: AtomicBool,
+    /// Where the table's memory is; 0 before it is needed, 1 where the system gives none.
+    memory: AtomicUsize,
+    /// Never busy for the holder of the lock.
+    table: Exclusive<Option<Table<'static>>>,
+}
 
-/// Never busy for the holder of the lock.
-static TABLE: Exclusive<Option<Table<'static>>> = Exclusive::new(None);
+static STATE: MapTableLock = MapTableLock {
+    holder: AtomicUsize::new(0),
+    used: AtomicBool::new(false),
+    memory: AtomicUsize::new(0),
+    table: Exclusive::new(None),
+};
 
 /// Whether any library has mapped anything so far.
 pub fn is_used() -> bool {
-    USED.load(Relaxed)
+    STATE.used.load(Relaxed)
 }
 
 /// The addresses of the table's memory.
 pub fn memory() -> Option<std::ops::Range<usize>> {
-    let start = MEMORY.load(Relaxed);
+    let start = STATE.memory.load(Relaxed);
     (start > 1).then(|| start..start + TABLE_BYTES)
 }
 
@@ -68,7 +77,7 @@ fn block_signals(set: u64) -> u64 {
 
 fn take(own: usize) -> bool {
     for turn in 0..PATIENCE {
-        match HOLDER.compare_exchange_weak(0, own, Acquire, Relaxed) {
+        match STATE.holder.compare_exchange_weak(0, own, Acquire, Relaxed) {
             Ok(_) => return true,
             Err(holder) if holder == own => return false,
             Err(_) if turn < 64 => std::hint::spin_loop(),
@@ -90,27 +99,27 @@ fn with_signals_blocked<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Optio
     if !take(heap::thread_number()) {
         return None;
     }
-    let answer = TABLE.try_hold().and_then(|mut table| {
+    let answer = STATE.table.try_hold().and_then(|mut table| {
         if table.is_none() {
             *table = make();
         }
         table.as_mut().map(work)
     });
-    HOLDER.store(0, Release);
+    STATE.holder.store(0, Release);
     answer
 }
 
 /// Reserves the table's memory. The lock is held.
 fn make() -> Option<Table<'static>> {
-    if MEMORY.load(Relaxed) != 0 {
+    if STATE.memory.load(Relaxed) != 0 {
         return None;
     }
     let Some(ranges) = Mapped::reserve(RANGES) else {
-        MEMORY.store(1, Relaxed);
+        STATE.memory.store(1, Relaxed);
         return None;
     };
-    MEMORY.store(ranges.addresses().start, Relaxed);
-    USED.store(true, Relaxed);
+    STATE.memory.store(ranges.addresses().start, Relaxed);
+    STATE.used.store(true, Relaxed);
     Some(Table::new(ranges.leak()))
 }
 
@@ -123,5 +132,5 @@ pub fn before_fork() {
 /// In parent and child: gives the lock back.
 pub fn after_fork() {
     let own = heap::thread_number();
-    let _ = HOLDER.compare_exchange(own, 0, Release, Relaxed);
+    let _ = STATE.holder.compare_exchange(own, 0, Release, Relaxed);
 }
