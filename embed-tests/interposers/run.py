@@ -36,6 +36,8 @@ LEFT_OUT = {
     "malloc", "calloc", "realloc", "free", "dlsym", "__libc_start_main", "__tls_get_addr", "__cxa_finalize",
     "cfree", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free",
 }
+# Options that read frames ask CPython for the thread's state, and CPython asks this function. They call it again inside of it.
+READS_FRAMES = ("pthread_getspecific", OPTIONS[2])
 PACKAGES = [
     "faketime/libfaketime.so.1", "faketime/libfaketimeMT.so.1", "libeatmydata.so", "libfakeroot/libfakeroot-sysv.so",
     "fakechroot/libfakechroot.so", "torsocks/libtorsocks.so", "libproxychains.so.4", "libuid_wrapper.so",
@@ -84,6 +86,9 @@ def main():
             print(f"left out: {name}: python ends with {stock[0]}", flush=True)
             return
         for options in OPTIONS:
+            if (name, options) == READS_FRAMES:
+                print(f"left out: {name} {' '.join(options)}: CPython's own call of it leads back to it", flush=True)
+                continue
             host = run([arguments.host, *options, SCRIPT], library)
             if host == stock:
                 passed += 1

@@ -3,8 +3,9 @@
 //! The slow paths compare the ledger's bound with these numbers, which are out of reach until the layer
 //! above lowers them. [`falls`] and [`rises`] run inside the allocator, on any thread.
 
+pub use super::host::PeakWatcher;
+use super::host::host;
 use crate::ledger::{LEDGER, Scope};
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,21 +21,6 @@ pub static NEXT_GLANCE: AtomicI64 = AtomicI64::new(NEVER);
 /// See [`NEXT_GLANCE`].
 pub static NEXT_SHEET: AtomicI64 = AtomicI64::new(NEVER);
 
-/// The functions of the layer above. They get the ledger's bound, and neither allocate nor panic.
-pub struct Watcher {
-    /// A big block is about to be freed while live bytes are near their highest. Outside the gate.
-    pub falls: fn(i64),
-    /// Live bytes have reached a height. Inside the gate.
-    pub rises: fn(i64),
-}
-
-static WATCHER: OnceLock<Watcher> = OnceLock::new();
-
-/// Registers the functions. Once, before a height is lowered.
-pub fn register(watcher: Watcher) {
-    let _ = WATCHER.set(watcher);
-}
-
 /// Reports that a big block is about to be freed. Outside the gate.
 #[inline]
 pub(super) fn falls() {
@@ -48,8 +34,8 @@ pub(super) fn falls() {
 #[cold]
 #[inline(never)]
 fn fall(bound: i64) {
-    if let Some(watcher) = WATCHER.get() {
-        (watcher.falls)(bound);
+    if let Some(host) = host() {
+        (host.peak.falls)(bound);
     }
 }
 
@@ -65,7 +51,7 @@ pub(super) fn rises() {
 #[cold]
 #[inline(never)]
 fn rise(bound: i64) {
-    if let Some(watcher) = WATCHER.get() {
-        (watcher.rises)(bound);
+    if let Some(host) = host() {
+        (host.peak.rises)(bound);
     }
 }

@@ -43,6 +43,7 @@ pub mod guards;
 mod heaps;
 pub mod heights;
 pub mod histogram;
+mod host;
 pub mod limited;
 pub mod mark;
 mod moving;
@@ -77,7 +78,6 @@ use pages::{live_page, page_of};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use thread::{ThreadState, state, thread_id};
@@ -86,6 +86,7 @@ pub use booking::{
     book, book_resized, count_failure, may_book, release, release_resized, set_largest,
 };
 pub use ffi::ADDRESS_BITS;
+pub use host::Host;
 pub use pages::is_in_page;
 pub use pyhost_bfc as bfc;
 pub use walk::walk;
@@ -94,9 +95,6 @@ const NATIVE: usize = Account::Native as usize;
 
 /// Whether blocks of the main heap are booked to `native` (`--malloc count`).
 static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
-
-/// Tells the ledger of interpreters with a GIL of their own; see [`set_several_gils`].
-static SEVERAL_GILS: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// The functions that the ledger calls, for callers that end one of its segments.
 pub static GILS: Gils = Gils {
@@ -116,10 +114,11 @@ pub fn begin() {
     }
 }
 
-/// Puts the host's handlers of thread ends and forks in place and, with `heaps`, makes the heaps
-/// of the domains. Once, at the start of `main`, while the process has one thread. False where
+/// Registers the functions of the layer above and the handlers of thread ends and, with `heaps`, makes the heaps
+/// of the domains. Once, at the start of `main`, while the process has one thread. Returns false if
 /// mimalloc gives no heap.
-pub fn start(heaps: bool) -> bool {
+pub fn start(host: Host, heaps: bool) -> bool {
+    host::register(host);
     gate::register();
     ends::watch();
     if !heaps {
@@ -155,13 +154,8 @@ pub unsafe fn origin_of(start: usize) -> Option<Origin> {
     guards::origin_of(start).or_else(|| unsafe { checked::origin_of(start as *mut u8) })
 }
 
-/// Gives the function that returns whether several GILs exist. Before the first booking of `Mem`.
-pub fn set_several_gils(probe: fn() -> bool) {
-    let _ = SEVERAL_GILS.set(probe);
-}
-
 fn several_gils() -> bool {
-    SEVERAL_GILS.get().is_some_and(|probe| probe())
+    host::host().is_some_and(|host| (host.several_gils)())
 }
 
 /// Chooses whether blocks of the main heap are booked.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::bfc::{Bfc, ChunkView, Map, Statistics};
+use super::host::host;
 use super::thread::{state, thread_id};
 use super::{book, book_resized, count_failure, gate, may_book, placement, release, retention};
 use crate::ledger::Account;
@@ -13,14 +14,11 @@ use pyhost_os::growing::Growing;
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 const NUMPY: usize = Account::Numpy as usize;
 
 static REGION: Mutex<Option<Bfc>> = Mutex::new(None);
-
-/// The function that reports the first request that the region could not meet.
-static ON_FAILURE: OnceLock<fn(&Map, usize)> = OnceLock::new();
 
 /// Runs `work` on the region, inside the gate; None before [`reserve`]. `work` must not allocate.
 fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {
@@ -30,9 +28,8 @@ fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {
 }
 
 /// Reserves the region: `initial` bytes in use, growing to `maximum`. False where the system gives
-/// no such address space. `on_failure` is called once, with what was asked for, by the first
-/// request that cannot be met; it must not allocate.
-pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> bool {
+/// no such address space.
+pub fn reserve(initial: usize, maximum: usize) -> bool {
     let mut region = Bfc::reserve(initial, maximum);
     let reserved = region.is_some();
     if let Some(region) = &mut region {
@@ -44,7 +41,6 @@ pub fn reserve(initial: usize, maximum: usize, on_failure: fn(&Map, usize)) -> b
         placement::place_region(start, size);
     }
     *REGION.lock().unwrap_or_else(PoisonError::into_inner) = region;
-    let _ = ON_FAILURE.set(on_failure);
     reserved
 }
 
@@ -74,10 +70,10 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
 fn fail(size: usize) {
     count_failure(Account::Numpy);
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if let (Some(tell), false) = (ON_FAILURE.get(), TOLD.swap(true, Relaxed))
+    if let (Some(host), false) = (host(), TOLD.swap(true, Relaxed))
         && let Some(map) = locked(|region| region.map())
     {
-        tell(&map, size);
+        (host.bfc_is_full)(&map, size);
     }
 }
 

@@ -18,6 +18,7 @@ mod elsewhere;
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
 use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_marked, is_sampled};
+use super::host::{Host, host};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
 use super::{COUNT_NATIVE, NATIVE, bound, make_theap, probes};
@@ -43,9 +44,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fe
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
-/// Gives the calls of the calling thread's Python code, outermost first.
-type Walk = fn(&mut dyn FnMut(Step<'_>));
-
 struct Recorder {
     samples: Samples,
     chance: Chance,
@@ -66,9 +64,7 @@ static ARE_FORGOTTEN: AtomicBool = AtomicBool::new(false);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 static RECORDER: Owned<Option<Recorder>> = Owned::new(None);
-static WALK: OnceLock<Walk> = OnceLock::new();
 static RENEW: OnceLock<Renew> = OnceLock::new();
-static ANSWER: OnceLock<fn()> = OnceLock::new();
 /// The last request that was acted on, or that there was at the start.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
@@ -129,13 +125,7 @@ pub fn publish_by(renew: Renew) -> bool {
     with(|samples| samples.publish_by(renew)).unwrap_or(true)
 }
 
-/// Registers who answers when another process asks for samples; called inside the allocator, with the GIL, outside of the
-/// gate.
-pub fn set_answer(answer: fn()) {
-    let _ = ANSWER.set(answer);
-}
-
-/// Has the function of [`set_answer`] called soon, though nobody has asked: for work that must not be done under the lock of
+/// Calls [`super::Host::answer`] soon, though nobody has asked: for work that must not be done under the lock of
 /// the samples.
 pub fn answer_soon() {
     ANSWERED.store(u64::MAX, Relaxed); // no request has this number
@@ -153,16 +143,11 @@ pub(super) fn look_if_asked(account: Account) {
 
 #[cold]
 fn answer(asked: u64) {
-    if let Some(answer) = ANSWER.get()
+    if let Some(Host { answer, .. }) = host()
         && ANSWERED.swap(asked, Relaxed) != asked
     {
         answer();
     }
-}
-
-/// Registers the function that reads a thread's calls, by one thread at a time. It must not allocate. Until then stacks are empty.
-pub fn set_walk(walk: Walk) {
-    let _ = WALK.set(walk);
 }
 
 /// Whether samples are taken.
@@ -535,7 +520,7 @@ pub(super) fn take(
     let interval = INTERVAL.load(Relaxed);
     let weight = Weight::new(bytes, counted(size) as usize, interval);
     let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
-        if let Some(walk) = WALK.get() {
+        if let Some(Host { walk, .. }) = host() {
             walk(take);
         }
     };

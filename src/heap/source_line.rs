@@ -1,31 +1,17 @@
 //! A line of Python, kept as plain data: nothing is allocated, and there is no pointer that the leak check
 //! could take for a use.
 
+pub use super::host::LineFinder;
+use super::host::host;
 use pyhost_os::plain::Plain;
 use std::fmt;
-use std::sync::OnceLock;
 
 /// Bytes kept of a file's name, from its end.
 pub const FILE: usize = 80;
 
-/// Finds the line of Python that the calling thread runs. The functions must not allocate.
-pub struct Finder {
-    /// Writes the file of the line; returns its length, the line, and how many frames were read for it.
-    pub find: fn(&mut [u8]) -> (usize, i32, i32),
-    /// A number of the innermost call and its instruction; 0 outside of Python code.
-    pub spot: fn() -> u64,
-}
-
-static FINDER: OnceLock<Finder> = OnceLock::new();
-
-/// Registers the functions.
-pub fn set_finder(finder: Finder) {
-    let _ = FINDER.set(finder);
-}
-
 /// A number of the calling thread's innermost call and its instruction; 0 outside of Python code.
 pub fn spot() -> u64 {
-    FINDER.get().map_or(0, |finder| (finder.spot)())
+    host().map_or(0, |host| (host.lines.spot)())
 }
 
 /// A line of Python.
@@ -53,10 +39,10 @@ impl SourceLine {
     /// [`SourceLine::of_caller`], and whether it is that of the innermost call, which [`spot`] is of.
     pub fn of_innermost() -> (Self, bool) {
         let mut found = SourceLine::NONE;
-        let Some(finder) = FINDER.get() else {
+        let Some(host) = host() else {
             return (found, false);
         };
-        let (length, line, frames) = (finder.find)(&mut found.file);
+        let (length, line, frames) = (host.lines.find)(&mut found.file);
         (found.length, found.line) = (length.min(FILE), line);
         (found, frames == 1)
     }

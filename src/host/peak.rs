@@ -23,7 +23,7 @@
 use crate::balance::{self, Balance};
 use crate::errno::KeptErrno;
 use crate::heap;
-use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET};
+use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET, PeakWatcher};
 use crate::heap::register::{self, BigBlocks};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
@@ -116,12 +116,14 @@ const MIB_TAKES: u64 = 60_000;
 /// Nanoseconds until a safe point is asked for again, where the resident size has not followed yet.
 const SHEET_REST: u64 = 10_000_000;
 
+/// The looks of the heap.
+pub const WATCHER: PeakWatcher = PeakWatcher {
+    falls: fall,
+    rises: ask,
+};
+
 /// Begins to look. Once, with the GIL.
 pub fn start(python: Python) {
-    heights::register(heights::Watcher {
-        falls: fall,
-        rises: ask,
-    });
     begin();
     let _ = STATE.python.set(python);
 }

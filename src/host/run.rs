@@ -19,6 +19,7 @@ use crate::module;
 use crate::native::{self, Mode};
 use crate::numpy;
 use crate::options::{self, Allocators, Options, Request};
+use crate::peak;
 use crate::process;
 use crate::python::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
@@ -122,8 +123,20 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     Ok(native)
 }
 
+/// What the heap asks of the host.
+const HOST: heap::Host = heap::Host {
+    caps: caps::DECISIONS,
+    peak: peak::WATCHER,
+    lines: place::LINE_FINDER,
+    walk: surface::walk,
+    answer: live::lines::answer,
+    several_gils: python::several_gils,
+    start_fails: live::start_fails,
+    bfc_is_full: numpy::tell_failure,
+};
+
 fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
-    if !heap::start(native != Mode::Off) {
+    if !heap::start(HOST, native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
     if native != Mode::Off {
@@ -152,7 +165,6 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
             "--lines-native: {reason}; the stacks have calls of Python only"
         ));
     }
-    heap::set_several_gils(python::several_gils);
     heap::set_largest(process::largest_grant());
     if python::IS_FREE_THREADED {
         LEDGER.without_gil();

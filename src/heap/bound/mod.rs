@@ -27,6 +27,7 @@ pub use promises::NEED as THREAD_NEED;
 pub use size::Size;
 
 use super::ffi::{ARENA_UNIT, IS_64_BIT};
+use super::host::host;
 use super::thread::{state, thread_id};
 use super::{apart, ffi, gate, limited};
 use crate::bytes::Exact;
@@ -41,7 +42,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a huge page, by which a region with `--region-huge-pages` is counted.
 pub const HUGE_PAGE: u64 = BLOCK as u64;
@@ -82,8 +83,6 @@ struct BoundedHeap {
     huge_pages: AtomicBool,
     /// Python is starting: without memory for that, nothing can be handled.
     starting: AtomicBool,
-    /// Called before the process ends because its start has failed; must not allocate.
-    start_fails: OnceLock<fn()>,
 }
 
 static STATE: BoundedHeap = BoundedHeap {
@@ -100,7 +99,6 @@ static STATE: BoundedHeap = BoundedHeap {
     locked: AtomicBool::new(false),
     huge_pages: AtomicBool::new(false),
     starting: AtomicBool::new(true),
-    start_fails: OnceLock::new(),
 };
 
 /// The figures of the region in a report.
@@ -245,12 +243,6 @@ pub fn python_started() {
 /// Exit status if the region is too small for Python to start.
 pub const TOO_SMALL: libc::c_int = 2;
 
-/// Has `end` called where the region is too small for Python to start: what others see of the process
-/// must not look like a kill. Once.
-pub fn when_start_fails(end: fn()) {
-    let _ = STATE.start_fails.set(end);
-}
-
 /// A request has failed. While Python starts it ends the process, with a line: Python would give
 /// up too, in one of many places and words.
 #[cold]
@@ -260,8 +252,8 @@ pub(super) fn request_failed() {
             "--region: {} is too little for Python to start; expected a larger region",
             Exact(STATE.size.load(Relaxed))
         ));
-        if let Some(end) = STATE.start_fails.get() {
-            end();
+        if let Some(host) = host() {
+            (host.start_fails)();
         }
         // Nothing was run, and the host's own `_exit` would write a report.
         end_now(TOO_SMALL);

@@ -25,13 +25,12 @@ mod zone;
 pub use episode::{error_ended, may_start_thread, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
-pub use python::{CodePlace, Python, Role, Told};
+pub use python::{CodePlace, Python, Role, Told, arm};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
 pub use start::start;
 
-use crate::heap;
-use crate::heap::caps::{Request, attend, look_if_asked};
+use crate::heap::caps::{CapDecisions, Request, attend, look_if_asked};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
 use python::python;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,16 +38,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether a thread that the region had no room for has left its dossier: the first of a process.
 static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// Starts notifications of refusals. After Python has initialised.
-pub fn arm(python: Python) {
-    heap::caps::register(heap::caps::Caps {
-        admits,
-        book,
-        look,
-        region_is_full,
-    });
-    python::arm(python);
-}
+/// What becomes of a request beneath a cap.
+pub const DECISIONS: CapDecisions = CapDecisions {
+    admits,
+    book,
+    look,
+    region_is_full,
+};
 
 /// Books a block that was made, beneath a ceiling; false where a cap refuses it: nothing was booked, and
 /// the block was given back. Inside the heap's gate.

@@ -103,8 +103,8 @@ pub struct Python {
 
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
-/// Starts notifications of refusals.
-pub(super) fn arm(python: Python) {
+/// Starts notifications of refusals. After Python has initialised.
+pub fn arm(python: Python) {
     let _ = PYTHON.set(python);
 }
 

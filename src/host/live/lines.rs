@@ -60,7 +60,6 @@ pub fn forget_pages() {
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
     if super::STATE.has_file.load(Relaxed) {
-        sampling::set_answer(answer);
         sampling::publish_by(renew);
         warn_if_due();
     }
@@ -147,7 +146,7 @@ pub fn warn_if_due() {
 }
 
 /// Begins or ends the samples, if another process has asked for that, and has a warning written that is due.
-fn answer() {
+pub fn answer() {
     let cell = &CARD.lines;
     let asked = cell.asked.load(Acquire);
     if asked != cell.answered.load(Relaxed) {

@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code)]
 
-mod lines;
+pub mod lines;
 mod mapping;
 mod siblings;
 
@@ -20,7 +20,6 @@ use crate::card::ProcessState;
 use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
-use crate::heap::bound;
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::native;
@@ -160,7 +159,6 @@ pub fn start(
     if is_shared {
         keep_noting(mapping::keep);
         native::on_exit(exit_before_the_plan);
-        bound::when_start_fails(|| end(Ending::Exit(BAD_OPTION), None));
     }
     Ok(Kept {
         is_in_place: is_in_file || *place == LedgerPlace::Own,
@@ -448,6 +446,13 @@ pub fn goes_on_without_file(address: usize) -> bool {
         ));
     }
     true
+}
+
+/// The region is too small for Python to start, which ends the process: it must not look like a kill.
+pub fn start_fails() {
+    if is_shared() {
+        end(Ending::Exit(BAD_OPTION), None);
+    }
 }
 
 /// Says on the card how the process ends; where it ends by itself its file goes. `left` is the ledger as

@@ -178,8 +178,7 @@ fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
             maximum,
         }
     });
-    let reserve =
-        |maximum: u64| region::reserve(region.initial as usize, maximum as usize, tell_failure);
+    let reserve = |maximum: u64| region::reserve(region.initial as usize, maximum as usize);
     let reserved = match asked {
         Some(_) => reserve(region.maximum),
         // A limit on address space may leave room for less.
@@ -199,7 +198,7 @@ fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
 
 /// Says on standard error that the region could not meet a request, with its map. Beneath NumPy's
 /// allocation: does not allocate.
-fn tell_failure(map: &bfc::Map, size: usize) {
+pub fn tell_failure(map: &bfc::Map, size: usize) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     let _ = writeln!(
         out,

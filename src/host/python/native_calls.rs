@@ -96,16 +96,8 @@ pub fn start(main_frame: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The function that reads a sample's calls.
-pub fn walk() -> fn(Taker<'_>) {
-    match STATE.is_sampled.load(Relaxed) {
-        true => calls,
-        false => place::calls,
-    }
-}
-
-/// Gives the calls to `take`, outermost first.
-fn calls(take: Taker<'_>) {
+/// Gives the calls of a sample to `take`, outermost first; with the native ones after [`start`].
+pub fn calls(take: Taker<'_>) {
     place::calls(take);
     if let Some(mut room) = STATE.room.try_hold()
         && let Some(room) = room.as_mut()

@@ -8,6 +8,7 @@ use crate::caps::CodePlace;
 use crate::descriptor::format_into;
 use crate::faults::Line;
 use crate::heap::sampling::{Call, Step};
+use crate::heap::source_line::LineFinder;
 use pyhost_os::plain::Plain;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
@@ -94,18 +95,19 @@ pub fn line(file: &mut [u8]) -> (usize, i32) {
     (length, line)
 }
 
+/// The line of Python that the calling thread runs.
+pub const LINE_FINDER: LineFinder = LineFinder {
+    find: line_and_frames,
+    spot: || pyhost_spot(),
+};
+
 /// [`line()`], and how many frames were read for it.
-pub fn line_and_frames(file: &mut [u8]) -> (usize, i32, i32) {
+fn line_and_frames(file: &mut [u8]) -> (usize, i32, i32) {
     let (mut line, mut frames) = (0, 0);
     let (room, start) = (file.len(), file.as_mut_ptr().cast());
     // SAFETY: the buffer has that room.
     let length = unsafe { pyhost_line(start, room, &mut line, &mut frames) };
     (length, line, frames)
-}
-
-/// A number of the calling thread's innermost call and its instruction; 0 without Python code.
-pub fn spot() -> u64 {
-    pyhost_spot()
 }
 
 /// Gives file, line and function of the calling thread's Python calls, as a line of text shows them, to `take`, innermost first,

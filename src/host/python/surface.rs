@@ -12,7 +12,7 @@ use super::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use super::place;
 use crate::caps::{self, Refusal, Role, Told};
 use crate::descriptor::format_into;
-use crate::heap::{self, sampling, source_line};
+use crate::heap::{self, sampling::Step};
 use crate::peak;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::CStr;
@@ -40,12 +40,7 @@ static STATE: CapErrors = CapErrors {
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     STATE.main.store(heap::thread_number(), Relaxed);
-    source_line::set_finder(source_line::Finder {
-        find: place::line_and_frames,
-        spot: place::spot,
-    });
     place::watch_codes(gil);
-    sampling::set_walk(native_calls::walk());
     watch_errors(gil);
     caps::arm(caps::Python {
         place: place::place,
@@ -60,6 +55,13 @@ pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
         first_refusal,
         end,
     });
+}
+
+/// Gives the calls of the calling thread's Python code, outermost first. None before [`arm`].
+pub fn walk(take: &mut dyn FnMut(Step<'_>)) {
+    if STATE.main.load(Relaxed) != 0 {
+        native_calls::calls(take);
+    }
 }
 
 /// The functions of Python that the looks for the peak call.

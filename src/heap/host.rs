@@ -1,0 +1,86 @@
+//! What the layer above does for the heap: its functions, registered once.
+
+use super::bfc;
+use crate::ledger::{Account, Gils, Slot};
+use pyhost_sampler::Step;
+use std::sync::OnceLock;
+
+/// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
+/// of them decides itself whether there is anything to do. They neither allocate, panic nor wait.
+pub struct Host {
+    /// What becomes of a request beneath a ceiling.
+    pub caps: CapDecisions,
+    /// Looks at the process near its peak.
+    pub peak: PeakWatcher,
+    /// Finds the line of Python that the calling thread runs.
+    pub lines: LineFinder,
+    /// Gives the calls of the calling thread's Python code, outermost first.
+    pub walk: Walk,
+    /// Answers another process that asks for samples. Called with the GIL, outside of the gate.
+    pub answer: fn(),
+    /// Whether several interpreters have a GIL of their own.
+    pub several_gils: fn() -> bool,
+    /// The region is too small for Python to start: the process ends.
+    pub start_fails: fn(),
+    /// Array data of so many bytes has no room in the region of bfc. Called once.
+    pub bfc_is_full: fn(&bfc::Map, usize),
+}
+
+/// A request for a block, as the caps see it.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The account.
+    pub account: Account,
+    /// Booked bytes: the usable bytes if the block exists already.
+    pub bytes: usize,
+    /// Requested bytes.
+    pub asked: usize,
+    /// Gives back the block that was made, which is refused: before the refusal is reported, so that
+    /// the block is not taken for live.
+    pub undo: &'a dyn Fn(),
+}
+
+/// The decisions of the layer above.
+pub struct CapDecisions {
+    /// Whether a request for so many bytes may be tried, beneath a ceiling.
+    pub admits: fn(&Slot, Account, usize) -> bool,
+    /// Books a block that was made, beneath a ceiling. Returns false if a cap refuses the block: then
+    /// nothing was booked, and the block was given back.
+    pub book: fn(&Slot, &Request, &Gils) -> bool,
+    /// Acts if live bytes have fallen or risen enough to matter.
+    pub look: fn(),
+    /// Records a request that the region of so many bytes has no room for, with its account and size,
+    /// and whether the region had room before.
+    pub region_is_full: fn(u64, Account, usize, bool),
+}
+
+/// The looks at the process near its peak. They get the ledger's bound.
+pub struct PeakWatcher {
+    /// A big block is about to be freed while live bytes are near their highest. Outside the gate.
+    pub falls: fn(i64),
+    /// Live bytes have reached a height. Inside the gate.
+    pub rises: fn(i64),
+}
+
+/// Finds the line of Python that the calling thread runs.
+pub struct LineFinder {
+    /// Writes the file of the line; returns its length, the line, and how many frames were read for it.
+    pub find: fn(&mut [u8]) -> (usize, i32, i32),
+    /// A number of the innermost call and its instruction; 0 outside of Python code.
+    pub spot: fn() -> u64,
+}
+
+/// Gives the calls of the calling thread's Python code, outermost first. By one thread at a time.
+pub type Walk = fn(&mut dyn FnMut(Step<'_>));
+
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// Registers the functions. Once, while the process has one thread.
+pub(super) fn register(host: Host) {
+    let _ = HOST.set(host);
+}
+
+/// The functions; `None` before [`super::start`], and in a process that is not hosted.
+pub(super) fn host() -> Option<&'static Host> {
+    HOST.get()
+}
