@@ -3,8 +3,8 @@
 //!
 //! Everything here runs inside the allocator, on any thread, and inside the gate.
 
-pub use super::host::{CapDecisions, Request};
 use super::host::host;
+pub use super::host::{CapDecisions, Request};
 use crate::ledger::{Account, Gils, LEDGER, Slot};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

@@ -34,7 +34,6 @@ fn main() {
     println!("cargo:rerun-if-changed={EXPORTS}");
     let exports = compile_exports(&mut link);
     bake();
-    compile_frame_reader();
     if is_static() {
         link_static::link_c_library(&exports);
     } else {
@@ -209,78 +208,9 @@ fn fail(line: impl std::fmt::Display) -> ! {
     std::process::exit(1)
 }
 
-/// Names the folder of the headers of the Python that is built for, where pyo3 knows no interpreter: in a cross build.
-const HEADERS: &str = "PYHOST_PYTHON_INCLUDE";
-
 /// The folder of libpython and of the libraries of extension modules at run time, such as `$ORIGIN/../lib`, instead of the
 /// one that libpython was found in.
 const RUN_PATH: &str = "PYHOST_RUN_PATH";
-
-/// The folder of `Python.h`.
-fn headers() -> PathBuf {
-    let python = pyo3_build_config::get();
-    if let Some(named) = baked(HEADERS) {
-        let expected = format!("{}.{}", python.version().major, python.version().minor);
-        let folder = PathBuf::from(&named);
-        return match version_of(&folder) {
-            Some(version) if version == expected => folder,
-            _ => refuse(
-                HEADERS,
-                &named,
-                &format!("the folder of Python.h of CPython {expected}"),
-            ),
-        };
-    }
-    let Some(executable) = python.executable() else {
-        fail(format_args!(
-            "{HEADERS}: not set; expected the folder of the target's Python.h, since pyo3 knows no interpreter \
-             (PYO3_CROSS* or PYO3_CONFIG_FILE without 'executable')"
-        ))
-    };
-    let code = "import sysconfig; print(sysconfig.get_path('include'))";
-    let output = Command::new(executable).args(["-I", "-c", code]).output();
-    let folder = match output {
-        Ok(output) => PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()),
-        Err(error) => fail(format_args!("'{executable}' cannot be started ({error})")),
-    };
-    if !folder.join("Python.h").exists() {
-        fail(format_args!(
-            "no Python.h in '{}': CPython's headers are needed (Debian: python3-dev)",
-            folder.display()
-        ));
-    }
-    folder
-}
-
-/// The minor version of CPython that headers are of, such as `3.11`.
-fn version_of(headers: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(headers.join("patchlevel.h")).ok()?;
-    let number = |name: &str| {
-        let line = text
-            .lines()
-            .find(|line| line.split_whitespace().nth(1) == Some(name))?;
-        line.split_whitespace().nth(2)
-    };
-    Some(format!(
-        "{}.{}",
-        number("PY_MAJOR_VERSION")?,
-        number("PY_MINOR_VERSION")?
-    ))
-}
-
-/// Compiles what reads CPython's frames, against the headers of the Python that is linked.
-fn compile_frame_reader() {
-    const SOURCE: &str = "python/place.c";
-    println!("cargo:rerun-if-changed={SOURCE}");
-    let include = headers();
-    cc::Build::new()
-        .file(SOURCE)
-        .include(&include)
-        .flag("-std=gnu11")
-        .define("NDEBUG", None)
-        .warnings(false)
-        .compile("pyhost_place");
-}
 
 /// Adds the run path of a shared libpython, or all of a static one. Nothing for the library that is preloaded: the
 /// interpreter has the C API, and pyo3 links no libpython either where this variable is set.

@@ -4,11 +4,11 @@
 //! registered before those of any library that the script loads: the gate closes last and opens first. Processes that libc starts
 //! without these handlers (`vfork`, `clone`) are counted in [`crate::endings`].
 
+use crate::cpython::threads;
 use crate::endings;
 use crate::heap;
 use crate::live;
 use crate::native::mapped;
-use crate::python::surface;
 use pyhost_os::calls;
 
 /// Registers the list. Once, while the process has one thread.
@@ -35,5 +35,5 @@ extern "C" fn in_child() {
     mapped::after_fork();
     heap::forks::in_child();
     endings::forked_in_child();
-    surface::forked_in_child();
+    threads::forked();
 }

@@ -6,13 +6,15 @@
 //! NumPy, which memray then sees as under `python`. That is the moment for `memray run`, `memray attach`,
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
+use crate::cpython::extensions;
+use crate::cpython::frames;
+use crate::cpython::objects::Gil;
 use crate::descriptor::notice;
 use crate::heap::bound;
+use crate::hooks::domains;
 use crate::leaks;
 use crate::native::{self, Mode};
 use crate::numpy;
-use crate::python::objects::Gil;
-use crate::python::{domains, extensions, place};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.
@@ -57,7 +59,7 @@ pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
 /// An extension module is about to be executed. No exception is set.
 fn extension_begins(gil: Gil<'_>, name: &[u8]) {
     if name.ends_with(GREENLET) {
-        place::stacks_change();
+        frames::stacks_change();
     }
     if name == MEMRAY && STATE.armed.swap(false, Relaxed) {
         hand_over(gil);

@@ -17,6 +17,7 @@ mod faults;
 mod forks;
 mod handover;
 mod hooks;
+mod interpreter;
 mod leaks;
 mod lines;
 mod live;
@@ -26,7 +27,6 @@ mod numpy;
 mod options;
 mod peak;
 pub mod preload;
-mod python;
 mod report;
 mod run;
 mod stacks;
@@ -34,6 +34,7 @@ mod timeline;
 mod waits;
 
 use error::Error;
+use pyhost_cpython as cpython;
 use pyhost_heap as heap;
 use pyhost_ledger::{self as ledger, card, resident};
 use pyhost_os::{bytes, descriptor, errno, file, list, process, template};
@@ -95,7 +96,7 @@ pub fn main(arguments: Strings<'_>) -> i32 {
 
 /// As [`main`], in an interpreter that the host was not linked with. `called` is as for [`early`].
 pub fn main_inside(arguments: Strings<'_>, called: Option<&CStr>) -> i32 {
-    ended(python::version::check().and_then(|()| run::run(arguments, called)))
+    ended(interpreter::version::check().and_then(|()| run::run(arguments, called)))
 }
 
 fn ended(result: Result<i32, Error>) -> i32 {

@@ -21,6 +21,9 @@
 #![allow(unsafe_code)]
 
 use crate::balance::{self, Balance};
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Raised};
+use crate::cpython::{frames, threads};
 use crate::errno::KeptErrno;
 use crate::heap;
 use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET, PeakWatcher};
@@ -30,7 +33,6 @@ use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::moment::monotonic;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
@@ -72,7 +74,7 @@ struct PeakWatch {
     spent: AtomicU64,
     /// A look at a safe point is asked for.
     posted: AtomicBool,
-    python: OnceLock<Python>,
+    has_begun: AtomicBool,
 }
 
 static STATE: PeakWatch = PeakWatch {
@@ -84,16 +86,8 @@ static STATE: PeakWatch = PeakWatch {
     sheet_bound: AtomicI64::new(0),
     spent: AtomicU64::new(0),
     posted: AtomicBool::new(false),
-    python: OnceLock::new(),
+    has_begun: AtomicBool::new(false),
 };
-
-/// The functions of Python that the looks call.
-pub struct Python {
-    /// Asks for [`look`] at the next safe point of the main thread; false where that cannot be had.
-    pub post: fn() -> bool,
-    /// Whether the calling thread is the main thread.
-    pub is_main: fn() -> bool,
-}
 
 /// Growth after which the next glance is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;
@@ -123,9 +117,9 @@ pub const WATCHER: PeakWatcher = PeakWatcher {
 };
 
 /// Begins to look. Once, with the GIL.
-pub fn start(python: Python) {
+pub fn start(_gil: Gil<'_>) {
     begin();
-    let _ = STATE.python.set(python);
+    STATE.has_begun.store(true, Relaxed);
 }
 
 /// Looks from here on, as if nothing was seen before.
@@ -148,7 +142,7 @@ fn begin() {
 
 /// Whether anybody looks, or did so.
 pub fn has_begun() -> bool {
-    STATE.python.get().is_some()
+    STATE.has_begun.load(Relaxed)
 }
 
 /// Nanoseconds since the process started.
@@ -183,7 +177,7 @@ fn fall(bound: i64) {
     }
     let _errno = KeptErrno::new(); // `free` leaves it as it was
     glance();
-    let is_main = STATE.python.get().is_some_and(|python| (python.is_main)());
+    let is_main = STATE.has_begun.load(Relaxed) && threads::is_main();
     if is_main && heap::may_be_alone() {
         sheet(bound, LAST_CHANCE);
     }
@@ -195,15 +189,15 @@ fn ask(bound: i64) {
         bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= STATE.sheet_again.load(Relaxed);
     if is_due
         && !STATE.posted.swap(true, Relaxed)
-        && let Some(python) = STATE.python.get()
-        && !(python.post)()
+        && STATE.has_begun.load(Relaxed)
+        && (frames::is_finalizing() || !add_pending_call(look_at_safe_point))
     {
         STATE.posted.store(false, Relaxed);
     }
 }
 
-/// Looks, as far as that is due. At a safe point, with the GIL.
-pub fn look() {
+/// Looks, as far as that is due.
+fn look_at_safe_point(_: Gil<'_>) -> Result<(), Raised<'_>> {
     STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     if bound >= NEXT_GLANCE.load(Relaxed) {
@@ -212,6 +206,7 @@ pub fn look() {
     if bound >= NEXT_SHEET.load(Relaxed) {
         sheet(bound, DOUBLED);
     }
+    Ok(())
 }
 
 fn glance() {

@@ -1,7 +1,9 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
-use crate::caps;
+use crate::caps::{self, cap_errors};
+use crate::cpython::objects::Gil;
+use crate::cpython::{self, frames, native_calls, threads};
 use crate::descriptor::notice;
 use crate::device;
 use crate::endings;
@@ -11,6 +13,9 @@ use crate::forks;
 use crate::handover;
 use crate::heap;
 use crate::hooks;
+use crate::hooks::domains;
+use crate::interpreter::version::unsafe_caps;
+use crate::interpreter::{self, Arguments, Interpreter};
 use crate::leaks;
 use crate::ledger::{Account, LEDGER};
 use crate::lines;
@@ -21,11 +26,6 @@ use crate::numpy;
 use crate::options::{self, Allocators, Options, Request};
 use crate::peak;
 use crate::process;
-use crate::python::domains;
-use crate::python::interpreter::{self, Arguments, Interpreter};
-use crate::python::objects::Gil;
-use crate::python::version::unsafe_caps;
-use crate::python::{self, native_calls, place, surface, threads};
 use crate::report::{self, Ending, Facts};
 use crate::stacks;
 use crate::timeline;
@@ -127,10 +127,10 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
 const HOST: heap::Host = heap::Host {
     caps: caps::DECISIONS,
     peak: peak::WATCHER,
-    lines: place::LINE_FINDER,
-    walk: surface::walk,
+    lines: frames::LINE_FINDER,
+    walk: native_calls::calls,
     answer: live::lines::answer,
-    several_gils: python::several_gils,
+    several_gils: cpython::several_gils,
     start_fails: live::start_fails,
     bfc_is_full: numpy::tell_failure,
 };
@@ -141,10 +141,10 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     }
     if native != Mode::Off {
         heap::retention::apply(options.retain);
-        if let Some(signal_is_due) = place::signal_is_due() {
-            waits::start(place::interpreter_function(), signal_is_due);
+        if let Some(signal_is_due) = frames::signal_is_due() {
+            waits::start(frames::interpreter_function(), signal_is_due);
         }
-        if let Err(error) = heap::guards::start(options.guard, !python::IS_FREE_THREADED) {
+        if let Err(error) = heap::guards::start(options.guard, !cpython::IS_FREE_THREADED) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
@@ -166,7 +166,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
         ));
     }
     heap::set_largest(process::largest_grant());
-    if python::IS_FREE_THREADED {
+    if cpython::IS_FREE_THREADED {
         LEDGER.without_gil();
     }
     Ok(())
@@ -180,7 +180,7 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
         ..
     } = *allocators;
     let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
-    let can_check = native::mode() == Mode::Count && !python::IS_FREE_THREADED;
+    let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
     if is_checked && can_check && !heap::checked::start() {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
@@ -192,7 +192,11 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
     if heap::watched::is_on() {
         native::inject(true);
     }
-    faults::start(&options.faults, place::calls_in_a_line, native::inject);
+    faults::start(
+        &options.faults,
+        |line| frames::calls_in_a_line(line),
+        native::inject,
+    );
     domains::install(python, debug_hooks);
     let context = hooks::context(Account::Numpy);
     numpy::start(&allocators.numpy, python, debug_hooks, context)
@@ -222,7 +226,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     let interpreter = interpreter::initialize(arguments);
     let gil = interpreter.gil();
     heap::bound::python_started();
-    if allocators.python == Allocator::Mimalloc && !python::IS_FREE_THREADED {
+    if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
     handover::watch(gil, options.malloc, allocators.debug_hooks);
@@ -231,18 +235,19 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
 fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(), Error> {
-    surface::arm(gil, report::first_refusal, endings::end_exhausted);
-    endings::watch_peak(surface::peak_watcher());
+    threads::note_main();
+    cap_errors::arm(gil, report::first_refusal, endings::end_exhausted);
+    endings::watch_peak(gil);
     live::arm();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         threads::load_unwinder();
-        if let Some(why) = unsafe_caps(interpreter::version(), python::IS_FREE_THREADED) {
+        if let Some(why) = unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED) {
             notice(format_args!("--cap, --region: {why}"));
         }
     }
     if is_capped {
-        surface::prepare_errors(gil);
+        cap_errors::prepare_errors(gil);
     }
     caps::start(&options.caps, heap::slot())?;
     leaks::start(
@@ -261,7 +266,7 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
     }
     endings::watch_signals();
     if endings::dumps_on_signal() {
-        python::dump::watch(gil, endings::dump_on_signal);
+        cpython::dump::watch(gil, endings::dump_on_signal);
     }
     faults::arm();
     heap::guards::script_begins();

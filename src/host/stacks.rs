@@ -8,9 +8,9 @@
 //! inside an allocator or a signal handler.
 
 use crate::controller;
+use crate::cpython::native_calls::{self, Of, Place, place_of};
 use crate::descriptor::{Descriptor, format_into, in_memory_of};
 use crate::heap::origin::calls::{self, CallsNumber, MOST};
-use crate::python::native_calls::{self, Of, Place, place_of};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::moment::{Utc, now};
 use pyhost_os::plain::Plain;

@@ -35,9 +35,10 @@
 //! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
 
 use super::external;
-use super::python::{CodePlace, Python, Role, Told, python};
+use super::python::{Python, Role, Told, python};
 use super::refusal::{self, How, Refusal};
 use super::running::{self, RunningEpisode};
+use crate::cpython::frames::CodePlace;
 use crate::heap::caps::{Request, attend};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;

@@ -8,10 +8,11 @@
 //!
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
-use super::python::{CodePlace, Python, Told, python};
+use super::python::{Python, Told, python};
 use super::refusal::How;
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
+use crate::cpython::frames::CodePlace;
 use crate::ledger::{Account, LEDGER};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};

@@ -10,6 +10,7 @@
 //! so that the heap beneath Python can call this module. Functions that the heap calls run inside the
 //! allocator, on any thread: they do not allocate, lock or panic.
 
+pub mod cap_errors;
 mod episode;
 mod external;
 mod limits;
@@ -25,7 +26,7 @@ mod zone;
 pub use episode::{error_ended, may_start_thread, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
-pub use python::{CodePlace, Python, Role, Told, arm};
+pub use python::{Python, Role, Told, arm};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
 pub use start::start;

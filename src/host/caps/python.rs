@@ -4,51 +4,8 @@
 //! Any thread, also inside the allocator.
 
 use super::refusal::{Refusal, Trace};
+use crate::cpython::frames::CodePlace;
 use std::sync::OnceLock;
-
-/// Where a thread's Python code is, as far as it matters to who catches an error there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodePlace {
-    /// The thread runs no Python code.
-    Nowhere,
-    /// Inside an import: no place for an error that can wait.
-    Fragile,
-    /// In the code that imports itself, which may hold a lock of an import: no place for an error that can be raised
-    /// elsewhere.
-    Machinery,
-    /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
-    /// where one in the script's code that it calls ends a single request. Or while a traceback is printed. No place for an error.
-    Serving,
-    /// At a jump from which an error would leave past the handlers of its loop.
-    Jump,
-    /// Inside the handler with this identity; all 0 if there is none.
-    Within {
-        /// The frame that has the handler.
-        frame: usize,
-        /// Where in the frame's code the handler is.
-        handler: isize,
-    },
-    /// Unknown: this Python does not say.
-    Unknown,
-}
-
-impl CodePlace {
-    pub(super) fn is_fragile(self) -> bool {
-        matches!(
-            self,
-            CodePlace::Fragile | CodePlace::Machinery | CodePlace::Serving
-        )
-    }
-
-    /// Whether an error that was to be raised at `meant` is raised as well here.
-    pub(super) fn stands_for(self, meant: CodePlace) -> bool {
-        if self == CodePlace::Serving || meant == CodePlace::Serving {
-            // The next code that is called has it.
-            return !self.is_fragile();
-        }
-        self == meant || self == CodePlace::Fragile && meant.is_fragile()
-    }
-}
 
 /// The use that CPython makes of a small request, as far as it decides whether it may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

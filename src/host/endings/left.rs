@@ -7,13 +7,13 @@
 #![allow(unsafe_code)]
 
 use super::exhibits::{Exhibits, Room};
+use crate::cpython::objects::Gil;
 use crate::heap::register::{self, BigBlocks};
 use crate::heap::{bound, guards, sampling};
 use crate::leaks;
 use crate::ledger::{LEDGER, Snapshot};
 use crate::numpy;
 use crate::peak;
-use crate::python::objects::Gil;
 use crate::resident::resident;
 use pyhost_os::cell::Published;
 

@@ -23,6 +23,7 @@ mod signals;
 mod stack;
 
 use crate::caps::{How, Refusal};
+use crate::cpython::objects::Gil;
 use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{bound, checked, guards, register, retention};
@@ -34,7 +35,6 @@ use crate::native;
 use crate::numpy;
 use crate::peak;
 use crate::process;
-use crate::python::objects::Gil;
 use crate::report::{self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats};
 use crate::resident::{self, Resident};
 use crate::stacks::Text;
@@ -131,9 +131,9 @@ pub fn watch_signals() {
 }
 
 /// Has the process looked at near its peak, where a report shows it. With the GIL.
-pub fn watch_peak(python: peak::Python) {
+pub fn watch_peak(gil: Gil<'_>) {
     if STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
-        peak::start(python);
+        peak::start(gil);
     }
 }
 

@@ -4,11 +4,11 @@
 
 use super::WORD;
 use super::objects::{self, Kind, Memory};
+use crate::cpython::IS_FREE_THREADED;
+use crate::cpython::objects::Gil;
 use crate::heap;
 use crate::heap::sampling::{Kinds, Samples};
 use crate::ledger::Account;
-use crate::python::IS_FREE_THREADED;
-use crate::python::objects::Gil;
 use pyhost_os::growing::Growing;
 
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.

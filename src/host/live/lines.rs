@@ -8,15 +8,16 @@
 //! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
 
 use super::own_path;
+use crate::cpython::frames;
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Raised};
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
+use crate::hooks::domains;
 use crate::ledger::CARD;
 use crate::ledger::card::LinesAnswer;
 use crate::lines;
-use crate::python::functions::add_pending_call;
-use crate::python::objects::{Gil, Raised};
-use crate::python::{domains, place};
 use crate::template::PathBuffer;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::{self, Shared, page_size};
@@ -159,7 +160,7 @@ pub fn answer() {
         Ok(())
     }
     let is_due = STATE.is_warning_due.load(Relaxed) && STATE.is_armed.load(Relaxed);
-    if is_due && !place::is_finalizing() && !add_pending_call(warn) {
+    if is_due && !frames::is_finalizing() && !add_pending_call(warn) {
         sampling::answer_soon(); // other calls wait
     }
 }

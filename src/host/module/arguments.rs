@@ -1,8 +1,8 @@
 //! Arguments that several functions of the module take.
 
 use crate::bytes;
+use crate::cpython::objects::{Kind, Object, Raised, or_none};
 use crate::ledger::Scope;
-use crate::python::objects::{Kind, Object, Raised, or_none};
 
 /// The scope that an `account` argument names: the total if it is left out or None. ValueError for another.
 pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Result<Scope, Raised<'a>> {

@@ -8,12 +8,12 @@
 #![allow(unsafe_code)]
 
 use super::arguments::shown;
-use crate::ledger::Account;
-use crate::numpy;
-use crate::python::functions::{
+use crate::cpython::functions::{
     Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
 };
-use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::ledger::Account;
+use crate::numpy;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;

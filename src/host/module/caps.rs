@@ -4,12 +4,12 @@
 use super::arguments::{scope, size};
 use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
+use crate::caps::cap_errors;
 use crate::caps::{self, LimitError};
+use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::heap::{self, register};
 use crate::ledger::Scope;
-use crate::python::functions::{Arguments, Method, Module, Signature, This};
-use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
-use crate::python::surface;
 use crate::report;
 use std::ffi::CStr;
 
@@ -155,7 +155,7 @@ fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<
         let text = "on_pressure: expected a function to call";
         return Err(module.gil().raise(Kind::Type, text));
     }
-    surface::add_relief(function)?;
+    cap_errors::add_relief(function)?;
     Ok(function.to_owned())
 }
 

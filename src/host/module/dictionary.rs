@@ -1,6 +1,6 @@
 //! Makes Python objects of the host's figures.
 
-use crate::python::objects::{Gil, Owned, Returned};
+use crate::cpython::objects::{Gil, Owned, Returned};
 use crate::report::Sink;
 
 /// Builds a dictionary from the described values. Once a call has failed, it only counts the levels.

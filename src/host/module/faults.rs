@@ -5,11 +5,11 @@
 //! may fail, and the block would stay open.
 
 use crate::bytes::Expected;
-use crate::faults::{self, Handle, Spec};
-use crate::python::functions::{
+use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
-use crate::python::objects::{Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::faults::{self, Handle, Spec};
 use std::cell::Cell;
 use std::ffi::CStr;
 

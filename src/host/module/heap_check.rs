@@ -1,10 +1,10 @@
 //! `pyhost.check_heap()`.
 
+use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::objects::{Kind, Returned};
+use crate::cpython::several_gils;
 use crate::descriptor::in_memory_of;
 use crate::heap::checked;
-use crate::python::functions::{Method, Module, This};
-use crate::python::objects::{Kind, Returned};
-use crate::python::several_gils;
 use crate::stacks::{self, Text};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};

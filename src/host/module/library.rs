@@ -9,9 +9,9 @@
 use super::NAME;
 use super::arguments::{parsed, shown};
 use crate::bytes::Bytes;
+use crate::cpython::functions::{self, Definition, Execute, Method, Module, This};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::ledger::{LEDGER, REPORTED};
-use crate::python::functions::{self, Definition, Execute, Method, Module, This};
-use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::resident::resident;
 use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};

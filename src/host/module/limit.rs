@@ -5,10 +5,12 @@
 use super::arguments::{scope, size};
 use crate::bytes::Bytes;
 use crate::caps;
+use crate::cpython::functions::{
+    Arguments, Class, Method, Signature, Slot, Table, This, add_class,
+};
+use crate::cpython::objects::{Kind, Object, Raised, Returned};
 use crate::heap;
 use crate::ledger::Scope;
-use crate::python::functions::{Arguments, Class, Method, Signature, Slot, Table, This, add_class};
-use crate::python::objects::{Kind, Object, Raised, Returned};
 use std::cell::Cell;
 use std::ffi::CStr;
 

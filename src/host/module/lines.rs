@@ -1,8 +1,8 @@
 //! `pyhost.lines()`: which lines of Python allocated, as an object.
 
 use super::library;
-use crate::python::functions::{Method, Module, This};
-use crate::python::objects::{Gil, Object, Returned};
+use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::objects::{Gil, Object, Returned};
 use crate::report;
 use pyhost_record::origin::{is_users, package};
 

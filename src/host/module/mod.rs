@@ -20,15 +20,15 @@ mod watches;
 
 pub use watches::{answer_allocated_blocks, watch_script_end};
 
+use crate::cpython::functions::{
+    self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
+};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::endings;
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
 use crate::ledger::CARD;
 use crate::ledger::{Account, LEDGER};
-use crate::python::functions::{
-    self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
-};
-use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::report::{self, Sink};
 use dictionary::Dictionary;
 use pyhost_os::growing::Growing;

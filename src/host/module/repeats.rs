@@ -1,13 +1,13 @@
 //! The measuring of `pyhost.leaks()`: figures and size classes between the calls of a function. They are kept in memory of their
 //! own, so that what is kept of one call is nothing that the next one has grown by.
 
+use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
 use crate::heap::sampling;
+use crate::hooks::domains;
 use crate::ledger::{Account, LEDGER, REPORTED};
 use crate::lines;
-use crate::python::domains;
-use crate::python::functions::{Method, Module, This};
-use crate::python::objects::{Gil, Kind, Object, Returned};
 use pyhost_os::calls;
 use pyhost_os::growing::Growing;
 use pyhost_os::mapping::Mapped;

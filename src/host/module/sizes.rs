@@ -2,10 +2,10 @@
 
 use super::dictionary::Dictionary;
 use crate::balance;
+use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::objects::{Gil, Kind, Raised, Returned};
 use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
 use crate::ledger::Account;
-use crate::python::functions::{Arguments, Method, Module, Signature, This};
-use crate::python::objects::{Gil, Kind, Raised, Returned};
 use crate::report::{self, Sink};
 use std::ffi::CStr;
 

@@ -10,12 +10,12 @@ use super::library;
 use super::lines;
 use super::track_spans as spans;
 use crate::bytes::Bytes;
-use crate::heap;
-use crate::ledger::{Account, LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
-use crate::python::functions::{
+use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
-use crate::python::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::heap;
+use crate::ledger::{Account, LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
 use crate::report;
 use std::cell::Cell;
 use std::ffi::CStr;

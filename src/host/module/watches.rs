@@ -1,11 +1,11 @@
 //! The host's changes in Python beside its own module: `sys.getallocatedblocks`, and a function
 //! that is called when the script has ended. In the main interpreter.
 
+use crate::cpython::functions::{Method, Module, Original, Table, This, replace_builtin};
+use crate::cpython::objects::{Gil, Raised, Returned, or_none};
 use crate::endings;
 use crate::faults;
 use crate::ledger::{Account, LEDGER};
-use crate::python::functions::{Method, Module, Original, Table, This, replace_builtin};
-use crate::python::objects::{Gil, Raised, Returned, or_none};
 
 fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
     let blocks = LEDGER.snapshot().account(Account::Obj).live_blocks;

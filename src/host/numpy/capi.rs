@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::python::objects::{Object, Returned, or_none};
+use crate::cpython::objects::{Object, Returned, or_none};
 use pyo3::ffi::PyObject;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;

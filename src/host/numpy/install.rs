@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
-use crate::python::objects::{Gil, Kept, Object, Owned, Raised, or_none};
+use crate::cpython::objects::{Gil, Kept, Object, Owned, Raised, or_none};
 use pyo3::ffi::{self, PyObject};
 use std::ptr::NonNull;
 use std::sync::Mutex;

@@ -22,6 +22,8 @@ pub use settings::{
 
 use crate::allocator::Allocator;
 use crate::bytes::{Bytes, Exact};
+use crate::cpython::frames;
+use crate::cpython::objects::{Gil, Object, or_none};
 use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::faults;
@@ -30,8 +32,6 @@ use crate::heap::{self, bfc};
 use crate::heap::{arrays, guards, pool, region, register};
 use crate::ledger::Account;
 use crate::process;
-use crate::python::objects::{Gil, Object, or_none};
-use crate::python::place;
 use capi::DataMemHandler;
 use checked::Checked;
 use faulty::Faulty;
@@ -206,7 +206,7 @@ pub fn tell_failure(map: &bfc::Map, size: usize) {
          once"
     );
     let mut trace = [0; 2048];
-    let length = place::trace(&mut trace);
+    let length = frames::trace(&mut trace);
     let calls = std::str::from_utf8(&trace[..length]).unwrap_or_default();
     if !calls.is_empty() {
         let _ = write!(out, "asked at, innermost first:\n{calls}");

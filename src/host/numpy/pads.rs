@@ -9,10 +9,10 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
+use crate::cpython::frames;
 use crate::descriptor::Descriptor;
 use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{arrays, checked};
-use crate::python::place;
 use pyhost_os::plain::Plain;
 use pyo3::ffi;
 use std::fmt::Write;
@@ -147,7 +147,7 @@ impl<S: Store> Store for Padded<S> {
         unsafe {
             let pointer = block.add(lead());
             let record = record(pointer);
-            let (length, line) = place::line(&mut (*record).file);
+            let (length, line) = frames::line(&mut (*record).file);
             (*record).file_length = length as u32;
             (*record).line = line;
             if !ZERO {

@@ -2,12 +2,12 @@
 
 use super::Options;
 use crate::allocator::Allocator;
+use crate::cpython::IS_FREE_THREADED;
 use crate::descriptor::notice;
 use crate::error::Error;
+use crate::hooks::domains::Asked;
 use crate::native::{self, Mode};
 use crate::numpy;
-use crate::python::IS_FREE_THREADED;
-use crate::python::domains::Asked;
 
 /// The allocators of this run.
 pub struct Allocators {

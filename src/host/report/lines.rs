@@ -3,11 +3,11 @@
 
 use super::{Json, Sink};
 use crate::bytes::Bytes;
+use crate::cpython::objects::Gil;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{self, FrameView, NativeView, Samples, Site, SpanView, Sum, View};
 use crate::leaks;
 use crate::ledger::{ACCOUNTS, Account, Scope};
-use crate::python::objects::Gil;
 use pyhost_os::growing::Growing;
 use pyhost_os::moment;
 use pyhost_os::plain::Plain;

@@ -10,8 +10,12 @@
 
 #![allow(unsafe_code)]
 
+pub mod domains;
+mod watched;
+mod wrapped;
+
 use crate::caps;
-use crate::heap::{self, Reallocated, watched};
+use crate::heap::{self, Reallocated};
 use crate::ledger::Account;
 use crate::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -77,7 +81,7 @@ const NATURAL_ALIGNMENT: usize = 16;
 
 /// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
 extern "C" fn watched_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    watched::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
+    heap::watched::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
 }
 
 extern "C" fn watched_calloc<const A: usize>(
@@ -86,7 +90,7 @@ extern "C" fn watched_calloc<const A: usize>(
     size: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        Some(bytes) => watched::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
+        Some(bytes) => heap::watched::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
         None => std::ptr::null_mut(),
     }
 }
@@ -98,7 +102,7 @@ extern "C" fn watched_realloc<const A: usize>(
 ) -> *mut c_void {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
-        match watched::reallocate::<A>(pointer.cast(), size) {
+        match heap::watched::reallocate::<A>(pointer.cast(), size) {
             Reallocated::Block(block) => block.cast(),
             Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
         }
@@ -153,7 +157,7 @@ pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
 }
 
 fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
-    if watched::is_on() {
+    if heap::watched::is_on() {
         return PyMemAllocatorEx {
             ctx: context(Account::ALL[A]),
             malloc: Some(watched_malloc::<A>),

@@ -3,9 +3,36 @@
 #![allow(unsafe_code)]
 
 use super::objects::Gil;
-use crate::process::another_thread_runs;
+use crate::heap;
+use pyhost_os::process::another_thread_runs;
 use pyo3::ffi;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// The main thread, by its number: the one that pending calls run in. 0 before [`note_main`].
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// The calling thread is the main thread of a Python that has started.
+pub fn note_main() {
+    MAIN.store(heap::thread_number(), Relaxed);
+}
+
+/// Whether the calling thread is the main thread.
+pub fn is_main() -> bool {
+    MAIN.load(Relaxed) == heap::thread_number()
+}
+
+/// In a forked child, whose main thread is the one that forked.
+pub fn forked() {
+    if has_main() {
+        note_main();
+    }
+}
+
+/// Whether [`note_main`] was called.
+pub fn has_main() -> bool {
+    MAIN.load(Relaxed) != 0
+}
 
 /// How long a thread that has left its function is waited for: up to 3.12 it is joined before it has
 /// given its state back, the last of it without the GIL (`_PyThreadState_DeleteCurrent`).

@@ -6,12 +6,12 @@
 
 #![allow(unsafe_code)]
 
+use super as hooks;
 use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
 use crate::faults;
 use crate::heap::{checked, outside};
-use crate::hooks;
 use crate::ledger::Account;
 use crate::process::loaded;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};

@@ -6,24 +6,19 @@
 
 #![allow(unsafe_code)]
 
-use super::functions::add_pending_call;
-use super::native_calls;
-use super::objects::{Gil, Kept, Kind, Object, Raised, or_none};
-use super::place;
-use crate::caps::{self, Refusal, Role, Told};
+use super::{self as caps, Refusal, Role, Told};
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
+use crate::cpython::{frames, threads};
 use crate::descriptor::format_into;
-use crate::heap::{self, sampling::Step};
-use crate::peak;
+use crate::heap;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What reaches the script at its main thread's safe points.
 struct CapErrors {
-    /// The thread that pending calls run in, by its number.
-    main: AtomicUsize,
     /// The list of functions that relieve memory.
     reliefs: OnceLock<Kept>,
     /// The function that frees a `MemoryError`.
@@ -31,7 +26,6 @@ struct CapErrors {
 }
 
 static STATE: CapErrors = CapErrors {
-    main: AtomicUsize::new(0),
     reliefs: OnceLock::new(),
     free_error: OnceLock::new(),
 };
@@ -39,41 +33,21 @@ static STATE: CapErrors = CapErrors {
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
-    STATE.main.store(heap::thread_number(), Relaxed);
-    place::watch_codes(gil);
+    frames::watch_codes(gil);
     watch_errors(gil);
     caps::arm(caps::Python {
-        place: place::place,
-        handles_error: place::handles_memory_error,
-        is_running: || !place::is_finalizing(),
+        place: frames::place,
+        handles_error: frames::handles_memory_error,
+        is_running: || !frames::is_finalizing(),
         post: || add_pending_call(surface),
         post_pressure: || add_pending_call(relieve),
-        is_main: || STATE.main.load(Relaxed) == heap::thread_number(),
+        is_main: threads::is_main,
         role,
-        trace: place::trace,
-        loses_errors: place::loses_errors,
+        trace: frames::trace,
+        loses_errors: frames::loses_errors,
         first_refusal,
         end,
     });
-}
-
-/// Gives the calls of the calling thread's Python code, outermost first. None before [`arm`].
-pub fn walk(take: &mut dyn FnMut(Step<'_>)) {
-    if STATE.main.load(Relaxed) != 0 {
-        native_calls::calls(take);
-    }
-}
-
-/// The functions of Python that the looks for the peak call.
-pub fn peak_watcher() -> peak::Python {
-    fn look(_: Gil<'_>) -> Result<(), Raised<'_>> {
-        peak::look();
-        Ok(())
-    }
-    peak::Python {
-        post: || !place::is_finalizing() && add_pending_call(look),
-        is_main: || STATE.main.load(Relaxed) == heap::thread_number(),
-    }
 }
 
 /// The garbage collector's header before an object (`PyGC_Head`), but for free-threaded builds.
@@ -92,7 +66,7 @@ fn role(asked: usize, error_passes: bool) -> Role {
         )
     };
     let is = |bytes| asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS;
-    let is_frame = || place::is_frame(asked) || place::is_frame(asked.wrapping_sub(DEBUG_PADS));
+    let is_frame = || frames::is_frame(asked) || frames::is_frame(asked.wrapping_sub(DEBUG_PADS));
     if error_passes && (is(traceback) || is_frame()) {
         Role::Unwinding
     } else if is(function) {
@@ -139,11 +113,6 @@ pub fn prepare_errors(gil: Gil<'_>) {
     for module in [c"traceback", c"ast", c"tokenize", c"unicodedata"] {
         or_none(gil.import(module));
     }
-}
-
-/// The forking thread is the child's main thread.
-pub fn forked_in_child() {
-    STATE.main.store(heap::thread_number(), Relaxed);
 }
 
 /// Raises the error that was posted for the main thread, if this is the place for it.

@@ -6,7 +6,7 @@
 //! part of the stack (CPython 3.10 and newer), else by where its function begins: a compiler that moves rare code of
 //! the loop into a function of its own hides the second, never the first.
 
-use super::place;
+use super::{frames, threads};
 use crate::heap::sampling::{Call, NativeCall, Step};
 use pyhost_os::cell::Exclusive;
 use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
@@ -66,14 +66,14 @@ pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
     }
     pyhost_unwind::start()?;
     let own = object_of(prepare as *const () as usize);
-    let interpreter = object_of(place::interpreter_function());
+    let interpreter = object_of(frames::interpreter_function());
     let (Some(own), Some(interpreter)) = (own, interpreter) else {
         return Err("the linker does not know where the interpreter is");
     };
     let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let _ = STATE.known.set(Known {
         left_out: [own.part(), interpreter.part()],
-        interpreter_loop: place::loop_function(),
+        interpreter_loop: frames::loop_function(),
         main_frame,
         executable: executable.into_os_string().into_vec(),
     });
@@ -96,9 +96,12 @@ pub fn start(main_frame: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Gives the calls of a sample to `take`, outermost first; with the native ones after [`start`].
+/// Gives the calls of a sample to `take`, outermost first; with the native ones after [`start`]. None before Python has started.
 pub fn calls(take: Taker<'_>) {
-    place::calls(take);
+    if !threads::has_main() {
+        return;
+    }
+    frames::calls(take);
     if let Some(mut room) = STATE.room.try_hold()
         && let Some(room) = room.as_mut()
     {
@@ -121,7 +124,7 @@ pub fn find(addresses: &mut [usize], of: Of) -> usize {
     let Some(known) = STATE.known.get() else {
         return 0;
     };
-    let loop_frame = place::loop_frame();
+    let loop_frame = frames::loop_frame();
     let (mut count, mut stack_start) = (0, 0);
     let is_whole = walk_stack(|call| {
         let stack = stack_start..call.stack_end;

@@ -347,6 +347,7 @@ pub struct Table<E, const N: usize> {
 unsafe impl<E, const N: usize> Sync for Table<E, N> {}
 
 impl<E, const N: usize> Table<E, N> {
+    /// A table of these entries.
     pub const fn new(entries: [E; N]) -> Self {
         Table {
             entries: UnsafeCell::new(entries),
@@ -432,10 +433,12 @@ impl<T> Slot<T> {
         Self::of(ffi::Py_tp_call, named::<T, F> as *mut c_void)
     }
 
+    /// The type's methods.
     pub fn methods<const N: usize>(table: &'static Table<Method<T>, N>) -> Self {
         Self::of(ffi::Py_tp_methods, table.entries.get().cast())
     }
 
+    /// The type's attributes.
     pub fn attributes<const N: usize>(table: &'static Table<Attribute<T>, N>) -> Self {
         Self::of(ffi::Py_tp_getset, table.entries.get().cast())
     }
@@ -594,6 +597,7 @@ where
 }
 
 impl Definition {
+    /// A module with these functions and attributes.
     pub const fn new<const N: usize>(
         name: &'static CStr,
         doc: Option<&'static CStr>,
@@ -671,6 +675,8 @@ where
 pub struct Original(OnceLock<ffi::PyCFunction>);
 
 impl Original {
+    /// A place that holds nothing yet.
+    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Original(OnceLock::new())
     }

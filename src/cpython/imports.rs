@@ -11,7 +11,9 @@ use std::sync::OnceLock;
 /// The functions that are called around each import, nested ones too, in the importing thread.
 #[derive(Clone, Copy)]
 pub struct Watcher {
+    /// An import begins.
     pub begin: fn(Gil<'_>),
+    /// It has ended, also with an error.
     pub end: fn(Gil<'_>),
 }
 

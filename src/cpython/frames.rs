@@ -1,14 +1,12 @@
 //! Where the calling thread's Python code is, for callers inside an allocator: nothing is
-//! allocated, locked or referenced. The reading itself is done by `place.c`.
+//! allocated, locked or referenced. The reading itself is done by `frames.c`.
 
 #![allow(unsafe_code)]
 
 use super::objects::Gil;
-use crate::caps::CodePlace;
-use crate::descriptor::format_into;
-use crate::faults::Line;
 use crate::heap::sampling::{Call, Step};
 use crate::heap::source_line::LineFinder;
+use pyhost_os::descriptor::format_into;
 use pyhost_os::plain::Plain;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
@@ -18,7 +16,7 @@ const NAME: usize = 120;
 /// Most lines of a traceback.
 const LINES: i32 = 24;
 
-// SAFETY: as `place.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, if its state
+// SAFETY: as `frames.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, if its state
 // is alive, or constants of the runtime.
 unsafe extern "C" {
     safe fn pyhost_place_is_known() -> c_int;
@@ -46,6 +44,51 @@ unsafe extern "C" {
         name_length: *mut usize,
         line: *mut c_int,
     ) -> c_int;
+}
+
+/// Where a thread's Python code is, as far as it matters to who catches an error there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodePlace {
+    /// The thread runs no Python code.
+    Nowhere,
+    /// Inside an import: no place for an error that can wait.
+    Fragile,
+    /// In the code that imports itself, which may hold a lock of an import: no place for an error that can be raised
+    /// elsewhere.
+    Machinery,
+    /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
+    /// where one in the script's code that it calls ends a single request. Or while a traceback is printed. No place for an error.
+    Serving,
+    /// At a jump from which an error would leave past the handlers of its loop.
+    Jump,
+    /// Inside the handler with this identity; all 0 if there is none.
+    Within {
+        /// The frame that has the handler.
+        frame: usize,
+        /// Where in the frame's code the handler is.
+        handler: isize,
+    },
+    /// Unknown: this Python does not say.
+    Unknown,
+}
+
+impl CodePlace {
+    /// Whether an error that can wait is not raised here.
+    pub fn is_fragile(self) -> bool {
+        matches!(
+            self,
+            CodePlace::Fragile | CodePlace::Machinery | CodePlace::Serving
+        )
+    }
+
+    /// Whether an error that was to be raised at `meant` is raised as well here.
+    pub fn stands_for(self, meant: CodePlace) -> bool {
+        if self == CodePlace::Serving || meant == CodePlace::Serving {
+            // The next code that is called has it.
+            return !self.is_fragile();
+        }
+        self == meant || self == CodePlace::Fragile && meant.is_fragile()
+    }
 }
 
 /// Whether Python is being finalised.
@@ -239,7 +282,7 @@ pub fn trace(out: &mut [u8]) -> usize {
 
 /// Adds the calling thread's calls to a line, innermost first, as `file:line in function < ...`;
 /// `-` without Python code.
-pub fn calls_in_a_line(out: &mut Line) {
+pub fn calls_in_a_line(out: &mut dyn Write) {
     let mut separator = "";
     each_call(|file, line, name| {
         let _ = write!(out, "{separator}{file}:{line} in {name}");
@@ -247,6 +290,6 @@ pub fn calls_in_a_line(out: &mut Line) {
         true
     });
     if separator.is_empty() {
-        out.add(b"-");
+        let _ = out.write_str("-");
     }
 }

@@ -44,8 +44,8 @@ fn refusal(version: &str, counts_references: bool) -> Option<String> {
     if minor.is_none_or(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())) {
         return Some(format!("CPython {number}"));
     }
-    if version.contains("free-threading") != super::IS_FREE_THREADED {
-        return Some(match super::IS_FREE_THREADED {
+    if version.contains("free-threading") != crate::cpython::IS_FREE_THREADED {
+        return Some(match crate::cpython::IS_FREE_THREADED {
             true => format!("CPython {number} with a global interpreter lock"),
             false => format!("a free-threaded CPython {number}"),
         });

@@ -1,26 +1,22 @@
-//! CPython: its allocators, its start and end, its frames.
+//! CPython, as far as the host must know its insides: objects and functions without macros, frames, free lists, threads.
+//!
+//! Depends on `pyo3`'s ffi alone. What may be called without the GIL, or inside the allocator, says so.
 
-pub mod domains;
 pub mod dump;
-mod executable;
 pub mod extensions;
+pub mod frames;
 pub mod freelists;
 pub mod functions;
 mod gil;
 pub mod imports;
-pub mod interpreter;
 pub mod interpreters;
 pub mod native_calls;
 pub mod objects;
-pub mod place;
-mod pools;
-pub mod surface;
+pub mod pools;
 pub mod threads;
-pub mod version;
-mod watched;
-mod wrapped;
 
 pub use gil::several as several_gils;
+use pyhost_heap as heap;
 
 /// Whether this Python has no global interpreter lock (PEP 703).
 pub const IS_FREE_THREADED: bool = cfg!(Py_GIL_DISABLED);

@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code)]
 
-use super::executable;
-use super::objects::Gil;
+mod executable;
+pub mod version;
+
+use crate::cpython::objects::Gil;
 use crate::descriptor::notice;
 use crate::error::Error;
 use crate::preload;
@@ -119,7 +121,11 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
 fn in_venv(name: &OsStr) -> Option<PathBuf> {
     let mut parts = version().split('.');
     let (major, minor) = (parts.next()?, parts.next()?);
-    let suffix = if super::IS_FREE_THREADED { "t" } else { "" };
+    let suffix = if crate::cpython::IS_FREE_THREADED {
+        "t"
+    } else {
+        ""
+    };
     let found = executable::of_venv(name, &format!("{major}.{minor}{suffix}"));
     let python = found.unwrap_or_else(|line| {
         // Each child would say the same.

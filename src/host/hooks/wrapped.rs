@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use super::pools;
+use crate::cpython::pools;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::heap::Reallocated;
 use crate::heap::{self, sampling};

@@ -52,11 +52,17 @@ pub type Returned<'a> = Result<Owned<'a>, Raised<'a>>;
 /// The type of an error or warning of the host's.
 #[derive(Clone, Copy)]
 pub enum Kind {
+    /// `AttributeError`.
     Attribute,
+    /// `MemoryError`.
     Memory,
+    /// `ResourceWarning`.
     ResourceWarning,
+    /// `RuntimeError`.
     Runtime,
+    /// `TypeError`.
     Type,
+    /// `ValueError`.
     Value,
 }
 
@@ -342,22 +348,27 @@ impl<'a> Object<'a> {
         Owned(NonNull::from(self).cast(), self.gil())
     }
 
+    /// Whether both are the same object.
     pub fn is(&self, other: &Object<'_>) -> bool {
         std::ptr::eq(self.pointer(), other.pointer())
     }
 
+    /// Whether it is `None`.
     pub fn is_none(&self) -> bool {
         std::ptr::eq(self.pointer(), constant!(ffi::Py_None()))
     }
 
+    /// Whether it is a `str`.
     pub fn is_text(&self) -> bool {
         python!(PyUnicode_Check(self.pointer())) != 0
     }
 
+    /// Whether it is an `int`.
     pub fn is_int(&self) -> bool {
         python!(PyLong_Check(self.pointer())) != 0
     }
 
+    /// Whether it can be called.
     pub fn is_callable(&self) -> bool {
         python!(PyCallable_Check(self.pointer())) != 0
     }
@@ -400,11 +411,13 @@ impl<'a> Object<'a> {
         }))
     }
 
+    /// The attribute of this name.
     pub fn attribute(&self, name: &CStr) -> Returned<'a> {
         let object = python!(PyObject_GetAttrString(self.pointer(), name.as_ptr()));
         self.gil().take(object)
     }
 
+    /// Sets the attribute of this name.
     pub fn set_attribute(&self, name: &CStr, value: &Object<'_>) -> Result<(), Raised<'a>> {
         let (name, value) = (name.as_ptr(), value.pointer());
         self.gil()
@@ -468,6 +481,7 @@ impl<'a> Object<'a> {
         Ok(refer(self.gil(), item)) // the tuple keeps it
     }
 
+    /// Whether it is a `tuple`.
     pub fn is_tuple(&self) -> bool {
         python!(PyTuple_Check(self.pointer())) != 0
     }
@@ -531,6 +545,7 @@ impl<'a> Object<'a> {
             .done(python!(PyList_Append(self.pointer(), item.pointer())))
     }
 
+    /// Whether it is a `list`.
     pub fn is_list(&self) -> bool {
         python!(PyList_Check(self.pointer())) != 0
     }
