@@ -6,43 +6,59 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// The heap of each account; null is the main heap, and until [`super::start`] every account's.
-pub static HEAPS: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+/// A heap for each account.
+type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 
-/// The heaps of before the mark (see [`super::mark`]); null where there is none, or it is the main heap.
-pub static BEFORE: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+/// The heaps. Those of before are of before the mark (see [`super::mark`]).
+pub struct Heaps {
+    /// The accounts' own; null is the main heap, and until [`super::start`] every account's.
+    pub own: EachAccount,
+    /// Null where there is none, or it is the main heap.
+    pub before: EachAccount,
+    /// For sampled blocks (see [`super::sampling`]); null without samples. A block of one takes the
+    /// slow path when it is freed, so that the others need not be asked whether they are samples.
+    pub sampled: EachAccount,
+    /// See `sampled`.
+    pub sampled_before: EachAccount,
+    /// For checked blocks (see [`super::checked`]); null without them.
+    pub checked: EachAccount,
+    /// See `checked`.
+    pub checked_before: EachAccount,
+}
 
-/// The heap of each account for sampled blocks (see [`super::sampling`]); null without samples. A block of one takes the
-/// slow path when it is freed, so that the others need not be asked whether they are samples.
-pub static SAMPLED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+/// See [`Heaps`].
+pub static HEAPS: Heaps = Heaps {
+    own: none(),
+    before: none(),
+    sampled: none(),
+    sampled_before: none(),
+    checked: none(),
+    checked_before: none(),
+};
 
-/// Those of before the mark.
-pub static SAMPLED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
-    [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
-
-/// The heap of each account for checked blocks (see [`super::checked`]); null without them.
-pub static CHECKED: [AtomicPtr<Heap>; ACCOUNTS] = [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
-
-/// Those of before the mark.
-pub static CHECKED_BEFORE: [AtomicPtr<Heap>; ACCOUNTS] =
-    [const { AtomicPtr::new(null_mut()) }; ACCOUNTS];
+const fn none() -> EachAccount {
+    [const { AtomicPtr::new(null_mut()) }; ACCOUNTS]
+}
 
 /// Whether a heap is one for checked blocks.
 #[inline]
 pub fn is_checked(heap: *mut Heap) -> bool {
     let is_same = |other: &AtomicPtr<Heap>| other.load(Relaxed) == heap;
-    !heap.is_null() && (CHECKED.iter().any(is_same) || CHECKED_BEFORE.iter().any(is_same))
+    !heap.is_null()
+        && (HEAPS.checked.iter().any(is_same) || HEAPS.checked_before.iter().any(is_same))
 }
 
 /// The heaps for checked blocks of an account.
 pub fn checked(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let heaps = [&CHECKED, &CHECKED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+    let heaps =
+        [&HEAPS.checked, &HEAPS.checked_before].map(|heaps| heaps[account as usize].load(Acquire));
     heaps.into_iter().filter(|heap| !heap.is_null())
 }
 
 /// Whether an account has a heap of before the mark.
 pub fn is_marked(account: Account) -> bool {
-    let [own, before] = [&HEAPS, &BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
+    let [own, before] =
+        [&HEAPS.own, &HEAPS.before].map(|heaps| heaps[account as usize].load(Relaxed));
     // Of `native` it is the main heap, null.
     !before.is_null() || (account == Account::Native && !own.is_null())
 }
@@ -51,27 +67,28 @@ pub fn is_marked(account: Account) -> bool {
 #[inline]
 pub fn is_sampled(heap: *mut Heap, account: Account) -> bool {
     let [sampled, before] =
-        [&SAMPLED, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Relaxed));
+        [&HEAPS.sampled, &HEAPS.sampled_before].map(|heaps| heaps[account as usize].load(Relaxed));
     !heap.is_null() && (heap == sampled || heap == before)
 }
 
 /// The heaps for sampled blocks of an account.
 pub fn sampled(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let heaps = [&SAMPLED, &SAMPLED_BEFORE].map(|heaps| heaps[account as usize].load(Acquire));
+    let heaps =
+        [&HEAPS.sampled, &HEAPS.sampled_before].map(|heaps| heaps[account as usize].load(Acquire));
     heaps.into_iter().filter(|heap| !heap.is_null())
 }
 
 /// All heaps of an account, the main heap as null.
 pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
     let all = [
-        &BEFORE,
-        &SAMPLED,
-        &SAMPLED_BEFORE,
-        &CHECKED,
-        &CHECKED_BEFORE,
+        &HEAPS.before,
+        &HEAPS.sampled,
+        &HEAPS.sampled_before,
+        &HEAPS.checked,
+        &HEAPS.checked_before,
     ];
     let others = all.map(|heaps| heaps[account as usize].load(Relaxed));
-    let own = HEAPS[account as usize].load(Relaxed);
+    let own = HEAPS.own[account as usize].load(Relaxed);
     let main = account == Account::Native && !own.is_null();
     let others = others.into_iter().filter(|heap| !heap.is_null());
     std::iter::once(own)
@@ -81,9 +98,9 @@ pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
 
 /// The heap of an account for what counts as older than the mark.
 pub fn heap_before(account: Account) -> *mut Heap {
-    let before = BEFORE[account as usize].load(Relaxed);
+    let before = HEAPS.before[account as usize].load(Relaxed);
     match before.is_null() && account != Account::Native {
-        true => HEAPS[account as usize].load(Relaxed),
+        true => HEAPS.own[account as usize].load(Relaxed),
         false => before,
     }
 }
@@ -94,11 +111,11 @@ pub fn account_of_other(heap: *mut Heap) -> Option<Account> {
     let mut all = REPORTED.iter().copied();
     all.find(|&account| {
         let others = [
-            &BEFORE,
-            &SAMPLED,
-            &SAMPLED_BEFORE,
-            &CHECKED,
-            &CHECKED_BEFORE,
+            &HEAPS.before,
+            &HEAPS.sampled,
+            &HEAPS.sampled_before,
+            &HEAPS.checked,
+            &HEAPS.checked_before,
         ];
         others
             .map(|heaps| heaps[account as usize].load(Relaxed))

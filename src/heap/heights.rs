@@ -14,17 +14,27 @@ pub const NEVER: i64 = i64::MAX;
 /// Live bytes are near their highest if less than this part is missing, as one in so many.
 pub const PART: i64 = 128;
 
-/// The ledger's bound at the last look.
-pub static HIGH: AtomicI64 = AtomicI64::new(NEVER);
-/// The bounds at which the next glance and the next sheet are due.
-pub static NEXT_GLANCE: AtomicI64 = AtomicI64::new(NEVER);
-/// See [`NEXT_GLANCE`].
-pub static NEXT_SHEET: AtomicI64 = AtomicI64::new(NEVER);
+/// The heights.
+pub struct Heights {
+    /// The ledger's bound at the last look.
+    pub high: AtomicI64,
+    /// The bound at which the next glance is due.
+    pub next_glance: AtomicI64,
+    /// The bound at which the next sheet is due.
+    pub next_sheet: AtomicI64,
+}
+
+/// See [`Heights`].
+pub static HEIGHTS: Heights = Heights {
+    high: AtomicI64::new(NEVER),
+    next_glance: AtomicI64::new(NEVER),
+    next_sheet: AtomicI64::new(NEVER),
+};
 
 /// Reports that a big block is about to be freed. Outside the gate.
 #[inline]
 pub(super) fn falls() {
-    let high = HIGH.load(Relaxed);
+    let high = HEIGHTS.high.load(Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     if bound >= high - high / PART {
         fall(bound);
@@ -43,7 +53,7 @@ fn fall(bound: i64) {
 #[inline]
 pub(super) fn rises() {
     let bound = LEDGER.bound(Scope::Total);
-    if bound >= NEXT_GLANCE.load(Relaxed) || bound >= NEXT_SHEET.load(Relaxed) {
+    if bound >= HEIGHTS.next_glance.load(Relaxed) || bound >= HEIGHTS.next_sheet.load(Relaxed) {
         rise(bound);
     }
 }

@@ -139,7 +139,7 @@ pub fn start(host: Host, heaps: bool) -> bool {
         if heap.is_null() {
             return false;
         }
-        HEAPS[account as usize].store(heap, Release);
+        HEAPS.own[account as usize].store(heap, Release);
     }
     pages::find_map();
     pages::has_map()
@@ -225,7 +225,7 @@ pub fn may_be_alone() -> bool {
 /// memory for it.
 fn new_theap(account: Account) -> *mut Theap {
     let heap = match state().before.get() {
-        0 => HEAPS[account as usize].load(Acquire),
+        0 => HEAPS.own[account as usize].load(Acquire),
         _ => heaps::heap_before(account),
     };
     // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
@@ -526,7 +526,7 @@ unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8
     // the caller owns it and the pointer is the start of a block.
     unsafe {
         if (*page).xthread_id.load(Relaxed) != thread_id()
-            || (*page).heap != HEAPS[A].load(Relaxed)
+            || (*page).heap != HEAPS.own[A].load(Relaxed)
             || (A == NATIVE
                 && (!freed::is_start(&*page, block) || NativeBlock::at(block).is_marked()))
             || (BOOK && !state().slot.get().release::<A>((*page).block_size))
@@ -675,8 +675,9 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         let Some(page) = live_page(pointer) else {
             return reallocate_guarded::<A, BOOK>(pointer, size);
         };
-        let same_heap =
-            || page.heap == HEAPS[A].load(Relaxed) || page.heap == heaps::SAMPLED[A].load(Relaxed);
+        let same_heap = || {
+            page.heap == HEAPS.own[A].load(Relaxed) || page.heap == HEAPS.sampled[A].load(Relaxed)
+        };
         if A == NATIVE
             && same_heap()
             && (!freed::is_start(page, pointer) || NativeBlock::at(pointer).is_marked())

@@ -8,9 +8,7 @@
 use super::blocks::{self, LiveBlock};
 use super::ffi::{self, Heap};
 use super::gate::{self, Closed};
-use super::heaps::{
-    self, BEFORE, CHECKED, CHECKED_BEFORE, HEAPS, SAMPLED, SAMPLED_BEFORE, is_checked,
-};
+use super::heaps::{self, HEAPS, is_checked};
 use super::thread::{state, thread_id};
 use super::{checked, guards};
 use crate::ledger::{Account, REPORTED};
@@ -35,19 +33,19 @@ pub fn set(native: bool) -> bool {
         if heap.is_null() {
             return false;
         }
-        let before = HEAPS[account as usize].swap(heap, Relaxed);
-        BEFORE[account as usize].store(before, Release);
+        let before = HEAPS.own[account as usize].swap(heap, Relaxed);
+        HEAPS.before[account as usize].store(before, Release);
         // The next sample has a heap made.
-        let before = SAMPLED[account as usize].swap(null_mut(), Relaxed);
-        SAMPLED_BEFORE[account as usize].store(before, Release);
-        let before = CHECKED[account as usize].load(Acquire);
+        let before = HEAPS.sampled[account as usize].swap(null_mut(), Relaxed);
+        HEAPS.sampled_before[account as usize].store(before, Release);
+        let before = HEAPS.checked[account as usize].load(Acquire);
         if !before.is_null() {
             let heap = ffi::mi_heap_new();
             if heap.is_null() {
                 return false;
             }
-            CHECKED[account as usize].store(heap, Release);
-            CHECKED_BEFORE[account as usize].store(before, Release);
+            HEAPS.checked[account as usize].store(heap, Release);
+            HEAPS.checked_before[account as usize].store(before, Release);
         }
     }
     state.forget_theaps();
@@ -86,8 +84,9 @@ pub fn is_before() -> bool {
 
 /// The heaps of an account since the mark; null is the main heap.
 fn since(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let others = [&SAMPLED, &CHECKED].map(|heaps| heaps[account as usize].load(Acquire));
-    let own = HEAPS[account as usize].load(Acquire);
+    let others =
+        [&HEAPS.sampled, &HEAPS.checked].map(|heaps| heaps[account as usize].load(Acquire));
+    let own = HEAPS.own[account as usize].load(Acquire);
     std::iter::once(own).chain(others.into_iter().filter(|heap| !heap.is_null()))
 }
 
@@ -159,9 +158,9 @@ pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken
         unsafe { blocks::visit(closed, heap, &mut pass, broken) };
     };
     for &account in REPORTED {
-        let before = [&BEFORE, &SAMPLED_BEFORE, &CHECKED_BEFORE]
+        let before = [&HEAPS.before, &HEAPS.sampled_before, &HEAPS.checked_before]
             .map(|heaps| heaps[account as usize].load(Acquire));
-        let own = HEAPS[account as usize].load(Acquire);
+        let own = HEAPS.own[account as usize].load(Acquire);
         // The main heap, null, is the one of `native` that was before.
         let is_without_mark = before[0].is_null() && (account != Account::Native || own.is_null());
         let is_old = |heap: &*mut Heap| is_without_mark || before.contains(heap);
@@ -175,7 +174,7 @@ pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken
             visit(heap, true, &mut |_| {});
         }
     }
-    let native = !HEAPS[Account::Native as usize].load(Relaxed).is_null();
+    let native = !HEAPS.own[Account::Native as usize].load(Relaxed).is_null();
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
         let is_native = block.account == Account::Native && !native;

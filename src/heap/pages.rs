@@ -109,7 +109,7 @@ impl Page {
                 Account::Numpy,
                 Account::Arena,
             ] {
-                if HEAPS[account as usize].load(Relaxed) == self.heap {
+                if HEAPS.own[account as usize].load(Relaxed) == self.heap {
                     return account;
                 }
             }

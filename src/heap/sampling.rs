@@ -17,7 +17,7 @@ mod elsewhere;
 
 use super::ffi::{self, Theap};
 use super::gate::{self, Inside};
-use super::heaps::{SAMPLED, SAMPLED_BEFORE, is_marked, is_sampled};
+use super::heaps::{HEAPS, is_marked, is_sampled};
 use super::host::{Host, host};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
@@ -460,8 +460,8 @@ fn drop_sample(inside: &Inside<'_>) {
 /// there is no memory for it.
 fn heap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) -> *mut ffi::Heap {
     let heaps = match state.is_before() && is_marked(account) {
-        true => &SAMPLED_BEFORE,
-        false => &SAMPLED,
+        true => &HEAPS.sampled_before,
+        false => &HEAPS.sampled,
     };
     let place = &heaps[account as usize];
     let heap = place.load(Acquire);

@@ -26,7 +26,7 @@ pub struct WalkedHeap {
 /// # Safety
 /// No other thread allocates or frees in this heap meanwhile.
 pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
-    let heap = HEAPS[account as usize].load(Acquire);
+    let heap = HEAPS.own[account as usize].load(Acquire);
     if heap.is_null() || account == Account::Native {
         return None;
     }

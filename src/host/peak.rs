@@ -26,7 +26,7 @@ use crate::cpython::objects::{Gil, Raised};
 use crate::cpython::{frames, threads};
 use crate::errno::KeptErrno;
 use crate::heap;
-use crate::heap::heights::{self, HIGH, NEXT_GLANCE, NEXT_SHEET, PeakWatcher};
+use crate::heap::heights::{self, HEIGHTS, PeakWatcher};
 use crate::heap::register::{self, BigBlocks};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
@@ -135,9 +135,11 @@ fn begin() {
         .sheet_resident
         .store(resident().now.unwrap_or(0), Relaxed);
     STATE.sheet_bound.store(bound, Relaxed);
-    NEXT_GLANCE.store(bound + LEAST_GROWTH, Relaxed);
-    NEXT_SHEET.store(bound + LEAST_SHEET_GROWTH, Relaxed);
-    HIGH.store(bound, Relaxed);
+    HEIGHTS.next_glance.store(bound + LEAST_GROWTH, Relaxed);
+    HEIGHTS
+        .next_sheet
+        .store(bound + LEAST_SHEET_GROWTH, Relaxed);
+    HEIGHTS.high.store(bound, Relaxed);
 }
 
 /// Whether anybody looks, or did so.
@@ -152,7 +154,7 @@ pub fn time() -> u64 {
 
 /// Whether anybody looks.
 fn is_on() -> bool {
-    HIGH.load(Relaxed) != heights::NEVER
+    HEIGHTS.high.load(Relaxed) != heights::NEVER
 }
 
 /// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
@@ -164,14 +166,14 @@ pub fn restart() {
 
 /// Looks no more: the script has ended.
 pub fn stop() {
-    for height in [&HIGH, &NEXT_GLANCE, &NEXT_SHEET] {
+    for height in [&HEIGHTS.high, &HEIGHTS.next_glance, &HEIGHTS.next_sheet] {
         height.store(heights::NEVER, Relaxed);
     }
 }
 
 /// Looks, if that is due, before a big block is freed. Outside the heap's gate.
 fn fall(bound: i64) {
-    let is_higher = bound >= NEXT_GLANCE.load(Relaxed);
+    let is_higher = bound >= HEIGHTS.next_glance.load(Relaxed);
     if !is_on() || !is_higher && monotonic() < STATE.glance_again.load(Relaxed) {
         return;
     }
@@ -185,8 +187,8 @@ fn fall(bound: i64) {
 
 /// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
 fn ask(bound: i64) {
-    let is_due =
-        bound >= NEXT_GLANCE.load(Relaxed) || monotonic() >= STATE.sheet_again.load(Relaxed);
+    let is_due = bound >= HEIGHTS.next_glance.load(Relaxed)
+        || monotonic() >= STATE.sheet_again.load(Relaxed);
     if is_due
         && !STATE.posted.swap(true, Relaxed)
         && STATE.has_begun.load(Relaxed)
@@ -200,10 +202,10 @@ fn ask(bound: i64) {
 fn look_at_safe_point(_: Gil<'_>) -> Result<(), Raised<'_>> {
     STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
-    if bound >= NEXT_GLANCE.load(Relaxed) {
+    if bound >= HEIGHTS.next_glance.load(Relaxed) {
         glance();
     }
-    if bound >= NEXT_SHEET.load(Relaxed) {
+    if bound >= HEIGHTS.next_sheet.load(Relaxed) {
         sheet(bound, DOUBLED);
     }
     Ok(())
@@ -218,8 +220,10 @@ fn glance() {
         big_blocks: register::big_blocks(),
     });
     let bound = LEDGER.bound(Scope::Total);
-    HIGH.store(bound, Relaxed);
-    NEXT_GLANCE.store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
+    HEIGHTS.high.store(bound, Relaxed);
+    HEIGHTS
+        .next_glance
+        .store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
     STATE.glance_again.store(monotonic() + GLANCE_REST, Relaxed);
 }
 
@@ -251,7 +255,7 @@ fn sheet(bound: i64, early: i64) {
     STATE.sheet_resident.store(size, Relaxed);
     STATE.sheet_bound.store(bound, Relaxed);
     let growth = (bound / SHEET_GROWTH).max(LEAST_SHEET_GROWTH);
-    NEXT_SHEET.store(bound + growth, Relaxed);
+    HEIGHTS.next_sheet.store(bound + growth, Relaxed);
     if let Some(balance) = balance {
         STATE.sheet.set(&Sheet {
             time,

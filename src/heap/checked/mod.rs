@@ -20,7 +20,7 @@ pub use quarantine::each as each_waiting;
 use super::booking::{admits, book_new, failed, release_block};
 use super::ffi::{self, Page, Theap};
 use super::freed::{refuse, refuse_block};
-use super::heaps::{CHECKED, CHECKED_BEFORE, is_checked, is_marked};
+use super::heaps::{HEAPS, is_checked, is_marked};
 use super::pages::live_page;
 use super::thread::{ThreadState, state, thread_id};
 use super::{
@@ -58,7 +58,7 @@ pub fn start() -> bool {
         if heap.is_null() {
             return false;
         }
-        CHECKED[account as usize].store(heap, Release);
+        HEAPS.checked[account as usize].store(heap, Release);
     }
     if !quarantine::start() {
         return false;
@@ -81,8 +81,8 @@ pub(super) fn has(page: &Page) -> bool {
 /// The calling thread's theap in the heap of an account's checked blocks; null if there is no memory for it.
 fn theap_of(state: &ThreadState, account: Account) -> *mut Theap {
     let heaps = match state.is_before() && is_marked(account) {
-        true => &CHECKED_BEFORE,
-        false => &CHECKED,
+        true => &HEAPS.checked_before,
+        false => &HEAPS.checked,
     };
     let heap = heaps[account as usize].load(Acquire);
     if heap.is_null() {
