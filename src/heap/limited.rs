@@ -21,11 +21,19 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Whether there is a limit, or was.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Bytes of a run of slices that is unmapped. A shorter one stays mapped: each may split a mapping, and a process has 65,530
-/// of them (`vm.max_map_count`).
-static LEAST_RUN: AtomicUsize = AtomicUsize::new(0);
+/// Whether addresses are limited.
+struct AddressLimit {
+    /// Whether there is a limit, or was.
+    is_on: AtomicBool,
+    /// Bytes of a run of slices that is unmapped. A shorter one stays mapped: each may split a mapping, and a process has 65,530
+    /// of them (`vm.max_map_count`).
+    least_run: AtomicUsize,
+}
+
+static STATE: AddressLimit = AddressLimit {
+    is_on: AtomicBool::new(false),
+    least_run: AtomicUsize::new(0),
+};
 /// So many runs of the least length are as long as the limit.
 const MOST_RUNS: u64 = 16_384;
 /// A limit from which on the heaps follow it only when the system refuses a map: what is mapped by slices takes many mappings.
@@ -39,7 +47,7 @@ const OPEN: c_int = libc::PROT_READ | libc::PROT_WRITE;
 /// Whether the heaps keep below a limit.
 #[inline]
 pub(super) fn is_on() -> bool {
-    IS_ON.load(Relaxed)
+    STATE.is_on.load(Relaxed)
 }
 
 /// Looks at the limits: before the first allocation, and after they were changed.
@@ -52,8 +60,10 @@ pub fn look() {
 /// The heaps keep below a limit from here on. What the arenas have free is unmapped. Returns false if they did so before.
 fn follow(limit: u64) -> bool {
     let longest = usize::BITS << ffi::SLICE_SHIFT; // what mimalloc gives back at a time: a word of its bitmap
-    LEAST_RUN.store((limit / MOST_RUNS).min(longest.into()) as usize, Relaxed);
-    if IS_ON.swap(true, Relaxed) {
+    STATE
+        .least_run
+        .store((limit / MOST_RUNS).min(longest.into()) as usize, Relaxed);
+    if STATE.is_on.swap(true, Relaxed) {
         return false;
     }
     ffi::mi_option_set(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
@@ -193,7 +203,7 @@ unsafe extern "C" fn on_commit(
         if wanted {
             return map(start.cast(), bytes);
         }
-        let is_long = bytes >= LEAST_RUN.load(Relaxed);
+        let is_long = bytes >= STATE.least_run.load(Relaxed);
         if is_long && apart::is_kept(start.cast()) && libc::munmap(start, bytes) == 0 {
             return true;
         }

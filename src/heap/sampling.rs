@@ -52,21 +52,39 @@ struct Recorder {
     names: Names,
 }
 
-static ON: AtomicBool = AtomicBool::new(false);
-/// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
-/// another interval.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// Forks so far, those of the parents included.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-/// The samples were forgotten, and none have begun since.
-static ARE_FORGOTTEN: AtomicBool = AtomicBool::new(false);
-/// The script has ended.
-static IS_OVER: AtomicBool = AtomicBool::new(false);
-static INTERVAL: AtomicU64 = AtomicU64::new(0);
-static RECORDER: Owned<Option<Recorder>> = Owned::new(None);
-static RENEW: OnceLock<Renew> = OnceLock::new();
-/// The last request that was acted on, or that there was at the start.
-static ANSWERED: AtomicU64 = AtomicU64::new(0);
+/// Whether samples are taken, and those that are kept.
+struct SampleState {
+    on: AtomicBool,
+    /// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
+    /// another interval.
+    generation: AtomicU32,
+    /// Forks so far, those of the parents included.
+    forks: AtomicU64,
+    /// The samples were forgotten, and none have begun since.
+    are_forgotten: AtomicBool,
+    /// The script has ended.
+    is_over: AtomicBool,
+    interval: AtomicU64,
+    recorder: Owned<Option<Recorder>>,
+    renew: OnceLock<Renew>,
+    /// The last request that was acted on, or that there was at the start.
+    answered: AtomicU64,
+    /// A signal that came to a thread that holds the samples, and is raised again once it does not; 0 if there is none.
+    deferred: AtomicI32,
+}
+
+static STATE: SampleState = SampleState {
+    on: AtomicBool::new(false),
+    generation: AtomicU32::new(0),
+    forks: AtomicU64::new(0),
+    are_forgotten: AtomicBool::new(false),
+    is_over: AtomicBool::new(false),
+    interval: AtomicU64::new(0),
+    recorder: Owned::new(None),
+    renew: OnceLock::new(),
+    answered: AtomicU64::new(0),
+    deferred: AtomicI32::new(0),
+};
 
 /// The start of the draws.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +98,7 @@ pub enum Seed {
 /// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
 /// [`super::start`]; not in a signal handler. False once the script has ended.
 pub fn start(interval: u64, seed: Seed) -> bool {
-    if IS_OVER.load(Relaxed) {
+    if STATE.is_over.load(Relaxed) {
         return false;
     }
     let state = state();
@@ -89,14 +107,14 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         return false;
     };
     // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
-    if GENERATION.load(Relaxed) != 0 {
+    if STATE.generation.load(Relaxed) != 0 {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(moment::monotonic_coarse());
-    let next = GENERATION.load(Relaxed).wrapping_add(1).max(1);
+    let next = STATE.generation.load(Relaxed).wrapping_add(1).max(1);
     samples.set_generation(next.into());
-    if let Some(renew) = RENEW.get() {
+    if let Some(renew) = STATE.renew.get() {
         samples.publish_by(*renew);
     }
     let names = Names::new(held.as_ref().map(|former| &former.names));
@@ -107,11 +125,11 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         is_repeatable: matches!(seed, Seed::Repeatable(_)),
         names,
     });
-    INTERVAL.store(interval, Relaxed);
-    ARE_FORGOTTEN.store(false, Relaxed);
-    GENERATION.store(next, Release);
+    STATE.interval.store(interval, Relaxed);
+    STATE.are_forgotten.store(false, Relaxed);
+    STATE.generation.store(next, Release);
     drop(held);
-    ON.store(true, Release);
+    STATE.on.store(true, Release);
     switch(state, &inside);
     // Every other thread takes a slow path soon, where it begins to count.
     LEDGER.close_cells();
@@ -121,14 +139,14 @@ pub fn start(interval: u64, seed: Seed) -> bool {
 /// Has the samples kept in memory that other processes can read: those that there are, and those of later. False if there are
 /// samples and no such memory.
 pub fn publish_by(renew: Renew) -> bool {
-    let _ = RENEW.set(renew);
+    let _ = STATE.renew.set(renew);
     with(|samples| samples.publish_by(renew)).unwrap_or(true)
 }
 
 /// Calls [`super::Host::answer`] soon, though nobody has asked: for work that must not be done under the lock of
 /// the samples.
 pub fn answer_soon() {
-    ANSWERED.store(u64::MAX, Relaxed); // no request has this number
+    STATE.answered.store(u64::MAX, Relaxed); // no request has this number
 }
 
 /// Looks whether another process has asked for samples to begin or to end, and answers. In the slow path of an account
@@ -136,7 +154,7 @@ pub fn answer_soon() {
 #[inline]
 pub(super) fn look_if_asked(account: Account) {
     let asked = CARD.lines.asked.load(Relaxed);
-    if asked != ANSWERED.load(Relaxed) && account.is_under_gil() {
+    if asked != STATE.answered.load(Relaxed) && account.is_under_gil() {
         answer(asked);
     }
 }
@@ -144,7 +162,7 @@ pub(super) fn look_if_asked(account: Account) {
 #[cold]
 fn answer(asked: u64) {
     if let Some(Host { answer, .. }) = host()
-        && ANSWERED.swap(asked, Relaxed) != asked
+        && STATE.answered.swap(asked, Relaxed) != asked
     {
         answer();
     }
@@ -152,18 +170,18 @@ fn answer(asked: u64) {
 
 /// Whether samples are taken.
 pub fn is_on() -> bool {
-    ON.load(Relaxed)
+    STATE.on.load(Relaxed)
 }
 
 /// The script has ended: [`end`], for good.
 pub fn finish() {
-    IS_OVER.store(true, Relaxed);
+    STATE.is_over.store(true, Relaxed);
     end();
 }
 
 /// Keeps all samples as they are now, and takes no more.
 pub fn end() {
-    ON.store(false, Relaxed);
+    STATE.on.store(false, Relaxed);
     let moment = moment::monotonic_coarse();
     with(|samples| samples.end(moment));
 }
@@ -174,32 +192,32 @@ pub fn forget() {
     let inside = gate::enter(state().slot(), thread_id());
     if let Some(mut held) = hold(&inside) {
         *held = None;
-        ARE_FORGOTTEN.store(true, Relaxed);
+        STATE.are_forgotten.store(true, Relaxed);
     }
 }
 
 /// A fork is on its way: the child's draws differ from its parent's and its brothers'.
 pub(super) fn forking() {
-    FORKS.fetch_add(1, Relaxed);
+    STATE.forks.fetch_add(1, Relaxed);
 }
 
 /// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
 /// them, since the gate was closed.
 pub(super) fn forked() {
     // SAFETY: the child's only thread, in the handler of the fork.
-    unsafe { RECORDER.free_in_child() };
-    if let Some(mut held) = RECORDER.try_hold(thread_id())
+    unsafe { STATE.recorder.free_in_child() };
+    if let Some(mut held) = STATE.recorder.try_hold(thread_id())
         && let Some(recorder) = held.as_mut()
     {
         recorder.samples.forget_published();
         recorder.names.forked();
-        recorder.chance.stir(FORKS.load(Relaxed));
+        recorder.chance.stir(STATE.forks.load(Relaxed));
         if !recorder.is_repeatable {
             recorder
                 .chance
                 .stir(u64::from(process::id().unsigned_abs()));
         }
-        let left = recorder.chance.distance(INTERVAL.load(Relaxed));
+        let left = recorder.chance.distance(STATE.interval.load(Relaxed));
         state().left.set(left);
     }
 }
@@ -224,18 +242,15 @@ pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
 
 /// Whether there are samples, though they may be out of reach at this moment.
 pub fn have_begun() -> bool {
-    GENERATION.load(Relaxed) != 0 && !ARE_FORGOTTEN.load(Relaxed)
+    STATE.generation.load(Relaxed) != 0 && !STATE.are_forgotten.load(Relaxed)
 }
-
-/// A signal that came to a thread that holds the samples, and is raised again once it does not; 0 if there is none.
-static DEFERRED: AtomicI32 = AtomicI32::new(0);
 
 /// In a signal handler: whether the signal has interrupted the use of the samples. It is raised again at the end of that use.
 /// Not for a signal of what the thread itself does, which comes again at once.
 pub fn defers(signal: i32) -> bool {
-    let is_held = RECORDER.is_held_by(thread_id());
+    let is_held = STATE.recorder.is_held_by(thread_id());
     if is_held {
-        DEFERRED.store(signal, Relaxed);
+        STATE.deferred.store(signal, Relaxed);
     }
     is_held
 }
@@ -246,7 +261,7 @@ struct Delivery;
 impl Drop for Delivery {
     #[inline]
     fn drop(&mut self) {
-        if DEFERRED.load(Relaxed) != 0 {
+        if STATE.deferred.load(Relaxed) != 0 {
             deliver();
         }
     }
@@ -254,7 +269,7 @@ impl Drop for Delivery {
 
 #[cold]
 fn deliver() {
-    let signal = DEFERRED.swap(0, Relaxed);
+    let signal = STATE.deferred.swap(0, Relaxed);
     if signal != 0 {
         calls::raise(signal);
     }
@@ -291,8 +306,8 @@ fn hold(_inside: &Inside<'_>) -> Option<Holding> {
 fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
     let own = thread_id();
     let mut turns = 0;
-    while !RECORDER.is_held_by(own) {
-        if let Some(held) = RECORDER.try_hold(own) {
+    while !STATE.recorder.is_held_by(own) {
+        if let Some(held) = STATE.recorder.try_hold(own) {
             return Some(Holding {
                 held,
                 _delivery: Delivery,
@@ -404,7 +419,7 @@ pub(super) fn theap(
 #[inline]
 fn generation() -> u32 {
     match is_on() {
-        true => GENERATION.load(Acquire),
+        true => STATE.generation.load(Acquire),
         false => 0,
     }
 }
@@ -424,7 +439,7 @@ fn switch(state: &ThreadState, inside: &Inside<'_>) {
 
 fn draw(inside: &Inside<'_>) -> Option<i64> {
     let mut held = hold(inside)?;
-    let interval = INTERVAL.load(Relaxed);
+    let interval = STATE.interval.load(Relaxed);
     held.as_mut()
         .map(|recorder| recorder.chance.distance(interval))
 }
@@ -517,7 +532,7 @@ pub(super) fn take(
     size: usize,
     inside: &Inside<'_>,
 ) -> Added {
-    let interval = INTERVAL.load(Relaxed);
+    let interval = STATE.interval.load(Relaxed);
     let weight = Weight::new(bytes, counted(size) as usize, interval);
     let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
         if let Some(Host { walk, .. }) = host() {
@@ -555,7 +570,7 @@ fn has_probes(account: Account) -> bool {
 
 /// The ledger's live bytes, which are compared with the peaks. None if the samples' own sums are exact.
 fn heights(account: Account) -> Option<Heights> {
-    (INTERVAL.load(Relaxed) > 1).then(|| Heights {
+    (STATE.interval.load(Relaxed) > 1).then(|| Heights {
         total: LEDGER.bound(Scope::Total),
         account: LEDGER.bound(Scope::Account(account)),
     })

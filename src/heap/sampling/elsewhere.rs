@@ -2,8 +2,8 @@
 
 use super::gate::Inside;
 use super::{
-    GENERATION, INTERVAL, counted, gate, generation, has_probes, hold, is_due, is_on, probes,
-    remove, state, switch, take, thread_id,
+    STATE, counted, gate, generation, has_probes, hold, is_due, is_on, probes, remove, state,
+    switch, take, thread_id,
 };
 use crate::ledger::Account;
 use pyhost_sampler::{Added, TakenOut, Weight};
@@ -85,7 +85,7 @@ pub fn take_out(account: Account, block: *mut u8) -> Option<Taken> {
     let inside = gate::enter(state().slot(), thread_id());
     let mut held = hold(&inside)?;
     let sample = held.as_mut()?.samples.take_out(block.addr())?;
-    let generation = GENERATION.load(Relaxed);
+    let generation = STATE.generation.load(Relaxed);
     drop(held);
     if has_probes(account) {
         probes::freed(block);
@@ -120,7 +120,7 @@ fn put_back_grown(
     // The site is one of those samples.
     let recorder = held
         .as_mut()
-        .filter(|_| taken.generation == GENERATION.load(Relaxed));
+        .filter(|_| taken.generation == STATE.generation.load(Relaxed));
     let added = recorder.map(|recorder| {
         recorder
             .samples
@@ -155,7 +155,7 @@ pub fn resized(
     let share = bytes.min(before) as f64 / before.max(1) as f64;
     match taken {
         Some(taken) => {
-            let interval = INTERVAL.load(Relaxed);
+            let interval = STATE.interval.load(Relaxed);
             let growth = match is_due {
                 true => Weight::new(growth, counted(growth) as usize, interval).without_block(),
                 false => Weight::NONE,

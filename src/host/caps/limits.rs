@@ -69,30 +69,42 @@ struct Table {
     limits: [Option<Open>; LIMITS],
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table {
-    caps: [None; Scope::COUNT],
-    limits: [None; LIMITS],
-});
+/// The caps in force, by scope.
+struct CapTable {
+    table: Mutex<Table>,
+    /// One past the limit that is each scope's ceiling; 0 where the cap is.
+    binding: [AtomicUsize; Scope::COUNT],
+    /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
+    fixed: [[AtomicU64; 2]; Scope::COUNT],
+    /// The largest total that the charges of a control group allow.
+    followed: AtomicU64,
+    /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
+    stacks: AtomicI64,
+    stacks_seen: AtomicI64,
+    /// The highest cap that the total may get.
+    most: AtomicU64,
+}
+
+static STATE: CapTable = CapTable {
+    table: Mutex::new(Table {
+        caps: [None; Scope::COUNT],
+        limits: [None; LIMITS],
+    }),
+    binding: [const { AtomicUsize::new(0) }; Scope::COUNT],
+    fixed: [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT],
+    followed: AtomicU64::new(u64::MAX),
+    stacks: AtomicI64::new(0),
+    stacks_seen: AtomicI64::new(0),
+    most: AtomicU64::new(u64::MAX),
+};
+
+// Large and all zeros: not beside what begins with another value, which the file has.
 static LABELS: [Latest<CodeBlockLimit>; LIMITS] = [const { Latest::new() }; LIMITS];
-/// One past the limit that is each scope's ceiling; 0 where the cap is.
-static BINDING: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT];
 
-/// The cap and the hold of each scope by caps and limits, without [`FOLLOWED`].
-static FIXED: [[AtomicU64; 2]; Scope::COUNT] =
-    [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT];
-/// The largest total that the charges of a control group allow.
-static FOLLOWED: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
-static STACKS: AtomicI64 = AtomicI64::new(0);
-static STACKS_SEEN: AtomicI64 = AtomicI64::new(0);
 /// Bytes of data stacks that need no more than the reserve that there always is, and how far they may
 /// move before the reserves follow.
 const SHALLOW: i64 = 1 << 20;
 const STACK_STEP: i64 = 256 << 10;
-
-/// The highest cap that the total may get.
-static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The part of a cap that is kept for handling its errors.
 fn reserve(scope: Scope, cap: u64) -> u64 {
@@ -111,7 +123,7 @@ fn room_above(bytes: u64) -> u64 {
 }
 
 fn locked<T>(work: impl FnOnce(&mut Table) -> T) -> T {
-    work(&mut TABLE.lock().unwrap_or_else(PoisonError::into_inner))
+    work(&mut STATE.table.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The live bytes of a scope.
@@ -142,9 +154,9 @@ impl Table {
                 binding = index + 1;
             }
         }
-        BINDING[scope.index()].store(binding, Relaxed);
-        FIXED[scope.index()][0].store(height, Relaxed);
-        FIXED[scope.index()][1].store(hold, Relaxed);
+        STATE.binding[scope.index()].store(binding, Relaxed);
+        STATE.fixed[scope.index()][0].store(height, Relaxed);
+        STATE.fixed[scope.index()][1].store(hold, Relaxed);
         combine(scope);
         if LEDGER.cap(scope).is_some() {
             LEDGER.close_windows(slot);
@@ -155,9 +167,9 @@ impl Table {
 
 /// Makes the lower of the fixed heights and of what is followed the ledger's ceiling.
 fn combine(scope: Scope) {
-    let [cap, hold] = &FIXED[scope.index()];
+    let [cap, hold] = &STATE.fixed[scope.index()];
     let (mut cap, mut hold) = (cap.load(Relaxed), hold.load(Relaxed));
-    let followed = FOLLOWED.load(Relaxed);
+    let followed = STATE.followed.load(Relaxed);
     if let Scope::Total | Scope::Account(Account::Obj) = scope
         && hold != u64::MAX
     {
@@ -176,17 +188,17 @@ fn combine(scope: Scope) {
 /// CPython 3.11 each call then gets a line of the traceback and a frame object, which is as large as its
 /// frame on the stack and half as much again. The chunks of the stack are freed on the way.
 fn for_unwinding() -> u64 {
-    let deep = STACKS.load(Relaxed) - SHALLOW;
+    let deep = STATE.stacks.load(Relaxed) - SHALLOW;
     (deep.max(0) / 2 * 3) as u64
 }
 
 /// A thread's data stack has grown by so many bytes, or fallen. Any thread, also inside the
 /// allocator.
 pub fn stack_moved(bytes: i64) {
-    let stacks = STACKS.fetch_add(bytes, Relaxed) + bytes;
-    let seen = STACKS_SEEN.load(Relaxed);
+    let stacks = STATE.stacks.fetch_add(bytes, Relaxed) + bytes;
+    let seen = STATE.stacks_seen.load(Relaxed);
     if LEDGER.is_capped() && (stacks - seen).abs() >= STACK_STEP && stacks.max(seen) > SHALLOW {
-        STACKS_SEEN.store(stacks, Relaxed);
+        STATE.stacks_seen.store(stacks, Relaxed);
         combine(Scope::Total);
         combine(Scope::Account(Account::Obj));
     }
@@ -195,7 +207,7 @@ pub fn stack_moved(bytes: i64) {
 /// Lets the total be no more than `cap`, beside what caps and limits say. Any thread, also inside
 /// the allocator.
 pub(super) fn follow(cap: u64) {
-    let before = FOLLOWED.swap(cap, Relaxed);
+    let before = STATE.followed.swap(cap, Relaxed);
     combine(Scope::Total);
     // Errors of before were raised for a higher cap: each thread is due for one again.
     if before != u64::MAX && cap.saturating_add(reserve(Scope::Total, cap) / 2) < before {
@@ -205,7 +217,7 @@ pub(super) fn follow(cap: u64) {
 
 /// Lets the total's cap be `bytes` at most, from here on.
 pub(super) fn set_most(bytes: u64) {
-    MOST.store(bytes, Relaxed);
+    STATE.most.store(bytes, Relaxed);
 }
 
 /// Sets the cap of a scope, or takes it away. `slot` is the calling thread's.
@@ -213,7 +225,7 @@ pub(super) fn set_most(bytes: u64) {
 /// # Errors
 /// The cap is below what is live and its reserve, or above what may be; nothing has changed.
 pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError> {
-    let most = MOST.load(Relaxed);
+    let most = STATE.most.load(Relaxed);
     if scope == Scope::Total && cap.unwrap_or(u64::MAX) > most {
         return Err(LimitError::High(most));
     }
@@ -278,6 +290,6 @@ pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
 /// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside
 /// the allocator.
 pub fn binding(scope: Scope) -> Option<CodeBlockLimit> {
-    let index = BINDING[scope.index()].load(Relaxed).checked_sub(1)?;
+    let index = STATE.binding[scope.index()].load(Relaxed).checked_sub(1)?;
     LABELS[index].get()
 }

@@ -12,17 +12,26 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 
 const NONE: i64 = i64::MAX;
 
-static SOFT: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(NONE) }; Scope::COUNT];
-/// Scopes that are past their soft cap.
-static PAST: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
-/// Scopes of which Python was not notified yet.
-static UNTOLD: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT];
+/// The soft caps, by scope.
+struct SoftCaps {
+    soft: [AtomicI64; Scope::COUNT],
+    /// Scopes that are past their soft cap.
+    past: [AtomicBool; Scope::COUNT],
+    /// Scopes of which Python was not notified yet.
+    untold: [AtomicBool; Scope::COUNT],
+}
+
+static STATE: SoftCaps = SoftCaps {
+    soft: [const { AtomicI64::new(NONE) }; Scope::COUNT],
+    past: [const { AtomicBool::new(false) }; Scope::COUNT],
+    untold: [const { AtomicBool::new(false) }; Scope::COUNT],
+};
 
 /// Sets the soft cap of a scope in bytes, or takes it away.
 pub fn set_soft(scope: Scope, cap: Option<u64>) {
     let bytes = cap.map_or(NONE, |cap| i64::try_from(cap).unwrap_or(NONE));
-    SOFT[scope.index()].store(bytes, Relaxed);
-    PAST[scope.index()].store(false, Relaxed);
+    STATE.soft[scope.index()].store(bytes, Relaxed);
+    STATE.past[scope.index()].store(false, Relaxed);
     if cap.is_some() {
         attend(true);
     }
@@ -30,18 +39,18 @@ pub fn set_soft(scope: Scope, cap: Option<u64>) {
 
 /// The soft cap of a scope.
 pub fn soft(scope: Scope) -> Option<u64> {
-    let bytes = SOFT[scope.index()].load(Relaxed);
+    let bytes = STATE.soft[scope.index()].load(Relaxed);
     (bytes != NONE).then_some(bytes as u64)
 }
 
 /// Looks at a scope; whether it has a soft cap. Inside the allocator.
 pub(super) fn look(scope: Scope) -> bool {
-    let soft = SOFT[scope.index()].load(Relaxed);
+    let soft = STATE.soft[scope.index()].load(Relaxed);
     if soft == NONE {
         return false;
     }
     let live = LEDGER.bound(scope);
-    let past = &PAST[scope.index()];
+    let past = &STATE.past[scope.index()];
     if live <= soft {
         if live < soft - soft / 20 {
             past.store(false, Relaxed);
@@ -49,7 +58,7 @@ pub(super) fn look(scope: Scope) -> bool {
     } else if let Some(python) = python()
         && !past.swap(true, AcqRel)
     {
-        UNTOLD[scope.index()].store(true, Relaxed);
+        STATE.untold[scope.index()].store(true, Relaxed);
         if !(python.post_pressure)() {
             past.store(false, Relaxed);
         }
@@ -59,5 +68,5 @@ pub(super) fn look(scope: Scope) -> bool {
 
 /// The next scope that is past its soft cap and of which Python was not notified.
 pub fn pressed() -> Option<Scope> {
-    Scope::all().find(|scope| UNTOLD[scope.index()].swap(false, AcqRel))
+    Scope::all().find(|scope| STATE.untold[scope.index()].swap(false, AcqRel))
 }

@@ -130,17 +130,25 @@ impl fmt::Display for Refusal {
     }
 }
 
-static LAST: Latest<Refusal> = Latest::new();
-static COUNT: AtomicU64 = AtomicU64::new(0);
+/// The refusals so far.
+struct Refusals {
+    last: Latest<Refusal>,
+    count: AtomicU64,
+}
+
+static STATE: Refusals = Refusals {
+    last: Latest::new(),
+    count: AtomicU64::new(0),
+};
 
 /// The last refusal. Any thread, also from a signal handler.
 pub fn last() -> Option<Refusal> {
-    LAST.get()
+    STATE.last.get()
 }
 
 /// The number of the next refusal.
 pub(super) fn next() -> u64 {
-    COUNT.fetch_add(1, AcqRel) + 1
+    STATE.count.fetch_add(1, AcqRel) + 1
 }
 
 /// Keeps a refusal of this moment as the last one.
@@ -217,6 +225,6 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
 /// Adds the traceback and keeps the refusal as the last one.
 fn kept(mut refusal: Refusal, trace: Trace) -> Refusal {
     refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
-    LAST.set(&refusal);
+    STATE.last.set(&refusal);
     refusal
 }

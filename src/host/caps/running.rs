@@ -20,27 +20,36 @@ pub(super) struct RunningEpisode {
 /// More errors than there ever are.
 const RAISED: u64 = u64::MAX;
 
-static EPISODES: [RunningEpisode; Scope::COUNT] = [const {
-    RunningEpisode {
-        number: AtomicU64::new(0),
-        last_error: AtomicI64::new(0),
-        left: AtomicI64::new(0),
-        errors_at_start: AtomicU64::new(0),
-        has_dossier: AtomicBool::new(false),
-    }
-}; Scope::COUNT];
-static LATEST: AtomicU64 = AtomicU64::new(0);
-/// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
-static ERRORS: AtomicU64 = AtomicU64::new(0);
+/// The shortages that are not over.
+struct Shortages {
+    episodes: [RunningEpisode; Scope::COUNT],
+    latest: AtomicU64,
+    /// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
+    errors: AtomicU64,
+}
+
+static STATE: Shortages = Shortages {
+    episodes: [const {
+        RunningEpisode {
+            number: AtomicU64::new(0),
+            last_error: AtomicI64::new(0),
+            left: AtomicI64::new(0),
+            errors_at_start: AtomicU64::new(0),
+            has_dossier: AtomicBool::new(false),
+        }
+    }; Scope::COUNT],
+    latest: AtomicU64::new(0),
+    errors: AtomicU64::new(0),
+};
 
 /// Counts an error that passed Python code and is gone.
 pub(super) fn count_error() {
-    ERRORS.fetch_add(1, Relaxed);
+    STATE.errors.fetch_add(1, Relaxed);
 }
 
 /// A scope's episode.
 pub(super) fn of(scope: Scope) -> &'static RunningEpisode {
-    &EPISODES[scope.index()]
+    &STATE.episodes[scope.index()]
 }
 
 /// The scope whose episode has that number.
@@ -60,14 +69,15 @@ impl RunningEpisode {
         if now != 0 {
             return (now, false);
         }
-        let number = LATEST.fetch_add(1, Relaxed) + 1;
+        let number = STATE.latest.fetch_add(1, Relaxed) + 1;
         match self.number.compare_exchange(0, number, AcqRel, Relaxed) {
             Ok(_) => {
                 self.has_dossier.store(false, Relaxed);
                 // The first thread that grows is notified at once.
                 self.last_error.store(hold - reserve / 16, Relaxed);
                 self.left.store(reserve, Relaxed);
-                self.errors_at_start.store(ERRORS.load(Relaxed), Relaxed);
+                self.errors_at_start
+                    .store(STATE.errors.load(Relaxed), Relaxed);
                 (number, true)
             }
             Err(other) => (other, false),
@@ -97,6 +107,6 @@ impl RunningEpisode {
 
     /// Whether a thread of the process had an error in this episode that it could catch.
     pub fn had_error(&self) -> bool {
-        ERRORS.load(Relaxed) != self.errors_at_start.load(Relaxed)
+        STATE.errors.load(Relaxed) != self.errors_at_start.load(Relaxed)
     }
 }

@@ -43,7 +43,7 @@ pub struct Held {
 /// beside`.
 impl fmt::Display for Held {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = CHARGES.get().map_or("", |charges| &charges.source);
+        let source = STATE.charges.get().map_or("", |charges| &charges.source);
         let (others, beside) = (Bytes(self.others), Bytes(self.beside));
         write!(
             out,
@@ -73,26 +73,41 @@ struct Reading {
     own: u64,
 }
 
-static CHARGES: OnceLock<Charges> = OnceLock::new();
-/// A thread is reading.
-static BUSY: AtomicBool = AtomicBool::new(false);
-/// When to read again: total bytes published, and microseconds of the clock.
-static NEXT_BYTES: AtomicI64 = AtomicI64::new(0);
-static NEXT_TIME: AtomicI64 = AtomicI64::new(0);
-static IS_NEAR: AtomicBool = AtomicBool::new(false);
-/// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
-static LEFT: AtomicI64 = AtomicI64::new(0);
-static MAPPED_SINCE: AtomicI64 = AtomicI64::new(0);
-/// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
-static EXTERNAL: AtomicI64 = AtomicI64::new(0);
-static OTHERS: AtomicI64 = AtomicI64::new(0);
+/// What the process's group leaves, and when to look again.
+struct LimitWatch {
+    charges: OnceLock<Charges>,
+    /// A thread is reading.
+    busy: AtomicBool,
+    /// When to read again: total bytes published, and microseconds of the clock.
+    next_bytes: AtomicI64,
+    next_time: AtomicI64,
+    is_near: AtomicBool,
+    /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
+    left: AtomicI64,
+    mapped_since: AtomicI64,
+    /// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
+    external: AtomicI64,
+    others: AtomicI64,
+}
+
+static STATE: LimitWatch = LimitWatch {
+    charges: OnceLock::new(),
+    busy: AtomicBool::new(false),
+    next_bytes: AtomicI64::new(0),
+    next_time: AtomicI64::new(0),
+    is_near: AtomicBool::new(false),
+    left: AtomicI64::new(0),
+    mapped_since: AtomicI64::new(0),
+    external: AtomicI64::new(0),
+    others: AtomicI64::new(0),
+};
 
 /// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
 pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
     let charged = own().map_or(0, |charged| charged.total());
     let live = LEDGER.bound(Scope::Total).max(0) as u64;
-    let _ = CHARGES.set(Charges {
+    let _ = STATE.charges.set(Charges {
         source,
         limit: bytes,
         group: group.and_then(Watch::open),
@@ -104,17 +119,17 @@ pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
 
 /// Whether the cap follows the charges.
 pub(super) fn is_on() -> bool {
-    CHARGES.get().is_some()
+    STATE.charges.get().is_some()
 }
 
 /// Whether so little is left that no thread should have a window.
 pub(super) fn is_near() -> bool {
-    IS_NEAR.load(Relaxed)
+    STATE.is_near.load(Relaxed)
 }
 
 /// Has the files read at the next chance.
 pub(super) fn look_soon() {
-    NEXT_TIME.store(0, Relaxed);
+    STATE.next_time.store(0, Relaxed);
 }
 
 /// Microseconds of the monotonic clock.
@@ -125,51 +140,58 @@ fn microseconds() -> i64 {
 /// Reads the charges anew where growth or time demands it, or `force`. If they were read, `look` gets the limit and the
 /// bytes left of it, before another thread reads.
 pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
-    let Some(charges) = CHARGES.get() else { return };
+    let Some(charges) = STATE.charges.get() else {
+        return;
+    };
     let time = microseconds();
     let live = LEDGER.bound(Scope::Total);
-    let due = force || live >= NEXT_BYTES.load(Relaxed) || time >= NEXT_TIME.load(Relaxed);
-    if !due || BUSY.swap(true, Acquire) {
+    let due =
+        force || live >= STATE.next_bytes.load(Relaxed) || time >= STATE.next_time.load(Relaxed);
+    if !due || STATE.busy.swap(true, Acquire) {
         return;
     }
     if let Some(Reading { cap, charged, own }) = charges.look() {
         limits::follow(cap);
         CARD.cap_computed.store(time as u64 * 1000, Relaxed);
         let left = cap as i64 - live;
-        NEXT_BYTES.store(live + (left / STEP).max(LEAST_STEP), Relaxed);
+        STATE
+            .next_bytes
+            .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
-        NEXT_TIME.store(time + wait, Relaxed);
+        STATE.next_time.store(time + wait, Relaxed);
         let by_charge = charges.limit.saturating_sub(MARGIN) as i64 - charged as i64;
-        MAPPED_SINCE.store(0, Relaxed);
-        LEFT.store(by_charge, Relaxed);
+        STATE.mapped_since.store(0, Relaxed);
+        STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
         let (untouched, near) = match zone::is_at_work(charges.limit) {
             true => (zone::untouched(own, live), zone::near(charges.limit)),
             false => (0, NEAR),
         };
-        IS_NEAR.store(left.min(by_charge - untouched) < near, Relaxed);
-        EXTERNAL.store(charged as i64 - live, Relaxed);
-        OTHERS.store(charged as i64 - own as i64, Relaxed);
+        STATE
+            .is_near
+            .store(left.min(by_charge - untouched) < near, Relaxed);
+        STATE.external.store(charged as i64 - live, Relaxed);
+        STATE.others.store(charged as i64 - own as i64, Relaxed);
         look(charges.limit, by_charge);
     }
-    BUSY.store(false, Release);
+    STATE.busy.store(false, Release);
 }
 
 /// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.
 pub(super) fn is_large_map(bytes: usize) -> bool {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    MAPPED_SINCE.load(Relaxed).saturating_add(bytes) > LEFT.load(Relaxed) / STEP
+    STATE.mapped_since.load(Relaxed).saturating_add(bytes) > STATE.left.load(Relaxed) / STEP
 }
 
 /// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed.
 pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
-    let charges = CHARGES.get()?;
+    let charges = STATE.charges.get()?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     // Memory that was mapped before the last reading has been touched by now, or is a reserve.
-    let since = MAPPED_SINCE.load(Relaxed);
-    let left = LEFT.load(Relaxed) - since;
+    let since = STATE.mapped_since.load(Relaxed);
+    let left = STATE.left.load(Relaxed) - since;
     if bytes <= left {
-        MAPPED_SINCE.fetch_add(bytes, Relaxed);
+        STATE.mapped_since.fetch_add(bytes, Relaxed);
     }
     Some((charges.limit, left))
 }
@@ -177,28 +199,28 @@ pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
 /// By how much what is charged beside the ledger's live bytes had grown since the start when the files
 /// were read last, in bytes.
 pub(super) fn external() -> Option<i64> {
-    let charges = CHARGES.get()?;
-    Some(EXTERNAL.load(Relaxed) - charges.beside as i64)
+    let charges = STATE.charges.get()?;
+    Some(STATE.external.load(Relaxed) - charges.beside as i64)
 }
 
 /// Who holds what of the limit. Returns `None` if no limit is followed.
 pub(super) fn held() -> Option<Held> {
-    CHARGES.get()?;
-    let others = OTHERS.load(Relaxed);
+    STATE.charges.get()?;
+    let others = STATE.others.load(Relaxed);
     Some(Held {
         others: others.max(0) as u64,
-        beside: (EXTERNAL.load(Relaxed) - others).max(0) as u64,
+        beside: (STATE.external.load(Relaxed) - others).max(0) as u64,
     })
 }
 
 /// Bytes left of the limit when the files were last read.
 pub(super) fn left() -> i64 {
-    LEFT.load(Relaxed)
+    STATE.left.load(Relaxed)
 }
 
 /// The limit and what was charged of it when the files were read last.
 pub(super) fn charged() -> Option<(u64, i64)> {
-    let charges = CHARGES.get()?;
+    let charges = STATE.charges.get()?;
     let allowed = charges.limit.saturating_sub(MARGIN) as i64;
     Some((charges.limit, allowed - left()))
 }

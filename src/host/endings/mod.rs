@@ -67,8 +67,6 @@ struct ProcessEnd {
     dumping: AtomicBool,
     /// Python was finalised.
     finalized: AtomicBool,
-    /// Of the moment of a signal.
-    dump_exhibits: Room,
 }
 
 static STATE: ProcessEnd = ProcessEnd {
@@ -77,8 +75,11 @@ static STATE: ProcessEnd = ProcessEnd {
     written: AtomicU8::new(NOTHING),
     dumping: AtomicBool::new(false),
     finalized: AtomicBool::new(false),
-    dump_exhibits: Room::new(),
 };
+
+/// Of the moment of a signal.
+// Large and all zeros: not beside what begins with another value, which the file has.
+static DUMP_EXHIBITS: Room = Room::new();
 
 const NOTHING: u8 = 0;
 /// A signal handler is writing.
@@ -233,7 +234,7 @@ pub fn forked_in_child() {
     left::begin_child();
     peak::restart();
     // SAFETY: the child has one thread, which looks at nothing that its parent took.
-    unsafe { STATE.dump_exhibits.begin_child() };
+    unsafe { DUMP_EXHIBITS.begin_child() };
 }
 
 /// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
@@ -334,7 +335,7 @@ fn dump() -> bool {
     let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
         return false;
     };
-    if let Some(exhibits) = STATE.dump_exhibits.take()
+    if let Some(exhibits) = DUMP_EXHIBITS.take()
         && !STATE.dumping.swap(true, AcqRel)
     {
         let report = report(plan, Ending::Running, false, Some(&exhibits));

@@ -20,12 +20,20 @@ struct Original<T>(OnceLock<T>);
 // SAFETY: the tables hold function pointers and a context that CPython shares between threads.
 unsafe impl<T> Sync for Original<T> {}
 
-static DOMAINS: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3];
-static ARENAS: Original<PyObjectArenaAllocator> = Original(OnceLock::new());
+/// The tables beneath those that inject failures.
+struct FaultTables {
+    domains: [Original<PyMemAllocatorEx>; 3],
+    arenas: Original<PyObjectArenaAllocator>,
+}
+
+static STATE: FaultTables = FaultTables {
+    domains: [const { Original(OnceLock::new()) }; 3],
+    arenas: Original(OnceLock::new()),
+};
 
 /// The table beneath; installed before the wrapper is.
 fn beneath<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
-    DOMAINS[A].0.get()
+    STATE.domains[A].0.get()
 }
 
 extern "C" fn malloc<const A: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
@@ -71,7 +79,7 @@ fn wrap<const A: usize>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
         realloc: Some(realloc::<A>),
         free: table.free,
     };
-    match DOMAINS[A].0.set(table) {
+    match STATE.domains[A].0.set(table) {
         Ok(()) => wrapper,
         Err(table) => table,
     }
@@ -90,7 +98,7 @@ extern "C" fn arena_alloc(ctx: *mut c_void, size: usize) -> *mut c_void {
     if fails_of::<ARENA>(size) {
         return null_mut();
     }
-    match ARENAS.0.get().and_then(|table| table.alloc) {
+    match STATE.arenas.0.get().and_then(|table| table.alloc) {
         Some(function) => function(ctx, size),
         None => null_mut(),
     }
@@ -103,7 +111,7 @@ pub fn over_arenas(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
         alloc: Some(arena_alloc),
         free: table.free,
     };
-    match ARENAS.0.set(table) {
+    match STATE.arenas.0.set(table) {
         Ok(()) => wrapper,
         Err(table) => table,
     }

@@ -32,7 +32,10 @@ impl Site {
     /// The file's name.
     pub fn file(&self) -> &'static str {
         let (start, length) = self.file;
-        let bytes = SITES.get().map(|sites| &sites.names[start..start + length]);
+        let bytes = STATE
+            .sites
+            .get()
+            .map(|sites| &sites.names[start..start + length]);
         str::from_utf8(bytes.unwrap_or_default()).unwrap_or("?")
     }
 }
@@ -43,9 +46,17 @@ struct Sites {
     names: Table<u8>,
 }
 
-static SITES: OnceLock<Sites> = OnceLock::new();
-/// Whether the script loaded or used tracemalloc.
-static LOADED: AtomicBool = AtomicBool::new(false);
+/// The lines that lost blocks come from.
+struct LeakSites {
+    sites: OnceLock<Sites>,
+    /// Whether the script loaded or used tracemalloc.
+    loaded: AtomicBool,
+}
+
+static STATE: LeakSites = LeakSites {
+    sites: OnceLock::new(),
+    loaded: AtomicBool::new(false),
+};
 
 unsafe extern "C" {
     /// A new reference to the frames of an allocation, innermost first, or to None where nothing
@@ -58,9 +69,9 @@ pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
     mark::enter_before();
     let is_tracing = is_tracing(gil);
     mark::leave_before();
-    if is_tracing && SITES.get().is_none() {
+    if is_tracing && STATE.sites.get().is_none() {
         let kept = collect(gil, accounts, front);
-        let _ = kept.map(|sites| SITES.set(sites));
+        let _ = kept.map(|sites| STATE.sites.set(sites));
     }
 }
 
@@ -75,7 +86,7 @@ fn is_tracing(gil: Gil<'_>) -> bool {
         .attribute(c"is_tracing")
         .and_then(|function| function.call(&[])?.truth());
     let is_tracing = or_none(answer).unwrap_or(false);
-    LOADED.store(is_tracing || is_loaded, Relaxed);
+    STATE.loaded.store(is_tracing || is_loaded, Relaxed);
     is_tracing
 }
 
@@ -168,9 +179,9 @@ pub fn may_be_tracemallocs(
     address: usize,
     size: usize,
 ) -> bool {
-    let is_possible = account == Account::Raw && LOADED.load(Relaxed);
+    let is_possible = account == Account::Raw && STATE.loaded.load(Relaxed);
     is_possible
-        && match SITES.get() {
+        && match STATE.sites.get() {
             Some(_) => site_of(address).is_none(),
             None => looks_like_traceback(memory, address, size),
         }
@@ -192,7 +203,7 @@ fn looks_like_traceback(memory: &Readable<'_>, address: usize, size: usize) -> b
 
 /// Where the block at `address` was allocated.
 pub fn site_of(address: usize) -> Option<Site> {
-    let sites = &SITES.get()?.sites;
+    let sites = &STATE.sites.get()?.sites;
     let index = sites.binary_search_by_key(&address, |&(address, _)| address);
     index.ok().map(|index| sites[index].1)
 }

@@ -78,7 +78,7 @@ pub fn remove() -> bool {
 }
 
 fn path() -> Option<PathBuffer> {
-    let own = super::STATE.names.hold()?;
+    let own = super::NAMES.hold()?;
     own_path(&own, LINES_SUFFIX)
 }
 

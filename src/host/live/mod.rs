@@ -89,7 +89,6 @@ fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
 
 /// The process's file, and how the process ends.
 struct LiveFile {
-    names: Exclusive<Names>,
     /// Somebody else may read the card: a file or a sampler has it.
     is_shared: AtomicBool,
     /// What a status or a signal of the end does not say by itself: one of the four below.
@@ -101,15 +100,17 @@ struct LiveFile {
 }
 
 static STATE: LiveFile = LiveFile {
-    names: Exclusive::new(Names {
-        start: [0; PATH],
-        own: [0; PATH],
-    }),
     is_shared: AtomicBool::new(false),
     reason: AtomicU8::new(NO_REASON),
     has_file: AtomicBool::new(false),
     lock: AtomicI32::new(-1),
 };
+
+// Large and all zeros: not beside what begins with another value, which the file has.
+static NAMES: Exclusive<Names> = Exclusive::new(Names {
+    start: [0; PATH],
+    own: [0; PATH],
+});
 
 const NO_REASON: u8 = 0;
 /// The host ends the process, since the reserve of a cap is used up.
@@ -306,10 +307,7 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
-    let mut names = STATE
-        .names
-        .hold()
-        .ok_or(Unfit::Wrong("is in use".to_owned()))?;
+    let mut names = NAMES.hold().ok_or(Unfit::Wrong("is in use".to_owned()))?;
     let Names { start, own: whole } = &mut *names;
     for (place, name) in [(start, &prefix), (whole, &name)] {
         let name = name.as_os_str().as_bytes();
@@ -347,7 +345,7 @@ fn tell_of(mut killed: Vec<Record>, directory: &Path) {
 /// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
 /// container.
 fn make_file() -> Result<(), Errno> {
-    let names = STATE.names.hold().ok_or(Errno(libc::EBUSY))?;
+    let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     let file = Fd::open(names.own(), flags)?;
     let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
@@ -385,7 +383,7 @@ pub fn forked() {
     begin_clock();
     if STATE.has_file.swap(false, Relaxed) {
         // SAFETY: a thread of the parent that read the names is not in this process.
-        drop(unsafe { STATE.names.take_over() });
+        drop(unsafe { NAMES.take_over() });
         let lock = STATE.lock.swap(-1, Relaxed);
         if is_locked_file(lock) {
             // SAFETY: the child's copy of the descriptor that `make_file` leaked; the parent keeps its own, and
@@ -394,7 +392,7 @@ pub fn forked() {
         }
         if name_child().is_some() {
             // First: it may make the room that the file needs.
-            let _ = STATE.names.hold().map(|names| siblings::archive(&names));
+            let _ = NAMES.hold().map(|names| siblings::archive(&names));
             let _ = make_file();
         }
     }
@@ -402,8 +400,7 @@ pub fn forked() {
 
 /// Whether a descriptor is still the one of the process's file: a script may have closed it.
 fn is_locked_file(lock: c_int) -> bool {
-    let of_name = STATE
-        .names
+    let of_name = NAMES
         .hold()
         .and_then(|names| file::status_of(names.own(), 0).ok());
     of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
@@ -416,7 +413,7 @@ fn name_child() -> Option<()> {
     let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
     CARD.start_ticks.store(ticks, Relaxed);
     CARD.pid_namespace.store(namespace, Relaxed);
-    let mut names = STATE.names.hold()?;
+    let mut names = NAMES.hold()?;
     let Names { start, own: name } = &mut *names;
     let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
     *name = [0; PATH];
@@ -482,7 +479,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     // Another thread's sample must not bring the file back.
     if (state == ProcessState::Exited || is_stop) && STATE.has_file.swap(false, Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
-        let _ = STATE.names.hold().map(|names| file::unlink(names.own()));
+        let _ = NAMES.hold().map(|names| file::unlink(names.own()));
         lines::remove();
     }
 }
