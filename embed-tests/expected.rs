@@ -24,7 +24,7 @@ pub fn plain_package() -> PathBuf {
             continue;
         };
         let (from, to) = (from.trim_matches('"'), to.trim_matches('"'));
-        if from.starts_with("src/host/module/library/") {
+        if from.starts_with("src/host/python/module/library/") {
             std::fs::copy(root.join(from), place.join(to)).unwrap();
             parts += 1;
         }

@@ -94,7 +94,7 @@ fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
     for name in MAPPINGS.iter().chain(&["syscall"]) {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
-    let sources = ["native/mapped/calls.c", "waits.c"];
+    let sources = ["libc_exports/native/mapped/calls.c", "libc_exports/waits.c"];
     for source in sources {
         println!("cargo:rerun-if-changed={source}");
     }

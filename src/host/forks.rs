@@ -2,13 +2,13 @@
 //!
 //! libc runs handlers of `pthread_atfork` last registered first before a fork, and first registered first after it. These are
 //! registered before those of any library that the script loads: the gate closes last and opens first. Processes that libc starts
-//! without these handlers (`vfork`, `clone`) are counted in [`crate::endings`].
+//! without these handlers (`vfork`, `clone`) are counted in [`crate::observe::endings`].
 
 use crate::cpython::threads;
-use crate::endings;
 use crate::heap;
-use crate::live;
-use crate::native::mapped;
+use crate::libc_exports::native::mapped;
+use crate::observe::endings;
+use crate::observe::live;
 use pyhost_os::calls;
 
 /// Registers the list. Once, while the process has one thread.

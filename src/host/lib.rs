@@ -7,31 +7,15 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod allocator;
-mod balance;
-mod caps;
-mod controller;
-mod device;
-mod endings;
+mod check;
 mod error;
-mod faults;
 mod forks;
-mod handover;
-mod hooks;
-mod interpreter;
-mod leaks;
-mod lines;
-mod live;
-mod module;
-mod native;
-mod numpy;
+mod libc_exports;
+mod limit;
+mod observe;
 mod options;
-mod peak;
-pub mod preload;
-mod report;
+mod python;
 mod run;
-mod stacks;
-mod timeline;
-mod waits;
 
 use error::Error;
 use pyhost_cpython as cpython;
@@ -40,7 +24,8 @@ use pyhost_ledger::{self as ledger, card, resident};
 use pyhost_os::{bytes, descriptor, errno, file, list, process, template};
 use pyhost_record::output;
 
-pub use native::next::Symbol;
+pub use libc_exports::native::next::Symbol;
+pub use libc_exports::preload;
 pub use options::early::is_mimallocs;
 pub use pyhost_os::strings::Strings;
 use std::ffi::CStr;
@@ -61,14 +46,14 @@ pub fn bind_own_calls() {
 /// called by, if it is not the first of the arguments.
 pub fn early(arguments: Strings<'_>, called: Option<&CStr>, environment: Strings<'_>) {
     heap::begin();
-    native::early::decide(&environment);
+    libc_exports::native::early::decide(&environment);
     options::early::read(options::words(&arguments, called), environment);
 }
 
 /// Leaves malloc and all else that the library exports to those behind it: for a program that it was loaded into
 /// and that is not to be hosted. Instead of [`early`].
 pub fn stand_aside() {
-    native::stand_aside();
+    libc_exports::native::stand_aside();
 }
 
 /// Whether this process runs a file, a device and an inode, with no more rights than its caller. Allocates nothing.
@@ -96,7 +81,7 @@ pub fn main(arguments: Strings<'_>) -> i32 {
 
 /// As [`main`], in an interpreter that the host was not linked with. `called` is as for [`early`].
 pub fn main_inside(arguments: Strings<'_>, called: Option<&CStr>) -> i32 {
-    ended(interpreter::version::check().and_then(|()| run::run(arguments, called)))
+    ended(python::interpreter::version::check().and_then(|()| run::run(arguments, called)))
 }
 
 fn ended(result: Result<i32, Error>) -> i32 {

@@ -1,5 +1,5 @@
 //! Whether a file can be an interpreter with the host inside, as far as the file tells. The library checks the rest:
-//! see `src/host/interpreter/version.rs`.
+//! see `src/host/python/interpreter/version.rs`.
 
 use object::elf::{self, FileHeader64};
 use object::endian::Endianness;

@@ -3,7 +3,8 @@
 
     tools/layers/check.py [--edges]
 
-`order.txt` lists the modules of src/host from the lowest layer to the highest. A module may import modules of
+`order.txt` lists the modules of src/host from the lowest layer to the highest. `a::b` there is a module in the group a,
+a folder whose mod.rs does nothing but declare its modules. A module may import modules of
 lower layers only, so no cycle can arise. Each import that breaks the rule is printed as
 
     src/host/a.rs:7: module a (layer 3) imports b (layer 5)
@@ -242,16 +243,27 @@ def read_crate(files):
     return root, sources
 
 
-def imports(root, sources):
-    """All imports between the modules of the crate's root, and the names of these modules."""
-    modules = {source.module[0] for source in sources.values()}
+def groups_of(layers):
+    """The groups that the order names."""
+    return {name.split("::")[0] for name in layers if "::" in name}
+
+
+def imports(root, sources, groups=()):
+    """All imports between the modules of the crate's root or of its groups, and the names of these modules."""
+    sources = {file: source for file, source in sources.items() if source.module not in {(name,) for name in groups}}
+    modules = {name_of(source.module, groups) for source in sources.values()}
     found = []
     for file, source in sources.items():
         for line, module, names in source.paths:
-            target = module_named(names, root, modules)
-            if target is not None and target != module[0]:
-                found.append(Import(file, line, module[0], target))
+            own, target = name_of(module, groups), module_named(names, root, modules, groups)
+            if target is not None and target != own:
+                found.append(Import(file, line, own, target))
     return found, modules
+
+
+def name_of(path, groups):
+    """The name of the module that a path from the root leads to: its first name, of a group with the second."""
+    return "::".join(path[: 2 if path[0] in groups else 1])
 
 
 def imports_of_files(root, sources):
@@ -300,15 +312,15 @@ def read_source(file, text):
         raise Mistake(f"{file}: {mistake}") from None
 
 
-def module_named(names, root, modules):
+def module_named(names, root, modules, groups):
     """The module of the crate's root that a path from the root leads to; None if it leads out of the crate."""
-    if names and names[0] in modules:
-        return names[0]
+    if names and name_of(names, groups) in modules:
+        return name_of(names, groups)
     origin = root.aliases.get(names[0]) if names else None
     if origin is None:
         return "lib"
     origin = [name for name in origin if name not in ("crate", "self")]
-    return origin[0] if origin[0] in modules else None
+    return name_of(origin, groups) if name_of(origin, groups) in modules else None
 
 
 def read_order(text):
@@ -389,7 +401,7 @@ def main(arguments):
     lines = []
     for crate in crates():
         root, sources = read_crate(files_of(crate))
-        found, modules = imports(root, sources)
+        found, modules = imports(root, sources, groups_of(layers) if crate == HOST else ())
         if arguments == ["--edges"]:
             print(crate)
             for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):

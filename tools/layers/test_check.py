@@ -185,9 +185,23 @@ class CyclesOfFiles(unittest.TestCase):
 
 class Tree(unittest.TestCase):
     def test_the_check_reads_the_whole_host(self):
-        found, modules = check.imports(*check.read_crate(check.files_of(check.HOST)))
+        layers, _ = check.read_order((check.HERE / "order.txt").read_text())
+        crate = check.read_crate(check.files_of(check.HOST))
+        found, modules = check.imports(*crate, check.groups_of(layers))
         self.assertIn("run", modules)
-        self.assertGreater(len(found), 300)
+        self.assertIn("limit::caps", modules)
+        self.assertGreater(len(found), 250)
+
+    def test_an_upward_import_of_a_group_is_found(self):
+        files = {"low__mod": "pub mod a; pub mod b;", "low__a": "use crate::low::b::Thing;", "low__b": ""}
+        files = {"lib": ROOT, "middle": "", "high": "", **files}
+        crate = check.read_crate({name.replace("__", "/") + ".rs": text for name, text in files.items()})
+        layers, known = check.read_order("low::a\nlow::b\nmiddle\nhigh\n")
+        found, modules = check.imports(*crate, check.groups_of(layers))
+        self.assertEqual(
+            check.check(found, modules, layers, known),
+            ["src/host/low/a.rs:1: module low::a (layer 1) imports low::b (layer 2)"],
+        )
 
     def test_the_crates_of_the_tree_are_known(self):
         self.assertLess({"src/ctl", "src/heap", "src/host", "src/ledger", "src/os", "src/record"}, set(check.crates()))

@@ -5,9 +5,9 @@ use crate::allocator::Allocator;
 use crate::cpython::IS_FREE_THREADED;
 use crate::descriptor::notice;
 use crate::error::Error;
-use crate::hooks::domains::Asked;
-use crate::native::{self, Mode};
-use crate::numpy;
+use crate::libc_exports::native::{self, Mode};
+use crate::python::hooks::domains::Asked;
+use crate::python::numpy;
 
 /// The allocators of this run.
 pub struct Allocators {

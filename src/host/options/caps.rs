@@ -2,9 +2,9 @@
 
 use super::table::Given;
 use super::{Options, baked, native_account};
-use crate::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::error::Error;
 use crate::ledger::Scope;
+use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 
 /// Reads the options; where they are silent, the variables; then the build's values.
 ///

@@ -11,7 +11,7 @@ use super::table::row_of;
 use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
-use crate::native::{self, Mode};
+use crate::libc_exports::native::{self, Mode};
 use pyhost_os::strings::Strings;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

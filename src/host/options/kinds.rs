@@ -2,14 +2,14 @@
 
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
+use crate::check::leaks::Scope;
 use crate::error::Error;
 use crate::heap::placement::HugePages;
 use crate::heap::retention::Retention;
-use crate::leaks::Scope;
+use crate::libc_exports::native::Mode;
 use crate::list;
-use crate::native::Mode;
-use crate::numpy::ArrayAllocator;
-use crate::report::Format;
+use crate::observe::report::Format;
+use crate::python::numpy::ArrayAllocator;
 use pyhost_record::directory::Setting;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};

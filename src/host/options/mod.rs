@@ -19,20 +19,20 @@ mod table;
 mod variables;
 
 use crate::allocator::Allocator;
+use crate::check::leaks::{DEFAULT_STATUS, Scope, Suppressions};
 use crate::descriptor::name_process;
 use crate::error::Error;
 use crate::heap::guards;
 use crate::heap::retention::Retention;
-use crate::leaks::{DEFAULT_STATUS, Scope, Suppressions};
 use crate::ledger::Account;
-use crate::lines::LineSettings;
-use crate::live;
-use crate::native::Mode;
-use crate::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
+use crate::libc_exports::native::Mode;
+use crate::observe::lines::LineSettings;
+use crate::observe::live;
+use crate::observe::report::{Destination, Format, Stats};
+use crate::observe::timeline;
 use crate::process;
-use crate::report::{Destination, Format, Stats};
+use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::template::names_process;
-use crate::timeline;
 pub use allocators::Allocators;
 use arguments::{check_rest, help, host_arguments, is_python_name, parse};
 use outputs::{Outputs, STATS_FILE};
@@ -56,7 +56,7 @@ pub struct Options {
     /// `--retain`.
     pub retain: Retention,
     /// `--cap` and its like.
-    pub caps: crate::caps::CapSettings,
+    pub caps: crate::limit::caps::CapSettings,
     /// The bounded heap.
     pub region: RegionSettings,
     /// The `--numpy-*` options.

@@ -3,9 +3,9 @@
 use super::outputs::{LIVE_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
 use super::table::Given;
 use crate::error::Error;
-use crate::live::LedgerPlace;
+use crate::observe::live::LedgerPlace;
+use crate::observe::timeline::{Interval, TimelineSettings};
 use crate::template::names_process;
-use crate::timeline::{Interval, TimelineSettings};
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 

@@ -2,13 +2,13 @@
 //! so that its absence is reported before anything runs.
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
-use crate::controller;
 use crate::error::Error;
+use crate::observe::controller;
+use crate::observe::report::{Destination, Format, Stats};
+use crate::observe::timeline::{self, pages::Renderer};
 use crate::output::{self, Target};
 use crate::process;
-use crate::report::{Destination, Format, Stats};
 use crate::template::PathBuffer;
-use crate::timeline::{self, pages::Renderer};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 

@@ -6,8 +6,8 @@ use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::bound::Size;
 use crate::heap::retention::Retention;
-use crate::native::Mode;
-use crate::numpy::ArrayAllocator;
+use crate::libc_exports::native::Mode;
+use crate::python::numpy::ArrayAllocator;
 
 /// `--region`, `--region-lock` and `--region-huge-pages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

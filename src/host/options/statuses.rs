@@ -1,7 +1,7 @@
 //! The exit statuses that are the host's own.
 
+use crate::check::leaks::DEFAULT_STATUS;
 use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED};
-use crate::leaks::DEFAULT_STATUS;
 
 /// Each status, and when a process ends with it.
 pub const STATUSES: [(i32, &str); 4] = [

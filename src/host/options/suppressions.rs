@@ -1,8 +1,8 @@
 //! The rules of `--leak-suppressions`, from the command line or the variable.
 
 use super::table::Given;
+use crate::check::leaks::{Source, Suppressions};
 use crate::error::Error;
-use crate::leaks::{Source, Suppressions};
 
 /// Reads the files. One that a parent process named and that cannot be read is left out, with a notice.
 ///

@@ -4,20 +4,20 @@
 
 use super::kinds::{Choice, Flag, Kind, Leading, List, Live, Number, Path, Text};
 use crate::allocator::Allocator;
-use crate::caps::{Rule, Share};
+use crate::check::faults::Spec;
+use crate::check::leaks;
 use crate::error::Error;
-use crate::faults::Spec;
 use crate::heap::bound::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;
 use crate::heap::retention::Retention;
-use crate::leaks;
-use crate::lines::LineSettings;
-use crate::native;
-use crate::numpy::{Alignment, ArrayAllocator, ArrayRegion};
-use crate::report::Format;
-use crate::timeline::Interval;
+use crate::libc_exports::native;
+use crate::limit::caps::{Rule, Share};
+use crate::observe::lines::LineSettings;
+use crate::observe::report::Format;
+use crate::observe::timeline::Interval;
+use crate::python::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use std::ffi::{OsStr, OsString};
 
 /// How a value is written on the command line, and its name in `--help`.

@@ -1,0 +1,466 @@
+//! The leak check (`--leak-check`): after finalisation, the blocks that were allocated since the
+//! script's start, are still live and cannot be reached from anywhere.
+//!
+//! [`start`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
+//! knows, [`check`] looks when Python has been finalised and the process is about to end. What
+//! CPython of each version leaves on purpose, what modules keep in static variables, and what was
+//! there before the script are reached, or older than the mark; `docs/debug/leak-check.md` has the rule
+//! and the figures.
+
+mod memory;
+mod objects;
+mod reach;
+mod registers;
+mod settings;
+mod sites;
+mod suppressions;
+mod table;
+mod types;
+
+pub use settings::{DEFAULT_STATUS, Scope};
+pub use suppressions::{Rule, Source, Suppressions};
+pub use types::look as look_at_types;
+
+use crate::allocator::Allocator;
+use crate::check::stacks;
+use crate::cpython::IS_FREE_THREADED;
+use crate::cpython::freelists;
+use crate::cpython::imports::{self, Watcher};
+use crate::cpython::interpreters;
+use crate::cpython::objects::Gil;
+use crate::cpython::threads;
+use crate::descriptor::notice;
+use crate::error::Error;
+use crate::heap::gate::Closed;
+use crate::heap::origin::Origin;
+use crate::heap::origin::calls::MOST;
+use crate::heap::outside::{self, HOOK};
+use crate::heap::source_line::SourceLine;
+use crate::heap::{self, mark, pool, region, seen_threads};
+use crate::ledger::Account;
+pub use memory::{StackTop, leave_out};
+use objects::NAME;
+use pyhost_os::template::format_into;
+use reach::Block;
+pub use reach::Broken;
+use sites::Site;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use suppressions::{Call, Facts};
+use table::{Table, new_table};
+
+/// Bytes of a pointer.
+const WORD: usize = size_of::<usize>();
+
+/// Entries of the tables of blocks, which take addresses alone: as many as a machine has blocks, or, with addresses of 32
+/// bits, as there is room for.
+const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
+
+/// Kinds of lost blocks that are listed; further kinds are only counted.
+const MOST_GROUPS: usize = 4096;
+
+/// What the check looks for, and what it found.
+struct LeakCheck {
+    scope: AtomicU8,
+    debug_hooks: AtomicBool,
+    /// Threads of Python that outlived the script, but for its own.
+    threads: AtomicUsize,
+    suppressions: OnceLock<Suppressions>,
+    findings: OnceLock<Findings>,
+}
+
+static STATE: LeakCheck = LeakCheck {
+    scope: AtomicU8::new(Scope::Off as u8),
+    debug_hooks: AtomicBool::new(false),
+    threads: AtomicUsize::new(0),
+    suppressions: OnceLock::new(),
+    findings: OnceLock::new(),
+};
+
+/// Lost blocks of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The account that they are booked to.
+    pub account: Account,
+    /// Usable bytes of each: the size class.
+    pub size: usize,
+    /// How many.
+    pub blocks: u64,
+    /// The name of the objects' type, filled up with zeros; all zero where they are no objects.
+    name: [u8; NAME],
+    site: Option<Site>,
+    /// What allocated them, where blocks keep it.
+    pub origin: Origin,
+    source: SourceLine,
+}
+
+impl Group {
+    /// The name of the objects' type; empty where they are no objects.
+    pub fn type_name(&self) -> &str {
+        text_of(&self.name)
+    }
+
+    /// The file and the line that allocated them, where tracemalloc knew, or the blocks.
+    pub fn place(&self) -> Option<(&str, i32)> {
+        match self.site {
+            Some(site) => Some((site.file(), site.line)),
+            None => {
+                Some((self.source.file(), self.source.line)).filter(|(file, _)| !file.is_empty())
+            }
+        }
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * self.size as u64
+    }
+}
+
+/// The findings of a check.
+pub struct Findings {
+    /// Threads of Python that still ran when the script had ended: what their frames hold is lost
+    /// without any fault of the script's.
+    pub threads: usize,
+    /// Whether there were further interpreters, of which CPython itself loses blocks.
+    pub interpreters: bool,
+    /// Lost blocks.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+    /// Those of each account with any.
+    groups: Table<Group>,
+    /// Pages whose lists of free blocks are not whole.
+    broken: Table<Broken>,
+}
+
+impl Findings {
+    /// Whether a lost block is the script's fault, or a library's, beyond doubt.
+    pub fn is_sure(&self) -> bool {
+        self.threads == 0 && !self.interpreters
+    }
+
+    /// The rules that matched blocks, which are not among those that are reported.
+    pub fn suppressed(&self) -> impl Iterator<Item = &'static Rule> {
+        STATE
+            .suppressions
+            .get()
+            .into_iter()
+            .flat_map(Suppressions::used)
+    }
+
+    /// The rules that matched nothing, if they are to be named.
+    pub fn unused(&self) -> impl Iterator<Item = &'static Rule> {
+        STATE
+            .suppressions
+            .get()
+            .into_iter()
+            .flat_map(Suppressions::unused)
+    }
+
+    /// Whether there is nothing to report.
+    pub fn is_nothing(&self) -> bool {
+        self.blocks == 0 && self.broken.is_empty()
+    }
+
+    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
+    /// are unknown, so none of their blocks is reported as lost.
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// The lost blocks by kind, most bytes first.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+}
+
+/// Starts the leak check if `scope` asks for it and every block is in a heap of the host; otherwise prints
+/// a notice with the reason. Called once, after Python's initialisation, while the process has one thread.
+///
+/// # Errors
+/// mimalloc gives no heap.
+pub fn start(
+    gil: Gil<'_>,
+    scope: Scope,
+    allocator: Allocator,
+    debug_hooks: bool,
+    suppressions: Suppressions,
+) -> Result<(), Error> {
+    if scope == Scope::Off {
+        return Ok(());
+    }
+    let _ = STATE.suppressions.set(suppressions.with_built_in());
+    if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
+        notice(format_args!(
+            "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
+             is checked"
+        ));
+        return Ok(());
+    }
+    memory::learn_description();
+    freelists::clear(gil);
+    if !arm(scope, debug_hooks) {
+        return Err(Error::start("mimalloc gives no heap"));
+    }
+    // Objects that a module creates during its import belong to the module. An object from a free list
+    // has an older block, so the lists are emptied before and after.
+    let watcher = Watcher {
+        begin: |gil| {
+            if !mark::is_before() {
+                freelists::clear(gil);
+            }
+            mark::enter_before();
+        },
+        end: |gil| {
+            if mark::is_outermost() {
+                freelists::clear(gil);
+            }
+            mark::leave_before();
+        },
+    };
+    if !imports::watch(gil, watcher) {
+        notice(format_args!(
+            "--leak-check: imports cannot be watched in this Python: objects that modules keep count as leaks"
+        ));
+    }
+    Ok(())
+}
+
+/// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
+fn arm(scope: Scope, debug_hooks: bool) -> bool {
+    STATE.debug_hooks.store(debug_hooks, Relaxed);
+    if scope == Scope::Native {
+        seen_threads::watch();
+    }
+    let set = mark::set(scope == Scope::Native);
+    if set {
+        STATE.scope.store(scope as u8, Relaxed);
+    }
+    set
+}
+
+/// Gives the check up: not all blocks lie in heaps of the host's any more.
+pub fn disarm() {
+    STATE.scope.store(Scope::Off as u8, Relaxed);
+}
+
+/// Whether the check is armed.
+pub fn is_armed() -> bool {
+    scope() != Scope::Off
+}
+
+fn scope() -> Scope {
+    let chosen = STATE.scope.load(Relaxed);
+    let mut all = [Scope::Python, Scope::Native].into_iter();
+    all.find(|&scope| scope as u8 == chosen)
+        .unwrap_or(Scope::Off)
+}
+
+fn accounts() -> &'static [Account] {
+    const ALL: &[Account] = &[
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Numpy,
+        Account::Native,
+    ];
+    match scope() {
+        Scope::Native => ALL,
+        _ => ALL.split_at(ALL.len() - 1).0,
+    }
+}
+
+fn front() -> usize {
+    if STATE.debug_hooks.load(Relaxed) {
+        HOOK
+    } else {
+        0
+    }
+}
+
+/// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
+/// were allocated, if tracemalloc knows.
+pub fn script_ended(gil: Gil<'_>) {
+    if is_armed() {
+        STATE.threads.store(threads::wait_for_ends(gil), Relaxed);
+        sites::keep(gil, accounts(), front());
+        memory::clear_unused_stack();
+    }
+}
+
+/// The bytes that the program has asked for, as far as they are known, without those of CPython's hooks.
+fn asked(block: &Block) -> usize {
+    outside::asked_of(block.account, block.size)
+}
+
+/// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
+/// searched from `top` on. None where the check is not armed, or the system has no memory for it.
+pub fn check(top: &StackTop) -> Option<&'static Findings> {
+    if !is_armed() {
+        return None;
+    }
+    if let Some(findings) = STATE.findings.get() {
+        return Some(findings);
+    }
+    threads::wait_for_last_frees();
+    pool::give_back_all();
+    let arrays = arrays_of_region()?;
+    let found = heap::alone(|closed| look(closed, &arrays, top))?;
+    Some(STATE.findings.get_or_init(|| found))
+}
+
+/// The findings of [`check`]; `None` before it has run.
+pub fn findings() -> Option<&'static Findings> {
+    STATE.findings.get()
+}
+
+/// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
+fn arrays_of_region() -> Option<Table<(usize, usize)>> {
+    let chunks = region::live_chunks()?;
+    let mut table = new_table(chunks.len())?;
+    chunks.iter().for_each(|&chunk| {
+        table.push(chunk);
+    });
+    Some(table)
+}
+
+fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
+    let mut ranges = memory::ranges(top)?;
+    let mut far = new_table(memory::MOST_FAR)?;
+    memory::add_mapped(&mut far);
+    if scope() == Scope::Native {
+        registers::add(&mut ranges);
+        memory::add_descriptions(&mut far);
+        memory::add_stacks(&mut far);
+    }
+    let mut broken = new_table(MOST_GROUPS)?;
+    let mut blocks = reach::find(
+        closed,
+        accounts(),
+        arrays,
+        [&ranges, &far],
+        front(),
+        &mut broken,
+    )?;
+    let memory = memory::Readable(&ranges);
+    let mut findings = Findings {
+        threads: STATE.threads.load(Relaxed),
+        interpreters: interpreters::were_several(),
+        blocks: 0,
+        bytes: 0,
+        groups: new_table(MOST_GROUPS)?,
+        broken,
+    };
+    let is_lost = |block: &&Block| {
+        let object = block.object.as_ref();
+        let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
+        let is_tracemallocs = || {
+            let (start, size) = (block.start + front(), block.size.saturating_sub(front()));
+            sites::may_be_tracemallocs(&memory, block.account, start, size)
+        };
+        !block.is_reached && !is_kept && !is_tracemallocs()
+    };
+    if let Some(rules) = STATE.suppressions.get() {
+        let mut known = new_table(blocks.len().max(1))?;
+        for (index, block) in blocks.iter().enumerate() {
+            if is_lost(&block)
+                && let Some(rule) = rule_for(rules, block, &memory)
+            {
+                rule.count(asked(block));
+                known.push(index as u32);
+            }
+        }
+        // What such a block holds is not lost either.
+        reach::keep(&mut blocks, known);
+    }
+    for block in blocks.iter().filter(is_lost) {
+        findings.blocks += 1;
+        findings.bytes += asked(block) as u64;
+        add(&mut findings.groups, block, &memory);
+    }
+    findings
+        .groups
+        .sort_unstable_by_key(|group| std::cmp::Reverse(group.bytes()));
+    Some(findings)
+}
+
+/// The type of the object in a block, and where the block was allocated.
+fn kind_of(block: &Block, memory: &impl objects::Memory) -> ([u8; NAME], Option<Site>) {
+    let name = block
+        .object
+        .map_or([0; NAME], |object| objects::type_name(memory, object.kind));
+    (name, sites::site_of(block.start + front()))
+}
+
+/// What allocated a block, if blocks keep it.
+#[allow(unsafe_code)]
+fn origin_of(block: &Block) -> Origin {
+    // SAFETY: a live block, while nobody allocates or frees.
+    unsafe { heap::origin_of(block.start) }.unwrap_or_default()
+}
+
+/// The rule that matches a lost block.
+fn rule_for<'a>(
+    rules: &'a Suppressions,
+    block: &Block,
+    memory: &impl objects::Memory,
+) -> Option<&'a Rule> {
+    let mut room = [0; 1024];
+    let (name, site) = kind_of(block, memory);
+    let origin = origin_of(block);
+    let source = origin.source();
+    let line = match site {
+        Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
+        None if source.file().is_empty() => &[],
+        None => format_into(&mut room, format_args!("{}:{}", source.file(), source.line)),
+    };
+    let mut places = [const { None }; MOST];
+    let known = places.iter_mut().zip(stacks::places(origin.calls));
+    let count = known.map(|(place, known)| *place = Some(known)).count();
+    let mut calls = [Call::default(); MOST];
+    let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+    for (call, place) in calls.iter_mut().zip(places.iter().flatten()) {
+        call.library = text(place.library());
+        if rules.compares_functions() {
+            call.function = place.name().map_or("", text);
+        }
+    }
+    rules.matching(&Facts {
+        account: block.account,
+        size: asked(block),
+        kind: text_of(&name),
+        line: str::from_utf8(line).unwrap_or_default(),
+        calls: &calls[..count],
+    })
+}
+
+/// A name that zeros follow.
+fn text_of(name: &[u8; NAME]) -> &str {
+    let length = name.iter().position(|&byte| byte == 0);
+    str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
+}
+
+fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
+    let (name, site) = kind_of(block, memory);
+    let (origin, size) = (origin_of(block), asked(block));
+    let same = |group: &&mut Group| {
+        group.account == block.account
+            && group.size == size
+            && group.name == name
+            && group.site == site
+            && group.origin == origin
+    };
+    if let Some(group) = groups.iter_mut().find(same) {
+        group.blocks += 1;
+    } else {
+        groups.push(Group {
+            account: block.account,
+            size,
+            blocks: 1,
+            name,
+            site,
+            origin,
+            source: origin.source(),
+        });
+    }
+}

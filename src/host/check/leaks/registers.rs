@@ -1,0 +1,143 @@
+//! The registers of the process's other threads: one that waits in the system may have a pointer there alone.
+//!
+//! A thread cannot read those of the others of its process, so a copy of the process does, by ptrace(2): it stops each for a
+//! moment. Where the system forbids that, or a debugger has the threads already, their registers are not searched.
+
+#![allow(unsafe_code)]
+
+use super::memory::Range;
+use super::table::{Table, new_table};
+use crate::observe::controller;
+use crate::process::{self, small_file};
+use pyhost_os::calls::{nanosleep, waitpid};
+use pyhost_os::mapping::Shared;
+use pyhost_os::moment::monotonic;
+use pyhost_os::signals::SignalSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Threads that are looked at.
+const MOST: usize = 4096;
+
+/// Room for the general registers of a thread (`NT_PRSTATUS` of ptrace(2)), in bytes.
+const ROOM: usize = 512;
+
+/// How long the copy may take, in nanoseconds.
+const PATIENCE: u64 = 5_000_000_000;
+
+/// How long a thread may take to stop: one that sleeps without being interruptible does not.
+const OF_THREAD: u64 = 50_000_000;
+
+/// Adds the registers of the other threads. The copy makes a table of pages like this one's, so it takes longer with more memory.
+pub fn add(ranges: &mut Table<Range>) {
+    let Some(mut threads) = new_table(MOST) else {
+        return;
+    };
+    process::each_other_thread(|thread| {
+        threads.push(thread);
+    });
+    if threads.is_empty() {
+        return;
+    }
+    let Some(memory) = Shared::<AtomicU64>::new((1 + threads.len()) * ROOM / 8) else {
+        return;
+    };
+    let memory = memory.leak();
+    let (may_begin, room) = (&memory[0], &memory[ROOM / 8..]);
+    // No handler of the script's runs in the copy.
+    let mask = SignalSet::all().block();
+    // SAFETY: the copy reads registers, and ends.
+    let copy = unsafe { controller::copy_process(0) };
+    match copy {
+        None => {
+            mask.make_mask();
+            return;
+        }
+        Some(0) => {
+            wait_until(PATIENCE, || may_begin.load(Acquire) != 0);
+            threads
+                .iter()
+                .zip(room.chunks(ROOM / 8))
+                .for_each(|(&thread, room)| read(thread, room));
+            process::end_now(0);
+        }
+        Some(copy) => {
+            if is_asked_for() {
+                // SAFETY: takes numbers.
+                unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
+            }
+            may_begin.store(1, Release);
+            controller::wait(copy, PATIENCE);
+        }
+    }
+    mask.make_mask();
+    let addresses = room.as_ptr_range();
+    ranges.push(Range {
+        start: addresses.start.addr(),
+        end: addresses.end.addr(),
+    });
+}
+
+/// Whether a process must name another one that is to trace it: the scope 1 of the security module Yama.
+fn is_asked_for() -> bool {
+    let mut buffer = [0; 4];
+    small_file::read_once(c"/proc/sys/kernel/yama/ptrace_scope", &mut buffer)
+        .is_some_and(|scope| scope.starts_with(b"1"))
+}
+
+/// Waits, and looks each millisecond; false where it took longer than so many nanoseconds.
+fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
+    let since = monotonic();
+    while !is_so() {
+        if monotonic() - since > patience {
+            return false;
+        }
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        nanosleep(&pause, None);
+    }
+    true
+}
+
+/// Reads the registers of a thread of the process that this one is a copy of.
+fn read(thread: libc::pid_t, room: &[AtomicU64]) {
+    const SEIZE: libc::c_long = 0x4206;
+    const INTERRUPT: libc::c_long = 0x4207;
+    const GETREGSET: libc::c_long = 0x4204;
+    const DETACH: libc::c_long = 17;
+    const GENERAL: libc::c_long = 1; // NT_PRSTATUS
+    const PTRACE_EVENT_STOP: libc::c_int = 128;
+    let vector = libc::iovec {
+        iov_base: room.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(room),
+    };
+    // SAFETY: the registers go to the room, which is as long as said; the other calls take numbers.
+    let trace = |operation: libc::c_long, number: libc::c_long, data: usize| unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            operation,
+            libc::c_long::from(thread),
+            number,
+            data,
+        ) == 0
+    };
+    if !trace(SEIZE, 0, 0) {
+        return;
+    }
+    let mut status = 0;
+    let stopped = || waitpid(thread, Some(&mut status), libc::__WALL | libc::WNOHANG) == thread;
+    if !(trace(INTERRUPT, 0, 0) && wait_until(OF_THREAD, stopped)) {
+        return; // as the copy ends, the system lets it go
+    }
+    trace(GETREGSET, GENERAL, (&raw const vector).addr());
+    // A signal that has stopped it first is still to come.
+    let is_interrupt = status >> 16 == PTRACE_EVENT_STOP;
+    let signal = if is_interrupt {
+        0
+    } else {
+        libc::WSTOPSIG(status)
+    };
+    trace(DETACH, 0, signal as usize);
+}

@@ -1,0 +1,211 @@
+//! The native calls behind a line about a block: of its allocation, of its free, and of the code that has found what is
+//! wrong with it (`--debug-hooks`, `--guard`).
+//!
+//! A text goes into a file in memory, with a library and an offset for each call. `pyhostctl symbolize` copies it to another
+//! one, with functions and source lines: symbol tables need memory, which a process whose heap is damaged cannot trust. That
+//! goes to the text's place, mostly standard error. If there is no `pyhostctl`, or it fails, or the process may write no
+//! such files, the text goes there as it is. Nothing is allocated and no lock is taken but by [`start`]: the caller may be
+//! inside an allocator or a signal handler.
+
+use crate::cpython::native_calls::{self, Of, Place, place_of};
+use crate::descriptor::{Descriptor, format_into, in_memory_of};
+use crate::heap::origin::calls::{self, CallsNumber, MOST};
+use crate::observe::controller;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::moment::{Utc, now};
+use pyhost_os::plain::Plain;
+use pyhost_os::signals::SignalSet;
+use std::ffi::{CStr, CString, c_int};
+use std::fmt::{self, Write};
+use std::os::fd::AsRawFd;
+use std::ptr::null;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds that `pyhostctl` may take: the debug information of a large library needs seconds.
+const PATIENCE: u64 = 30_000_000_000;
+
+/// Bytes that a file in memory may need: a process that may not write them has its text as it is.
+pub const ROOM: u64 = 16 << 20;
+
+/// Who names native calls, and since when libraries count.
+struct NativeStacks {
+    /// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
+    started: AtomicU64,
+    /// The program that names the calls; `None` if there is none.
+    program: OnceLock<Option<CString>>,
+}
+
+static STATE: NativeStacks = NativeStacks {
+    started: AtomicU64::new(0),
+    program: OnceLock::new(),
+};
+
+/// Has the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
+/// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
+pub fn start(main_frame: usize) {
+    if native_calls::prepare(main_frame).is_ok() && calls::start(read, tell) {
+        STATE.started.store(now(), Relaxed);
+        let _ = STATE.program.set(controller::find());
+    }
+}
+
+fn read(addresses: &mut [usize; MOST]) -> usize {
+    native_calls::find(addresses, Of::Call)
+}
+
+/// Writes the calls of the calling thread, and those that have freed and allocated a block.
+fn tell(made: CallsNumber, freed: CallsNumber) {
+    let mut addresses = [0; MOST];
+    let count = read(&mut addresses);
+    tell_found(&addresses[..count], made, freed);
+}
+
+/// Writes calls that have found what is wrong with a block, and those that have freed and allocated it.
+pub fn tell_found(found: &[usize], made: CallsNumber, freed: CallsNumber) {
+    let mut text = Text::begin(libc::STDERR_FILENO);
+    let _ = write_calls(&mut text, "found in", found.iter().copied());
+    let _ = write_origins(&mut text, made, freed);
+    text.finish();
+}
+
+/// Writes the calls that have freed and allocated a block.
+pub fn write_origins(out: &mut impl Write, made: CallsNumber, freed: CallsNumber) -> fmt::Result {
+    write_calls(out, "freed in", calls::addresses(freed))?;
+    write_calls(out, "allocated in", calls::addresses(made))?;
+    match calls::is_full() && made == 0 {
+        true => writeln!(
+            out,
+            "  the table of native calls is full: those of later blocks are not known"
+        ),
+        false => Ok(()),
+    }
+}
+
+/// The calls of a stack whose libraries are loaded.
+pub fn places(number: CallsNumber) -> impl Iterator<Item = Place> {
+    calls::addresses(number).filter_map(place_of)
+}
+
+/// A line for each call, the innermost first; nothing if there is none.
+fn write_calls(
+    out: &mut impl Write,
+    words: &str,
+    addresses: impl Iterator<Item = usize>,
+) -> fmt::Result {
+    for (index, address) in addresses.enumerate() {
+        if index == 0 {
+            writeln!(out, "  {words}:")?;
+        }
+        let Some(place) = place_of(address) else {
+            writeln!(out, "    ? ({address:#x}, in no library any more)")?;
+            continue;
+        };
+        let name = place.name().map_or(Plain("?"), shown);
+        write!(
+            out,
+            "    {name} ({}+{:#x}",
+            shown(place.library()),
+            place.offset
+        )?;
+        if !place.build_id().is_empty() {
+            out.write_str(", build id ")?;
+        }
+        place
+            .build_id()
+            .iter()
+            .try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        out.write_str(")\n")?;
+    }
+    Ok(())
+}
+
+/// A name for a terminal.
+fn shown(name: &[u8]) -> Plain<'_> {
+    Plain(str::from_utf8(name).unwrap_or("?"))
+}
+
+/// A text, some lines of which are of native calls.
+pub struct Text {
+    out: Descriptor,
+    /// The descriptor that it is for.
+    to: c_int,
+    /// The file that it is written to before it is named, and the program; `None` if it goes to its descriptor as it is.
+    kept: Option<(Fd, &'static CStr)>,
+}
+
+impl Text {
+    /// Begins a text for an open descriptor.
+    pub fn begin(to: c_int) -> Self {
+        let program = STATE.program.get().and_then(Option::as_deref);
+        let kept = program.and_then(|program| {
+            let file = in_memory_of(c"pyhost-calls", ROOM).ok()?;
+            Some((file, program))
+        });
+        let first = kept.as_ref().map_or(to, |(file, _)| file.as_raw_fd());
+        Text {
+            out: Descriptor::new(first),
+            to,
+            kept,
+        }
+    }
+
+    /// Writes all of it.
+    pub fn finish(mut self) {
+        self.out.flush();
+        let Some((file, program)) = self.kept else {
+            return;
+        };
+        if self.out.written() > 0 {
+            let named = named(&file, program);
+            copy(named.as_ref().unwrap_or(&file), self.to);
+        }
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.out.write_str(text)
+    }
+}
+
+/// Has the program copy a file to another one; `None` if it did not. It does not write to the text's place itself: only
+/// what is complete goes there, and [`Descriptor`] waits for a slow reader.
+fn named(file: &Fd, program: &CStr) -> Option<Fd> {
+    let named = in_memory_of(c"pyhost-named", ROOM).ok()?;
+    file::rewind(file);
+    let mut started = [0; 32];
+    let moment = Utc(STATE.started.load(Relaxed));
+    format_into(&mut started[..31], format_args!("{moment}"));
+    let started = CStr::from_bytes_until_nul(&started).unwrap_or_default();
+    let arguments = [controller::NAME, c"symbolize", c"--started", started];
+    let mut list = [null(); 5];
+    for (place, argument) in list.iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+    let streams = [file.as_raw_fd(), named.as_raw_fd(), libc::STDERR_FILENO];
+    let before = SignalSet::all().block();
+    // SAFETY: the copy becomes the program at once, or ends.
+    #[allow(unsafe_code)]
+    let copy = unsafe {
+        match controller::copy_process(0) {
+            Some(0) => controller::become_program(program, &list, streams),
+            copy => copy,
+        }
+    };
+    let status = copy.and_then(|copy| controller::wait(copy, PATIENCE));
+    before.make_mask();
+    (status == Some(0)).then_some(named)
+}
+
+/// Copies a file to a descriptor as it is.
+fn copy(file: &Fd, to: c_int) {
+    file::rewind(file);
+    let mut out = Descriptor::new(to);
+    let mut buffer = [0; 512];
+    while let Ok(count @ 1..) = file::read(file, &mut buffer) {
+        out.write_bytes(&buffer[..count]);
+    }
+    out.flush();
+}

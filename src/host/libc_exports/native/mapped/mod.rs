@@ -1,0 +1,404 @@
+//! The mmap family of the process: exported by the executable, so that memory that libraries map
+//! past malloc is seen when it is mapped, asked for beneath a limit, and booked to `mapped`.
+//!
+//! Counted is private anonymous memory that may be written, by whole memory pages, from the
+//! moment that it is mapped or made writable until it is unmapped, replaced, or no longer writable.
+//! `madvise` changes nothing of that: the addresses are still the library's.
+//!
+//! Not seen: system calls without libc's functions, and libc's own (threads' stacks, loaded files).
+//! The host's own calls and mimalloc's do not come here (`src/heap/own_calls.rs`); they are in other accounts. They are
+//! what is called here, too, before the functions behind the exported ones are found.
+//!
+//! Any thread at any moment, also in signal handlers and before `main`. Nothing here allocates.
+
+#![allow(unsafe_code)]
+
+mod followed;
+mod lock;
+mod table;
+
+pub use lock::{RANGES, after_fork, before_fork, memory};
+pub use table::Range;
+
+use super::mode::{Mode, mode};
+use super::next::{Offset, call};
+use crate::check::faults;
+use crate::errno::Errno;
+use crate::heap::limited;
+use crate::ledger::{Account, LEDGER};
+use crate::limit::caps;
+use followed::Followed;
+use lock::with_table;
+use pyhost_os::mapping::{is_mapped, page_size};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use table::{Sums, Table};
+
+/// Whether what libraries map is booked.
+fn counts() -> bool {
+    matches!(mode(), Mode::Count | Mode::Faulty)
+}
+
+/// Whether a call may concern the table.
+fn concerns(size: usize) -> bool {
+    lock::is_used() && counts() && size > 0
+}
+
+/// A length in whole memory pages.
+fn whole_pages(size: usize) -> usize {
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    let mut page = PAGE.load(Relaxed);
+    if page == 0 {
+        page = page_size() as usize;
+        PAGE.store(page, Relaxed);
+    }
+    size.checked_next_multiple_of(page).unwrap_or(usize::MAX)
+}
+
+fn end_of(start: *mut c_void, size: usize) -> usize {
+    start.addr().saturating_add(whole_pages(size))
+}
+
+/// Whether a library may map `bytes` more, or is made to fail.
+fn may_grow(bytes: usize) -> bool {
+    let fails = mode() == Mode::Faulty && faults::fails(Account::Mapped, bytes);
+    !fails && caps::admits_map(bytes)
+}
+
+/// Changes the table by `work`; what that changes of the sums is booked. False where the table
+/// cannot be had.
+fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
+    change_by(grown, |table| {
+        work(table);
+        true
+    })
+}
+
+/// As [`change`], and `work` returns whether the system did what it was asked.
+fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> bool {
+    let changed = with_table(|table| {
+        let before = table.sums();
+        let done = work(table);
+        (before, table.sums(), done)
+    });
+    let Some((before, after, done)) = changed else {
+        return false;
+    };
+    if done && (grown || before != after) {
+        book(before, after, grown);
+    }
+    true
+}
+
+/// Books the difference of two sums; a call that mapped anything is one allocation.
+fn book(before: Sums, after: Sums, grown: bool) {
+    let ranges = after.ranges as i64 - before.ranges as i64;
+    let own = i64::from(grown);
+    let made = own + (ranges - own).max(0);
+    LEDGER.adjust_mapped(
+        after.bytes as i64 - before.bytes as i64,
+        made as u64,
+        (made - ranges) as u64,
+    );
+}
+
+/// `mmap(2)` of libraries. `caller` is the address that the call returns to.
+///
+/// # Safety
+/// As mmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mmap(
+    start: *mut c_void,
+    size: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: Offset,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's duties.
+    let map_at_once = || unsafe {
+        call!(
+            MMAP(start, size, access, flags, file, offset),
+            libc::mmap64(start, size, access, flags, file, offset)
+        )
+    };
+    let map = || match mode() {
+        Mode::Off => map_at_once(),
+        _ => limited::in_room(size, map_at_once),
+    };
+    let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+    let is_ours =
+        is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
+    let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+    if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
+        return map();
+    }
+    let writable = is_ours && access & libc::PROT_WRITE != 0;
+    if writable && !may_grow(whole_pages(size)) {
+        Errno(libc::ENOMEM).set();
+        return libc::MAP_FAILED;
+    }
+    let enter = |table: &mut Table<'static>, start: *mut c_void| {
+        let end = end_of(start, size);
+        match is_ours {
+            true => drop(table.put(Range {
+                start: start.addr(),
+                end,
+                caller,
+                sample: 0,
+                writable,
+            })),
+            false => table.remove(start.addr(), end),
+        }
+    };
+    if !replaces {
+        let mapped = map();
+        if mapped != libc::MAP_FAILED {
+            change(writable, |table| enter(table, mapped));
+            if writable {
+                followed::begin(mapped.addr()..end_of(mapped, size), whole_pages(size));
+            }
+        }
+        return mapped;
+    }
+    let mut samples = Followed::within([start.addr()..end_of(start, size), 0..0]);
+    // Nobody may come between: what is replaced is in the table.
+    let mut mapped = None;
+    change_by(writable, |table| {
+        // Not in room: a thread that forks waits for the lock, and would be waited for here.
+        let place = *mapped.insert(map_at_once());
+        let done = place != libc::MAP_FAILED;
+        if done {
+            enter(table, place);
+        }
+        samples.look(table);
+        done
+    });
+    samples.put_back();
+    if writable && mapped.is_some_and(|place| place != libc::MAP_FAILED) {
+        followed::begin(start.addr()..end_of(start, size), whole_pages(size));
+    }
+    mapped.unwrap_or_else(map)
+}
+
+/// `munmap(2)` of libraries.
+///
+/// # Safety
+/// As munmap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
+    // SAFETY: the caller's duties.
+    let unmap = || unsafe { call!(MUNMAP(start, size), libc::munmap(start, size)) };
+    if !concerns(size) {
+        return unmap();
+    }
+    let end = end_of(start, size);
+    let mut status = None;
+    // Before another thread can be given the addresses.
+    let mut samples = Followed::within([start.addr()..end, 0..0]);
+    // Not before the table knows may another thread be given the addresses.
+    change_by(false, |table| {
+        if table.first_within(start.addr(), end).is_none() {
+            return false;
+        }
+        let done = *status.insert(unmap()) == 0;
+        if done {
+            table.remove(start.addr(), end);
+        }
+        samples.look(table);
+        done
+    });
+    samples.put_back();
+    let known = status.is_some();
+    let status = status.unwrap_or_else(unmap);
+    if status == 0 && known {
+        caps::look_at_charges();
+    }
+    status
+}
+
+/// `mremap(2)` of libraries.
+///
+/// # Safety
+/// As mremap(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mremap(
+    start: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    target: *mut c_void,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's duties.
+    let remap = || unsafe {
+        call!(
+            MREMAP(start, old, new, flags, target),
+            libc::mremap(start, old, new, flags, target)
+        )
+    };
+    if !concerns(new) {
+        return remap();
+    }
+    let old_end = end_of(start, old.max(1));
+    let known = with_table(|table| table.first_within(start.addr(), old_end));
+    let known = known.flatten().filter(|_| old > 0);
+    let keeps_old = flags & libc::MREMAP_DONTUNMAP != 0;
+    let growth = match keeps_old {
+        true => whole_pages(new),
+        false => whole_pages(new).saturating_sub(whole_pages(old)),
+    };
+    let grows = growth > 0 && known.is_some_and(|range| range.writable);
+    if grows && !may_grow(growth) {
+        Errno(libc::ENOMEM).set();
+        return libc::MAP_FAILED;
+    }
+    if known.is_none() && flags & libc::MREMAP_FIXED == 0 {
+        return remap();
+    }
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let target = if is_fixed { target.addr() } else { 0 };
+    let target_end = match is_fixed {
+        true => target.saturating_add(whole_pages(new)),
+        false => 0,
+    };
+    let mut samples = Followed::within([start.addr()..old_end, target..target_end]);
+    // What is in no sample yet.
+    let (mut unsampled, mut writable) = (0..0, 0);
+    let mut mapped = None;
+    let mut change = |table: &mut Table<'static>| {
+        let place = *mapped.insert(remap());
+        if place == libc::MAP_FAILED {
+            // The target may be gone all the same: the kernel unmaps it before its last checks.
+            let first = table.first_within(target, target_end);
+            let is_lost = first.is_some_and(|range| !is_mapped(range.start.max(target)));
+            if is_lost {
+                table.remove(target, target_end);
+            }
+            return is_lost;
+        }
+        let end = end_of(place, new);
+        let kept = whole_pages(old).min(whole_pages(new));
+        let last = table.first_within(old_end - 1, old_end);
+        if place != start {
+            table.remove(place.addr(), end);
+            table.copy(start.addr(), start.addr() + kept, place.addr(), keeps_old);
+        }
+        if place == start {
+            table.remove(start.addr() + kept, old_end);
+        } else if !keeps_old {
+            table.remove(start.addr(), old_end);
+        }
+        // A sample grows with its map; a copy is a map of its own.
+        if let Some(range) = last.filter(|_| place.addr() + kept < end) {
+            let grown = Range {
+                start: place.addr() + kept,
+                end,
+                caller,
+                sample: if keeps_old { 0 } else { range.sample },
+                ..range
+            };
+            table.put(grown);
+            if grown.sample == 0 {
+                unsampled = grown.start..end;
+            }
+        }
+        if keeps_old {
+            unsampled = place.addr()..end;
+        }
+        writable = table.bytes_within(unsampled.start, unsampled.end).0;
+        true
+    };
+    change_by(false, |table| {
+        let done = change(table);
+        samples.look(table);
+        done
+    });
+    samples.put_back();
+    if writable > 0 {
+        followed::begin(unsampled, writable);
+    }
+    mapped.unwrap_or_else(remap)
+}
+
+/// `mprotect(2)` of libraries.
+///
+/// # Safety
+/// As mprotect(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
+    // SAFETY: the caller's duties.
+    let protect = || unsafe {
+        call!(
+            MPROTECT(start, size, access),
+            libc::mprotect(start, size, access)
+        )
+    };
+    if !concerns(size) {
+        return protect();
+    }
+    let end = end_of(start, size);
+    let (writable, other) =
+        with_table(|table| table.bytes_within(start.addr(), end)).unwrap_or_default();
+    let becomes_writable = access & libc::PROT_WRITE != 0;
+    let changed = if becomes_writable { other } else { writable };
+    if changed == 0 {
+        return protect();
+    }
+    if becomes_writable && !may_grow(other) {
+        Errno(libc::ENOMEM).set();
+        return -1;
+    }
+    let mut samples = Followed::within([start.addr()..end, 0..0]);
+    let mut status = None;
+    // Where no sample begins.
+    let mut first = 0;
+    change_by(becomes_writable, |table| {
+        let done = *status.insert(protect()) == 0;
+        if done {
+            first = table.protect(start.addr(), end, becomes_writable);
+        }
+        samples.look(table);
+        done
+    });
+    samples.put_back();
+    if becomes_writable && first != 0 {
+        followed::begin(first..end, other);
+    }
+    status.unwrap_or_else(protect)
+}
+
+/// `madvise(2)` of libraries: what is given back is looked for at once where a limit is followed.
+///
+/// # Safety
+/// As madvise(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    // SAFETY: the caller's duties.
+    let status = unsafe {
+        call!(
+            MADVISE(start, size, advice),
+            libc::madvise(start, size, advice)
+        )
+    };
+    if status == 0 && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && concerns(size) {
+        caps::look_at_charges();
+    }
+    status
+}
+
+/// Takes everything off the account again: nothing is counted in this process.
+pub fn forget() {
+    if lock::is_used() {
+        change(false, |table| table.remove(0, usize::MAX));
+    }
+}
+
+/// Visits every range that libraries have mapped, by address, while nobody maps anything. `visit`
+/// must not map memory nor take a lock.
+pub fn each(mut visit: impl FnMut(&Range)) {
+    if lock::is_used() {
+        with_table(|table| table.ranges().iter().for_each(&mut visit));
+    }
+}

@@ -1,0 +1,4 @@
+//! Caps, and the bounded heap's start.
+
+pub mod caps;
+pub mod device;

@@ -1,0 +1,117 @@
+//! Memory that libraries have mapped themselves, by library. The address of the call that asked for a map
+//! lies in the library's code. Uses plain data and the linker's list; allocates nothing.
+
+use super::library::{LIBRARIES, Library};
+use super::rows::Row;
+use super::scratch::{Extent, Extents, Owner};
+use crate::libc_exports::native::mapped;
+use crate::process::loaded::{self, LoadedObject};
+
+const OTHERS: usize = LIBRARIES - 1;
+
+/// Places that libraries map from, and that are counted separately.
+const CALLERS: usize = 256;
+
+/// A place of some library that maps memory, and which library that is.
+#[derive(Clone, Copy)]
+struct Caller {
+    address: usize,
+    library: usize,
+}
+
+/// The libraries, and the places that they map from.
+pub struct Libraries {
+    all: [Library; LIBRARIES],
+    callers: [Caller; CALLERS],
+    count: usize,
+}
+
+impl Libraries {
+    /// Finds the library of each map. Takes the dynamic linker's lock, so the heap's gate must be open.
+    pub fn look() -> Self {
+        let nobody = Caller {
+            address: 0,
+            library: OTHERS,
+        };
+        let mut found = Libraries {
+            all: [Library::NONE; LIBRARIES],
+            callers: [nobody; CALLERS],
+            count: 0,
+        };
+        mapped::each(|range| {
+            let known = &found.callers[..found.count];
+            if found.count < CALLERS && known.iter().all(|it| it.address != range.caller) {
+                found.callers[found.count].address = range.caller;
+                found.count += 1;
+            }
+        });
+        if found.count > 0 {
+            loaded::each(|object| name_callers(&mut found, object));
+        }
+        found
+    }
+
+    /// Adds the addresses that they have mapped, as far as there is room. What may not be written is
+    /// in no account.
+    pub fn add_to(&mut self, extents: &mut Extents<'_>) {
+        let most = extents.room() / 2;
+        let mut added = 0;
+        mapped::each(|range| {
+            let library = self.library_of(range.caller);
+            let row = match range.writable {
+                true => {
+                    self.all[library].mapped += (range.end - range.start) as u64;
+                    Owner::Library(library)
+                }
+                false => Owner::Row(Row::LibraryMaps),
+            };
+            if added < most {
+                extents.push(Extent {
+                    start: range.start,
+                    end: range.end,
+                    row,
+                });
+                added += 1;
+            }
+        });
+    }
+
+    /// All of them; nothing is resident of them so far.
+    pub fn all(&self) -> [Library; LIBRARIES] {
+        self.all
+    }
+
+    fn library_of(&self, caller: usize) -> usize {
+        let known = &self.callers[..self.count];
+        let found = known.iter().find(|it| it.address == caller);
+        found.map_or(OTHERS, |it| it.library)
+    }
+
+    /// The entry of the library of that path, made if need be.
+    fn entry(&mut self, path: &[u8]) -> usize {
+        let new = Library::of(path);
+        let named = &mut self.all[..OTHERS];
+        match named.iter().position(|it| it.can_hold(&new)) {
+            Some(place) => {
+                named[place] = new;
+                place
+            }
+            None => OTHERS,
+        }
+    }
+}
+
+/// Gives each caller within an object that object's name.
+fn name_callers(found: &mut Libraries, object: &LoadedObject<'_>) {
+    for index in 0..found.count {
+        if object.holds(found.callers[index].address) {
+            // The executable has no name there: a Python that is linked into it.
+            let path = if object.path.is_empty() {
+                b"python"
+            } else {
+                object.path
+            };
+            found.callers[index].library = found.entry(path);
+        }
+    }
+}

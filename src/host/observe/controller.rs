@@ -1,0 +1,180 @@
+//! Runs `pyhostctl`, which does for the host what need not happen inside the process: it lies beside the host.
+//!
+//! A process is made past the host's own functions, which would count it as the script's. Nothing is allocated or locked
+//! but by [`find`].
+
+#![allow(unsafe_code)]
+
+use crate::descriptor::close_range;
+use crate::errno::{Errno, errno};
+use crate::libc_exports::native::next::{self, call};
+use crate::libc_exports::preload;
+use crate::process;
+use pyhost_os::calls::{nanosleep, waitpid};
+use pyhost_os::file;
+use pyhost_os::mapping::FromZeros;
+use pyhost_os::moment::monotonic;
+use pyhost_os::signals::SignalSet;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The program's name.
+pub const NAME: &CStr = c"pyhostctl";
+
+/// The status of a process that cannot become the program.
+pub const NOT_STARTED: c_int = 125;
+
+/// Finds the program: beside the host's own command, else in `PATH`, unless the start is privileged. `None` if it is in
+/// neither place. At the start: the script may change both.
+pub fn find() -> Option<CString> {
+    let beside = preload::commands().or_else(|| Some(process::executable()?.parent()?.to_owned()));
+    let path = match process::is_privileged_start() {
+        true => None,
+        false => std::env::var_os("PATH"),
+    };
+    let folders = path.iter().flat_map(std::env::split_paths);
+    beside
+        .into_iter()
+        .chain(folders.filter(|folder| folder.is_absolute()))
+        .map(|folder| folder.join(NAME.to_string_lossy().as_ref()))
+        .find_map(executable)
+}
+
+/// The path as the system takes it, where it is a file that the user may run.
+fn executable(path: PathBuf) -> Option<CString> {
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
+    file::is_executable(&path).then_some(path)
+}
+
+/// Copies this process by `clone(2)`, which sends it `signal` at the end of the copy, or none for 0. Returns the copy's id,
+/// 0 in the copy, and `None` if the system refuses.
+///
+/// # Safety
+/// The copy has one thread and copies of locks that others may hold: it does only what a signal handler may, and does not
+/// return to the host's code.
+pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
+    next::resolve();
+    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
+    let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
+    (made >= 0).then_some(made as libc::pid_t)
+}
+
+/// Whether the system gives orphans to this process: it is the first of its pid namespace, or a reaper (prctl(2)).
+fn is_reaper() -> bool {
+    let mut is_subreaper: c_int = 0;
+    // SAFETY: the call writes the number.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_subreaper) };
+    process::id() == 1 || is_subreaper != 0
+}
+
+/// As [`copy_process`], but the copy is not a child of this process: a process between the two makes it, stores its id in
+/// `place`, which both share, and ends. In a reaper ([`is_reaper`]) the copy is a child that sends no signal at its end.
+///
+/// # Safety
+/// As of [`copy_process`], and this process has one thread.
+pub unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
+    if is_reaper() {
+        // SAFETY: the caller's duties.
+        return unsafe { copy_process(0) };
+    }
+    // SAFETY: the caller's duties. The structures are this function's, and the disposition becomes what it was, in all three.
+    unsafe {
+        // A child that is waited for counts in RUSAGE_CHILDREN, which the script sees; one whose signal is ignored does not.
+        // The program before this one may have left children, whose ends must not get lost.
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        let of_any = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        let is_alone = libc::waitid(libc::P_ALL, 0, &mut found, of_any) != 0;
+        let mut before = libc::sigaction::zeroed();
+        libc::sigaction(libc::SIGCHLD, null(), &mut before);
+        let mut during = before;
+        if is_alone {
+            during.sa_sigaction = libc::SIG_IGN;
+        }
+        libc::sigaction(libc::SIGCHLD, &during, null_mut());
+        let between = copy_process(libc::SIGCHLD);
+        if let Some(process) = between.filter(|&process| process > 0) {
+            while waitpid(process, None, libc::__WALL) < 0 && errno() == libc::EINTR {}
+        }
+        libc::sigaction(libc::SIGCHLD, &before, null_mut());
+        if between == Some(0) {
+            match copy_process(0) {
+                Some(0) => return Some(0),
+                copy => place.store(copy.unwrap_or(-errno()), Relaxed),
+            }
+            process::end_now(0);
+        }
+        between?;
+    }
+    match place.load(Relaxed) {
+        copy @ 1.. => Some(copy),
+        error => {
+            Errno(-error).set();
+            None
+        }
+    }
+}
+
+/// Waits for a copy of this process, and ends it after so many nanoseconds. Its exit status, or `None` if it had to be ended,
+/// or a signal did.
+pub fn wait(copy: libc::pid_t, patience: u64) -> Option<c_int> {
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    let since = monotonic();
+    let mut status = 0;
+    loop {
+        // The copy sends no signal at its end, so that nobody else waits for it.
+        match waitpid(copy, Some(&mut status), libc::__WALL | libc::WNOHANG) {
+            0 if monotonic() - since < patience => nanosleep(&pause, None),
+            0 => {
+                process::signal(copy, libc::SIGKILL);
+                waitpid(copy, None, libc::__WALL);
+                return None;
+            }
+            ended => {
+                let is_exit = ended == copy && libc::WIFEXITED(status);
+                return is_exit.then(|| libc::WEXITSTATUS(status));
+            }
+        };
+    }
+}
+
+/// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it. The
+/// third may be none.
+///
+/// # Safety
+/// In a copy of a process, as of [`copy_process`]. The list of arguments ends with null.
+pub unsafe fn become_program(
+    program: &CStr,
+    arguments: &[*const c_char],
+    streams: [c_int; 3],
+) -> ! {
+    let environment: [*const c_char; 1] = [null()];
+    // SAFETY: descriptors and dispositions of this process's own; lists of texts that end with null.
+    unsafe {
+        // A file that may not grow is an error that the program tells, not a signal that ends it.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        SignalSet::of(&[]).make_mask();
+        // Out of the way of the three first.
+        let streams = streams.map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3));
+        // No number is free: the program would read and write what the script has at its own.
+        if streams[..2].iter().any(|&stream| stream < 0) {
+            process::end_now(NOT_STARTED);
+        }
+        for (number, stream) in (0..).zip(streams) {
+            libc::dup2(stream, number);
+        }
+        close_range(3, c_int::MAX);
+        libc::syscall(
+            libc::SYS_execve,
+            program.as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        );
+    }
+    process::end_now(NOT_STARTED)
+}

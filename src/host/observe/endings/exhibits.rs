@@ -1,0 +1,50 @@
+//! The parts of a report beside its figures: the balance sheet and the size classes, each taken at one
+//! moment and kept in static memory, so that nothing is allocated when they are rendered.
+//!
+//! Taken with the GIL, outside signal handlers: a look waits for the threads that are in the
+//! allocator.
+
+#![allow(unsafe_code)]
+
+use crate::heap::histogram::Histogram;
+use crate::observe::balance::{self, Balance};
+use pyhost_os::cell::{Exclusive, Held};
+
+/// The exhibits of one moment.
+pub struct Exhibits {
+    /// `None` if the kernel does not provide it.
+    pub balance: Option<Balance>,
+    /// The size classes.
+    pub classes: Histogram,
+}
+
+/// Room for the exhibits of one moment, one user at a time.
+pub struct Room(Exclusive<Exhibits>);
+
+impl Room {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Room(Exclusive::new(Exhibits {
+            balance: None,
+            classes: Histogram::EMPTY,
+        }))
+    }
+
+    /// Takes the exhibits of this moment. Returns `None` while somebody else has the room.
+    pub fn take(&self) -> Option<Held<'_, Exhibits>> {
+        let mut exhibits = self.0.try_hold()?;
+        // First what must match the ledger that was read right before.
+        exhibits.classes.take();
+        exhibits.balance = balance::take();
+        Some(exhibits)
+    }
+
+    /// Lets the room be taken again.
+    ///
+    /// # Safety
+    /// In a forked child: nobody looks at what its parent took.
+    pub unsafe fn begin_child(&self) {
+        // SAFETY: the threads of the parent are gone, by the caller's promise.
+        drop(unsafe { self.0.take_over() });
+    }
+}

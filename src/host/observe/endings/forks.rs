@@ -1,0 +1,444 @@
+//! Counts the processes that this one starts: functions of libc that the executable exports in its own
+//! form, since no fork handler sees them. Each counts, then does what libc's does.
+//!
+//! Counted is every process: `fork` and what libc makes of it (`daemon`, `forkpty`) by a fork handler
+//! of [`super`]; `vfork`, `_Fork`, `clone` without a thread, `posix_spawn`, `system` and `popen` here;
+//! and `syscall(2)` of `fork`, `vfork`, `clone` and `clone3`. Not seen: a library's own instruction
+//! for a system call, and `wordexp`. `vfork`, `clone` and `syscall` return twice or in another frame, so
+//! they are jumped to and count before they are known to succeed.
+//!
+//! `syscall` is also one more way to end: `exit_group`.
+
+#![allow(unsafe_code)]
+
+use super::finish;
+use crate::errno::Errno;
+use crate::ledger::CARD;
+use crate::libc_exports::native::next::{self, call};
+use crate::libc_exports::preload;
+use crate::observe::report::Ending;
+use pyhost_os::strings::Strings;
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Processes started so far; on the card, for who looks at the process from outside.
+pub static COUNT: &AtomicU64 = &CARD.forks;
+
+/// Counts a process that `$symbol` starts. Unsafe as the symbol.
+macro_rules! spawn {
+    ($symbol:ident($($argument:expr),*)) => {{
+        next::resolve();
+        // SAFETY: the caller's duties.
+        let result = unsafe { call!($symbol($($argument),*), libc::ENOSYS) };
+        if result == 0 {
+            COUNT.fetch_add(1, Relaxed);
+        }
+        result
+    }};
+}
+
+/// `posix_spawn(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
+    preload::with_library(program, environment, |environment| {
+        spawn!(POSIX_SPAWN(
+            pid,
+            path,
+            actions,
+            attributes,
+            argv,
+            environment
+        ))
+    })
+}
+
+/// `posix_spawnp(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: Strings<'_>,
+    environment: Strings<'_>,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
+    preload::with_library(program, environment, |environment| {
+        spawn!(POSIX_SPAWNP(
+            pid,
+            file,
+            actions,
+            attributes,
+            argv,
+            environment
+        ))
+    })
+}
+
+/// Counts a process that a function of libc has started, unless a fork handler has: `system` and
+/// `popen` of glibc before 2.29 call `fork`.
+fn count_since(before: u64) {
+    let _ = COUNT.compare_exchange(before, before + 1, Relaxed, Relaxed);
+}
+
+/// `system(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    next::resolve();
+    let before = COUNT.load(Relaxed);
+    // SAFETY: the caller's duties.
+    let status = unsafe { call!(SYSTEM(command), -1) };
+    if status != -1 {
+        count_since(before);
+    }
+    status
+}
+
+/// `popen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+    next::resolve();
+    let before = COUNT.load(Relaxed);
+    // SAFETY: the caller's duties.
+    let stream = unsafe { call!(POPEN(command, mode), null_mut()) };
+    if !stream.is_null() {
+        count_since(before);
+    }
+    stream
+}
+
+/// `_Fork(3)`: runs no fork handlers.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Fork() -> libc::pid_t {
+    next::resolve();
+    // SAFETY: the caller's duties. glibc before 2.34 has no such function: a plain fork is counted by its handler.
+    let pid = unsafe { call!(FORK_ALONE(), return libc::fork()) };
+    if pid > 0 {
+        COUNT.fetch_add(1, Relaxed);
+    }
+    pid
+}
+
+/// Takes note of a system call that starts a process or ends this one, before it is made.
+///
+/// # Safety
+/// The arguments of `syscall(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_note_syscall(number: c_long, first: c_long, second: c_long) {
+    next::resolve();
+    let makes_process = match number {
+        libc::SYS_exit_group => {
+            finish(Ending::QuickExit(first as c_int), false);
+            false
+        }
+        libc::SYS_clone => first & c_long::from(libc::CLONE_THREAD) == 0,
+        libc::SYS_clone3 => {
+            // The first of the structure's fields are the flags; a null asks whether there is the call.
+            let flags = first as *const u64;
+            // SAFETY: the caller's duty, as the size says.
+            let is_process = || unsafe { flags.read_unaligned() } & libc::CLONE_THREAD as u64 == 0;
+            first != 0 && second >= 64 && is_process()
+        }
+        #[cfg(any(target_arch = "x86_64", target_arch = "arm"))]
+        libc::SYS_fork | libc::SYS_vfork => true,
+        _ => false,
+    };
+    if makes_process {
+        COUNT.fetch_add(1, Relaxed);
+    }
+}
+
+/// Where the exported `vfork` and `clone` count.
+#[unsafe(no_mangle)]
+static PYHOST_COUNT: &AtomicU64 = COUNT;
+
+/// Stands in for libc's `vfork` where it was not found: a plain fork is allowed by POSIX.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_fork() -> *mut c_void {
+    // SAFETY: no arguments.
+    unsafe { libc::fork() as usize as *mut c_void }
+}
+
+/// Stands in for libc's `clone` and `syscall` where they were not found.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pyhost_no_such_call() -> c_long {
+    Errno(libc::ENOSYS).set();
+    -1
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+compile_error!("vfork, clone and syscall are written for x86-64, aarch64 and arm");
+
+// vfork(2) returns twice through the same frame, so it can only be jumped to.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl vfork",
+    ".type vfork,@function",
+    "vfork:",
+    "mov rax, qword ptr [rip + {forks}]",
+    "lock inc qword ptr [rax]",
+    "mov rax, qword ptr [rip + {real}]",
+    "test rax, rax",
+    "je {fork}",
+    "jmp rax",
+    ".size vfork, .-vfork",
+    forks = sym PYHOST_COUNT,
+    real = sym next::VFORK,
+    fork = sym pyhost_fork,
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl vfork",
+    ".type vfork,@function",
+    "vfork:",
+    "adrp x16, {forks}",
+    "ldr x16, [x16, :lo12:{forks}]",
+    "1: ldxr x17, [x16]",
+    "add x17, x17, #1",
+    "stxr w15, x17, [x16]",
+    "cbnz w15, 1b",
+    "adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "cbz x16, 3f",
+    "br x16",
+    "3: b {fork}", // a conditional branch reaches 1 MiB
+    ".size vfork, .-vfork",
+    forks = sym PYHOST_COUNT,
+    real = sym next::VFORK,
+    fork = sym pyhost_fork,
+);
+
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl vfork",
+    ".type vfork,%function",
+    ".arm",
+    "vfork:",
+    "ldr r12, 5f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "2: ldrexd r0, r1, [r12]",
+    "adds r0, r0, #1",
+    "adc r1, r1, #0",
+    "strexd r2, r0, r1, [r12]",
+    "cmp r2, #0",
+    "bne 2b",
+    "ldr r12, 6f",
+    "3: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {fork}",
+    "bx r12",
+    "5: .word {forks} - (1b + 8)",
+    "6: .word {real} - (3b + 8)",
+    ".size vfork, .-vfork",
+    forks = sym PYHOST_COUNT,
+    real = sym next::VFORK,
+    fork = sym pyhost_fork,
+);
+
+// clone(2): the flags are the third argument. The child begins on its own stack.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl clone",
+    ".type clone,@function",
+    "clone:",
+    "test edx, {thread}",
+    "jne 2f",
+    "mov rax, qword ptr [rip + {forks}]",
+    "lock inc qword ptr [rax]",
+    "2: mov rax, qword ptr [rip + {real}]",
+    "test rax, rax",
+    "je {missing}",
+    "jmp rax",
+    ".size clone, .-clone",
+    thread = const libc::CLONE_THREAD,
+    forks = sym PYHOST_COUNT,
+    real = sym next::CLONE,
+    missing = sym pyhost_no_such_call,
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl clone",
+    ".type clone,@function",
+    "clone:",
+    "tst w2, #{thread}",
+    "b.ne 2f",
+    "adrp x16, {forks}",
+    "ldr x16, [x16, :lo12:{forks}]",
+    "1: ldxr x17, [x16]",
+    "add x17, x17, #1",
+    "stxr w15, x17, [x16]",
+    "cbnz w15, 1b",
+    "2: adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "cbz x16, 3f",
+    "br x16",
+    "3: b {missing}", // a conditional branch reaches 1 MiB
+    ".size clone, .-clone",
+    thread = const libc::CLONE_THREAD,
+    forks = sym PYHOST_COUNT,
+    real = sym next::CLONE,
+    missing = sym pyhost_no_such_call,
+);
+
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl clone",
+    ".type clone,%function",
+    ".arm",
+    "clone:",
+    "tst r2, #{thread}",
+    "bne 3f",
+    "push {{r0, r1, r2, r3}}",
+    "ldr r12, 5f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "2: ldrexd r0, r1, [r12]",
+    "adds r0, r0, #1",
+    "adc r1, r1, #0",
+    "strexd r2, r0, r1, [r12]",
+    "cmp r2, #0",
+    "bne 2b",
+    "pop {{r0, r1, r2, r3}}",
+    "3: ldr r12, 6f",
+    "4: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {missing}",
+    "bx r12",
+    "5: .word {forks} - (1b + 8)",
+    "6: .word {real} - (4b + 8)",
+    ".size clone, .-clone",
+    thread = const libc::CLONE_THREAD,
+    forks = sym PYHOST_COUNT,
+    real = sym next::CLONE,
+    missing = sym pyhost_no_such_call,
+);
+
+// syscall(2): the calls that start or end a process are noted, then all are libc's. A fork returns twice,
+// so it is jumped to.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.syscall, \"ax\"",
+    ".globl syscall",
+    ".type syscall,@function",
+    "syscall:",
+    "lea rax, [rdi - {clone}]", // clone, fork and vfork are numbers in a row
+    "cmp rax, 2",
+    "jbe 2f",
+    "cmp rdi, {exit_group}",
+    "je 2f",
+    "cmp rdi, {clone3}",
+    "je 2f",
+    "mov rax, qword ptr [rip + {real}]",
+    "test rax, rax",
+    "je 2f", // before the functions were found: noting finds them
+    "jmp rax",
+    "2: push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "sub rsp, 8",
+    "call {note}",
+    "add rsp, 8",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "mov rax, qword ptr [rip + {real}]",
+    "test rax, rax",
+    "je {missing}",
+    "jmp rax",
+    ".size syscall, .-syscall",
+    ".popsection",
+    clone = const libc::SYS_clone,
+    exit_group = const libc::SYS_exit_group,
+    clone3 = const libc::SYS_clone3,
+    real = sym next::SYSCALL,
+    note = sym pyhost_note_syscall,
+    missing = sym pyhost_no_such_call,
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .text.syscall, \"ax\"",
+    ".globl syscall",
+    ".type syscall,@function",
+    "syscall:",
+    "cmp x0, #{exit_group}",
+    "b.eq 2f",
+    "cmp x0, #{clone}",
+    "b.eq 2f",
+    "cmp x0, #{clone3}",
+    "b.eq 2f",
+    "adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "cbz x16, 2f", // before the functions were found: noting finds them
+    "br x16",
+    "2: stp x29, x30, [sp, #-80]!",
+    "mov x29, sp",
+    "stp x0, x1, [sp, #16]",
+    "stp x2, x3, [sp, #32]",
+    "stp x4, x5, [sp, #48]",
+    "str x6, [sp, #64]",
+    "bl {note}",
+    "ldp x0, x1, [sp, #16]",
+    "ldp x2, x3, [sp, #32]",
+    "ldp x4, x5, [sp, #48]",
+    "ldr x6, [sp, #64]",
+    "ldp x29, x30, [sp], #80",
+    "adrp x16, {real}",
+    "ldr x16, [x16, :lo12:{real}]",
+    "cbz x16, 3f",
+    "br x16",
+    "3: b {missing}", // a conditional branch reaches 1 MiB
+    ".size syscall, .-syscall",
+    ".popsection",
+    clone = const libc::SYS_clone,
+    exit_group = const libc::SYS_exit_group,
+    clone3 = const libc::SYS_clone3,
+    real = sym next::SYSCALL,
+    note = sym pyhost_note_syscall,
+    missing = sym pyhost_no_such_call,
+);
+
+// Each call is looked at: their numbers fit into no instruction.
+#[cfg(target_arch = "arm")]
+std::arch::global_asm!(
+    ".globl syscall",
+    ".type syscall,%function",
+    ".arm",
+    "syscall:",
+    "push {{r0, r1, r2, r3, r12, lr}}",
+    "bl {note}",
+    "pop {{r0, r1, r2, r3, r12, lr}}",
+    "ldr r12, 2f",
+    "1: add r12, pc, r12",
+    "ldr r12, [r12]",
+    "cmp r12, #0",
+    "beq {missing}",
+    "bx r12",
+    "2: .word {real} - (1b + 8)",
+    ".size syscall, .-syscall",
+    real = sym next::SYSCALL,
+    note = sym pyhost_note_syscall,
+    missing = sym pyhost_no_such_call,
+);

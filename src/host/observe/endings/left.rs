@@ -1,0 +1,99 @@
+//! The figures that the script left: those of the moment after its `atexit` functions and before Python is
+//! finalised. Every report of a finalised process shows them, since finalisation gives back what the
+//! script still had.
+//!
+//! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
+
+#![allow(unsafe_code)]
+
+use super::exhibits::{Exhibits, Room};
+use crate::check::leaks;
+use crate::cpython::objects::Gil;
+use crate::heap::register::{self, BigBlocks};
+use crate::heap::{bound, guards, sampling};
+use crate::ledger::{LEDGER, Snapshot};
+use crate::observe::peak;
+use crate::python::numpy;
+use crate::resident::resident;
+use pyhost_os::cell::Published;
+
+/// The figures of that moment.
+#[derive(Clone, Copy)]
+pub struct Left {
+    /// Nanoseconds since the host started, where somebody looks for the peak.
+    pub time: u64,
+    /// The ledger.
+    pub ledger: Snapshot,
+    /// The figures of array data.
+    pub numpy: Option<numpy::ArrayFigures>,
+    /// The bounded heap.
+    pub region: Option<bound::RegionFigures>,
+    /// The counts of guarded blocks.
+    pub guards: Option<guards::GuardFigures>,
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// The big blocks.
+    pub big_blocks: BigBlocks,
+    /// The balance and the size classes, where they were taken.
+    pub exhibits: Option<&'static Exhibits>,
+}
+
+/// The process as the script left it.
+struct ScriptEnd {
+    left: Published<Left>,
+    /// The parts that a report shows of that moment.
+    exhibits: Room,
+}
+
+static STATE: ScriptEnd = ScriptEnd {
+    left: Published::new(),
+    exhibits: Room::new(),
+};
+
+/// Takes the figures of this moment, and with them the balance and the size classes where a report
+/// `shows` them. Once; later calls do nothing.
+pub fn take(gil: Gil<'_>, shows: bool) {
+    leaks::leave_out(&STATE.left);
+    leaks::leave_out(&STATE.exhibits);
+    STATE.left.set_once(|| of_this_moment(gil, shows));
+}
+
+fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
+    if shows {
+        sampling::with(|samples| leaks::look_at_types(gil, samples));
+    }
+    sampling::finish();
+    let mut left = Left {
+        time: peak::time(),
+        ledger: LEDGER.snapshot(),
+        numpy: numpy::figures(),
+        region: bound::figures(),
+        guards: guards::figures(),
+        resident: resident().now,
+        big_blocks: register::big_blocks(),
+        exhibits: None,
+    };
+    if shows && let Some(exhibits) = STATE.exhibits.take() {
+        let exhibits: &'static Exhibits = exhibits.keep();
+        left.exhibits = Some(exhibits);
+        // The sheet and the headline are of one moment, and show one size: the kernel's files differ
+        // by some pages.
+        let balance = exhibits.balance.as_ref();
+        left.resident = balance.map(|balance| balance.resident).or(left.resident);
+    }
+    left
+}
+
+/// The figures; None before they are taken.
+pub fn figures() -> Option<&'static Left> {
+    STATE.left.get()
+}
+
+/// In a forked child: its script has not ended.
+pub fn begin_child() {
+    // SAFETY: the child has one thread, and writes no report at this moment.
+    unsafe {
+        STATE.left.forget();
+        STATE.exhibits.begin_child();
+    }
+}

@@ -1,0 +1,478 @@
+//! Writes the report however the process ends, as far as it can still act.
+//!
+//! One function, [`finish`], for all endings; who calls it: `exit` through `on_exit`, `_exit`
+//! and `exec` and a `kill` of oneself through the executable's own symbols ([`exports`]), the
+//! signals that end a process through handlers ([`signals`]). It runs in any thread, inside
+//! signal handlers and in forked children, so it allocates nothing and takes no lock.
+//!
+//! Only the process that was asked writes: a forked child does so where the file's name holds
+//! `%p`, a child of `vfork` never.
+
+#![allow(unsafe_code)]
+
+mod damage;
+mod dispositions;
+mod exhibits;
+mod exports;
+mod filled;
+mod forks;
+mod left;
+mod page;
+mod place;
+mod signals;
+mod stack;
+
+use crate::check::leaks::{self, StackTop};
+use crate::check::stacks::Text;
+use crate::cpython::objects::Gil;
+use crate::descriptor::{Descriptor, name_process, notice};
+use crate::error::CAP_EXHAUSTED;
+use crate::heap::{bound, checked, guards, register, retention};
+use crate::ledger::CARD;
+use crate::ledger::LEDGER;
+use crate::libc_exports::native;
+use crate::limit::caps::{How, Refusal};
+use crate::observe::live;
+use crate::observe::peak;
+use crate::observe::report::{
+    self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
+};
+use crate::process;
+use crate::python::numpy;
+use crate::resident::{self, Resident};
+use crate::template::names_process;
+use exhibits::{Exhibits, Room};
+use pyhost_os::{calls, moment};
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+
+/// The report to write, and the process that writes it.
+struct Plan {
+    facts: Facts,
+    stats: Option<Stats>,
+    closing_line: bool,
+    leak_status: u8,
+    /// The process that the host started as.
+    pid: i32,
+}
+
+/// What is written at the end, and how much of it has been.
+struct ProcessEnd {
+    plan: OnceLock<Plan>,
+    /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
+    owner: AtomicI32,
+    /// The part of the end that was written: one of the four below.
+    written: AtomicU8,
+    /// A report of the moment is being written.
+    dumping: AtomicBool,
+    /// Python was finalised.
+    finalized: AtomicBool,
+}
+
+static STATE: ProcessEnd = ProcessEnd {
+    plan: OnceLock::new(),
+    owner: AtomicI32::new(0),
+    written: AtomicU8::new(NOTHING),
+    dumping: AtomicBool::new(false),
+    finalized: AtomicBool::new(false),
+};
+
+/// Of the moment of a signal.
+// Large and all zeros: not beside what begins with another value, which the file has.
+static DUMP_EXHIBITS: Room = Room::new();
+
+const NOTHING: u8 = 0;
+/// A signal handler is writing.
+const IN_HANDLER: u8 = 1;
+/// A signal handler has written. Where the process lives on (a debugger took the signal), its end is
+/// written anew.
+const BY_SIGNAL: u8 = 2;
+/// The last report is written, or is being written.
+const LAST: u8 = 3;
+
+/// Whether a report or a closing line is to be written.
+pub fn is_planned() -> bool {
+    STATE
+        .plan
+        .get()
+        .is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+}
+
+/// Lays down what is to be written. Once, at the start, while the process has one thread.
+pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status: u8) {
+    let pid = process::id();
+    STATE.owner.store(pid, Relaxed);
+    if let Some(stats) = &stats {
+        place::remember(stats);
+    }
+    let _ = STATE.plan.set(Plan {
+        facts,
+        stats,
+        closing_line,
+        leak_status,
+        pid,
+    });
+    native::on_exit(at_exit);
+    calls::at_quick_exit(exports::at_quick_exit);
+}
+
+/// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page, by bytes of
+/// the debug hooks, or about a block that libc's own `free` refuses. After Python has initialised, so that it sees the dispositions that it would see without the host.
+pub fn watch_signals() {
+    if live::is_shared() || STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
+        signals::install(signals::fatal());
+        return;
+    }
+    if guards::are_on() || checked::is_on() {
+        signals::install(signals::BY_ADDRESS.into_iter());
+    }
+    if native::mode() != native::Mode::Off {
+        signals::watch([libc::SIGABRT].into_iter());
+    }
+}
+
+/// Has the process looked at near its peak, where a report shows it. With the GIL.
+pub fn watch_peak(gil: Gil<'_>) {
+    if STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
+        peak::start(gil);
+    }
+}
+
+/// The script has ended; Python is about to be finalised: the live figures are taken now.
+pub fn script_ended(gil: Gil<'_>) {
+    leaks::script_ended(gil);
+    let plan = STATE.plan.get().filter(|plan| plan.stats.is_some());
+    peak::stop();
+    left::take(
+        gil,
+        plan.is_some_and(|plan| writes_here(plan, process::id())),
+    );
+}
+
+/// Python was finalised.
+pub fn python_finalized() {
+    STATE.finalized.store(true, Relaxed);
+}
+
+/// The first function of the host's at the end, with no more in its frame than the end of the stack that
+/// the leak check searches: what lies above was there before, what comes below is the host's own.
+#[inline(never)]
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    let top = StackTop::new();
+    end_at(status, &top);
+    top.keep();
+}
+
+#[inline(never)]
+fn end_at(status: c_int, top: &StackTop) {
+    // mimalloc's own function at exit would give back each page of what Python has freed.
+    retention::keep_everything();
+    // A child that was forked past libc waits for ever for threads that it does not have.
+    if STATE.owner.load(Relaxed) == process::id() {
+        damage::look(STATE.finalized.load(Relaxed));
+    }
+    let leaked = leak_status(status, top);
+    write_crowded_out();
+    finish(Ending::Exit(leaked.unwrap_or(status)), false);
+    if let Some(leaked) = leaked {
+        // glibc goes on with the functions that remain, and ends with this status (exit(3)).
+        // SAFETY: ends the process.
+        unsafe { libc::exit(leaked) };
+    }
+}
+
+/// Tells of leaks, where they are to be looked for and Python was finalised; the exit status that
+/// takes the place of the script's, which is kept where it is not 0.
+fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
+    let plan = STATE.plan.get()?;
+    if !STATE.finalized.load(Relaxed) || STATE.owner.load(Relaxed) != process::id() {
+        return None;
+    }
+    let findings = leaks::check(top)?;
+    let mut text = Text::begin(libc::STDERR_FILENO);
+    let _ = report::tell_leaks(findings, &mut text);
+    text.finish();
+    let leaked = c_int::from(plan.leak_status);
+    let is_leak = !findings.is_nothing() && findings.is_sure();
+    (status == 0 && leaked != 0 && is_leak).then_some(leaked)
+}
+
+/// Says how many blocks `--guard` had no room for, in the process that was asked to guard.
+fn write_crowded_out() {
+    let is_asked = |plan: &Plan| plan.pid == process::id();
+    if STATE.plan.get().is_some_and(is_asked)
+        && let Some(figures) = guards::figures()
+    {
+        let mut out = Descriptor::new(libc::STDERR_FILENO);
+        let _ = report::write_crowded_out(&figures, &mut out);
+        out.flush();
+    }
+}
+
+/// Counts the child.
+pub fn forked_in_parent() {
+    forks::COUNT.fetch_add(1, Relaxed);
+}
+
+/// The child's end is its own: it has written nothing yet.
+pub fn forked_in_child() {
+    let pid = process::id();
+    STATE.owner.store(pid, Relaxed);
+    name_process();
+    if pid == dispositions::FIRST {
+        dispositions::become_first();
+    }
+    if !live::is_shared() {
+        // Else `live` has.
+        live::begin_clock();
+        live::note_inherited();
+        forks::COUNT.store(0, Relaxed);
+    }
+    STATE.written.store(NOTHING, Relaxed);
+    STATE.dumping.store(false, Relaxed);
+    resident::begin_child();
+    left::begin_child();
+    peak::restart();
+    // SAFETY: the child has one thread, which looks at nothing that its parent took.
+    unsafe { DUMP_EXHIBITS.begin_child() };
+}
+
+/// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
+fn report<'a>(
+    plan: &'a Plan,
+    ending: Ending,
+    partial: bool,
+    exhibits: Option<&'a Exhibits>,
+) -> Report<'a> {
+    let left = left::figures().filter(|_| STATE.finalized.load(Relaxed));
+    let exhibits = exhibits.or_else(|| left.filter(|_| !partial)?.exhibits);
+    let now = LEDGER.snapshot();
+    let measured = resident::resident();
+    let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
+    let region = bound::figures();
+    let guards = guards::figures();
+    let wall_seconds = CARD.seconds_until(moment::monotonic());
+    let big_blocks = left.map_or_else(register::big_blocks, |left| left.big_blocks);
+    let resident = Resident {
+        now: match left {
+            Some(left) => left.resident,
+            None => balance.map(|it| it.resident).or(measured.now),
+        },
+        ..measured
+    };
+    let at_peak = peak::has_begun().then(|| {
+        let live = left.map_or(&now, |left| &left.ledger).total_live_bytes;
+        let seconds = left.map_or(wall_seconds, |left| left.time as f64 / 1e9);
+        AtPeak::find(live, seconds, balance.is_some())
+    });
+    Report {
+        facts: &plan.facts,
+        now,
+        at_end: left.map(|left| left.ledger),
+        started: CARD.started.load(Relaxed),
+        inherited: (CARD.forked.load(Relaxed) == 1).then(|| CARD.inherited.load(Relaxed)),
+        at_peak,
+        wall_seconds,
+        ending,
+        partial,
+        numpy: left.map_or_else(numpy::figures, |left| left.numpy),
+        region: left.map_or(region, |left| left.region.zip(region).map(as_left)),
+        guards: left.map_or(guards, |left| left.guards),
+        leaks: leaks::findings(),
+        balance,
+        size_classes: exhibits.map(|exhibits| &exhibits.classes),
+        big_blocks,
+        resident,
+        finalized_resident: left.and(measured.now),
+        largest_child: resident::largest_child(measured.peak),
+        forks: forks::COUNT.load(Relaxed),
+        pid: process::id(),
+    }
+}
+
+/// The bounded heap: what is committed as the script `left` it, peak and counts of the whole run.
+fn as_left((left, now): (bound::RegionFigures, bound::RegionFigures)) -> bound::RegionFigures {
+    bound::RegionFigures {
+        committed: left.committed,
+        ..now
+    }
+}
+
+/// Gives the report of this moment to `take`; the script's own question. Any thread.
+pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
+    STATE
+        .plan
+        .get()
+        .map(|plan| take(&report(plan, Ending::Running, false, None)))
+}
+
+/// The file that a report goes to, and its format.
+fn file_of(plan: &Plan) -> Option<(&[u8], Format)> {
+    let stats = plan.stats.as_ref()?;
+    match &stats.to {
+        Destination::File(path) => Some((path, stats.format)),
+        _ => None,
+    }
+}
+
+/// Whether a process writes what was planned: the one that was asked, and a forked child where the
+/// file's name distinguishes them.
+fn writes_here(plan: &Plan, pid: i32) -> bool {
+    pid == plan.pid || file_of(plan).is_some_and(|(path, _)| names_process(path))
+}
+
+/// Whether SIGUSR2 is to have the report of the moment written.
+pub fn dumps_on_signal() -> bool {
+    STATE.plan.get().is_some_and(|plan| file_of(plan).is_some())
+}
+
+/// Writes the report of this moment to its file, while the process goes on; false where this process
+/// writes none. With the GIL, outside signal handlers.
+fn dump() -> bool {
+    let Some(plan) = STATE.plan.get() else {
+        return false;
+    };
+    let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
+        return false;
+    };
+    if let Some(exhibits) = DUMP_EXHIBITS.take()
+        && !STATE.dumping.swap(true, AcqRel)
+    {
+        let report = report(plan, Ending::Running, false, Some(&exhibits));
+        place::write_file(&report, format, path);
+        STATE.dumping.store(false, Release);
+    }
+    true
+}
+
+/// Answers SIGUSR2: writes the report of this moment, or says why there is none. With the GIL, outside signal handlers.
+pub fn dump_on_signal() {
+    if !dump() {
+        say_no_report(process::id());
+    }
+}
+
+/// Writes the report of this moment to its file from inside a signal handler, while the process goes
+/// on; false where no file was asked for, or in a child of `vfork`.
+fn dump_from_handler() -> bool {
+    let Some(plan) = STATE.plan.get() else {
+        return false;
+    };
+    let pid = process::id();
+    let Some((path, format)) = file_of(plan).filter(|_| STATE.owner.load(Relaxed) == pid) else {
+        return false;
+    };
+    if !writes_here(plan, pid) {
+        say_no_report(pid);
+    } else if STATE.written.load(Relaxed) != LAST && !STATE.dumping.swap(true, AcqRel) {
+        place::write_file(&report(plan, Ending::Running, true, None), format, path);
+        STATE.dumping.store(false, Release);
+    }
+    true
+}
+
+/// Says why the signal that asks for a report gives none in a forked child.
+fn say_no_report(pid: i32) {
+    notice(format_args!(
+        "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
+         --stats-file, or `pyhostctl report {pid}` of a host with --live"
+    ));
+}
+
+/// Whether the caller is to write, of this ending, from inside a signal handler or not. From then on
+/// no other does.
+fn is_to_write(partial: bool) -> bool {
+    let (next, may_follow): (u8, &[u8]) = match partial {
+        true => (IN_HANDLER, &[NOTHING]),
+        false => (LAST, &[NOTHING, BY_SIGNAL]),
+    };
+    let claim = |now: u8| may_follow.contains(&now).then_some(next);
+    STATE.written.fetch_update(AcqRel, Acquire, claim).is_ok()
+}
+
+/// Ends the process at once, since the reserve of a cap is used up: with a line that says why and a report; its file
+/// stays. Any thread, inside the allocator.
+pub fn end_exhausted(refusal: &Refusal) -> ! {
+    let why = match refusal.how {
+        How::Vain => "the script goes on asking in vain",
+        _ => "the reserve is used up",
+    };
+    notice(format_args!(
+        "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
+    ));
+    live::note_exhausted();
+    exports::end_now(CAP_EXHAUSTED)
+}
+
+/// Writes what was planned, once a process. `partial`: from inside a signal handler.
+fn finish(ending: Ending, partial: bool) {
+    let Some(plan) = STATE.plan.get() else { return };
+    let pid = process::id();
+    if STATE.owner.load(Relaxed) != pid {
+        return; // a child of vfork, in its parent's memory
+    }
+    live::end(ending, left::figures().map(|left| &left.ledger));
+    if !writes_here(plan, pid) {
+        return;
+    }
+    if ending == Ending::Exec {
+        if file_of(plan).is_some() && STATE.written.load(Acquire) == NOTHING {
+            write_planned(plan, ending, partial);
+        }
+    } else if is_to_write(partial) {
+        write_planned(plan, ending, partial);
+        if partial {
+            STATE.written.store(BY_SIGNAL, Release);
+        }
+    }
+}
+
+fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
+    let forked = process::id() != plan.pid;
+    let report = report(plan, ending, partial, None);
+    match &plan.stats {
+        None => {
+            if plan.closing_line && !forked && ending != Ending::Exec {
+                let mut out = Descriptor::new(libc::STDERR_FILENO);
+                let _ = report::closing_line(&report, &mut out);
+                out.flush();
+            }
+        }
+        Some(stats) => match &stats.to {
+            Destination::Stderr => render(
+                &report,
+                stats.format,
+                &mut Descriptor::new(libc::STDERR_FILENO),
+            ),
+            Destination::Descriptor(descriptor) => {
+                place::write_descriptor(&report, stats.format, *descriptor)
+            }
+            Destination::File(template) => place::write_file(&report, stats.format, template),
+        },
+    }
+}
+
+/// Whether the processes of a family write a file each.
+fn is_one_of_several() -> bool {
+    let file = STATE.plan.get().and_then(file_of);
+    file.is_some_and(|(path, _)| names_process(path))
+}
+
+fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
+    match format {
+        Format::Json => {
+            let mut json = Json::new(out);
+            report.describe(&mut json);
+            json.finish();
+        }
+        Format::OpenMetrics => {
+            let _ = report::metrics(report, is_one_of_several(), out);
+        }
+        _ => {
+            let _ = report::table(report, out);
+        }
+    }
+    out.flush();
+}

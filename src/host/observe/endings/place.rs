@@ -1,0 +1,189 @@
+//! Puts a report where it was asked for: a file, whole or not at all; a device, a FIFO, or an open
+//! descriptor, which are written into.
+//!
+//! The path is looked at again at the end: the script may have put a file there. Allocates
+//! nothing and takes no lock.
+
+use super::{page, render};
+use crate::descriptor::{Descriptor, notice};
+use crate::errno::Errno;
+use crate::observe::report::{Destination, Format, Report, Stats};
+use crate::observe::timeline::pages::NoPage;
+use crate::output::{self, Draft, Target};
+use crate::process;
+use crate::template::PathBuffer;
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// The descriptor that the report goes to, and its file's device and inode at the start.
+static DESCRIPTOR: OnceLock<(c_int, (u64, u64))> = OnceLock::new();
+
+/// Remembers which file the descriptor of a report is open for: the script may close it, and another
+/// file may get its number.
+pub fn remember(stats: &Stats) {
+    let descriptor = match &stats.to {
+        Destination::Stderr => None,
+        Destination::Descriptor(descriptor) => Some(*descriptor),
+        Destination::File(template) => {
+            let path = PathBuffer::expand(template, process::id(), b"");
+            match path.map(|mut path| output::look(&mut path)) {
+                Some(Ok(Target::Descriptor(descriptor))) => Some(descriptor),
+                _ => None,
+            }
+        }
+    };
+    if let Some(descriptor) = descriptor
+        && let Some(identity) = output::identity(&descriptor)
+    {
+        let _ = DESCRIPTOR.set((descriptor, identity));
+    }
+}
+
+/// Why a report is not where it was asked for.
+enum Failure {
+    /// The place cannot be written.
+    System(Errno),
+    /// The descriptor is open for another file than at the start.
+    OtherFile,
+    /// `pyhostctl` made no page.
+    Page(NoPage),
+}
+
+impl From<Errno> for Failure {
+    fn from(error: Errno) -> Self {
+        Failure::System(error)
+    }
+}
+
+/// Writes a report to a descriptor.
+pub fn write_descriptor(report: &Report<'_>, format: Format, descriptor: c_int) {
+    let written = write_into(report, format, descriptor);
+    if let Err(why) = written {
+        complain(format_args!("descriptor {descriptor}"), &why);
+    }
+}
+
+/// Writes a report to a file. `template` may hold `%p`.
+///
+/// Not inlined, nor is what it calls: its paths would lie on the stack of every ending, and a
+/// script's own `faulthandler` leaves 16 KiB for that.
+#[inline(never)]
+pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
+    let Some(mut path) = PathBuffer::expand(template, report.pid, b"") else {
+        return notice(format_args!(
+            "cannot write the report: the path is too long"
+        ));
+    };
+    let target = match output::look(&mut path) {
+        Ok(target) => target,
+        Err(refusal) => {
+            return notice(format_args!(
+                "cannot write the report: '{}' {refusal}",
+                path.shown()
+            ));
+        }
+    };
+    let written = match target {
+        Target::New | Target::Old => write_draft(report, format, &path, target),
+        Target::Stream => write_stream(report, format, &path),
+        Target::Descriptor(descriptor) => write_into(report, format, descriptor),
+    };
+    match written {
+        Ok(()) if page::is_told() => notice(format_args!("the page is {}", path.shown())),
+        Ok(()) => {}
+        Err(Failure::Page(NoPage::NoSampler)) => write_beside(report, template, &path),
+        Err(why) => complain(format_args!("'{}'", path.shown()), &why),
+    }
+}
+
+/// Writes the report of a page that cannot be made as JSON beside the page's place.
+#[inline(never)]
+fn write_beside(report: &Report<'_>, template: &[u8], page: &PathBuffer) {
+    let Some(mut path) = PathBuffer::expand(template, report.pid, b".json") else {
+        return;
+    };
+    let written = match output::look(&mut path) {
+        Ok(target @ (Target::New | Target::Old)) => {
+            write_draft(report, Format::Json, &path, target).is_ok()
+        }
+        _ => false,
+    };
+    let page = page.shown();
+    match written {
+        true => notice(format_args!(
+            "cannot make the page '{page}': the process that makes it cannot be reached; the report is written to \
+             '{}', of which `pyhostctl html` makes the page",
+            path.shown()
+        )),
+        false => complain(format_args!("'{page}'"), &Failure::Page(NoPage::NoSampler)),
+    }
+}
+
+/// Writes the whole report beside its place, then moves it there.
+#[inline(never)]
+fn write_draft(
+    report: &Report<'_>,
+    format: Format,
+    path: &PathBuffer,
+    target: Target,
+) -> Result<(), Failure> {
+    let draft = Draft::begin(path, target, 0)?;
+    match fill(report, format, draft.descriptor()) {
+        Ok(()) => draft.finish().map(drop).map_err(Failure::from),
+        Err(why) => {
+            draft.discard();
+            Err(why)
+        }
+    }
+}
+
+fn write_stream(report: &Report<'_>, format: Format, path: &PathBuffer) -> Result<(), Failure> {
+    let stream = output::open_stream(path.as_c_str())?;
+    fill(report, format, stream.as_raw_fd())
+}
+
+/// Writes into a descriptor of the caller's, where it is still the one of the start.
+fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
+    let known = DESCRIPTOR.get().filter(|known| known.0 == descriptor);
+    if known.is_some_and(|known| output::identity(&descriptor) != Some(known.1)) {
+        return Err(Failure::OtherFile);
+    }
+    fill(report, format, descriptor)
+}
+
+fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
+    if format == Format::Html {
+        return page::write(report, descriptor).map_err(Failure::Page);
+    }
+    let mut out = Descriptor::new(descriptor);
+    render(report, format, &mut out);
+    out.error().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Says why there is no report at a place.
+fn complain(place: std::fmt::Arguments<'_>, why: &Failure) {
+    match why {
+        Failure::System(Errno(libc::ENXIO)) => notice(format_args!(
+            "cannot write the report to {place}: it has no reader"
+        )),
+        Failure::System(error) => {
+            notice(format_args!("cannot write the report to {place}: {error}"));
+        }
+        Failure::OtherFile => notice(format_args!(
+            "cannot write the report to {place}: the script has closed it"
+        )),
+        Failure::Page(NoPage::NoSampler) => notice(format_args!(
+            "cannot make the page {place}: the process that makes it cannot be reached"
+        )),
+        Failure::Page(NoPage::Failed(what, None)) => {
+            notice(format_args!("cannot make the page {place}: {what}"));
+        }
+        Failure::Page(NoPage::Failed(what, Some(error))) => {
+            notice(format_args!(
+                "cannot make the page {place}: {what} ({error})"
+            ));
+        }
+        Failure::Page(NoPage::Told) => {}
+    }
+}

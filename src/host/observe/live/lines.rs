@@ -1,0 +1,180 @@
+//! The samples of lines beside the ledger: in a file of their own, which other processes read, and begun or ended at
+//! another process's request.
+//!
+//! The file appears when there are samples, and is replaced by a larger one as they grow. If the system refuses the larger one,
+//! because its disk is full, the file goes: what it has would pass for all samples. The card says why, one line on standard error
+//! does, and the file is tried again as samples come. The process goes on, and its report has all.
+//!
+//! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
+
+use super::own_path;
+use crate::cpython::frames;
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Raised};
+use crate::descriptor::{notice, quietly};
+use crate::errno::{Errno, KeptErrno};
+use crate::heap::sampling;
+use crate::ledger::CARD;
+use crate::ledger::card::LinesAnswer;
+use crate::observe::lines;
+use crate::python::hooks::domains;
+use crate::template::PathBuffer;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::mapping::{self, Shared, page_size};
+use pyhost_os::signals::SignalSet;
+use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+/// The file of the lines, and whether it can be written.
+struct LinesFile {
+    /// The file could not be written, and no line says so yet.
+    is_warning_due: AtomicBool,
+    /// A line says so, or will.
+    is_warned: AtomicBool,
+    /// Python takes calls between two instructions.
+    is_armed: AtomicBool,
+    /// The addresses of the file's pages: the first, and their bytes.
+    pages: [AtomicUsize; 2],
+}
+
+static STATE: LinesFile = LinesFile {
+    is_warning_due: AtomicBool::new(false),
+    is_warned: AtomicBool::new(false),
+    is_armed: AtomicBool::new(false),
+    pages: [const { AtomicUsize::new(0) }; 2],
+};
+
+/// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
+/// which do not find it any more until the file is renewed. In the handler of SIGBUS.
+pub fn goes_on_without_file(address: usize) -> bool {
+    let [start, bytes] = STATE.pages.each_ref().map(|place| place.load(Relaxed));
+    // SAFETY: pages that the samples own, and write atomic words to. While they give them up no signal comes.
+    (start..start + bytes).contains(&address) && unsafe { mapping::empty(start, bytes) }
+}
+
+/// The samples have given the file's pages up: what is mapped there from now on is not theirs. So it is in a forked child.
+pub fn forget_pages() {
+    STATE.pages[1].store(0, Relaxed);
+}
+
+/// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
+pub fn start() {
+    if super::STATE.has_file.load(Relaxed) {
+        sampling::publish_by(renew);
+        warn_if_due();
+    }
+}
+
+/// Warnings can be written between two instructions of Python from now on. After initialisation.
+pub fn arm() {
+    STATE.is_armed.store(true, Relaxed);
+    warn_if_due();
+}
+
+/// Removes the file. Returns false if there is none.
+pub fn remove() -> bool {
+    path().is_some_and(|path| file::unlink(path.as_c_str()).is_ok())
+}
+
+fn path() -> Option<PathBuffer> {
+    let own = super::NAMES.hold()?;
+    own_path(&own, LINES_SUFFIX)
+}
+
+/// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
+/// refuses.
+fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
+    forget_pages();
+    if !super::STATE.has_file.load(Relaxed) {
+        return None;
+    }
+    let _errno = KeptErrno::new();
+    // A signal would interrupt the call that reserves the room, and one that comes often would never let it finish.
+    let mut others = SignalSet::all();
+    others.remove(libc::SIGBUS); // what comes of the file itself
+    let before = others.block();
+    // The former is wrong from now on; the room that it takes may be what the larger one lacks.
+    let made = make(words, fill).or_else(|error| match remove() {
+        true => make(words, fill),
+        false => Err(error),
+    });
+    before.make_mask();
+    let error = made.as_ref().err().map_or(0, |Errno(error)| *error);
+    CARD.lines.file_error.store(error as u64, Relaxed);
+    if error != 0 && !STATE.is_warned.swap(true, Relaxed) {
+        STATE.is_warning_due.store(true, Relaxed);
+        sampling::answer_soon();
+    }
+    made.ok()
+}
+
+fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<AtomicU64>, Errno> {
+    let path = path().ok_or(Errno(libc::EBUSY))?;
+    let draft = path.with(DRAFT_SUFFIX.as_bytes());
+    let draft = draft.ok_or(Errno(libc::ENAMETOOLONG))?;
+    let made = || {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
+        let file = Fd::open(draft.as_c_str(), flags)?;
+        let mapped = Shared::of_file(&file, words)?;
+        let addresses = mapped.addresses();
+        STATE.pages[0].store(addresses.start, Relaxed);
+        let pages = addresses.len().next_multiple_of(page_size() as usize);
+        STATE.pages[1].store(pages, Relaxed);
+        fill(&mapped);
+        file::rename(draft.as_c_str(), path.as_c_str())?;
+        Ok(mapped)
+    };
+    quietly(made).inspect_err(|_| {
+        forget_pages();
+        let _ = file::unlink(draft.as_c_str());
+    })
+}
+
+/// Says in a line that the samples could not be written, if that is due. Outside of the allocator; also in a signal handler.
+pub fn warn_if_due() {
+    if !STATE.is_warning_due.swap(false, Relaxed) {
+        return;
+    }
+    let path = path();
+    let path = path.as_ref().map_or(&b""[..], PathBuffer::as_bytes);
+    notice(format_args!(
+        "--lines: cannot write '{}': {}; pyhostctl finds no samples until there is room, so make room there, or name another \
+         directory by --live=DIR. The report has them",
+        str::from_utf8(path).unwrap_or("the file of the samples"),
+        Errno(CARD.lines.file_error.load(Relaxed) as i32)
+    ));
+}
+
+/// Begins or ends the samples, if another process has asked for that, and has a warning written that is due.
+pub fn answer() {
+    let cell = &CARD.lines;
+    let asked = cell.asked.load(Acquire);
+    if asked != cell.answered.load(Relaxed) {
+        let answer = answer_to(cell.interval.load(Relaxed));
+        cell.answer.store(answer as u64, Relaxed);
+        cell.answered.store(asked, Release);
+    }
+    fn warn(_: Gil<'_>) -> Result<(), Raised<'_>> {
+        warn_if_due();
+        Ok(())
+    }
+    let is_due = STATE.is_warning_due.load(Relaxed) && STATE.is_armed.load(Relaxed);
+    if is_due && !frames::is_finalizing() && !add_pending_call(warn) {
+        sampling::answer_soon(); // other calls wait
+    }
+}
+
+/// Begins to sample with an interval, or ends with 0.
+fn answer_to(interval: u64) -> LinesAnswer {
+    match interval {
+        0 => {
+            sampling::end();
+            domains::follow_samples();
+            LinesAnswer::Done
+        }
+        interval if !lines::begin(interval) => LinesAnswer::Refused,
+        _ if !domains::follow_samples() => LinesAnswer::BeneathHooks,
+        _ => LinesAnswer::Done,
+    }
+}

@@ -1,0 +1,509 @@
+//! The shared ledger: `--live` keeps card and ledger in a file of a directory, or in a file of a given
+//! name, so that others can read them while the process runs and after a kill.
+//!
+//! [`start`] runs while the process has one thread and before the heap's own handlers of forks. With
+//! a directory a forked child makes a file of its own; with a given name it keeps its counters to
+//! itself. An exit removes the process's file; what ends by a signal leaves it. The end and the
+//! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no
+//! lock.
+//!
+//! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
+//! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
+
+#![allow(unsafe_code)]
+
+pub mod lines;
+mod mapping;
+mod siblings;
+
+use crate::card::ProcessState;
+use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
+use crate::errno::Errno;
+use crate::error::{BAD_OPTION, Error};
+use crate::ledger::CARD;
+use crate::ledger::{LEDGER, REPORTED, Snapshot};
+use crate::libc_exports::native;
+use crate::observe::report::{Ending, Facts};
+use crate::observe::timeline::{self, brief, trouble};
+use crate::output::{self, Draft, OutputError, Target};
+use crate::process::{self, small_file::read_once};
+use crate::resident::{keep_noting, resident};
+use crate::template::PathBuffer;
+use pyhost_os::cell::Exclusive;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::{calls, moment};
+use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
+use pyhost_record::{self as record, Record};
+use std::ffi::{CStr, OsString, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+
+/// Where the ledger is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerPlace {
+    /// In the process's own memory.
+    Own,
+    /// In a file: an absolute path, which may hold `%p`.
+    File(Vec<u8>),
+    /// In a file of the process's own in a directory.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Whether the user has named it: then one that must not be used is an error.
+        is_required: bool,
+    },
+}
+
+/// The result of moving the ledger into its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// It is where it was asked for.
+    pub is_in_place: bool,
+    /// A process of the host's own can read it.
+    pub is_shared: bool,
+}
+
+const PATH: usize = libc::PATH_MAX as usize;
+
+/// The start of the names of this machine's files, and the name of the process's own: both end with
+/// a zero byte.
+struct Names {
+    start: [u8; PATH],
+    own: [u8; PATH],
+}
+
+impl Names {
+    fn own(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.own).unwrap_or_default()
+    }
+}
+
+/// The path of the process's own file, with another end of its name. None if it is too long.
+fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
+    let own = names.own().to_bytes().strip_suffix(SUFFIX.as_bytes())?;
+    PathBuffer::of(own)?.with(suffix.as_bytes())
+}
+
+/// The process's file, and how the process ends.
+struct LiveFile {
+    /// Somebody else may read the card: a file or a sampler has it.
+    is_shared: AtomicBool,
+    /// What a status or a signal of the end does not say by itself: one of the four below.
+    reason: AtomicU8,
+    /// The process has a file in a directory of `--live`.
+    has_file: AtomicBool,
+    /// The descriptor that holds the lock; -1 for none.
+    lock: AtomicI32,
+}
+
+static STATE: LiveFile = LiveFile {
+    is_shared: AtomicBool::new(false),
+    reason: AtomicU8::new(NO_REASON),
+    has_file: AtomicBool::new(false),
+    lock: AtomicI32::new(-1),
+};
+
+// Large and all zeros: not beside what begins with another value, which the file has.
+static NAMES: Exclusive<Names> = Exclusive::new(Names {
+    start: [0; PATH],
+    own: [0; PATH],
+});
+
+const NO_REASON: u8 = 0;
+/// The host ends the process, since the reserve of a cap is used up.
+const EXHAUSTED: u8 = 1;
+/// The process ends itself by a signal that asks it to stop, as uvicorn does once it has shut down.
+const STOP: u8 = 2;
+/// Another process ends it so.
+const KILL: u8 = 3;
+
+/// How many of the killed are told of one by one.
+const TOLD: usize = 3;
+
+/// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
+/// reads them, where they are to stay in memory. Of `argv`, `host_words` after the first are the
+/// host's options. Where a resource is missing the ledger stays in memory, and a notice says so.
+///
+/// # Errors
+/// A directory that must not be used.
+pub fn start(
+    place: &LedgerPlace,
+    shared: bool,
+    argv: &[OsString],
+    host_words: usize,
+    command: &str,
+) -> Result<Kept, Error> {
+    begin_clock();
+    if *place == LedgerPlace::Own && !shared {
+        return Ok(Kept {
+            is_in_place: true,
+            is_shared: false,
+        });
+    }
+    let refuse = |what: &str| Err(Error::option(what));
+    if !mapping::is_possible() {
+        return refuse("--live: not with pages of more than 64 KiB");
+    }
+    fill_card(argv);
+    CARD.host_words.store(host_words as u64, Relaxed);
+    CARD.script.set(command);
+    let is_in_file = match place {
+        LedgerPlace::Own => false,
+        LedgerPlace::File(template) => in_file(template),
+        LedgerPlace::Directory { path, is_required } => in_directory(path, *is_required)?,
+    };
+    let is_shared = is_in_file || shared && in_memory();
+    STATE.is_shared.store(is_shared, Relaxed);
+    if is_shared {
+        keep_noting(mapping::keep);
+        native::on_exit(exit_before_the_plan);
+    }
+    Ok(Kept {
+        is_in_place: is_in_file || *place == LedgerPlace::Own,
+        is_shared,
+    })
+}
+
+/// Shares the ledger with the sampler alone; false where the system refuses.
+fn in_memory() -> bool {
+    let is_shared = mapping::onto_memory(true);
+    if !is_shared {
+        notice(format_args!(
+            "--timeline, --stats-brief: no memory to share with the sampler ({}); the script runs \
+             without them",
+            Errno::last()
+        ));
+    }
+    is_shared
+}
+
+/// Python has ended the process before a report was planned, as it does for a bad option of its own:
+/// a file that stayed would be taken for that of a process that was killed.
+extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
+    if CARD.state().0 == ProcessState::Running && CARD.pid.load(Relaxed) == process::id() {
+        end(Ending::Exit(status), None);
+    }
+}
+
+/// In a forked child: notes what it begins with, which its parent counts too.
+pub fn note_inherited() {
+    let bytes = LEDGER.snapshot().total_live_bytes;
+    CARD.inherited.store(bytes, Relaxed);
+    CARD.forked.store(1, Relaxed);
+}
+
+/// Notes that the process starts now; the one clock of its report, its file and its timeline.
+pub fn begin_clock() {
+    CARD.started.store(moment::now(), Relaxed);
+    CARD.started_monotonic.store(moment::monotonic(), Relaxed);
+}
+
+fn fill_card(argv: &[OsString]) {
+    let own = Identity::own();
+    CARD.boot.set(&own.boot);
+    CARD.pid.store(own.pid, Relaxed);
+    CARD.pid_namespace.store(own.pid_namespace, Relaxed);
+    CARD.start_ticks.store(own.start_ticks, Relaxed);
+    CARD.parent.store(calls::getppid(), Relaxed);
+    CARD.user.store(calls::geteuid(), Relaxed);
+    CARD.host.set(env!("CARGO_PKG_VERSION"));
+    CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
+}
+
+/// Tells the card what is known once Python's configuration is, and lets others see the samples of lines.
+pub fn describe(facts: &Facts) {
+    lines::start();
+    CARD.python.set(&facts.python_version);
+    CARD.mimalloc.set(&facts.mimalloc);
+    CARD.allocator.set(facts.allocator);
+    CARD.native.set(facts.native);
+    CARD.profile.set(facts.profile);
+    CARD.debug_hooks
+        .store(u32::from(facts.debug_hooks), Relaxed);
+    let active = REPORTED.iter().filter(|&&account| facts.is_active(account));
+    let bits = active.map(|&account| 1 << account as u32).sum();
+    CARD.active.store(bits, Relaxed);
+}
+
+/// Python has started: what others cannot read is said between two of its instructions.
+pub fn arm() {
+    lines::arm();
+}
+
+/// Keeps the ledger in one file; false where it cannot, which a notice says.
+fn in_file(template: &[u8]) -> bool {
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let kept = path.ok_or(OutputError::TooLong).and_then(|mut path| {
+        let target = output::look(&mut path)?;
+        map_file(&path, target).map_err(OutputError::System)
+    });
+    kept.map_err(|refusal| {
+        notice(format_args!(
+            "--live: '{}' {refusal}; the script runs without it",
+            String::from_utf8_lossy(template)
+        ));
+    })
+    .is_ok()
+}
+
+/// Maps the ledger onto a file at `path`. It is a new one, since another process may have mapped the one
+/// that is there; only where none can be moved there, the old one.
+fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
+    let is_placed = match Draft::apart(path, target, 0) {
+        Ok(draft) => {
+            let placed = match mapping::onto_file(draft.descriptor()) {
+                Ok(()) => draft.finish(),
+                Err(error) => {
+                    draft.discard();
+                    Err(error)
+                }
+            };
+            let file = placed.inspect_err(|_| {
+                mapping::onto_memory(false);
+            })?;
+            file.is_some()
+        }
+        Err(error) if target == Target::New => return Err(error),
+        Err(_) => false,
+    };
+    if is_placed {
+        return Ok(());
+    }
+    let file = Fd::open(path.as_c_str(), libc::O_RDWR | libc::O_NOFOLLOW)?;
+    mapping::onto_file(file.as_raw_fd())?;
+    let _ = file::truncate(&file, record::SIZE as u64);
+    Ok(())
+}
+
+/// Keeps the ledger in a file of the process's own; false where it cannot, which a notice says.
+///
+/// # Errors
+/// A directory that was asked for and must not be used.
+fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
+    let why = match prepare(path) {
+        Ok(()) => return Ok(true),
+        Err(Unfit::Wrong(what)) if is_required => {
+            return Err(Error::option(format!(
+                "--live: '{}' {what}; expected a directory that only its user can write to, \
+                 or file: and a path",
+                path.display()
+            )));
+        }
+        Err(why) => why,
+    };
+    notice(format_args!(
+        "--live: '{}' {why}; the script runs without it",
+        path.display()
+    ));
+    Ok(false)
+}
+
+fn prepare(path: &Path) -> Result<(), Unfit> {
+    let folder = directory::prepare(path)?;
+    tell_of(directory::tidy(path, &folder), path);
+    let own = Identity::own();
+    let prefix = path.join(format!("{}-", own.boot));
+    let name = path.join(own.file_name());
+    let mut names = NAMES.hold().ok_or(Unfit::Wrong("is in use".to_owned()))?;
+    let Names { start, own: whole } = &mut *names;
+    for (place, name) in [(start, &prefix), (whole, &name)] {
+        let name = name.as_os_str().as_bytes();
+        if name.len() + 64 > PATH {
+            return Err(Unfit::Wrong("is too long".to_owned()));
+        }
+        place[..name.len()].copy_from_slice(name);
+    }
+    drop(names);
+    // A program that this process was before may have left them.
+    let _ = std::fs::remove_file(&name);
+    lines::remove();
+    make_file().map_err(|Errno(error)| {
+        let error = std::io::Error::from_raw_os_error(error);
+        Unfit::System("takes no file", error)
+    })
+}
+
+/// Writes a line about each of those processes that ran the script of this one: the others are not its matter.
+fn tell_of(mut killed: Vec<Record>, directory: &Path) {
+    killed.retain(|record| record.card().script.get() == CARD.script.get());
+    for record in killed.iter().take(TOLD) {
+        notice(format_args!("{}", record.last_words()));
+    }
+    let more = killed.len().saturating_sub(TOLD);
+    if more > 0 {
+        let folder = directory.join(directory::ARCHIVE);
+        notice(format_args!(
+            "{more} more were killed; see {}",
+            folder.display()
+        ));
+    }
+}
+
+/// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
+/// container.
+fn make_file() -> Result<(), Errno> {
+    let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    let file = Fd::open(names.own(), flags)?;
+    let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
+    if locks {
+        let _ = file::lock(&file, libc::LOCK_EX);
+    }
+    mapping::onto_file(file.as_raw_fd()).inspect_err(|_| {
+        let _ = file::unlink(names.own());
+    })?;
+    if locks {
+        STATE.lock.store(out_of_the_way(file).leak(), Relaxed);
+    }
+    STATE.has_file.store(true, Relaxed);
+    Ok(())
+}
+
+/// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
+/// `--live`, a file of its own.
+pub fn forked() {
+    if !is_shared() {
+        return;
+    }
+    lines::forget_pages();
+    if !mapping::onto_memory(false) {
+        // It goes on in its parent's pages, which are then wrong, but whole.
+        STATE.has_file.store(false, Relaxed);
+        return;
+    }
+    CARD.begin_child();
+    name_process();
+    note_inherited();
+    brief::leave_to_parent();
+    CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
+    CARD.pid.store(process::id(), Relaxed);
+    begin_clock();
+    if STATE.has_file.swap(false, Relaxed) {
+        // SAFETY: a thread of the parent that read the names is not in this process.
+        drop(unsafe { NAMES.take_over() });
+        let lock = STATE.lock.swap(-1, Relaxed);
+        if is_locked_file(lock) {
+            // SAFETY: the child's copy of the descriptor that `make_file` leaked; the parent keeps its own, and
+            // the lock.
+            drop(unsafe { Fd::owned(lock) });
+        }
+        if name_child().is_some() {
+            // First: it may make the room that the file needs.
+            let _ = NAMES.hold().map(|names| siblings::archive(&names));
+            let _ = make_file();
+        }
+    }
+}
+
+/// Whether a descriptor is still the one of the process's file: a script may have closed it.
+fn is_locked_file(lock: c_int) -> bool {
+    let of_name = NAMES
+        .hold()
+        .and_then(|names| file::status_of(names.own(), 0).ok());
+    of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
+}
+
+/// Writes the name of a forked child's file; None where it cannot be known.
+fn name_child() -> Option<()> {
+    let mut text = [0u8; 1024];
+    let ticks = start_ticks(read_once(c"/proc/self/stat", &mut text)?)?;
+    let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
+    CARD.start_ticks.store(ticks, Relaxed);
+    CARD.pid_namespace.store(namespace, Relaxed);
+    let mut names = NAMES.hold()?;
+    let Names { start, own: name } = &mut *names;
+    let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
+    *name = [0; PATH];
+    name[..start.len()].copy_from_slice(start);
+    let rest = format_args!("{namespace}-{}-{ticks}{SUFFIX}", process::id());
+    format_into(&mut name[start.len()..PATH - 1], rest);
+    Some(())
+}
+
+/// Whether a page of a file that others may make shorter is mapped.
+pub fn is_in_file() -> bool {
+    mapping::is_in_file()
+}
+
+/// Goes on without a file that another process has made shorter, or that its file system has lost, if `address` is one of the
+/// file's. Returns false if it is not. In the handler of SIGBUS.
+pub fn goes_on_without_file(address: usize) -> bool {
+    let (what, is_first) = match mapping::restore(address) {
+        Some(is_first) => ("the counters", is_first),
+        None if lines::goes_on_without_file(address) => ("the samples of lines", true),
+        None => return false,
+    };
+    if is_first {
+        notice(format_args!(
+            "--live: the file of {what} was made shorter by another process, or its file system has lost it; the script runs on, \
+             and pyhostctl cannot read it any more"
+        ));
+    }
+    true
+}
+
+/// The region is too small for Python to start, which ends the process: it must not look like a kill.
+pub fn start_fails() {
+    if is_shared() {
+        end(Ending::Exit(BAD_OPTION), None);
+    }
+}
+
+/// Says on the card how the process ends; where it ends by itself its file goes. `left` is the ledger as
+/// the script left it, where Python was finalised since. Any thread, also from a signal handler; not in a
+/// child of `vfork`.
+pub fn end(ending: Ending, left: Option<&Snapshot>) {
+    let reason = STATE.reason.load(Relaxed);
+    let (state, status) = match ending {
+        Ending::Running => return,
+        Ending::QuickExit(status) if reason == EXHAUSTED => (ProcessState::Exhausted, status),
+        Ending::Exit(status) | Ending::QuickExit(status) => (ProcessState::Exited, status & 0xff),
+        Ending::Signal(signal) => (ProcessState::Signalled, signal),
+        Ending::Exec => (ProcessState::Exec, 0),
+    };
+    if is_shared() && state != ProcessState::Exec {
+        // For who reads the card later.
+        CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
+    }
+    CARD.set_state(state, status, moment::now());
+    brief::tell_end(left);
+    if state != ProcessState::Exec {
+        timeline::end();
+        trouble::tell();
+        lines::warn_if_due();
+    }
+    let is_stop = state == ProcessState::Signalled && reason == STOP;
+    // Another thread's sample must not bring the file back.
+    if (state == ProcessState::Exited || is_stop) && STATE.has_file.swap(false, Relaxed) {
+        // A handler that interrupts who holds the names finds no file of this process's own yet.
+        let _ = NAMES.hold().map(|names| file::unlink(names.own()));
+        lines::remove();
+    }
+}
+
+/// The process goes on after all: another image did not take its place.
+pub fn resume() {
+    CARD.set_state(ProcessState::Running, 0, 0);
+}
+
+/// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.
+pub fn note_exhausted() {
+    STATE.reason.store(EXHAUSTED, Relaxed);
+}
+
+/// Notes that a signal that asks the process to stop is about to end it. The file goes, as at an exit, if the
+/// process has sent it itself. The first call counts: a signal may be put off and raised again.
+pub fn note_stop(is_own: bool) {
+    let reason = if is_own { STOP } else { KILL };
+    let _ = STATE
+        .reason
+        .compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
+}
+
+/// Whether anybody else may read how the process ends: in a file, or as its sampler.
+pub fn is_shared() -> bool {
+    STATE.is_shared.load(Relaxed)
+}

@@ -1,0 +1,276 @@
+//! The process at its peak: the accounts, the resident size, the big blocks, and the balance
+//! sheet.
+//!
+//! Nobody knows that a peak was one before it has passed, so looks are taken on the way up. A *glance*
+//! costs some 30 microseconds: it copies the ledger, reads `/proc/self/status` and goes through the
+//! register of big blocks. It is due once live bytes are 1/128 (at least 256 KiB) above the last one. A
+//! *sheet* is the balance sheet; the kernel needs about 60 microseconds for each MiB that is resident. It
+//! is due once the resident size is an eighth above the last one's. All sheets take at most 1/32 of the
+//! time so far; a short run has 100 ms beside that, for sheets that are farther apart.
+//!
+//! There are two moments to look. At a *safe point* of the main thread, soon after live bytes grew. And
+//! *before a big block is freed* while live bytes are at their highest: memory that was allocated at the
+//! last safe point may have been written to since, and a block that came and went within one call never
+//! meets a safe point. There every thread glances, and the main thread, whose stack is large enough, takes a
+//! sheet.
+//!
+//! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
+//! which is beyond reach where no report is planned ([`heights`]). [`fall`] and [`ask`] run inside the
+//! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
+
+#![allow(unsafe_code)]
+
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Raised};
+use crate::cpython::{frames, threads};
+use crate::errno::KeptErrno;
+use crate::heap;
+use crate::heap::heights::{self, HEIGHTS, PeakWatcher};
+use crate::heap::register::{self, BigBlocks};
+use crate::ledger::CARD;
+use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::observe::balance::{self, Balance};
+use crate::resident::resident;
+use pyhost_os::cell::{HeldLatest, Latest};
+use pyhost_os::moment::monotonic;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+
+/// A quick look at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    /// Nanoseconds since the host started.
+    pub time: u64,
+    /// The accounts.
+    pub ledger: Snapshot,
+    /// Resident bytes.
+    pub resident: Option<u64>,
+    /// The big blocks.
+    pub big_blocks: BigBlocks,
+}
+
+/// The balance sheet of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet {
+    /// Nanoseconds since the host started.
+    pub time: u64,
+    /// Live bytes of all accounts.
+    pub live: u64,
+    /// The sheet.
+    pub balance: Balance,
+}
+
+/// The highest moment so far, as it was seen, and when to look again.
+struct PeakWatch {
+    glance: Latest<Glance>,
+    sheet: Latest<Sheet>,
+    /// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
+    glance_again: AtomicU64,
+    sheet_again: AtomicU64,
+    /// The last sheet: resident bytes, and the ledger's bound.
+    sheet_resident: AtomicU64,
+    sheet_bound: AtomicI64,
+    /// Nanoseconds that sheets took so far.
+    spent: AtomicU64,
+    /// A look at a safe point is asked for.
+    posted: AtomicBool,
+    has_begun: AtomicBool,
+}
+
+static STATE: PeakWatch = PeakWatch {
+    glance: Latest::new(),
+    sheet: Latest::new(),
+    glance_again: AtomicU64::new(0),
+    sheet_again: AtomicU64::new(0),
+    sheet_resident: AtomicU64::new(0),
+    sheet_bound: AtomicI64::new(0),
+    spent: AtomicU64::new(0),
+    posted: AtomicBool::new(false),
+    has_begun: AtomicBool::new(false),
+};
+
+/// Growth after which the next glance is due, at least and as a part of what is live.
+const LEAST_GROWTH: i64 = 256 << 10;
+const GROWTH: i64 = heights::PART;
+/// Nanoseconds between two glances at one height: more than a hundred times what one takes.
+const GLANCE_REST: u64 = 4_000_000;
+/// Growth of live bytes, and of the resident size, after which the next sheet is due.
+const LEAST_SHEET_GROWTH: i64 = 2 << 20;
+const SHEET_GROWTH: i64 = 8;
+/// The part of the time so far that sheets may take, as one in so many, and what they may take beside it.
+const PART: u64 = 32;
+const ALLOWANCE: u64 = 100_000_000;
+/// Growth of live bytes from one sheet to the next that uses the allowance, as one in so many: at a safe
+/// point, from which they may grow on, and before a big block is freed.
+const DOUBLED: i64 = 1;
+const LAST_CHANCE: i64 = 4;
+/// The cost of a sheet: nanoseconds, and nanoseconds for each MiB that is resident.
+const SHEET_TAKES: u64 = 1_000_000;
+const MIB_TAKES: u64 = 60_000;
+/// Nanoseconds until a safe point is asked for again, where the resident size has not followed yet.
+const SHEET_REST: u64 = 10_000_000;
+
+/// The looks of the heap.
+pub const WATCHER: PeakWatcher = PeakWatcher {
+    falls: fall,
+    rises: ask,
+};
+
+/// Begins to look. Once, with the GIL.
+pub fn start(_gil: Gil<'_>) {
+    begin();
+    STATE.has_begun.store(true, Relaxed);
+}
+
+/// Looks from here on, as if nothing was seen before.
+fn begin() {
+    // SAFETY: before anybody looks, or in a forked child, whose only thread this is.
+    unsafe {
+        STATE.glance.clear();
+        STATE.sheet.clear();
+    }
+    STATE.posted.store(false, Relaxed);
+    let bound = LEDGER.bound(Scope::Total);
+    STATE
+        .sheet_resident
+        .store(resident().now.unwrap_or(0), Relaxed);
+    STATE.sheet_bound.store(bound, Relaxed);
+    HEIGHTS.next_glance.store(bound + LEAST_GROWTH, Relaxed);
+    HEIGHTS
+        .next_sheet
+        .store(bound + LEAST_SHEET_GROWTH, Relaxed);
+    HEIGHTS.high.store(bound, Relaxed);
+}
+
+/// Whether anybody looks, or did so.
+pub fn has_begun() -> bool {
+    STATE.has_begun.load(Relaxed)
+}
+
+/// Nanoseconds since the process started.
+pub fn time() -> u64 {
+    monotonic().saturating_sub(CARD.started_monotonic.load(Relaxed))
+}
+
+/// Whether anybody looks.
+fn is_on() -> bool {
+    HEIGHTS.high.load(Relaxed) != heights::NEVER
+}
+
+/// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
+pub fn restart() {
+    if is_on() {
+        begin();
+    }
+}
+
+/// Looks no more: the script has ended.
+pub fn stop() {
+    for height in [&HEIGHTS.high, &HEIGHTS.next_glance, &HEIGHTS.next_sheet] {
+        height.store(heights::NEVER, Relaxed);
+    }
+}
+
+/// Looks, if that is due, before a big block is freed. Outside the heap's gate.
+fn fall(bound: i64) {
+    let is_higher = bound >= HEIGHTS.next_glance.load(Relaxed);
+    if !is_on() || !is_higher && monotonic() < STATE.glance_again.load(Relaxed) {
+        return;
+    }
+    let _errno = KeptErrno::new(); // `free` leaves it as it was
+    glance();
+    let is_main = STATE.has_begun.load(Relaxed) && threads::is_main();
+    if is_main && heap::may_be_alone() {
+        sheet(bound, LAST_CHANCE);
+    }
+}
+
+/// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
+fn ask(bound: i64) {
+    let is_due = bound >= HEIGHTS.next_glance.load(Relaxed)
+        || monotonic() >= STATE.sheet_again.load(Relaxed);
+    if is_due
+        && !STATE.posted.swap(true, Relaxed)
+        && STATE.has_begun.load(Relaxed)
+        && (frames::is_finalizing() || !add_pending_call(look_at_safe_point))
+    {
+        STATE.posted.store(false, Relaxed);
+    }
+}
+
+/// Looks, as far as that is due.
+fn look_at_safe_point(_: Gil<'_>) -> Result<(), Raised<'_>> {
+    STATE.posted.store(false, Relaxed);
+    let bound = LEDGER.bound(Scope::Total);
+    if bound >= HEIGHTS.next_glance.load(Relaxed) {
+        glance();
+    }
+    if bound >= HEIGHTS.next_sheet.load(Relaxed) {
+        sheet(bound, DOUBLED);
+    }
+    Ok(())
+}
+
+fn glance() {
+    let ledger = LEDGER.snapshot();
+    STATE.glance.set(&Glance {
+        time: time(),
+        ledger,
+        resident: resident().now,
+        big_blocks: register::big_blocks(),
+    });
+    let bound = LEDGER.bound(Scope::Total);
+    HEIGHTS.high.store(bound, Relaxed);
+    HEIGHTS
+        .next_glance
+        .store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
+    STATE.glance_again.store(monotonic() + GLANCE_REST, Relaxed);
+}
+
+/// Takes a sheet, if the resident size has grown and there is time for it; ahead of time where live bytes
+/// have grown by one in `early` since the last.
+fn sheet(bound: i64, early: i64) {
+    let (time, begun) = (time(), monotonic());
+    let (last, size) = (
+        STATE.sheet_resident.load(Relaxed),
+        resident().now.unwrap_or(0),
+    );
+    if size < last + (last / SHEET_GROWTH as u64).max(LEAST_SHEET_GROWTH as u64) {
+        STATE.sheet_again.store(begun + SHEET_REST, Relaxed);
+        return;
+    }
+    let spent = STATE.spent.load(Relaxed);
+    let takes = SHEET_TAKES + (size >> 20) * MIB_TAKES;
+    let in_time = time / PART;
+    let before = STATE.sheet_bound.load(Relaxed);
+    let may_be_early = bound >= before + before / early;
+    if spent + takes > in_time && !(may_be_early && spent + takes <= in_time + ALLOWANCE) {
+        let missing = ((spent + takes) * PART).saturating_sub(time);
+        STATE.sheet_again.store(begun + missing, Relaxed);
+        return;
+    }
+    let live = LEDGER.snapshot().total_live_bytes;
+    let balance = balance::take();
+    STATE.spent.store(spent + (monotonic() - begun), Relaxed);
+    STATE.sheet_resident.store(size, Relaxed);
+    STATE.sheet_bound.store(bound, Relaxed);
+    let growth = (bound / SHEET_GROWTH).max(LEAST_SHEET_GROWTH);
+    HEIGHTS.next_sheet.store(bound + growth, Relaxed);
+    if let Some(balance) = balance {
+        STATE.sheet.set(&Sheet {
+            time,
+            live,
+            balance,
+        });
+    }
+}
+
+/// The highest moment that was seen. Any thread, also in a signal handler.
+pub fn highest() -> Option<HeldLatest<'static, Glance>> {
+    STATE.glance.hold()
+}
+
+/// The highest moment that has a sheet. Any thread, also in a signal handler.
+pub fn highest_sheet() -> Option<HeldLatest<'static, Sheet>> {
+    STATE.sheet.hold()
+}

@@ -1,0 +1,147 @@
+//! The resident size in a report, row by row. Does not allocate.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::observe::balance::{Balance, Library, ROWS};
+use pyhost_os::plain::Plain;
+use pyhost_record::table::Right;
+use std::cmp::Reverse;
+use std::fmt::{self, Display, Write};
+
+/// Rows of the table; the others are summed up.
+const TOLD: usize = 8;
+/// Libraries that are named.
+const MAPPED: usize = 4;
+
+/// Says `balance`, or null.
+pub fn describe(balance: Option<&Balance>, sink: &mut impl Sink) {
+    let Some(balance) = balance else {
+        return sink.null("balance");
+    };
+    sink.begin("balance");
+    describe_members(balance, sink);
+    sink.end();
+}
+
+/// Says a balance without the braces around it.
+pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
+    sink.int("resident_bytes", balance.resident as i64);
+    sink.begin_list("rows");
+    for (name, kind, bytes) in balance.rows() {
+        sink.begin("");
+        sink.text("name", name);
+        sink.text("kind", kind.name());
+        sink.int("resident_bytes", bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("mapped");
+    for library in balance.libraries() {
+        sink.begin("");
+        sink.text("library", library.name());
+        sink.int("mapped_bytes", library.mapped as i64);
+        sink.int("resident_bytes", library.resident as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.int("remainder_bytes", balance.remainder());
+}
+
+/// Writes the lines of the table: the largest rows first. `when` says of which moment.
+pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt::Result {
+    let mut rows = [("", 0); ROWS];
+    let mut count = 0;
+    for (place, (name, _, bytes)) in rows.iter_mut().zip(balance.rows()) {
+        *place = (name, bytes);
+        count += 1;
+    }
+    let rows = &mut rows[..count];
+    rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
+    let (told, others) = rows.split_at(rows.len().min(TOLD));
+    writeln!(
+        out,
+        "resident {when}: {}, of which",
+        Bytes(balance.resident)
+    )?;
+    let mut line =
+        |name: &str, bytes: u64| writeln!(out, "  {name:<18}{}", Right(Bytes(bytes), 12));
+    for &(name, bytes) in told {
+        line(name, bytes)?;
+    }
+    if !others.is_empty() {
+        line("others", others.iter().map(|&(_, bytes)| bytes).sum())?;
+    }
+    if let Ok(bytes @ 1..) = u64::try_from(balance.remainder()) {
+        line("not explained", bytes)?;
+    }
+    libraries(balance, out)
+}
+
+/// Writes who has mapped memory: those that have the most resident of it, of those that have the most
+/// mapped.
+fn libraries(balance: &Balance, out: &mut impl Write) -> fmt::Result {
+    let mut separator = "mapped by ";
+    let mut least = (u64::MAX, u64::MAX);
+    for _ in 0..MAPPED {
+        let rank = |library: &&Library| (library.resident, library.mapped);
+        let rest = balance.libraries().filter(|it| rank(it) < least);
+        let Some(library) = rest.max_by_key(rank) else {
+            break;
+        };
+        least = rank(&library);
+        write!(
+            out,
+            "{separator}{} {} (resident {})",
+            Plain(library.name()),
+            Bytes(library.mapped),
+            Bytes(library.resident)
+        )?;
+        separator = ", ";
+    }
+    match least.0 {
+        u64::MAX => Ok(()),
+        _ => writeln!(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Account;
+    use crate::observe::balance::Row;
+
+    #[test]
+    fn the_largest_rows_come_first_and_the_rest_is_summed() {
+        let mut balance = Balance::EMPTY;
+        balance.resident = 100 << 10;
+        let rows = [
+            Row::HeapSlack,
+            Row::HeapOwn,
+            Row::HostTables,
+            Row::Executable,
+            Row::Libpython,
+            Row::Extensions,
+            Row::Libraries,
+            Row::Kernel,
+        ];
+        for (row, kibibytes) in rows.into_iter().zip(1..) {
+            balance.add(row, kibibytes << 10);
+        }
+        balance.add_account(Account::Obj, 50 << 10);
+        let mut text = String::new();
+        lines(&balance, "now", &mut text).unwrap();
+        let expected = "resident now: 100.0 KiB, of which
+  obj                   50.0 KiB
+  kernel                 8.0 KiB
+  libraries              7.0 KiB
+  extension_modules      6.0 KiB
+  libpython              5.0 KiB
+  executable             4.0 KiB
+  host_tables            3.0 KiB
+  heap_own               2.0 KiB
+  others                 1.0 KiB
+  not explained         14.0 KiB
+";
+        assert_eq!(text, expected);
+    }
+}

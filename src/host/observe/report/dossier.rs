@@ -1,0 +1,191 @@
+//! The dossier of a refusal: as text for standard error, and as a section of the report. Does not
+//! allocate.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::descriptor::Speaker;
+use crate::heap::bfc;
+use crate::heap::classes::Class;
+use crate::heap::register::{BigBlock, BigBlocks};
+use crate::ledger::Snapshot;
+use crate::limit::caps::Refusal;
+use crate::process;
+use pyhost_os::moment::{self, Utc};
+use std::fmt::{self, Write};
+
+/// The first refusal of an episode with what surrounded it.
+#[derive(Clone, Copy)]
+pub struct Dossier {
+    /// The refusal.
+    pub refusal: Refusal,
+    /// All accounts at that moment.
+    pub snapshot: Snapshot,
+    /// The live blocks of a mebibyte and more.
+    pub big_blocks: BigBlocks,
+    /// The size classes with the most live bytes, largest first.
+    pub classes: [Option<Class>; CLASSES],
+}
+
+/// How many size classes a dossier names.
+const CLASSES: usize = 6;
+
+/// Writes a dossier for people; the region of `bfc` with it, where there is one.
+pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {
+    let refusal = &dossier.refusal;
+    let (pid, now) = (process::id(), Utc(moment::now()));
+    writeln!(out, "{Speaker}{refusal}")?;
+    writeln!(out, "  process {pid}, {now}")?;
+    if refusal.trace().is_empty() {
+        writeln!(out, "  by a thread that runs no Python code")?;
+    } else {
+        writeln!(out, "  asked at, innermost first:")?;
+        for line in refusal.trace().lines() {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    write!(out, "  live (peak):")?;
+    for (account, figures) in dossier.snapshot.accounts() {
+        if figures.total_blocks > 0 {
+            write!(
+                out,
+                " {} {} ({});",
+                account.name(),
+                Bytes(figures.live_bytes),
+                Bytes(figures.peak_bytes)
+            )?;
+        }
+    }
+    writeln!(
+        out,
+        " total {} ({})",
+        Bytes(dossier.snapshot.total_live_bytes),
+        Bytes(dossier.snapshot.total_peak_bytes)
+    )?;
+    let mut separator = "  largest size classes:";
+    for class in dossier.classes.iter().flatten() {
+        let (bytes, of) = (Bytes(class.bytes()), class.account.name());
+        let (count, size) = (class.blocks, class.block_bytes);
+        write!(
+            out,
+            "{separator} {bytes} in {count} blocks of {size} B ({of})"
+        )?;
+        separator = ",";
+    }
+    writeln!(out)?;
+    let BigBlocks { blocks, bytes, .. } = dossier.big_blocks;
+    if blocks > 0 {
+        let (all, noun) = (Bytes(bytes), if blocks == 1 { "block" } else { "blocks" });
+        writeln!(out, "  {blocks} big {noun}, {all}; the largest:")?;
+    }
+    for block in dossier.big_blocks.largest.iter().flatten() {
+        block_line(block, block.age(), out)?;
+    }
+    match region {
+        Some(map) => map.write(&[], out),
+        None => Ok(()),
+    }
+}
+
+/// Writes the line of a big block that is `age` seconds old.
+pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Result {
+    let (size, of) = (Bytes(block.bytes), block.account.name());
+    write!(out, "    {size} of {of}, {age:.1} s old")?;
+    match block.source.line {
+        0 => writeln!(out),
+        _ => writeln!(out, ", made at {}", block.source),
+    }
+}
+
+/// Says a refusal to `sink`, without the braces around it.
+pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
+    sink.int("number", refusal.number as i64);
+    sink.text("scope", refusal.scope_name());
+    sink.text("account", refusal.account.name());
+    sink.int("size_bytes", refusal.bytes as i64);
+    sink.int("cap_bytes", refusal.cap as i64);
+    sink.int("live_bytes", refusal.live as i64);
+    sink.text("how", refusal.how.name());
+    match &refusal.limit {
+        Some(limit) => {
+            sink.begin("limit");
+            sink.int("bytes", limit.bytes as i64);
+            sink.int("base_bytes", limit.base as i64);
+            sink.text("file", limit.source.file());
+            sink.int("line", i64::from(limit.source.line));
+            sink.end();
+        }
+        None => sink.null("limit"),
+    }
+    sink.begin_list("traceback");
+    for line in refusal.trace().lines() {
+        sink.text("", line.trim_start());
+    }
+    sink.end();
+}
+
+/// Says the register of a moment to `sink`, as an object.
+pub fn describe_big_blocks(found: &BigBlocks, sink: &mut impl Sink) {
+    sink.begin("big_blocks");
+    sink.int("blocks", found.blocks as i64);
+    sink.int("bytes", found.bytes as i64);
+    sink.begin_list("largest");
+    for block in found.largest.iter().flatten() {
+        describe_block_of(block, (found.at - block.made).max(0.0), sink);
+    }
+    sink.end();
+    sink.end();
+}
+
+/// Says a big block to `sink`, as an object.
+pub fn describe_block(block: &BigBlock, sink: &mut impl Sink) {
+    describe_block_of(block, block.age(), sink);
+}
+
+fn describe_block_of(block: &BigBlock, age: f64, sink: &mut impl Sink) {
+    sink.begin("");
+    sink.text("account", block.account.name());
+    sink.int("size_bytes", block.bytes as i64);
+    sink.fraction("age_seconds", age);
+    match block.source.line {
+        0 => {
+            sink.null("file");
+            sink.null("line");
+        }
+        line => {
+            sink.text("file", block.source.file());
+            sink.int("line", i64::from(line));
+        }
+    }
+    sink.end();
+}
+
+/// Says a dossier to `sink`, as an object.
+pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
+    sink.begin("dossier");
+    describe_refusal(&dossier.refusal, sink);
+    sink.begin("accounts");
+    for (account, figures) in dossier.snapshot.accounts() {
+        sink.begin(account.name());
+        sink.int("live_bytes", figures.live_bytes as i64);
+        sink.int("peak_bytes", figures.peak_bytes as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("size_classes");
+    for class in dossier.classes.iter().flatten() {
+        sink.begin("");
+        sink.text("account", class.account.name());
+        sink.int("block_bytes", class.block_bytes as i64);
+        sink.int("blocks", class.blocks as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.int("big_blocks", dossier.big_blocks.blocks as i64);
+    sink.int("big_bytes", dossier.big_blocks.bytes as i64);
+    sink.begin_list("largest");
+    for block in dossier.big_blocks.largest.iter().flatten() {
+        describe_block(block, sink);
+    }
+    sink.end();
+    sink.end();
+}

@@ -1,0 +1,63 @@
+//! The dossier of an episode's first refusal: gathers it, keeps it for the report, and writes it to standard error.
+//!
+//! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
+
+use super::dossier::{self, Dossier};
+use super::lines;
+use crate::descriptor::{Descriptor, format_into, notice};
+use crate::heap::classes;
+use crate::heap::region;
+use crate::heap::register;
+use crate::ledger::CARD;
+use crate::ledger::{Account, LEDGER};
+use crate::limit::caps::Refusal;
+use crate::observe::timeline::brief;
+use pyhost_os::cell::Latest;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How many dossiers are written to standard error.
+const MOST_WRITTEN: u32 = 10;
+
+static LATEST: Latest<Dossier> = Latest::new();
+
+/// The dossier of the latest episode. Any thread, also from a signal handler.
+pub(super) fn latest() -> Option<Dossier> {
+    LATEST.get()
+}
+
+/// Keeps and shows what surrounds the first refusal of an episode. Called by the caps, inside the allocator.
+#[cold]
+pub fn first_refusal(refusal: &Refusal) {
+    let dossier = Dossier {
+        refusal: *refusal,
+        snapshot: LEDGER.snapshot(),
+        big_blocks: register::big_blocks(),
+        classes: classes::largest(),
+    };
+    LATEST.set(&dossier);
+    let mut room = [0; 512];
+    let text = format_into(&mut room, format_args!("{refusal}"));
+    CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
+    brief::tell_refusal();
+    write(&dossier);
+}
+
+/// Writes a dossier as one block.
+fn write(dossier: &Dossier) {
+    static WRITTEN: AtomicU32 = AtomicU32::new(0);
+    let number = WRITTEN.fetch_add(1, Relaxed);
+    if number < MOST_WRITTEN {
+        let mut out = Descriptor::new(libc::STDERR_FILENO);
+        let region = match dossier.refusal.account {
+            Account::Numpy => region::bins(),
+            _ => None,
+        };
+        let _ = dossier::dossier(dossier, region.as_ref(), &mut out);
+        let _ = lines::lines_of_dossier(&mut out);
+        out.flush();
+    } else if number == MOST_WRITTEN {
+        notice(format_args!(
+            "further dossiers are left to pyhost.last_refusal() and the report"
+        ));
+    }
+}

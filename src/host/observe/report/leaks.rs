@@ -1,0 +1,184 @@
+//! Lost blocks in a report, and as lines on standard error.
+
+use super::Sink;
+use crate::bytes::Bytes;
+use crate::check::leaks::{Findings, Group, Rule};
+use crate::check::stacks;
+use pyhost_os::plain::Plain;
+use std::fmt::{self, Write};
+
+/// Kinds of lost blocks that are reported at most.
+const TOLD: usize = 20;
+
+/// Says what the leak check found, or null.
+pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
+    let Some(findings) = findings else {
+        return sink.null("leaks");
+    };
+    sink.begin("leaks");
+    sink.int("blocks", findings.blocks as i64);
+    sink.int("bytes", findings.bytes as i64);
+    sink.int("threads", findings.threads as i64);
+    sink.flag("interpreters", findings.interpreters);
+    sink.flag("sure", findings.is_sure());
+    sink.begin_list("groups");
+    for group in findings.groups() {
+        sink.begin("");
+        sink.text("account", group.account.name());
+        sink.int("block_bytes", group.size as i64);
+        sink.int("blocks", group.blocks as i64);
+        match group.type_name() {
+            "" => sink.null("type"),
+            name => sink.text("type", name),
+        }
+        match group.place() {
+            None => {
+                sink.null("file");
+                sink.null("line");
+            }
+            Some((file, line)) => {
+                sink.text("file", file);
+                sink.int("line", i64::from(line));
+            }
+        }
+        sink.begin_list("calls");
+        for place in stacks::places(group.origin.calls) {
+            let text = |bytes| str::from_utf8(bytes).ok();
+            sink.begin("");
+            sink.text("file", text(place.library()).unwrap_or("?"));
+            sink.int("offset", place.offset as i64);
+            match place.name().and_then(text) {
+                Some(name) => sink.text("function", name),
+                None => sink.null("function"),
+            }
+            sink.end();
+        }
+        sink.end();
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("suppressed");
+    for rule in findings.suppressed() {
+        let (file, line) = &rule.place;
+        sink.begin("");
+        sink.text("rule", &rule.text);
+        sink.text("file", file);
+        sink.int("line", *line as i64);
+        sink.int("blocks", rule.blocks() as i64);
+        sink.int("bytes", rule.bytes() as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.begin_list("broken_pages");
+    for broken in findings.broken() {
+        sink.begin("");
+        sink.text("account", broken.account.name());
+        sink.int("block_bytes", broken.size as i64);
+        sink.int("pages", broken.pages as i64);
+        sink.end();
+    }
+    sink.end();
+    sink.end();
+}
+
+/// Why the exit status stays.
+const UNSURE: &str = "of which CPython itself loses blocks: the exit status stays";
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Writes what was found: a line for all and one for each kind, and what was not reported.
+pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    tell_found(findings, out)?;
+    tell_suppressed(findings, out)
+}
+
+/// Writes one line for what the rules of `--leak-suppressions` have matched, and one for each that matched nothing.
+fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    let sum = |figure: fn(&Rule) -> u64| findings.suppressed().map(figure).sum();
+    let (blocks, bytes) = (sum(Rule::blocks), Bytes(sum(Rule::bytes)));
+    if blocks > 0 {
+        write!(
+            out,
+            "pyhost: {blocks} leaked block{} not reported, {bytes}: ",
+            plural(blocks)
+        )?;
+        for (index, rule) in findings.suppressed().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            let (file, line) = &rule.place;
+            if index == TOLD {
+                write!(out, "{separator}and more")?;
+                break;
+            }
+            write!(
+                out,
+                "{separator}{} by '{}' ({file}:{line})",
+                rule.blocks(),
+                rule.text
+            )?;
+        }
+        writeln!(out)?;
+    }
+    for rule in findings.unused() {
+        let (file, line) = &rule.place;
+        writeln!(
+            out,
+            "pyhost: --leak-suppressions: '{}' ({file}:{line}) matched nothing",
+            rule.text
+        )?;
+    }
+    Ok(())
+}
+
+fn tell_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    for broken in findings.broken().iter().take(TOLD) {
+        writeln!(
+            out,
+            "pyhost: a block of {} bytes of the account {} was freed twice, or written to after it was \
+             freed: the list of free blocks leads back to itself or away; what is lost there is not known",
+            broken.size,
+            broken.account.name()
+        )?;
+    }
+    if findings.blocks == 0 {
+        return Ok(());
+    }
+    let (blocks, bytes) = (findings.blocks, Bytes(findings.bytes));
+    writeln!(
+        out,
+        "pyhost: {blocks} block{} leaked, {bytes}: allocated since the script's start, live after \
+         finalisation, and nothing points there",
+        plural(blocks)
+    )?;
+    for group in findings.groups().iter().take(TOLD) {
+        line(group, out)?;
+    }
+    match findings.groups().len().saturating_sub(TOLD) {
+        0 => {}
+        more => writeln!(out, "  and {more} kinds more")?,
+    }
+    match findings.threads {
+        0 => {}
+        1 => writeln!(out, "  1 thread of Python still ran, {UNSURE}")?,
+        threads => writeln!(out, "  {threads} threads of Python still ran, {UNSURE}")?,
+    }
+    match findings.interpreters {
+        false => Ok(()),
+        true => writeln!(out, "  there were further interpreters, {UNSURE}"),
+    }
+}
+
+fn line(group: &Group, out: &mut impl Write) -> fmt::Result {
+    let (account, blocks, size) = (group.account.name(), group.blocks, group.size);
+    write!(out, "  {account:<7} {blocks} of {size} bytes")?;
+    match group.type_name() {
+        "" => {}
+        name => write!(out, ", {}", Plain(name))?,
+    }
+    if let Some((file, line)) = group.place() {
+        write!(out, ", allocated at {}:{line}", Plain(file))?;
+    }
+    writeln!(out)?;
+    stacks::write_origins(out, group.origin.calls, 0)
+}

@@ -1,0 +1,294 @@
+//! The report: what a process's memory was, as plain data, and its forms.
+//!
+//! [`Report::describe`] walks a report once for every form; a [`Sink`] takes what it says. Neither it
+//! nor the renderers allocate, so that a signal handler can write a report.
+
+mod balance;
+mod destination;
+mod dossier;
+mod facts;
+mod faults;
+mod first_refusal;
+mod guards;
+mod leaks;
+mod lines;
+mod metrics;
+mod peak;
+mod region;
+mod sizes;
+mod text;
+
+pub use balance::describe_members as describe_balance;
+pub use destination::{Destination, Stats};
+pub use dossier::{describe_block, describe_refusal};
+pub use facts::{Facts, mimalloc_version};
+pub use first_refusal::first_refusal;
+pub use guards::write_crowded_out;
+pub use leaks::tell as tell_leaks;
+pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
+pub use metrics::metrics;
+pub use peak::AtPeak;
+pub use pyhost_os::signals::signal_name;
+pub use pyhost_record::describe::{SCHEMA, Sink};
+pub use pyhost_record::json::Json;
+pub use sizes::{describe_classes, describe_members as describe_histogram};
+pub use text::{closing_line, table};
+
+use crate::check::leaks::Findings;
+use crate::descriptor::format_into;
+use crate::heap::guards::GuardFigures;
+use crate::heap::histogram::Histogram;
+use crate::heap::register::{self, BigBlocks};
+use crate::heap::{bfc, bound};
+use crate::ledger::CARD;
+use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::libc_exports::native;
+use crate::observe::balance::Balance;
+use crate::python::numpy;
+use crate::resident::{LargestChild, Resident};
+use pyhost_os::moment::Utc;
+use pyhost_record::describe::{describe_accounts, describe_cap, describe_last_refusal};
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A table for people.
+    Text,
+    /// One line of JSON.
+    Json,
+    /// A page for a browser, which `pyhostctl` makes of the JSON.
+    Html,
+    /// Metrics, as OpenMetrics and Prometheus both read them.
+    OpenMetrics,
+    /// No report.
+    Off,
+}
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has not: the script asks for its own figures.
+    Running,
+    /// `exit`, with this status, after Python was finalised or not.
+    Exit(i32),
+    /// `_exit` or `os._exit`, with this status.
+    QuickExit(i32),
+    /// A signal.
+    Signal(i32),
+    /// The process image is replaced.
+    Exec,
+}
+
+/// A report, ready to be rendered.
+pub struct Report<'a> {
+    /// Facts that do not change while the process runs.
+    pub facts: &'a Facts,
+    /// Peaks and totals; also live bytes and blocks where Python was not finalised.
+    pub now: Snapshot,
+    /// Live bytes and blocks as the script left them, before Python was finalised.
+    pub at_end: Option<Snapshot>,
+    /// When the process started, in nanoseconds since the epoch: a forked child, at the fork.
+    pub started: u64,
+    /// Seconds since then.
+    pub wall_seconds: f64,
+    /// Live bytes that a forked child began with; None in any other process.
+    pub inherited: Option<u64>,
+    /// How the process ended.
+    pub ending: Ending,
+    /// Made inside a signal handler, where another thread may be booking.
+    pub partial: bool,
+    /// The allocator of array data; `None` if no NumPy is counted.
+    pub numpy: Option<numpy::ArrayFigures>,
+    /// The bounded heap; None without one.
+    pub region: Option<bound::RegionFigures>,
+    /// The figures of guard pages; `None` if guards are off.
+    pub guards: Option<GuardFigures>,
+    /// The findings of the leak check; `None` if it has not run.
+    pub leaks: Option<&'static Findings>,
+    /// The resident size explained, of the moment of the live figures; None where it was not taken.
+    pub balance: Option<&'a Balance>,
+    /// The live blocks by size, of that moment too.
+    pub size_classes: Option<&'a Histogram>,
+    /// The blocks of 1 MiB and more, of that moment too.
+    pub big_blocks: BigBlocks,
+    /// The highest moment that was seen; None where nobody looked.
+    pub at_peak: Option<AtPeak>,
+    /// Memory as the kernel sees it: of that moment; the peak is that of the whole run.
+    pub resident: Resident,
+    /// Resident bytes after Python was finalised; None where it was not.
+    pub finalized_resident: Option<u64>,
+    /// The largest child.
+    pub largest_child: LargestChild,
+    /// Forks of this process, `vfork` included.
+    pub forks: u64,
+    /// The process that reports.
+    pub pid: i32,
+}
+
+impl Report<'_> {
+    /// The snapshot that live bytes and blocks are shown from.
+    fn live(&self) -> &Snapshot {
+        self.at_end.as_ref().unwrap_or(&self.now)
+    }
+
+    /// Says the whole report to `sink`, without the braces around it.
+    pub fn describe(&self, sink: &mut impl Sink) {
+        let facts = self.facts;
+        sink.text("schema", SCHEMA);
+        sink.flag("partial", self.partial);
+        sink.begin("host");
+        sink.text("version", env!("CARGO_PKG_VERSION"));
+        sink.text("mimalloc", facts.mimalloc.as_str());
+        sink.text("native", native::mode().name());
+        sink.text("profile", facts.profile);
+        sink.end();
+        sink.begin("python");
+        sink.text("version", &facts.python_version);
+        sink.flag("debug_build", cfg!(py_sys_config = "Py_DEBUG"));
+        sink.flag("free_threaded", cfg!(Py_GIL_DISABLED));
+        sink.end();
+        self.describe_process(sink);
+        sink.begin("children");
+        sink.int("forks", self.forks as i64);
+        known(sink, "largest_peak_resident_bytes", self.largest_child.peak);
+        sink.int(
+            "largest_peak_resident_at_most_bytes",
+            self.largest_child.at_most as i64,
+        );
+        sink.end();
+        sink.text("allocator", facts.allocator);
+        match native::left_to() {
+            Some(tool) => sink.text("left_to", tool),
+            None => sink.null("left_to"),
+        }
+        sink.flag("debug_hooks", facts.debug_hooks);
+        match &self.numpy {
+            Some(figures) => describe_numpy(figures, sink),
+            None => sink.null("numpy"),
+        }
+        region::describe(self.region.as_ref(), sink);
+        faults::describe(sink);
+        guards::describe(self.guards.as_ref(), sink);
+        leaks::describe(self.leaks, sink);
+        let is_active = |account| facts.is_active(account);
+        describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
+        self.describe_caps(sink);
+        balance::describe(self.balance, sink);
+        sizes::describe(self.size_classes, sink);
+        dossier::describe_big_blocks(&self.big_blocks, sink);
+        peak::describe(self, sink);
+        lines::describe(sink, self.partial);
+    }
+
+    fn describe_caps(&self, sink: &mut impl Sink) {
+        sink.int("big_blocks_left_out", register::left_out() as i64);
+        sink.begin("caps");
+        for scope in Scope::all() {
+            if let Some(cap) = LEDGER.cap(scope) {
+                describe_cap(scope, cap, LEDGER.hold(scope).unwrap_or(cap), sink);
+            }
+        }
+        match first_refusal::latest() {
+            Some(dossier) => dossier::describe_dossier(&dossier, sink),
+            None => sink.null("dossier"),
+        }
+        let mut room = [0; 512];
+        describe_last_refusal(CARD.refusals(), CARD.refusal_into(&mut room), sink);
+        sink.end();
+    }
+
+    fn describe_process(&self, sink: &mut impl Sink) {
+        sink.begin("process");
+        sink.int("pid", i64::from(self.pid));
+        sink.begin_list("argv");
+        for argument in &self.facts.argv {
+            sink.text("", argument);
+        }
+        sink.end();
+        sink.text("command", &self.facts.command);
+        let mut room = [0; 32];
+        let started = format_into(&mut room, format_args!("{}", Utc(self.started)));
+        sink.text("started", std::str::from_utf8(started).unwrap_or_default());
+        sink.flag("forked", self.inherited.is_some());
+        known(sink, "inherited_live_bytes", self.inherited);
+        sink.fraction("wall_seconds", self.wall_seconds);
+        match self.ending {
+            Ending::Running => sink.null("ended_by"),
+            Ending::Exit(_) => sink.text("ended_by", "exit"),
+            Ending::QuickExit(_) => sink.text("ended_by", "_exit"),
+            Ending::Signal(signal) => sink.text("ended_by", signal_name(signal)),
+            Ending::Exec => sink.text("ended_by", "exec"),
+        }
+        match self.ending {
+            Ending::Exit(status) | Ending::QuickExit(status) => {
+                sink.int("exit_status", i64::from(status & 0xff));
+            }
+            _ => sink.null("exit_status"),
+        }
+        known(sink, "resident_bytes", self.resident.now);
+        sink.int("peak_resident_bytes", self.resident.peak as i64);
+        sink.text("peak_resident_source", self.resident.source.name());
+        if let Some(bytes) = self.finalized_resident {
+            sink.int("finalized_resident_bytes", bytes as i64);
+        }
+        sink.end();
+    }
+}
+
+/// A figure, or null where it is not known.
+fn known(sink: &mut impl Sink, key: &str, value: Option<u64>) {
+    match value {
+        Some(value) => sink.int(key, value as i64),
+        None => sink.null(key),
+    }
+}
+
+fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
+    sink.begin("numpy");
+    match figures.version {
+        Some(version) => sink.text("version", version),
+        None => sink.null("version"),
+    }
+    sink.text("allocator", figures.allocator);
+    sink.int("align", figures.alignment as i64);
+    sink.text("huge_pages", figures.huge_pages);
+    known(sink, "numa_node", figures.node.map(u64::from));
+    match &figures.pool {
+        Some(pool) => {
+            sink.begin("pool");
+            sink.int("hits", pool.hits as i64);
+            sink.int("misses", pool.misses as i64);
+            sink.int("evictions", pool.evictions as i64);
+            sink.int("kept_blocks", pool.kept_blocks as i64);
+            sink.int("kept_bytes", pool.kept_bytes as i64);
+            known(sink, "limit_blocks", pool.limit_blocks);
+            known(sink, "limit_bytes", pool.limit_bytes);
+            sink.end();
+        }
+        None => sink.null("pool"),
+    }
+    match &figures.region {
+        Some(region) => describe_region(region, sink),
+        None => sink.null("region"),
+    }
+    sink.end();
+}
+
+/// The sums of the region of `--numpy-allocator bfc`.
+pub fn describe_region(region: &bfc::Statistics, sink: &mut impl Sink) {
+    sink.begin("region");
+    sink.int("region_bytes", region.region_bytes as i64);
+    sink.int("reserved_bytes", region.reserved_bytes as i64);
+    sink.int("live_bytes", region.live_bytes as i64);
+    sink.int("requested_bytes", region.requested_bytes as i64);
+    sink.int("peak_live_bytes", region.peak_live_bytes as i64);
+    sink.int("live_chunks", region.live_chunks as i64);
+    sink.int("free_bytes", region.free_bytes as i64);
+    sink.int("free_chunks", region.free_chunks as i64);
+    sink.int("largest_free_bytes", region.largest_free_bytes as i64);
+    sink.fraction("fragmentation", region.fragmentation());
+    sink.int("allocations", region.allocations as i64);
+    sink.int("growths", region.growths as i64);
+    sink.int("failures", region.failures as i64);
+    sink.end();
+}

@@ -1,0 +1,154 @@
+//! The peak in a report. Does not allocate.
+//!
+//! The data of the peak is not copied: a report may be written on the stack of a signal handler.
+
+use super::{Report, Sink, balance, dossier, known};
+use crate::bytes::Bytes;
+use crate::heap::register::BigBlocks;
+use crate::ledger::Snapshot;
+use crate::observe::balance::Balance;
+use crate::observe::peak::{self, Glance, Sheet};
+use pyhost_os::cell::HeldLatest;
+use std::fmt::{self, Write};
+
+/// Where the highest moment is found.
+pub struct AtPeak {
+    /// The highest moment that was seen; None where the moment that the report shows is as high.
+    glance: Option<HeldLatest<'static, Glance>>,
+    /// The highest balance sheet.
+    sheet: HighestSheet,
+    /// Seconds from the start to the moment that the report shows.
+    shown_at: f64,
+}
+
+enum HighestSheet {
+    Seen(HeldLatest<'static, Sheet>),
+    /// The one that the report shows.
+    Shown,
+    None,
+}
+
+impl AtPeak {
+    /// Compares what was seen with the moment that a report shows: its live bytes, when it was, and whether
+    /// it has a balance sheet. A sheet of less than half the peak says nothing of it.
+    pub fn find(live: u64, seconds: f64, has_sheet: bool) -> Self {
+        let glance = peak::highest().filter(|seen| seen.ledger.total_live_bytes > live);
+        let highest = glance
+            .as_ref()
+            .map_or(live, |seen| seen.ledger.total_live_bytes);
+        let is_high = |live: u64| live >= highest / 2;
+        let seen = peak::highest_sheet().filter(|seen| is_high(seen.live));
+        let sheet = match seen {
+            Some(seen) if !has_sheet || seen.live > live => HighestSheet::Seen(seen),
+            _ if has_sheet && is_high(live) => HighestSheet::Shown,
+            _ => HighestSheet::None,
+        };
+        AtPeak {
+            glance,
+            sheet,
+            shown_at: seconds,
+        }
+    }
+}
+
+/// The highest moment of a report.
+struct Moment<'a> {
+    seconds: f64,
+    ledger: &'a Snapshot,
+    resident: Option<u64>,
+    big_blocks: &'a BigBlocks,
+    /// Seconds, live bytes and the sheet.
+    sheet: Option<(f64, u64, &'a Balance)>,
+}
+
+impl<'a> Moment<'a> {
+    fn of(report: &'a Report<'_>) -> Option<Self> {
+        let at_peak = report.at_peak.as_ref()?;
+        let shown = report.live();
+        let sheet = match &at_peak.sheet {
+            HighestSheet::Seen(seen) => Some((seen.time as f64 / 1e9, seen.live, &seen.balance)),
+            HighestSheet::Shown => report
+                .balance
+                .map(|sheet| (at_peak.shown_at, shown.total_live_bytes, sheet)),
+            HighestSheet::None => None,
+        };
+        Some(match &at_peak.glance {
+            Some(seen) => Moment {
+                seconds: seen.time as f64 / 1e9,
+                ledger: &seen.ledger,
+                resident: seen.resident,
+                big_blocks: &seen.big_blocks,
+                sheet,
+            },
+            None => Moment {
+                seconds: at_peak.shown_at,
+                ledger: shown,
+                resident: report.resident.now,
+                big_blocks: &report.big_blocks,
+                sheet,
+            },
+        })
+    }
+}
+
+/// Says the section `at_peak`, or null.
+pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
+    let Some(peak) = Moment::of(report) else {
+        return sink.null("at_peak");
+    };
+    sink.begin("at_peak");
+    sink.fraction("seconds", peak.seconds);
+    sink.int("live_bytes", peak.ledger.total_live_bytes as i64);
+    sink.begin("accounts");
+    for (account, figures) in peak.ledger.accounts() {
+        sink.int(account.name(), figures.live_bytes as i64);
+    }
+    sink.end();
+    known(sink, "resident_bytes", peak.resident);
+    dossier::describe_big_blocks(peak.big_blocks, sink);
+    match peak.sheet {
+        Some((seconds, live, sheet)) => {
+            sink.begin("balance");
+            sink.fraction("seconds", seconds);
+            sink.int("live_bytes", live as i64);
+            balance::describe_members(sheet, sink);
+            sink.end();
+        }
+        None => sink.null("balance"),
+    }
+    sink.end();
+}
+
+/// Writes the lines of the table, where the peak is an eighth above what the report shows anyway.
+pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    let Some(peak) = Moment::of(report) else {
+        return Ok(());
+    };
+    let (live, shown) = (peak.ledger.total_live_bytes, report.live().total_live_bytes);
+    if live <= shown + shown / 8 {
+        return Ok(());
+    }
+    write!(
+        out,
+        "at the peak, after {:.2} s: live {}",
+        peak.seconds,
+        Bytes(live)
+    )?;
+    if let Some(resident) = peak.resident {
+        write!(out, ", resident {}", Bytes(resident))?;
+    }
+    let big = peak.big_blocks;
+    match big.blocks {
+        0 => writeln!(out)?,
+        1 => writeln!(out, "; 1 big block, {}", Bytes(big.bytes))?,
+        blocks => writeln!(out, "; {blocks} big blocks, {}", Bytes(big.bytes))?,
+    }
+    for block in big.largest.iter().flatten().take(3) {
+        dossier::block_line(block, (big.at - block.made).max(0.0), out)?;
+    }
+    let Some((seconds, live, sheet)) = peak.sheet else {
+        return Ok(());
+    };
+    let when = format_args!("after {seconds:.2} s, with {} live", Bytes(live));
+    balance::lines(sheet, when, out)
+}

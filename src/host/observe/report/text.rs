@@ -1,0 +1,210 @@
+//! A report as people read it: a table, or one closing line. Does not allocate.
+
+use super::{Ending, Report, guards, signal_name};
+use crate::bytes::Bytes;
+use crate::ledger::{Account, AccountFigures};
+use crate::libc_exports::native;
+use crate::python::numpy;
+use crate::resident::{Resident, Source};
+use pyhost_record::table;
+use std::fmt::{self, Display, Write};
+
+/// Bytes, or a word where they are not known.
+struct OrUnknown(Option<u64>);
+
+impl Display for OrUnknown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => write!(out, "{}", Bytes(bytes)),
+            None => out.write_str("unknown"),
+        }
+    }
+}
+
+/// The tool that memory is left to, as an addition to the allocator's name.
+struct LeftTo(Option<&'static str>);
+
+impl Display for LeftTo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .map_or(Ok(()), |tool| write!(out, ", left to {tool}"))
+    }
+}
+
+/// The resident peak, and where only a bound of it is known, why.
+struct Peak<'a>(&'a Resident);
+
+impl Display for Peak<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peak = Bytes(self.0.peak);
+        match self.0.source {
+            Source::HighWaterMark => write!(out, "{peak}"),
+            Source::Usage => write!(
+                out,
+                "at most {peak} (ru_maxrss: /proc/self/status is not readable)"
+            ),
+        }
+    }
+}
+
+impl Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Running => out.write_str("running"),
+            Ending::Exit(status) => write!(out, "exit status {}", status & 0xff),
+            Ending::QuickExit(status) => write!(out, "_exit, status {}", status & 0xff),
+            Ending::Signal(signal) => write!(out, "ended by {}", signal_name(*signal)),
+            Ending::Exec => out.write_str("exec"),
+        }
+    }
+}
+
+/// Writes the table.
+pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    writeln!(
+        out,
+        "pyhost: Python {}, {:.2} s, {}{}",
+        report.facts.python_version,
+        report.wall_seconds,
+        report.ending,
+        if report.partial {
+            " (partial: taken in a signal handler)"
+        } else {
+            ""
+        },
+    )?;
+    table::titles(out)?;
+    writeln!(out)?;
+    for (account, figures) in report.now.accounts() {
+        if report.facts.is_active(account) && account.is_in_total() {
+            row(report, account, figures, out)?;
+        }
+    }
+    let total = report.live().total_live_bytes;
+    table::total(out, total, report.now.total_peak_bytes)?;
+    let mapped = report.now.account(Account::Mapped);
+    if mapped.total_blocks + mapped.refused > 0 && report.facts.is_active(Account::Mapped) {
+        row(report, Account::Mapped, mapped, out)?;
+    }
+    writeln!(
+        out,
+        "resident {}, peak {}; allocator {}{}{}",
+        OrUnknown(report.resident.now),
+        Peak(&report.resident),
+        report.facts.allocator,
+        if report.facts.debug_hooks {
+            ", debug hooks"
+        } else {
+            ""
+        },
+        LeftTo(native::left_to()),
+    )?;
+    if let Some(balance) = report.balance {
+        let when = match report.ending {
+            Ending::Running => "now",
+            _ => "when the script ended",
+        };
+        super::balance::lines(balance, when, out)?;
+    }
+    super::peak::lines(report, out)?;
+    super::lines::lines(out, report.partial)?;
+    if let Some(figures) = &report.numpy {
+        numpy_line(figures, out)?;
+    }
+    if let Some(figures) = &report.region {
+        super::region::line(figures, out)?;
+    }
+    if let Some(figures) = &report.guards {
+        guards::line(figures, out)?;
+    }
+    if report.forks > 0 {
+        let child = &report.largest_child;
+        writeln!(
+            out,
+            "not in these figures: {} forks; the largest child's resident peak {}{}",
+            report.forks,
+            if child.peak.is_none() { "at most " } else { "" },
+            Bytes(child.at_most),
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes an account's line, and those of its requests that were not met.
+fn row(
+    report: &Report<'_>,
+    account: Account,
+    figures: &AccountFigures,
+    out: &mut impl Write,
+) -> fmt::Result {
+    let live = report.live().account(account);
+    table::row(
+        out,
+        account.name(),
+        [live.live_bytes, figures.peak_bytes],
+        [live.live_blocks, figures.total_blocks],
+    )?;
+    writeln!(out)?;
+    for (count, what) in [
+        (figures.refused, "refused"),
+        (figures.failed, "failed"),
+        (figures.injected, "made to fail (--fail)"),
+    ] {
+        if count > 0 {
+            writeln!(out, "        {count} requests {what}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what array data is made from.
+fn numpy_line(figures: &numpy::ArrayFigures, out: &mut impl Write) -> fmt::Result {
+    if let Some(version) = figures.version {
+        write!(out, "NumPy {version}: ")?;
+    }
+    write!(
+        out,
+        "array data from {}, aligned to {}",
+        figures.allocator, figures.alignment
+    )?;
+    if let Some(pool) = &figures.pool {
+        write!(
+            out,
+            "; {} hits, {} misses, {} evictions, {} kept in {} blocks",
+            pool.hits,
+            pool.misses,
+            pool.evictions,
+            Bytes(pool.kept_bytes),
+            pool.kept_blocks
+        )?;
+    }
+    if let Some(region) = &figures.region {
+        write!(
+            out,
+            "; region {} of {}, largest free {}, fragmentation {:.2}",
+            Bytes(region.region_bytes),
+            Bytes(region.reserved_bytes),
+            Bytes(region.largest_free_bytes),
+            region.fragmentation()
+        )?;
+    }
+    writeln!(out)
+}
+
+/// Writes the one line that ends an interactive run.
+pub fn closing_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    write!(out, "pyhost: peak {}", Bytes(report.now.total_peak_bytes))?;
+    let mut separator = " (";
+    for (account, figures) in report.now.accounts() {
+        if report.facts.is_active(account) && account.is_in_total() {
+            write!(
+                out,
+                "{separator}{} {}",
+                account.name(),
+                Bytes(figures.peak_bytes)
+            )?;
+            separator = ", ";
+        }
+    }
+    out.write_str(")\n")
+}

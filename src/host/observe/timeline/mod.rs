@@ -1,0 +1,165 @@
+//! `--timeline`, `--stats-brief`: a small process that samples the accounts and the resident size, and has the pages
+//! of `--stats=html` made.
+//!
+//! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
+//! host leaves it time for a last word. It is made before Python initialises, while the host has one thread, and shares
+//! nothing with it but the pages of card and ledger, and of [`trouble`]. It never takes the GIL. It allocates nothing: what
+//! it allocated would be booked to the host's accounts.
+//!
+//! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
+//! or to a reaper (`is_reaper` of `controller`). A host that is itself that process has it as a child, without a signal at its
+//! end, so that `os.wait()` does not see it.
+//!
+//! [`start`] is called once, after the ledger lies in shared memory. The sampler ends with the host.
+
+#![allow(unsafe_code)]
+
+pub mod brief;
+mod file;
+pub mod pages;
+mod sampler;
+mod settings;
+pub mod trouble;
+
+pub use settings::{Interval, TimelineSettings};
+
+use crate::descriptor::notice;
+use crate::errno::Errno;
+use crate::ledger::CARD;
+use crate::observe::controller;
+use crate::output::{self, OutputError};
+use crate::process;
+use crate::process::Watched;
+use crate::template::PathBuffer;
+use file::TimelineFile;
+use pyhost_os::signals::SignalSet;
+use pyhost_os::{calls, moment};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The two processes of a timeline.
+struct TimelineProcesses {
+    /// The sampler's process, and the process that it samples; 0 if there is none.
+    sampler: AtomicI32,
+    host: AtomicI32,
+}
+
+static STATE: TimelineProcesses = TimelineProcesses {
+    sampler: AtomicI32::new(0),
+    host: AtomicI32::new(0),
+};
+
+/// Nanoseconds that a host waits for the end of its timeline.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// Starts the sampler, where there is anything to be written. What cannot be written is left out, with
+/// a notice; so is all of it where the system gives no process.
+pub fn start(settings: &TimelineSettings) {
+    let timeline = settings.timeline.as_deref().and_then(|template| {
+        let opened = open_timeline(template, settings);
+        opened
+            .map_err(|why| leave_out("--timeline", template, &why))
+            .ok()
+    });
+    let brief = settings.brief.as_deref().is_some_and(|template| {
+        let started = brief::start(template);
+        started
+            .map_err(|why| leave_out("--stats-brief", template, &why))
+            .is_ok()
+    });
+    let requests = settings.renderer.as_ref().and_then(|_| pages::open());
+    let serves = settings
+        .renderer
+        .as_ref()
+        .zip(requests.as_ref().map(AsRawFd::as_raw_fd));
+    if timeline.is_none() && !brief && serves.is_none() {
+        return;
+    }
+    let host = process::id();
+    // The sampler is born with all signals blocked. A short script may end, and call the sampler,
+    // before the sampler has run at all: the call would end it without its last lines.
+    let before = SignalSet::all().block();
+    let made = trouble::share().and_then(|sampler| {
+        // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
+        unsafe { controller::copy_to_nobody(sampler) }
+    });
+    match made {
+        None => notice(format_args!(
+            "--timeline, --stats-brief: no process to sample from ({}); the script runs \
+             without one",
+            Errno::last()
+        )),
+        Some(0) => sampler::run(&Sampler(()), timeline, settings.interval.0, serves, host),
+        Some(sampler) => {
+            STATE.sampler.store(sampler, Relaxed);
+            STATE.host.store(host, Relaxed);
+        }
+    }
+    before.make_mask();
+}
+
+/// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
+/// end it with the host, as in a container whose first process the host is. A line says if it has not. Any thread, also
+/// from a signal handler; after the card says how the host ends.
+pub fn end() {
+    if STATE.host.load(Relaxed) != process::id() {
+        return; // a forked child
+    }
+    let sampler = STATE.sampler.swap(0, Relaxed);
+    if sampler == 0 {
+        return;
+    }
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000,
+    };
+    process::signal(sampler, sampler::WAKE);
+    let process = Watched::of(sampler);
+    let since = moment::monotonic();
+    let mut is_late = false;
+    while !trouble::is_all_written() && !is_late {
+        if process.has_ended() && !trouble::is_all_written() {
+            return notice(format_args!("{ENDED_EARLY} (it was killed)"));
+        }
+        calls::nanosleep(&pause, None);
+        is_late = moment::monotonic() - since >= PATIENCE;
+    }
+    if is_late {
+        notice(format_args!("{ENDED_EARLY} within a second"));
+    }
+}
+
+const ENDED_EARLY: &str =
+    "--timeline, --stats-brief: the process that samples has not written its last lines";
+
+/// The calling process is the sampler, or a copy of it: it has one thread, its memory, descriptors and dispositions are
+/// its own, and it never returns to the host's code.
+pub struct Sampler(());
+
+impl Sampler {
+    /// Makes a copy of this process, which sends a signal at its end. The copy, to which 0 is returned, may only become a
+    /// program.
+    fn copy(&self) -> Option<libc::pid_t> {
+        // SAFETY: this process has one thread, and its copy is one of the sampler.
+        unsafe { controller::copy_process(libc::SIGCHLD) }
+    }
+}
+
+fn leave_out(option: &str, template: &[u8], why: &OutputError) {
+    let shown = String::from_utf8_lossy(template);
+    notice(format_args!(
+        "{option}: '{shown}' {why}; the script runs without it"
+    ));
+}
+
+fn open_timeline(
+    template: &[u8],
+    settings: &TimelineSettings,
+) -> Result<TimelineFile, OutputError> {
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let mut path = path.ok_or(OutputError::TooLong)?;
+    let target = output::look(&mut path)?;
+    TimelineFile::create(path, target, CARD.command(), settings.interval.0)
+        .map_err(OutputError::System)
+}

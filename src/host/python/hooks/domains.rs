@@ -1,0 +1,349 @@
+//! Installs the host's allocators: the three domains of PEP 445 and the arenas.
+//!
+//! The moment is after pre-initialisation and before initialisation. Earlier, a `PYTHONMALLOC`
+//! or `-X dev` would put CPython's own allocators back; later, blocks would already have been
+//! made. What was asked for is read off the tables that pre-initialisation left.
+
+#![allow(unsafe_code)]
+
+use super as hooks;
+use super::watched;
+use super::wrapped::{self, over_pymalloc};
+use crate::allocator::Allocator;
+use crate::check::faults;
+use crate::heap::{checked, outside};
+use crate::ledger::Account;
+use crate::process::loaded;
+use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
+use std::ffi::{CStr, c_char};
+use std::mem::zeroed;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+const DOMAINS: [PyMemAllocatorDomain; 3] = [
+    PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_MEM,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
+];
+
+/// Tables of a moment.
+struct Tables {
+    domains: [PyMemAllocatorEx; 3],
+    arenas: PyObjectArenaAllocator,
+}
+// SAFETY: the tables hold function pointers and contexts that CPython shares between threads.
+unsafe impl Send for Tables {}
+// SAFETY: as above; they are only read.
+unsafe impl Sync for Tables {}
+
+/// CPython's allocators before and after [`install`].
+struct InstalledDomains {
+    /// CPython's own tables, without debug hooks, from before [`install`].
+    own: OnceLock<Tables>,
+    /// The tables that [`install`] left, with debug hooks.
+    installed: OnceLock<Tables>,
+    /// [`install`] has left debug hooks.
+    debug_hooks: AtomicBool,
+}
+
+static STATE: InstalledDomains = InstalledDomains {
+    own: OnceLock::new(),
+    installed: OnceLock::new(),
+    debug_hooks: AtomicBool::new(false),
+};
+
+const RAW: usize = Account::Raw as usize;
+const MEM: usize = Account::Mem as usize;
+const OBJ: usize = Account::Obj as usize;
+
+/// The interpreter's own options and variables for the allocators.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// `PYTHONMALLOC` names an allocator: the nearest of the host's.
+    pub allocator: Option<Allocator>,
+    /// `-X dev`, `PYTHONDEVMODE`, `PYTHONMALLOC=debug` and the like, or a debug build.
+    pub debug_hooks: bool,
+    /// A preloaded library has put its own allocator in place of CPython's: it counts on being asked for
+    /// every block, and its blocks are its own.
+    pub is_taken: bool,
+}
+
+fn get(domain: PyMemAllocatorDomain) -> PyMemAllocatorEx {
+    // SAFETY: the structure is plain data, which the call fills.
+    unsafe {
+        let mut table: PyMemAllocatorEx = zeroed();
+        ffi::PyMem_GetAllocator(domain, &mut table);
+        table
+    }
+}
+
+/// `debug_alloc_api_t` of `obmalloc.c`, from 3.6 on: a letter, then the table underneath.
+#[repr(C)]
+struct DebugContext {
+    _api: c_char,
+    table: PyMemAllocatorEx,
+}
+
+/// The table under CPython's debug hooks, or the table itself where it is none of theirs.
+///
+/// A debug hook's context is a [`DebugContext`]. CPython's other tables of that moment have no context; those of a
+/// preloaded library have whatever they need.
+fn without_debug_hooks(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
+    if table.ctx.is_null() || !is_pythons(&table) {
+        return table;
+    }
+    // SAFETY: see above.
+    unsafe { std::ptr::read(&raw const (*table.ctx.cast::<DebugContext>()).table) }
+}
+
+/// Whether the functions of a table are libpython's. Before the host's own are installed: a static libpython
+/// lies in the executable.
+fn is_pythons(table: &PyMemAllocatorEx) -> bool {
+    let own = ffi::PyMem_GetAllocator as *const () as usize;
+    let malloc = table
+        .malloc
+        .map_or(0, |malloc| malloc as *const () as usize);
+    loaded::is_same(malloc, own)
+}
+
+/// Reads what was asked for, after pre-initialisation.
+pub fn asked() -> Asked {
+    let raw = get(PyMemAllocatorDomain::PYMEM_DOMAIN_RAW);
+    let is_taken = |domain| !is_pythons(&without_debug_hooks(get(domain)));
+    Asked {
+        allocator: allocator_of_environment(),
+        debug_hooks: !raw.ctx.is_null() && is_pythons(&raw),
+        is_taken: DOMAINS.into_iter().any(is_taken),
+    }
+}
+
+/// The nearest of the host's allocators to the one that `PYTHONMALLOC` names. Pre-initialisation
+/// has refused names that CPython does not know.
+fn allocator_of_environment() -> Option<Allocator> {
+    // SAFETY: pre-initialisation sets the flag (`-E`, `-I`); reading an int.
+    #[allow(deprecated)]
+    let ignored = unsafe { ffi::Py_IgnoreEnvironmentFlag } != 0;
+    // SAFETY: the string is read at once, while the process has one thread.
+    let name = unsafe { libc::getenv(c"PYTHONMALLOC".as_ptr()) };
+    if ignored || name.is_null() {
+        return None;
+    }
+    // SAFETY: a string of the environment.
+    match unsafe { CStr::from_ptr(name) }.to_bytes() {
+        b"pymalloc" | b"pymalloc_debug" => Some(Allocator::Pymalloc),
+        b"malloc" | b"malloc_debug" => Some(Allocator::System),
+        b"mimalloc" | b"mimalloc_debug" => Some(Allocator::Mimalloc),
+        _ => None,
+    }
+}
+
+/// Installs `allocator`, and CPython's debug hooks over it where `debug_hooks`.
+///
+/// Once, between pre-initialisation and initialisation, while the process has one thread.
+pub fn install(allocator: Allocator, debug_hooks: bool) {
+    use PyMemAllocatorDomain::{PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ, PYMEM_DOMAIN_RAW};
+    // All are read before any is changed: debug hooks share their context.
+    let own = STATE.own.get_or_init(|| Tables {
+        domains: DOMAINS.map(|domain| without_debug_hooks(get(domain))),
+        arenas: get_arenas(),
+    });
+    let [_, _, obj] = own.domains;
+    match allocator {
+        Allocator::Mimalloc => {
+            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
+            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
+            if cfg!(Py_GIL_DISABLED) {
+                // The collector finds its objects in the pages of CPython's own mimalloc.
+                set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
+            } else {
+                set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>());
+            }
+            set_arenas(hooks::arenas());
+        }
+        Allocator::Pymalloc => {
+            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
+            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
+            set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
+            set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
+        }
+        Allocator::System => count_over(own),
+    }
+    if debug_hooks {
+        // SAFETY: before initialisation, and after the tables that it wraps.
+        unsafe { ffi::PyMem_SetupDebugHooks() };
+        STATE.debug_hooks.store(true, Relaxed);
+        outside::put_hooks_on();
+        if checked::is_on() {
+            watch::<RAW>(PYMEM_DOMAIN_RAW);
+            watch::<MEM>(PYMEM_DOMAIN_MEM);
+            watch::<OBJ>(PYMEM_DOMAIN_OBJ);
+        }
+    }
+    let _ = STATE.installed.set(Tables {
+        domains: DOMAINS.map(get),
+        arenas: get_arenas(),
+    });
+}
+
+/// Has each pointer looked at before CPython's debug hooks get it, which [`install`] has put over a domain.
+fn watch<const A: usize>(domain: PyMemAllocatorDomain) {
+    let hooks = get(domain);
+    if hooks.ctx.is_null() {
+        return;
+    }
+    // SAFETY: the context of a debug hook; see `without_debug_hooks`.
+    let beneath = unsafe { std::ptr::read(&raw const (*hooks.ctx.cast::<DebugContext>()).table) };
+    let mut over = watched::over::<A>(hooks, beneath);
+    // SAFETY: CPython copies the table; its functions live as long as the process.
+    unsafe { ffi::PyMem_SetAllocator(domain, &mut over) };
+}
+
+/// Counts over CPython's own tables. What a preloaded library has put there stays as it is: it takes a block
+/// that it did not make for one of its own.
+fn count_over(own: &Tables) {
+    let [raw, mem, obj] = own.domains;
+    let counting = [
+        wrapped::over_raw(raw),
+        over_pymalloc::<MEM, false>(mem),
+        over_pymalloc::<OBJ, false>(obj),
+    ];
+    for ((domain, own), counting) in DOMAINS.into_iter().zip(&own.domains).zip(counting) {
+        if is_pythons(own) {
+            set(domain, counting);
+        }
+    }
+    set_arenas(wrapped::over_arenas::<true>(own.arenas));
+}
+
+/// Hands the domains back to CPython's own allocators, which are counted as by [`Allocator::System`]; blocks
+/// of before stay where they are until they are freed. After initialisation, with the GIL: a thread that
+/// asks for raw memory meanwhile uses one table or the other, and no function reads its context.
+///
+/// False, having done nothing, where another hook lies over the host's tables (tracemalloc, `--fail`).
+pub fn hand_over(debug_hooks: bool) -> bool {
+    let (Some(own), Some(installed)) = (STATE.own.get(), STATE.installed.get()) else {
+        return false;
+    };
+    let is_ours = (0..DOMAINS.len()).all(|domain| {
+        let now = get(DOMAINS[domain]);
+        let own = [installed.domains[domain], kinds()[domain].now];
+        own.iter().any(|own| is_same(&now, own))
+    });
+    if !is_ours || faults::is_on() || cfg!(Py_GIL_DISABLED) {
+        return false;
+    }
+    count_over(own);
+    if debug_hooks {
+        // SAFETY: with the GIL, over tables without debug hooks.
+        unsafe { ffi::PyMem_SetupDebugHooks() };
+    }
+    true
+}
+
+/// The host's own tables of a domain: those for this moment and those that it would have if samples began or ended.
+struct Kinds {
+    now: PyMemAllocatorEx,
+    other: PyMemAllocatorEx,
+}
+
+fn kinds() -> [Kinds; 3] {
+    fn of<const A: usize>() -> Kinds {
+        Kinds {
+            now: hooks::domain::<A>(),
+            other: hooks::other_domain::<A>(),
+        }
+    }
+    [of::<RAW>(), of::<MEM>(), of::<OBJ>()]
+}
+
+fn is_same(left: &PyMemAllocatorEx, right: &PyMemAllocatorEx) -> bool {
+    left.ctx == right.ctx && wrapped::is_same(left.malloc, right.malloc)
+}
+
+/// Whether these tables of RAW, MEM and OBJ are tracemalloc's. Their contexts are the tables beneath, of MEM, RAW and OBJ in a
+/// row: `allocators` of `_tracemalloc.c` up to 3.11, of `_PyRuntime.tracemalloc` from 3.12 on.
+fn are_tracemallocs(tables: &[PyMemAllocatorEx; 3]) -> bool {
+    let [raw, mem, obj] = tables.each_ref().map(|table| table.ctx.addr());
+    let size = size_of::<PyMemAllocatorEx>();
+    mem != 0
+        && mem.is_multiple_of(align_of::<PyMemAllocatorEx>())
+        && raw == mem.wrapping_add(size)
+        && obj == raw.wrapping_add(size)
+}
+
+/// Has the domains count bytes for samples, or no more, as samples have begun or ended: beneath tracemalloc, too, which puts the
+/// tables that it has found back when it stops. With the GIL, also inside the allocator: a thread that asks for raw memory
+/// meanwhile uses one table or the other, whose contexts and blocks are the same.
+///
+/// False where another hook lies over one of the host's tables (`--fail`). What that passes on is sampled in any case: the other
+/// table is slower, and no more.
+pub fn follow_samples() -> bool {
+    let Some(installed) = STATE.installed.get() else {
+        return false;
+    };
+    let tops = DOMAINS.map(get);
+    let is_traced = are_tracemallocs(&tops);
+    let mut follows = true;
+    for (number, Kinds { mut now, other }) in kinds().into_iter().enumerate() {
+        let beneath = tops[number].ctx.cast::<PyMemAllocatorEx>();
+        let table = match is_traced {
+            // SAFETY: one of tracemalloc's tables, which live as long as the process.
+            true => unsafe { std::ptr::read(beneath) },
+            false => tops[number],
+        };
+        if is_same(&table, &other) {
+            // SAFETY: CPython copies the table; its functions live as long as the process. The words of tracemalloc's that
+            // change are addresses of functions for the same blocks.
+            unsafe {
+                match is_traced {
+                    true => std::ptr::write(beneath, now),
+                    false => ffi::PyMem_SetAllocator(DOMAINS[number], &mut now),
+                }
+            }
+        } else if is_same(&table, &installed.domains[number]) {
+            // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
+            let debug = STATE
+                .debug_hooks
+                .load(Relaxed)
+                .then(|| table.ctx.cast::<DebugContext>());
+            // SAFETY: the context of a debug hook, as `install` has left it; see `without_debug_hooks`. The words of the
+            // table that change are addresses of functions for the same blocks.
+            unsafe {
+                if let Some(debug) = debug
+                    && is_same(&(*debug).table, &other)
+                {
+                    (*debug).table = now;
+                }
+            }
+        } else if !is_same(&table, &now) {
+            follows = false;
+        }
+    }
+    follows
+}
+
+fn set(domain: PyMemAllocatorDomain, mut table: PyMemAllocatorEx) {
+    if faults::is_on() {
+        table = faults::tables::over(domain, table);
+    }
+    // SAFETY: CPython copies the table; its functions live as long as the process.
+    unsafe { ffi::PyMem_SetAllocator(domain, &mut table) };
+}
+
+fn get_arenas() -> PyObjectArenaAllocator {
+    // SAFETY: plain data, which the call fills.
+    unsafe {
+        let mut table: PyObjectArenaAllocator = zeroed();
+        ffi::PyObject_GetArenaAllocator(&mut table);
+        table
+    }
+}
+
+fn set_arenas(mut table: PyObjectArenaAllocator) {
+    if faults::is_on() {
+        table = faults::tables::over_arenas(table);
+    }
+    // SAFETY: CPython copies the table; its functions live as long as the process.
+    unsafe { ffi::PyObject_SetArenaAllocator(&mut table) };
+}

@@ -1,0 +1,7 @@
+//! CPython and NumPy under the host: hooks, start and end, `import pyhost`.
+
+pub mod handover;
+pub mod hooks;
+pub mod interpreter;
+pub mod module;
+pub mod numpy;

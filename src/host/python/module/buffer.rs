@@ -1,0 +1,205 @@
+//! `pyhost.buffer`: C memory of a chosen account, shared through the buffer protocol (PEP 3118)
+//! with NumPy, `memoryview` and `ctypes`, and freed with its last user.
+//!
+//! The memory comes from the account's own public functions (`PyMem_RawCalloc` and so on, the
+//! data handler for `numpy`), so that booking, debug hooks and tracemalloc treat it as theirs.
+//! A heap type, one an interpreter.
+
+#![allow(unsafe_code)]
+
+use super::arguments::shown;
+use crate::cpython::functions::{
+    Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
+};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::ledger::Account;
+use crate::python::numpy;
+use pyo3::ffi::{self, PyObject};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
+
+const DOC: &CStr = c"buffer(nbytes, *, align=64, account='numpy')
+--
+
+A zeroed, writable C buffer of nbytes bytes, aligned to align, from an account's allocator.
+
+It is shared without a copy by whoever takes its memory through the buffer protocol, such as
+numpy.frombuffer(b), memoryview(b) and ctypes' from_buffer(b), and freed with the last of them.
+
+align is a power of two up to 1048576; account is 'raw', 'mem', 'obj', 'numpy' or 'native'. Raises
+ValueError for other values and MemoryError where there is no memory.";
+
+/// The largest alignment, in bytes.
+const MAX_ALIGNMENT: i64 = 1 << 20;
+
+/// The alignment of every account's allocator.
+const NATURAL_ALIGNMENT: usize = 16;
+
+const ACCOUNTS: [Account; 5] = [
+    Account::Raw,
+    Account::Mem,
+    Account::Obj,
+    Account::Numpy,
+    Account::Native,
+];
+
+/// A block of an account's allocator.
+struct Block {
+    account: Account,
+    pointer: NonNull<u8>,
+}
+
+impl Block {
+    /// Zeroed memory; None without. The GIL is for `mem` and `obj`.
+    fn new(_gil: Gil<'_>, account: Account, size: usize) -> Option<Self> {
+        // SAFETY: attached.
+        let pointer = unsafe {
+            match account {
+                Account::Raw => ffi::PyMem_RawCalloc(1, size).cast(),
+                Account::Mem => ffi::PyMem_Calloc(1, size).cast(),
+                Account::Obj => ffi::PyObject_Calloc(1, size).cast(),
+                Account::Numpy => numpy::allocate_zeroed(size),
+                _ => libc::calloc(1, size).cast(),
+            }
+        };
+        NonNull::new(pointer).map(|pointer| Block { account, pointer })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let block = self.pointer.as_ptr();
+        // SAFETY: `new` made it of that allocator. It is dropped with its instance, thus with the GIL, or by `new`.
+        unsafe {
+            match self.account {
+                Account::Raw => ffi::PyMem_RawFree(block.cast()),
+                Account::Mem => ffi::PyMem_Free(block.cast()),
+                Account::Obj => ffi::PyObject_Free(block.cast()),
+                Account::Numpy => numpy::free(block),
+                _ => libc::free(block.cast()),
+            }
+        }
+    }
+}
+
+/// The value of an instance.
+struct Buffer {
+    block: Block,
+    /// The aligned start within it.
+    start: *mut u8,
+    length: i64,
+    alignment: i64,
+}
+
+fn account_named<'a>(name: &Object<'a>) -> Result<Account, Raised<'a>> {
+    let is_its = |account: &Account, name: &[u8]| account.name().as_bytes() == name;
+    let named = name.with_text(|name| ACCOUNTS.into_iter().find(|account| is_its(account, name)));
+    named.flatten().ok_or_else(|| {
+        let text = format!(
+            "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{}'",
+            shown(name)
+        );
+        name.gil().raise(Kind::Value, &text)
+    })
+}
+
+fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<3> =
+        Signature::new(c"O|$OU:buffer", [c"nbytes", c"align", c"account"]);
+    let gil = class.gil();
+    let [length, alignment, name] = arguments.parse(&SIGNATURE)?;
+    let length = length.map_or(Ok(0), Object::number)?;
+    let alignment = alignment.map_or(Ok(64), Object::number)?;
+    if length < 0 {
+        let text = format!("buffer: nbytes must not be negative, but is {length}");
+        return Err(gil.raise(Kind::Value, &text));
+    }
+    if !(1..=MAX_ALIGNMENT).contains(&alignment) || alignment & (alignment - 1) != 0 {
+        let text = format!(
+            "buffer: align must be a power of two up to {MAX_ALIGNMENT}, but is {alignment}"
+        );
+        return Err(gil.raise(Kind::Value, &text));
+    }
+    let account = match name {
+        Some(name) => account_named(name)?,
+        None => Account::Numpy,
+    };
+    let natural = match account {
+        Account::Numpy => numpy::alignment(),
+        _ => NATURAL_ALIGNMENT,
+    };
+    let room = match alignment as usize {
+        more if more > natural => more,
+        _ => 0,
+    };
+    let size = (length as usize).max(1).checked_add(room);
+    let block = size.and_then(|size| Block::new(gil, account, size));
+    let block = block.ok_or_else(|| gil.no_memory())?;
+    let start = block.pointer.as_ptr();
+    class.instance(Buffer {
+        // The block is long enough for it.
+        start: start.wrapping_add(start.align_offset(alignment as usize)),
+        block,
+        length,
+        alignment,
+    })
+}
+
+unsafe extern "C" fn share(
+    object: *mut PyObject,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: called by Python with an instance; the view keeps the object, and so the memory.
+    unsafe {
+        let buffer = This::<Buffer>::of(object);
+        let (start, length) = (buffer.start.cast(), buffer.length as isize);
+        ffi::PyBuffer_FillInfo(view, object, start, length, 0, flags)
+    }
+}
+
+fn repr(buffer: This<'_, Buffer>) -> Returned<'_> {
+    buffer.gil().text(&format!(
+        "<pyhost.buffer of {} bytes at {:p}, aligned to {}, account '{}'>",
+        buffer.length,
+        buffer.start,
+        buffer.alignment,
+        buffer.block.account.name()
+    ))
+}
+
+static ATTRIBUTES: Table<Attribute<Buffer>, 4> = Table::new([
+    Attribute::<Buffer>::new(
+        c"nbytes",
+        |buffer| buffer.gil().int(buffer.length),
+        c"Its length in bytes.",
+    ),
+    Attribute::<Buffer>::new(
+        c"align",
+        |buffer| buffer.gil().int(buffer.alignment),
+        c"The alignment that was asked for, in bytes.",
+    ),
+    Attribute::<Buffer>::new(
+        c"address",
+        |buffer| buffer.gil().unsigned(buffer.start.addr() as u64),
+        c"Where it starts, as an integer.",
+    ),
+    Attribute::<Buffer>::new(
+        c"account",
+        |buffer| buffer.gil().text(buffer.block.account.name()),
+        c"The name of its account.",
+    ),
+]);
+
+/// Adds the type to a module that is being executed.
+pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+    let slots = [
+        Slot::new(new),
+        Slot::repr(repr),
+        Slot::<Buffer>::length(|buffer| buffer.length as isize),
+        Slot::attributes(&ATTRIBUTES),
+        // SAFETY: the function has the slot's type.
+        unsafe { Slot::raw(ffi::Py_bf_getbuffer, share as *mut c_void) },
+    ];
+    add_class(module, c"pyhost.buffer", DOC, slots)
+}

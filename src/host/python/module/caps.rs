@@ -1,0 +1,170 @@
+//! The module's functions about caps: setting and asking for them, and what is known of refusals
+//! and of big blocks.
+
+use super::arguments::{scope, size};
+use super::dictionary::Dictionary;
+use crate::bytes::Bytes;
+use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::heap::{self, register};
+use crate::ledger::Scope;
+use crate::limit::caps::cap_errors;
+use crate::limit::caps::{self, LimitError};
+use crate::observe::report;
+use std::ffi::CStr;
+
+const SET_DOC: &CStr = c"set_cap(size, account=None, *, soft=False)
+--
+
+Cap the live bytes of an account, or of all together where account is None, from here on.
+
+size is a number of bytes, a str such as '64M', or None for no cap. With soft=True the soft cap is
+set, past which memory is relieved and nothing fails. Holds for the process, not for its children.
+Raises ValueError where the account has more live, or needs more than is left for its reserve.";
+
+const GET_DOC: &CStr = c"get_cap(account=None, *, soft=False)
+--
+
+Return the cap in bytes of an account, or of all together where account is None; None without one.";
+
+const HEADROOM_DOC: &CStr = c"headroom(account=None)
+--
+
+Return the size of the largest single request that is granted now, the reserve not counted: under
+the lowest of all caps and open limits, or of one account's and the total's. None without any.
+
+Blocks take more than was asked for, so the size is one that the heap does not round up: one that is
+an eighth and 192 KiB larger may be refused. Other threads may take of it before the request.";
+
+const LAST_DOC: &CStr = c"last_refusal()
+--
+
+Return the last request that a cap refused as a dictionary; None where there was none.
+
+scope is whose cap it was ('total' or an account), account who was asked, size_bytes how much,
+cap_bytes and live_bytes the cap and what was live; how is 'null' where CPython, NumPy or a library
+made an error of it, 'raised' where the host raised MemoryError; limit tells of the block of code
+where it was one of pyhost.limit(); traceback is a list, innermost line first.";
+
+const BLOCKS_DOC: &CStr = c"big_blocks()
+--
+
+Return every live block of a mebibyte and more, largest first, as a list of dictionaries: account,
+size_bytes, age_seconds, and file and line of its allocation (None where no Python code ran). At
+most 8192 are known; the report tells how many more there were.";
+
+const PRESSURE_DOC: &CStr = c"on_pressure(function, /)
+--
+
+Have function() called when a soft cap is passed, once an episode, in the main thread, after garbage
+was collected. Returns function, so that it may be used as a decorator. What it raises is written
+to sys.unraisablehook.";
+
+/// Whether a `soft` argument is true.
+fn is_true<'a>(soft: Option<&Object<'a>>) -> Result<bool, Raised<'a>> {
+    soft.map_or(Ok(false), Object::truth)
+}
+
+fn set_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<3> =
+        Signature::new(c"O|O$O:set_cap", [c"size", c"account", c"soft"]);
+    let gil = arguments.gil();
+    let [asked, account, soft] = arguments.parse(&SIGNATURE)?;
+    let soft = is_true(soft)?;
+    let scope = scope("set_cap", account)?;
+    let asked = asked.filter(|asked| !asked.is_none());
+    let bytes = asked.map(|asked| size("set_cap", asked)).transpose()?;
+    if soft {
+        caps::set_soft(scope, bytes);
+        return Ok(gil.none());
+    }
+    match caps::set(scope, bytes, heap::slot()) {
+        Ok(()) => Ok(gil.none()),
+        Err(LimitError::Low { live, least }) => {
+            let text = format!(
+                "set_cap: {} has {} live; expected at least {}, with the reserve",
+                scope.name(),
+                Bytes(live),
+                Bytes(least)
+            );
+            Err(gil.raise(Kind::Value, &text))
+        }
+        Err(LimitError::High(most)) => {
+            let text = format!(
+                "set_cap: expected at most {}, which this build is limited to",
+                Bytes(most)
+            );
+            Err(gil.raise(Kind::Value, &text))
+        }
+        Err(LimitError::Full) => Err(gil.raise(Kind::Runtime, "set_cap: too many limits")),
+    }
+}
+
+/// An int, or `None`.
+fn number(gil: Gil<'_>, bytes: Option<u64>) -> Returned<'_> {
+    bytes.map_or_else(|| Ok(gil.none()), |bytes| gil.unsigned(bytes))
+}
+
+fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"|O$O:get_cap", [c"account", c"soft"]);
+    let [account, soft] = arguments.parse(&SIGNATURE)?;
+    let soft = is_true(soft)?;
+    let scope = scope("get_cap", account)?;
+    let bytes = if soft {
+        caps::soft(scope)
+    } else {
+        caps::get(scope)
+    };
+    number(arguments.gil(), bytes)
+}
+
+fn headroom<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O:headroom", [c"account"]);
+    let [account] = arguments.parse(&SIGNATURE)?;
+    let of = scope("headroom", account)?;
+    let all = of == Scope::Total;
+    let least = Scope::all()
+        .filter(|&scope| all || scope == of || scope == Scope::Total)
+        .filter_map(|scope| caps::headroom(scope, heap::slot()))
+        .min();
+    number(arguments.gil(), least.map(heap::largest_within))
+}
+
+fn last_refusal(module: This<'_, Module>) -> Returned<'_> {
+    match caps::last() {
+        None => Ok(module.gil().none()),
+        Some(refusal) => Dictionary::build(module.gil(), |dictionary| {
+            report::describe_refusal(&refusal, dictionary);
+        }),
+    }
+}
+
+fn big_blocks(module: This<'_, Module>) -> Returned<'_> {
+    let mut blocks = Vec::new();
+    register::each(|block| blocks.push(block));
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.bytes));
+    Dictionary::list(module.gil(), |list| {
+        for block in &blocks {
+            report::describe_block(block, list);
+        }
+    })
+}
+
+fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<'a> {
+    if !function.is_callable() {
+        let text = "on_pressure: expected a function to call";
+        return Err(module.gil().raise(Kind::Type, text));
+    }
+    cap_errors::add_relief(function)?;
+    Ok(function.to_owned())
+}
+
+/// The functions, for the module's table.
+pub const METHODS: [Method<Module>; 6] = [
+    Method::named(c"set_cap", set_cap, SET_DOC),
+    Method::named(c"get_cap", get_cap, GET_DOC),
+    Method::named(c"headroom", headroom, HEADROOM_DOC),
+    Method::plain(c"last_refusal", last_refusal, LAST_DOC),
+    Method::plain(c"big_blocks", big_blocks, BLOCKS_DOC),
+    Method::one(c"on_pressure", on_pressure, PRESSURE_DOC),
+];

@@ -1,0 +1,105 @@
+//! `pyhost.check_heap()`.
+
+use crate::check::stacks::{self, Text};
+use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::objects::{Kind, Returned};
+use crate::cpython::several_gils;
+use crate::descriptor::in_memory_of;
+use crate::heap::checked;
+use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd};
+use pyhost_os::growing::Growing;
+use std::ffi::CStr;
+use std::fmt::Write;
+use std::os::fd::AsRawFd;
+
+const DOC: &CStr = c"check_heap()
+--
+
+Look at every block of --debug-hooks, and return a list with a text for each that was written to outside of its bytes, or
+after it was freed: a line, and below it the C calls that freed and allocated the block. An empty list is the usual answer.
+At most 100 blocks.
+
+Raises RuntimeError without --debug-hooks.";
+
+/// Blocks that are given at most.
+const MOST: usize = 100;
+
+fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
+    let gil = this.gil();
+    if !checked::is_on() {
+        let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
+        return Err(gil.raise(Kind::Runtime, text));
+    }
+    // Nothing may be allocated while the heaps are looked at.
+    let file = in_memory_of(c"pyhost-lines", stacks::ROOM).map_err(|error| {
+        let advice = match error {
+            Errno(libc::EFBIG) => "; raise the limit of file sizes (ulimit -f) to 16 MiB or more",
+            _ => "",
+        };
+        let text = format!("check_heap: cannot make a file in memory: {error}{advice}");
+        gil.raise(Kind::Runtime, &text)
+    })?;
+    let mut out = None;
+    let mut count = 0;
+    checked::each_damaged(!several_gils(), |damage| {
+        count += 1;
+        if count <= MOST {
+            let out = out.get_or_insert_with(|| Text::begin(file.as_raw_fd()));
+            let (made, freed) = damage.origins();
+            let _ = writeln!(out, "{damage}");
+            let _ = stacks::write_origins(out, made.calls, freed.calls);
+        }
+    });
+    if let Some(out) = out {
+        out.finish();
+    }
+    let list = gil.list()?;
+    let text = text_of(&file).ok_or_else(|| gil.no_memory())?;
+    for text in entries(&String::from_utf8_lossy(&text)) {
+        list.append(&*gil.text(text)?)?;
+    }
+    Ok(list)
+}
+
+/// What was written to a file. Returns `None` if the kernel has no memory for it.
+fn text_of(file: &Fd) -> Option<Growing<u8>> {
+    let mut bytes = Growing::new();
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = file::read_at(file, &mut buffer, bytes.len() as u64) {
+        if !bytes.extend(&buffer[..count]) {
+            return None;
+        }
+    }
+    Some(bytes)
+}
+
+/// The parts of a text that begin with a line that is not indented, without the line's end.
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    let is_begin = |at: &usize| *at == 0 || !text[*at..].starts_with(' ');
+    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+    let mut starts = starts
+        .filter(|&at| at < text.len())
+        .filter(is_begin)
+        .peekable();
+    std::iter::from_fn(move || {
+        let start = starts.next()?;
+        let end = starts.peek().copied().unwrap_or(text.len());
+        Some(text[start..end].trim_end_matches('\n'))
+    })
+}
+
+/// The module's functions for the heap.
+pub const METHODS: [Method<Module>; 1] = [Method::plain(c"check_heap", check_heap, DOC)];
+
+#[cfg(test)]
+mod tests {
+    use super::entries;
+
+    #[test]
+    fn an_entry_is_a_line_and_what_is_indented_below_it() {
+        let found: Vec<&str> = entries("a\n  b:\n    c\nd\ne\n  f\n").collect();
+        assert_eq!(found, ["a\n  b:\n    c", "d", "e\n  f"]);
+        assert_eq!(entries("").count(), 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! `pyhost.limit`: a context manager that caps one block of code. A heap type, one an interpreter;
+//! written against the C API so that no error can be raised between its opening and the block, or
+//! between the block and its end.
+
+use super::arguments::{scope, size};
+use crate::bytes::Bytes;
+use crate::cpython::functions::{
+    Arguments, Class, Method, Signature, Slot, Table, This, add_class,
+};
+use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::heap;
+use crate::ledger::Scope;
+use crate::limit::caps;
+use std::cell::Cell;
+use std::ffi::CStr;
+
+const DOC: &CStr = c"limit(size, account=None)
+--
+
+Context manager that caps how much an account, or all together where account is None, may grow while
+its block runs: process-wide, from what is live when the block is entered.
+
+size is a number of bytes or a str such as '64M'. A request past it raises MemoryError, of which
+pyhost.last_refusal() tells which block it was. Limits nest, and the lowest holds; at its end the
+block's limit is gone. At most 64 are open at a time: another raises RuntimeError. To handle the error inside the block Python gets up to an eighth of size, at
+least 4 MiB, more, but never more than the cap.";
+
+const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nOpen the limit.";
+const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nClose the limit.";
+
+/// The value of an instance.
+struct Limiter {
+    scope: Scope,
+    bytes: u64,
+    /// The number of the open limit.
+    open: Cell<Option<usize>>,
+}
+
+impl Limiter {
+    fn close(&self) {
+        if let Some(number) = self.open.take() {
+            caps::leave(number, heap::slot());
+        }
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn new<'a>(class: Class<'a, Limiter>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"O|O:limit", [c"size", c"account"]);
+    let [asked, account] = arguments.parse(&SIGNATURE)?;
+    let bytes = asked.map_or(Ok(0), |asked| size("limit", asked))?;
+    class.instance(Limiter {
+        scope: scope("limit", account)?,
+        bytes,
+        open: Cell::new(None),
+    })
+}
+
+fn enter(limiter: This<'_, Limiter>) -> Returned<'_> {
+    if limiter.open.get().is_some() {
+        let text = "limit: its block is running already; expected one limit for each block";
+        return Err(limiter.gil().raise(Kind::Runtime, text));
+    }
+    let limit = caps::CodeBlockLimit::here(limiter.bytes);
+    match caps::enter(limiter.scope, limit, heap::slot()) {
+        Ok(number) => {
+            limiter.open.set(Some(number));
+            Ok(limiter.object().to_owned())
+        }
+        Err(_) => {
+            let text = "limit: too many are open; expected at most 64 at a time";
+            Err(limiter.gil().raise(Kind::Runtime, text))
+        }
+    }
+}
+
+fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
+    limiter.close();
+    Ok(limiter.gil().none())
+}
+
+fn repr(limiter: This<'_, Limiter>) -> Returned<'_> {
+    let state = limiter.open.get().map_or("", |_| ", open");
+    limiter.gil().text(&format!(
+        "<pyhost.limit of {} on {}{state}>",
+        Bytes(limiter.bytes),
+        limiter.scope.name()
+    ))
+}
+
+static METHODS: Table<Method<Limiter>, 2> = Table::new([
+    Method::plain(c"__enter__", enter, ENTER_DOC),
+    Method::any(c"__exit__", exit, EXIT_DOC),
+]);
+
+/// Adds the type to a module that is being executed.
+pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+    let slots = [Slot::new(new), Slot::repr(repr), Slot::methods(&METHODS)];
+    add_class(module, c"pyhost.limit", DOC, slots)
+}

@@ -1,0 +1,285 @@
+//! The built-in module `pyhost`: the report's figures for the script.
+//!
+//! Multi-phase initialisation (PEP 489), so that sub-interpreters, also with a GIL of their own, can
+//! import it.
+
+mod arguments;
+mod buffer;
+mod caps;
+mod dictionary;
+mod faults;
+mod heap_check;
+mod library;
+mod limit;
+mod lines;
+mod repeats;
+mod sizes;
+mod track;
+mod track_spans;
+mod watches;
+
+pub use watches::{answer_allocated_blocks, watch_script_end};
+
+use crate::cpython::functions::{
+    self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
+};
+use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::heap::bfc::{BinStatistics, ChunkView};
+use crate::heap::{self, region};
+use crate::ledger::CARD;
+use crate::ledger::{Account, LEDGER};
+use crate::observe::endings;
+use crate::observe::report::{self, Sink};
+use dictionary::Dictionary;
+use pyhost_os::growing::Growing;
+use pyhost_os::moment;
+use std::ffi::CStr;
+use std::fmt;
+
+/// The module's name.
+pub const NAME: &CStr = c"pyhost";
+
+const DOC: &CStr = c"Memory figures of this process, kept by the host that runs it.
+
+Accounts: raw, mem and obj are CPython's allocator domains (PEP 445), arena is its arena
+allocator, numpy is array data, native is the process's malloc family. Sizes are bytes that the
+blocks really take.";
+
+const MEMORY_STATS_DOC: &CStr = c"memory_stats()
+--
+
+Return the figures of this moment as a dictionary, as in a JSON report.
+
+d['accounts'][name] holds live_bytes, peak_bytes, live_blocks, total_blocks, refused and failed;
+d['total'] holds live_bytes and peak_bytes. Bytes are integers. d['lines'] is None: see lines(). May be called from any
+thread.";
+
+const WALK_DOC: &CStr = c"_walk(account)
+--
+
+Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem', 'obj' or
+'numpy', both taken at one moment: the ledger's live figures, and a count of the blocks in the account's heap.
+
+For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
+without a heap of its own.";
+
+const MARK_DOC: &CStr = c"mark(name, /)
+--
+
+Name this moment: the timeline of --timeline and pyhostctl show it, and lines()['grown'] begins here.
+
+The first 48 bytes of the name are kept, in UTF-8, and the latest 64 marks until the sampler has
+seen them. Costs well below a microsecond; may be called from any thread. Raises TypeError where
+name is no str.";
+
+const RESET_DOC: &CStr = c"reset_peak_memory_stats()
+--
+
+Start every account's peak anew from what is live now.";
+
+const MAP_DOC: &CStr = c"numpy_memory_map(text=False)
+--
+
+Return the region of --numpy-allocator bfc at this moment, as a dictionary or as text.
+
+d['region'] holds its sums, d['bins'] the sums of each of the 21 bins, d['chunks'] every chunk by
+ascending address: address, bytes, requested_bytes, allocation (its number, None where free) and
+bin. Bytes are integers. May be called from any thread. Raises RuntimeError where there is no
+region.";
+
+const SUMMARY_DOC: &CStr = c"memory_summary()
+--
+
+Return the figures of this moment as a table for people.";
+
+fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
+    // The figures are taken before anything is allocated for the dictionary.
+    endings::with_report(|report| Dictionary::build(gil, |dictionary| report.describe(dictionary)))
+        .unwrap_or_else(|| gil.dictionary())
+}
+
+fn memory_summary(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
+    with_written(gil, |out| {
+        endings::with_report(|report| report::table(report, out)).unwrap_or(Ok(()))
+    })
+}
+
+/// What `write` writes, of any length.
+fn with_written<'a>(
+    gil: Gil<'a>,
+    write: impl FnOnce(&mut Growing<u8>) -> fmt::Result,
+) -> Returned<'a> {
+    let mut text = Growing::new();
+    write(&mut text).map_err(|_| gil.no_memory())?;
+    gil.text(&String::from_utf8_lossy(&text))
+}
+
+fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
+    track_spans::reset_peaks();
+    Ok(module.gil().none())
+}
+
+fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
+    let marked = name.with_text(|text| {
+        CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
+        heap::sampling::mark();
+    });
+    let text = "expected the name of a mark, a str";
+    marked.ok_or_else(|| module.gil().raise(Kind::Type, text))?;
+    Ok(module.gil().none())
+}
+
+#[allow(unsafe_code)]
+fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
+    let gil = module.gil();
+    let account = name.with_text(|text| {
+        let mut all = Account::ALL.into_iter();
+        all.find(|account| account.name().as_bytes() == text)
+    });
+    // Nothing allocates in the walked heap between the two counts.
+    let ledger = LEDGER.snapshot();
+    let found = account.flatten().and_then(|account| {
+        // SAFETY: the caller's duty, a test's: no other thread allocates there.
+        let found = unsafe { heap::walk(account) }?;
+        Some((ledger.account(account), found))
+    });
+    let Some((booked, found)) = found else {
+        let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
+        return Err(gil.raise(Kind::Value, text));
+    };
+    gil.tuple([
+        gil.unsigned(booked.live_bytes)?,
+        gil.unsigned(booked.live_blocks)?,
+        gil.unsigned(found.bytes)?,
+        gil.unsigned(found.blocks)?,
+    ])
+}
+
+fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O:numpy_memory_map", [c"text"]);
+    let gil = arguments.gil();
+    let [as_text] = arguments.parse(&SIGNATURE)?;
+    let as_text = as_text.map_or(Ok(false), Object::truth)?;
+    let Some((map, chunks)) = region::map() else {
+        let text = "numpy_memory_map: there is no region; expected --numpy-allocator bfc";
+        return Err(gil.raise(Kind::Runtime, text));
+    };
+    let chunks = chunks.ok_or_else(|| gil.no_memory())?;
+    if as_text {
+        return with_written(gil, |out| map.write(&chunks, out));
+    }
+    Dictionary::build(gil, |dictionary| {
+        report::describe_region(&map.statistics, dictionary);
+        dictionary.begin_list("bins");
+        map.bins
+            .iter()
+            .for_each(|bin| describe_bin(bin, dictionary));
+        dictionary.end();
+        dictionary.begin_list("chunks");
+        chunks
+            .iter()
+            .for_each(|chunk| describe_chunk(chunk, dictionary));
+        dictionary.end();
+    })
+}
+
+fn describe_bin(bin: &BinStatistics, sink: &mut impl Sink) {
+    sink.begin("");
+    sink.int("from_bytes", bin.from_bytes as i64);
+    match bin.to_bytes {
+        Some(to) => sink.int("to_bytes", to as i64),
+        None => sink.null("to_bytes"),
+    }
+    sink.int("total_chunks", bin.total_chunks as i64);
+    sink.int("total_bytes", bin.total_bytes as i64);
+    sink.int("live_chunks", bin.live_chunks as i64);
+    sink.int("live_bytes", bin.live_bytes as i64);
+    sink.int("requested_bytes", bin.requested_bytes as i64);
+    sink.int("free_chunks", bin.free_chunks as i64);
+    sink.int("free_bytes", bin.free_bytes as i64);
+    sink.end();
+}
+
+fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
+    sink.begin("");
+    sink.int("address", chunk.address as i64);
+    sink.int("bytes", chunk.size as i64);
+    sink.int("requested_bytes", chunk.requested as i64);
+    match chunk.allocation {
+        Some(number) => sink.int("allocation", number as i64),
+        None => sink.null("allocation"),
+    }
+    sink.int("bin", chunk.bin as i64);
+    sink.end();
+}
+
+/// The module's own functions; those of its parts follow.
+const FUNCTIONS: [Method<Module>; 6] = [
+    Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
+    Method::plain(
+        c"reset_peak_memory_stats",
+        reset_peak_memory_stats,
+        RESET_DOC,
+    ),
+    Method::plain(c"memory_summary", memory_summary, SUMMARY_DOC),
+    Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
+    Method::one(c"mark", mark, MARK_DOC),
+    Method::one(c"_walk", walk, WALK_DOC),
+];
+
+const PARTS: [&[Method<Module>]; 7] = [
+    &FUNCTIONS,
+    &caps::METHODS,
+    &heap_check::METHODS,
+    &library::METHODS,
+    &lines::METHODS,
+    &repeats::METHODS,
+    &sizes::METHODS,
+];
+
+const METHOD_COUNT: usize = {
+    let (mut count, mut part) = (0, 0);
+    while part < PARTS.len() {
+        count += PARTS[part].len();
+        part += 1;
+    }
+    count
+};
+
+const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
+    let mut all = [FUNCTIONS[0]; METHOD_COUNT];
+    let mut next = 0;
+    let mut part = 0;
+    while part < PARTS.len() {
+        let mut index = 0;
+        while index < PARTS[part].len() {
+            all[next] = PARTS[part][index];
+            next += 1;
+            index += 1;
+        }
+        part += 1;
+    }
+    all
+}
+
+static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
+
+fn fill<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {
+    let active = module.gil().bool(true)?;
+    module.module_dictionary()?.set(c"active", &active)?;
+    buffer::add(module)?;
+    limit::add(module)?;
+    faults::add(module)?;
+    track::add(module)
+}
+
+static FILL: Execute = Execute::new(fill);
+static MODULE: Definition = Definition::new(NAME, Some(DOC), Some(&METHODS), &FILL);
+
+/// Makes `import pyhost` work. Before initialisation.
+pub fn register() {
+    functions::register(NAME, || &MODULE);
+    library::register();
+}

@@ -1,0 +1,106 @@
+//! The module's functions about size classes and the resident size.
+
+use super::dictionary::Dictionary;
+use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::objects::{Gil, Kind, Raised, Returned};
+use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
+use crate::ledger::Account;
+use crate::observe::balance;
+use crate::observe::report::{self, Sink};
+use std::ffi::CStr;
+
+const HISTOGRAM_DOC: &CStr = c"size_histogram(account=None)
+--
+
+Return the live blocks of an account by size class, as a list of dictionaries, smallest first.
+
+block_bytes is the size of the class's blocks (from 512 KiB on that of the largest that it may have),
+live_blocks and live_bytes are what is allocated and not freed, capacity_bytes what the pages of the
+class hold, free blocks included. account is 'raw', 'mem', 'obj', 'numpy' or 'native'; with None a
+dictionary of lists by account is returned. Walks the heaps; may be called from any thread.";
+
+const FRAGMENTATION_DOC: &CStr = c"fragmentation(account=None)
+--
+
+Return the part of what an account's pages hold that is not live, from 0.0 to 1.0.
+
+account is as for size_histogram(); with None a dictionary by account is returned.";
+
+const BALANCE_DOC: &CStr = c"balance_sheet()
+--
+
+Return what is resident in memory at this moment, explained row by row, as a dictionary.
+
+d['resident_bytes'] is the sum; d['rows'] is a list of dictionaries with name, kind ('account', 'heap',
+'file', 'stack' or 'anonymous') and resident_bytes; d['remainder_bytes'] is what no row explains.
+Returns None where the kernel does not tell what is resident.";
+
+/// The account of an `account` argument; None for all. ValueError for another.
+fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Account>, Raised<'a>> {
+    const SIGNATURE: Signature<1> = Signature::new(c"|O", [c"account"]);
+    let [name] = arguments.parse(&SIGNATURE)?;
+    let Some(name) = name.filter(|name| !name.is_none()) else {
+        return Ok(None);
+    };
+    let found = name.with_text(|text| {
+        let mut all = ACCOUNTS_WITH_CLASSES.into_iter();
+        all.find(|account| account.name().as_bytes() == text)
+    });
+    let account = found.flatten().ok_or_else(|| {
+        let text = format!(
+            "{function}: account must be None or one of 'raw', 'mem', 'obj', 'numpy', 'native'"
+        );
+        name.gil().raise(Kind::Value, &text)
+    })?;
+    Ok(Some(account))
+}
+
+/// The classes of this moment.
+fn classes(gil: Gil<'_>) -> Result<Taken, Raised<'_>> {
+    Histogram::taken().ok_or_else(|| gil.no_memory())
+}
+
+fn size_histogram<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    let gil = arguments.gil();
+    let account = account("size_histogram", arguments)?;
+    let histogram = classes(gil)?;
+    match account {
+        Some(account) => Dictionary::list(gil, |list| {
+            report::describe_classes(histogram.of(account), list);
+        }),
+        None => Dictionary::build(gil, |dictionary| {
+            report::describe_histogram(&histogram, dictionary);
+        }),
+    }
+}
+
+fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
+    let gil = arguments.gil();
+    let account = account("fragmentation", arguments)?;
+    let histogram = classes(gil)?;
+    match account {
+        Some(account) => gil.float(histogram.of(account).fragmentation()),
+        None => Dictionary::build(gil, |dictionary| {
+            for account in ACCOUNTS_WITH_CLASSES {
+                let figure = histogram.of(account).fragmentation();
+                dictionary.fraction(account.name(), figure);
+            }
+        }),
+    }
+}
+
+fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
+    match balance::take() {
+        None => Ok(module.gil().none()),
+        Some(balance) => Dictionary::build(module.gil(), |dictionary| {
+            report::describe_balance(&balance, dictionary);
+        }),
+    }
+}
+
+/// For the module's table.
+pub const METHODS: [Method<Module>; 3] = [
+    Method::named(c"size_histogram", size_histogram, HISTOGRAM_DOC),
+    Method::named(c"fragmentation", fragmentation, FRAGMENTATION_DOC),
+    Method::plain(c"balance_sheet", balance_sheet, BALANCE_DOC),
+];

@@ -1,0 +1,126 @@
+//! The spans that are being tracked: which are open, and the peaks of each so far.
+//!
+//! Where any span begins or ends, the ledger's segment ends and its peaks are folded into every open
+//! span, so that spans may overlap in any way: nested, in several threads, in several interpreters.
+//! Under a lock, since interpreters may have GILs of their own; held for a few microseconds, in the
+//! gate, so that no fork finds it held, and therefore without allocating.
+//!
+//! In a thread that holds the GIL of its interpreter. Not for signal handlers.
+
+use crate::heap::{self, gate};
+use crate::ledger::{LEDGER, Peaks, Snapshot};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+struct Span {
+    number: u64,
+    peaks: Peaks,
+}
+
+struct Spans {
+    open: Vec<Span>,
+}
+
+static SPANS: Mutex<Spans> = Mutex::new(Spans { open: Vec::new() });
+
+/// Runs `work` on the spans. It must not allocate.
+fn with_spans<T>(work: impl FnOnce(&mut Spans) -> T) -> T {
+    let _inside = gate::enter(heap::slot(), heap::thread_number());
+    let mut spans: MutexGuard<Spans> = SPANS.lock().unwrap_or_else(PoisonError::into_inner);
+    work(&mut spans)
+}
+
+impl Spans {
+    fn end_segment(&mut self) {
+        self.fold(&LEDGER.end_segment(heap::slot(), &heap::GILS));
+    }
+
+    fn fold(&mut self, ended: &Peaks) {
+        for span in &mut self.open {
+            span.peaks.raise(ended);
+        }
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        self.open.iter().position(|span| span.number == number)
+    }
+}
+
+/// A number for a span.
+pub fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// Makes room for one more span. False where there is no memory.
+pub fn make_room() -> bool {
+    let mut larger: Vec<Span> = Vec::new();
+    loop {
+        let missing = with_spans(|spans| {
+            if spans.open.len() < spans.open.capacity() {
+                return None;
+            }
+            if larger.capacity() <= spans.open.len() {
+                return Some(spans.open.len() * 2 + 8);
+            }
+            larger.append(&mut spans.open);
+            std::mem::swap(&mut larger, &mut spans.open);
+            None
+        });
+        match missing {
+            None => return true,
+            Some(room) if larger.try_reserve_exact(room).is_ok() => {}
+            Some(_) => return false,
+        }
+    }
+}
+
+/// Begins a span: the figures of its first moment. None where there is no memory.
+pub fn begin(number: u64) -> Option<Snapshot> {
+    loop {
+        let begun = with_spans(|spans| {
+            // Another thread may have taken the room.
+            if spans.open.len() == spans.open.capacity() {
+                return None;
+            }
+            spans.end_segment();
+            spans.open.push(Span {
+                number,
+                peaks: Peaks::NONE,
+            });
+            Some(LEDGER.snapshot())
+        });
+        if begun.is_some() || !make_room() {
+            return begun;
+        }
+    }
+}
+
+/// Ends a span: the figures of its last moment, and its peaks. Once a span.
+pub fn end(number: u64) -> (Snapshot, Peaks) {
+    with_spans(|spans| {
+        let snapshot = LEDGER.snapshot();
+        spans.end_segment();
+        let span = spans.place(number).map(|at| spans.open.swap_remove(at));
+        (snapshot, span.map_or(Peaks::NONE, |span| span.peaks))
+    })
+}
+
+/// The figures of this moment, and the peaks of an open span so far.
+pub fn look(number: u64) -> (Snapshot, Peaks) {
+    with_spans(|spans| {
+        let mut peaks = LEDGER.segment_peaks();
+        if let Some(at) = spans.place(number) {
+            peaks.raise(&spans.open[at].peaks);
+        }
+        (LEDGER.snapshot(), peaks)
+    })
+}
+
+/// Starts the peaks of the process's life anew. Those of open spans stay.
+pub fn reset_peaks() {
+    with_spans(|spans| spans.fold(&LEDGER.reset_peaks(heap::slot(), &heap::GILS)));
+    crate::observe::peak::restart();
+    heap::sampling::restart_peaks();
+}

@@ -1,0 +1,46 @@
+//! The host's changes in Python beside its own module: `sys.getallocatedblocks`, and a function
+//! that is called when the script has ended. In the main interpreter.
+
+use crate::check::faults;
+use crate::cpython::functions::{Method, Module, Original, Table, This, replace_builtin};
+use crate::cpython::objects::{Gil, Raised, Returned, or_none};
+use crate::ledger::{Account, LEDGER};
+use crate::observe::endings;
+
+fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
+    let blocks = LEDGER.snapshot().account(Account::Obj).live_blocks;
+    module.gil().unsigned(blocks)
+}
+
+static ALLOCATED_BLOCKS: Original = Original::new();
+
+/// Lets `sys.getallocatedblocks()` answer from the ledger, in every interpreter, since pymalloc
+/// has no blocks to count. Returns false where `sys` has no such function.
+pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
+    let function = gil.of_sys(c"getallocatedblocks");
+    let by = Method::plain(c"", allocated_blocks, c"");
+    function.is_some_and(|function| replace_builtin(&function, by, &ALLOCATED_BLOCKS))
+}
+
+fn script_ended(module: This<'_, Module>) -> Returned<'_> {
+    faults::disarm();
+    endings::script_ended(module.gil());
+    Ok(module.gil().none())
+}
+
+static SCRIPT_ENDED: Table<Method<Module>, 1> = Table::new([Method::plain(
+    c"script_ended",
+    script_ended,
+    c"Take the script's last figures.",
+)]);
+
+/// Has the live figures taken when the script has ended and its own `atexit` functions have
+/// run: registered first, called last. Returns false where that failed.
+pub fn watch_script_end(gil: Gil<'_>) -> bool {
+    let register = || -> Result<(), Raised<'_>> {
+        let register = gil.import(c"atexit")?.attribute(c"register")?;
+        register.call(&[&*gil.function(&SCRIPT_ENDED)?])?;
+        Ok(())
+    };
+    or_none(register()).is_some()
+}

@@ -1,0 +1,376 @@
+//! NumPy's array data: the host's NEP 49 handler, what it allocates from, and its installation.
+//!
+//! [`start`] prepares the chosen store before Python starts; [`extension_loaded`] installs the handler
+//! the moment NumPy has been loaded; nothing here loads NumPy itself. Whatever is wrong with a NumPy,
+//! the program runs on as it would under `python`, with one line on standard error.
+
+#![allow(unsafe_code)]
+
+mod capi;
+mod checked;
+mod faulty;
+mod guarded;
+mod handler;
+mod install;
+mod pads;
+mod settings;
+mod stores;
+
+pub use settings::{
+    Alignment, ArrayAllocator, ArrayRegion, ArraySettings, DEFAULT_ALIGNMENT, REGION_ALIGNMENT,
+};
+
+use crate::allocator::Allocator;
+use crate::bytes::{Bytes, Exact};
+use crate::check::faults;
+use crate::cpython::frames;
+use crate::cpython::objects::{Gil, Object, or_none};
+use crate::descriptor::{Descriptor, notice};
+use crate::error::Error;
+use crate::heap::placement::{self, HugePages};
+use crate::heap::{self, bfc};
+use crate::heap::{arrays, guards, pool, region, register};
+use crate::ledger::Account;
+use crate::process;
+use capi::DataMemHandler;
+use checked::Checked;
+use faulty::Faulty;
+use guarded::Guarded;
+use pads::Padded;
+use std::ffi::{CStr, c_void};
+use std::fmt::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use stores::{Bfc, Mimalloc, Pool, Store, System};
+
+/// The choices in force, made by [`start`].
+struct Plan {
+    allocator: ArrayAllocator,
+    alignment: usize,
+    huge_pages: HugePages,
+    node: Option<u32>,
+    has_pads: bool,
+}
+
+/// What NumPy got, and whether it uses it.
+struct ArrayHandler {
+    plan: OnceLock<Plan>,
+    /// The handler; made once, and NumPy's from then on.
+    handler: OnceLock<DataMemHandler>,
+    /// Whether it is installed in a NumPy of this process.
+    active: AtomicBool,
+    version: OnceLock<String>,
+    /// Array data is left to NumPy: see [`hand_over`].
+    handed_over: AtomicBool,
+}
+
+static STATE: ArrayHandler = ArrayHandler {
+    plan: OnceLock::new(),
+    handler: OnceLock::new(),
+    active: AtomicBool::new(false),
+    version: OnceLock::new(),
+    handed_over: AtomicBool::new(false),
+};
+
+/// The allocator of array data, and its figures.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayFigures {
+    /// NumPy's version; `None` if it is not known.
+    pub version: Option<&'static str>,
+    /// The allocator's name.
+    pub allocator: &'static str,
+    /// The least alignment of array data, in bytes.
+    pub alignment: usize,
+    /// The choice of `--numpy-huge-pages`.
+    pub huge_pages: &'static str,
+    /// The preferred NUMA node.
+    pub node: Option<u32>,
+    /// Of `pool`.
+    pub pool: Option<pool::Statistics>,
+    /// Of `bfc`.
+    pub region: Option<bfc::Statistics>,
+}
+
+/// Where `--numpy-region` is not given: what is in use from the start.
+const FIRST_REGION: u64 = 64 << 20;
+
+/// libc's own alignment, which [`ArrayAllocator::System`] leaves.
+const SYSTEM_ALIGNMENT: usize = 16;
+
+/// Prepares what array data is made from. Before Python starts. `context` becomes the handler's
+/// `ctx`; `debug_hooks` puts pads around array data.
+///
+/// # Errors
+/// The region cannot be reserved, or the machine has no such node.
+pub fn start(
+    settings: &ArraySettings,
+    allocator: Allocator,
+    debug_hooks: bool,
+    context: *mut c_void,
+) -> Result<(), Error> {
+    let array_allocator = match (allocator, settings.allocator) {
+        (Allocator::System, None) => ArrayAllocator::System,
+        (_, None) => ArrayAllocator::Mimalloc,
+        (_, Some(chosen)) => chosen,
+    };
+    let alignment = match array_allocator {
+        ArrayAllocator::System => SYSTEM_ALIGNMENT,
+        _ => settings.alignment.unwrap_or(DEFAULT_ALIGNMENT).0,
+    };
+    arrays::set_alignment(alignment);
+    let huge_pages = settings.huge_pages.unwrap_or_default();
+    placement::set_huge_pages(huge_pages, numpy_asks_for_huge_pages());
+    if let Some(node) = settings.node {
+        check_node(node)?;
+        placement::set_node(node);
+    }
+    match array_allocator {
+        ArrayAllocator::Pool => pool::set_limit(settings.pool_limit.unwrap_or_default()),
+        ArrayAllocator::Bfc => reserve_region(settings.region)?,
+        ArrayAllocator::Mimalloc | ArrayAllocator::System => {}
+    }
+    let handler = match array_allocator {
+        ArrayAllocator::Mimalloc if heap::checked::is_on() => {
+            over_guarded::<Checked>(true, context)
+        }
+        ArrayAllocator::Mimalloc => over::<Mimalloc>(debug_hooks, context),
+        ArrayAllocator::Pool => over::<Pool>(debug_hooks, context),
+        ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),
+        ArrayAllocator::System => over::<System>(debug_hooks, context),
+    };
+    let _ = STATE.handler.set(handler);
+    let _ = STATE.plan.set(Plan {
+        allocator: array_allocator,
+        alignment,
+        huge_pages,
+        node: settings.node,
+        has_pads: debug_hooks,
+    });
+    Ok(())
+}
+
+fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
+    match guards::are_on() {
+        true => over_guarded::<Guarded<S>>(debug_hooks, context),
+        false => over_guarded::<S>(debug_hooks, context),
+    }
+}
+
+fn over_guarded<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
+    match (debug_hooks, faults::is_on()) {
+        (true, false) => handler::over::<Padded<S>>(context),
+        (false, false) => handler::over::<S>(context),
+        (true, true) => handler::over::<Faulty<Padded<S>>>(context),
+        (false, true) => handler::over::<Faulty<S>>(context),
+    }
+}
+
+/// Whether NumPy itself would ask for huge pages: `NUMPY_MADVISE_HUGEPAGE` of its `__init__`.
+fn numpy_asks_for_huge_pages() -> bool {
+    std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0")
+}
+
+fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
+    let region = asked.unwrap_or_else(|| {
+        let maximum = process::physical_memory().max(FIRST_REGION);
+        ArrayRegion {
+            initial: FIRST_REGION,
+            maximum,
+        }
+    });
+    let reserve = |maximum: u64| region::reserve(region.initial as usize, maximum as usize);
+    let reserved = match asked {
+        Some(_) => reserve(region.maximum),
+        // A limit on address space may leave room for less.
+        None => std::iter::successors(Some(region.maximum), |maximum| Some(maximum / 2))
+            .take_while(|&maximum| maximum >= FIRST_REGION)
+            .any(reserve),
+    };
+    match reserved {
+        true => Ok(()),
+        false => Err(Error::option(format!(
+            "--numpy-region: the system gives no address space of {}; expected a size that it can \
+             reserve",
+            Exact(region.maximum)
+        ))),
+    }
+}
+
+/// Says on standard error that the region could not meet a request, with its map. Beneath NumPy's
+/// allocation: does not allocate.
+pub fn tell_failure(map: &bfc::Map, size: usize) {
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    let _ = writeln!(
+        out,
+        "pyhost: no room for {size} bytes in the region of --numpy-allocator bfc; this is said \
+         once"
+    );
+    let mut trace = [0; 2048];
+    let length = frames::trace(&mut trace);
+    let calls = std::str::from_utf8(&trace[..length]).unwrap_or_default();
+    if !calls.is_empty() {
+        let _ = write!(out, "asked at, innermost first:\n{calls}");
+    }
+    let _ = map.write(&[], &mut out);
+    for block in register::largest::<8>(Account::Numpy).iter().flatten() {
+        let _ = write!(out, "live: {}", Bytes(block.bytes));
+        let _ = match block.source.line {
+            0 => writeln!(out, ", made by no line of Python"),
+            _ => writeln!(out, ", made at {}", block.source),
+        };
+    }
+    out.flush();
+}
+
+fn check_node(node: u32) -> Result<(), Error> {
+    let nodes = process::numa_nodes();
+    if nodes.len() < 2 {
+        return Err(Error::option(format!(
+            "--numpy-numa {node}: this machine has one memory node; expected a machine with \
+             several"
+        )));
+    }
+    if !nodes.contains(&node) {
+        let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        return Err(Error::option(format!(
+            "--numpy-numa: bad value '{node}'; expected one of {}",
+            names.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// How the full name of NumPy's extension module ends, also where another package carries a copy.
+const EXTENSION: &[u8] = b"._multiarray_umath";
+
+/// Where the module is found once it is loaded: 2.x, then 1.x.
+const NAMES: [&CStr; 2] = [
+    c"numpy._core._multiarray_umath",
+    c"numpy.core._multiarray_umath",
+];
+
+/// Installs the handler in a NumPy that is loaded already, such as by a `.pth` file. Once, after initialisation.
+pub fn look_for_loaded(gil: Gil<'_>) {
+    if let Some(module) = NAMES.into_iter().find_map(|name| gil.loaded(name)) {
+        loaded(&module);
+    }
+}
+
+/// Installs the handler where the extension module that has been loaded is NumPy's. No exception is set.
+pub fn extension_loaded(name: &[u8], module: &Object<'_>) {
+    if name.ends_with(EXTENSION) {
+        loaded(module);
+    }
+}
+
+/// Leaves array data to NumPy's own handler from here on, in each NumPy that is loaded or will be. Arrays
+/// keep the handler that they were made by.
+pub fn hand_over(gil: Gil<'_>) {
+    STATE.handed_over.store(true, Relaxed);
+    install::undo(gil);
+}
+
+/// A NumPy has been loaded. No exception is set.
+fn loaded(extension: &Object<'_>) {
+    if STATE.handed_over.load(Relaxed) {
+        return;
+    }
+    let Some(handler) = STATE.handler.get() else {
+        return;
+    };
+    match install::install(extension, handler) {
+        Ok(()) => {
+            let _ = numpy_version(extension.gil()).map(|version| STATE.version.set(version));
+            STATE.active.store(true, Relaxed);
+        }
+        Err(refusal) => {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            if !SAID.swap(true, Relaxed) {
+                let version =
+                    numpy_version(extension.gil()).map_or(String::new(), |version| version + " ");
+                notice(format_args!(
+                    "NumPy {version}runs on, but its array data is not counted: {refusal}"
+                ));
+            }
+        }
+    }
+}
+
+/// The version of the NumPy that is being loaded. No exception is set.
+fn numpy_version(gil: Gil<'_>) -> Option<String> {
+    // Which of the modules is there at this moment differs by NumPy's version.
+    const PLACES: [(&CStr, &CStr); 3] = [
+        (c"numpy.version", c"version"),
+        (c"numpy._version", c"version_version"),
+        (c"numpy", c"__version__"),
+    ];
+    PLACES.into_iter().find_map(|(module, attribute)| {
+        let version = or_none(gil.loaded(module)?.attribute(attribute))?;
+        version.with_text(|text| String::from_utf8_lossy(text).into_owned())
+    })
+}
+
+/// Allocates `size` zeroed bytes as array data; null on failure. After [`start`], any thread.
+pub fn allocate_zeroed(size: usize) -> *mut u8 {
+    let Some(handler) = STATE.handler.get() else {
+        return std::ptr::null_mut();
+    };
+    STATE.active.store(true, Relaxed);
+    let table = &handler.allocator;
+    (table.calloc)(table.ctx, 1, size).cast()
+}
+
+/// Frees what [`allocate_zeroed`] made.
+///
+/// # Safety
+/// Null, or such a block, not freed since.
+pub unsafe fn free(pointer: *mut u8) {
+    if let Some(handler) = STATE.handler.get() {
+        let table = &handler.allocator;
+        (table.free)(table.ctx, pointer.cast(), 0);
+    }
+}
+
+/// The least alignment of array data, in bytes.
+pub fn alignment() -> usize {
+    STATE
+        .plan
+        .get()
+        .map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
+}
+
+/// Where an array's data may begin, in bytes from the start of its block, for the blocks that a guard
+/// serves and for the others.
+pub fn leads() -> [usize; 2] {
+    let Some(plan) = STATE.plan.get() else {
+        return [0; 2];
+    };
+    let pads = if plan.has_pads { pads::lead() } else { 0 };
+    match plan.allocator {
+        ArrayAllocator::Pool => [pads, pads + pool::lead()],
+        _ => [pads; 2],
+    }
+}
+
+/// Whether array data is booked to `numpy` in this process.
+pub fn is_active() -> bool {
+    STATE.active.load(Relaxed)
+}
+
+/// The allocator of array data; `None` if this process has no array data. Also from a signal handler.
+pub fn figures() -> Option<ArrayFigures> {
+    let plan = STATE.plan.get().filter(|_| is_active())?;
+    Some(ArrayFigures {
+        version: STATE.version.get().map(String::as_str),
+        allocator: plan.allocator.name(),
+        alignment: plan.alignment,
+        huge_pages: plan.huge_pages.name(),
+        node: plan.node,
+        pool: (plan.allocator == ArrayAllocator::Pool)
+            .then(pool::statistics)
+            .flatten(),
+        region: (plan.allocator == ArrayAllocator::Bfc)
+            .then(region::statistics)
+            .flatten(),
+    })
+}
