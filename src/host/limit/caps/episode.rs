@@ -367,12 +367,12 @@ impl Case<'_> {
             && (is_large(self.bytes, self.reserve, true)
                 || !(self.handles_error(part, python)
                     || self.place(python).is_fragile()
-                    || self.is_innocent()))
+                    || self.is_innocent(self.slot.live_of_owner())))
     }
 
-    /// Whether the thread has little beside another.
-    fn is_innocent(&self) -> bool {
-        LEDGER.most_of_a_slot() / INNOCENT > self.slot.live_of_owner()
+    /// Whether a thread that has `own` bytes has little beside another.
+    fn is_innocent(&self, own: i64) -> bool {
+        LEDGER.most_of_a_slot() / INNOCENT > own
     }
 
     /// Whether the thread is the next that has an error of the shortage.
@@ -393,7 +393,11 @@ impl Case<'_> {
             Stage::New if has_grown => true,
             _ if risen <= left / STEPS.1 => false,
             _ if has_grown => true,
-            _ => !handles_error && (self.lacks_room(Reach::High) || !self.is_innocent()),
+            // Threads that take a slot one after the other grow together: a server's, one for each request.
+            _ => {
+                let is_innocent = self.is_innocent(self.slot.live());
+                !handles_error && (self.lacks_room(Reach::High) || !is_innocent)
+            }
         }
     }
 
