@@ -277,7 +277,7 @@ print(before - pyhost.headroom() > 48 << 20)";
 }
 
 #[test]
-fn the_first_refusal_of_an_episode_leaves_a_dossier() {
+fn the_first_refusal_of_a_shortage_leaves_a_dossier() {
     let code = "blocks = [bytearray(8 << 20)]
 def hog():
     while True: blocks.append(bytearray(2 << 20))

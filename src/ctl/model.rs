@@ -246,7 +246,7 @@ pub struct Total {
 pub struct Caps {
     /// Bytes a scope, `total` or an account, and where its reserve begins.
     pub scopes: Vec<(String, Cap)>,
-    /// The first refusal of the latest episode.
+    /// The first refusal of the latest shortage.
     pub dossier: Option<Dossier>,
     /// How many refusals the host reported.
     pub told_refusals: Option<i64>,

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::caps::{self, Request};
+use super::host::{Request, host};
 use super::thread::{state, thread_id};
 use super::{
     GILS, bound, counts_native, ffi, gate, heights, register, retention, sampling, small_pages,
@@ -13,7 +13,7 @@ use super::{
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::resident;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Whether blocks of `account` are booked at all.
 fn counts(account: Account) -> bool {
@@ -41,11 +41,40 @@ fn is_beyond(account: Account, size: usize) -> bool {
 }
 
 /// Whether a request for `size` bytes may be tried: one that the machine could never meet, or that
-/// a cap refuses at once, is counted and told of here, before any memory is touched for it.
+/// a cap refuses at once, is counted and reported here, before any memory is touched for it.
 #[inline]
 pub(super) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
     // A cap first: what it refuses leaves its evidence.
-    (!counts(account) || caps::admits(slot, account, size)) && !is_beyond(account, size)
+    let is_free = !counts(account) || !LEDGER.is_capped();
+    (is_free || fits_caps(slot, account, size)) && !is_beyond(account, size)
+}
+
+#[cold]
+fn fits_caps(slot: &Slot, account: Account, size: usize) -> bool {
+    host().is_none_or(|host| (host.caps.fits)(slot, account, size))
+}
+
+/// Whether the layer above has anything to look at.
+static ATTENTION: AtomicBool = AtomicBool::new(false);
+
+/// Chooses whether the slow paths call [`super::CapDecisions::look`].
+pub fn attend_to_caps(attention: bool) {
+    ATTENTION.store(attention, Relaxed);
+}
+
+/// Makes the layer above look at live bytes, if it asked for that.
+#[inline]
+pub fn look_at_caps() {
+    if ATTENTION.load(Relaxed) {
+        look();
+    }
+}
+
+#[cold]
+fn look() {
+    if let Some(host) = host() {
+        (host.caps.look)();
+    }
 }
 
 /// The bytes to request if `size` bytes are needed and `more` would be useful: `more`, unless a cap is near.
@@ -81,7 +110,7 @@ pub(super) unsafe fn book_new(
         // SAFETY: the caller's promise.
         undo: &|| unsafe { ffi::mi_free(block.cast()) },
     };
-    if !counts(account) || settle(state().slot(), block, &request) {
+    if !counts(account) || book_beneath_caps(state().slot(), block, &request) {
         return block;
     }
     null_mut()
@@ -92,16 +121,23 @@ pub(super) unsafe fn book_new(
 pub(super) fn failed(account: Account, asked: usize) {
     LEDGER.count_failure(account);
     bound::request_failed();
-    if let Some(size) = bound::size() {
-        caps::region_is_full(size, account, asked, bound::is_newly_full());
+    if let (Some(size), Some(host)) = (bound::size(), host()) {
+        (host.caps.region_is_full)(size, account, asked, bound::is_newly_full());
     }
 }
 
-/// Books a block, big ones to the register too; false where a cap refuses it, after which it was
-/// given back.
+/// Books a block, big ones to the register too. Returns false if a cap refuses the block: then nothing was booked, and
+/// the block was given back.
 #[inline]
-pub(super) fn settle(slot: &Slot, block: *mut u8, request: &Request) -> bool {
-    let booked = caps::book(slot, request, &GILS);
+pub(super) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) -> bool {
+    let booked = match host() {
+        Some(host) if LEDGER.is_capped() => (host.caps.book)(slot, request, &GILS),
+        _ => {
+            LEDGER.book_anyway(slot, request.account, request.bytes, &GILS);
+            look_at_caps();
+            true
+        }
+    };
     if booked {
         resident::note_growth();
         if request.bytes >= register::BIG && request.account != Account::Pooled {
@@ -131,7 +167,7 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
     } else {
         LEDGER.release_slow(state().slot(), account, bytes, &GILS);
     }
-    caps::look_if_asked();
+    look_at_caps();
 }
 
 /// Books a block that another allocator made; false where a cap refuses it, and nothing was
@@ -158,7 +194,7 @@ fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
         asked: bytes,
         undo: &|| (),
     };
-    settle(slot, block, &request)
+    book_beneath_caps(slot, block, &request)
 }
 
 /// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
@@ -167,7 +203,7 @@ pub fn may_book<const A: usize>(size: usize) -> bool {
     if LEDGER.is_capped() {
         let slot = state().slot();
         let _inside = gate::enter(slot, thread_id());
-        if !caps::admits(slot, account, size) {
+        if !fits_caps(slot, account, size) {
             return false;
         }
     }
@@ -220,7 +256,7 @@ fn release_slow(account: Account, block: *mut u8, bytes: usize) {
         register::remove(block.addr());
     }
     LEDGER.release_slow(slot, account, bytes, &GILS);
-    caps::look_if_asked();
+    look_at_caps();
 }
 
 /// Counts a request of `account` that another allocator could not meet.

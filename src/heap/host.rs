@@ -43,7 +43,7 @@ pub struct Request<'a> {
 /// The decisions of the layer above.
 pub struct CapDecisions {
     /// Whether a request for so many bytes may be tried, beneath a ceiling.
-    pub admits: fn(&Slot, Account, usize) -> bool,
+    pub fits: fn(&Slot, Account, usize) -> bool,
     /// Books a block that was made, beneath a ceiling. Returns false if a cap refuses the block: then
     /// nothing was booked, and the block was given back.
     pub book: fn(&Slot, &Request, &Gils) -> bool,

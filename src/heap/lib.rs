@@ -30,7 +30,6 @@ pub mod arrays;
 mod blocks;
 mod booking;
 pub mod bound;
-pub mod caps;
 pub mod checked;
 pub mod classes;
 mod ends;
@@ -83,10 +82,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use thread::{ThreadState, state, thread_id};
 
 pub use booking::{
-    book, book_resized, count_failure, may_book, release, release_resized, set_largest,
+    attend_to_caps, book, book_resized, count_failure, look_at_caps, may_book, release,
+    release_resized, set_largest,
 };
 pub use ffi::ADDRESS_BITS;
-pub use host::Host;
+pub use host::{CapDecisions, Host, Request};
 pub use pages::is_in_page;
 pub use pyhost_bfc as bfc;
 pub use walk::walk;

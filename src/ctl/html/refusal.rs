@@ -1,4 +1,4 @@
-//! Caps, and the dossier of the last episode of refusals: who asked, where, what held the memory.
+//! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
 use super::chart::account_class;
 use super::figures::{bytes, count, facts, place, scroll, swatch, unknown};

@@ -22,12 +22,12 @@ mod slots;
 pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
-use super::booking::{release_block, settle};
-use super::caps::Request;
+use super::booking::{book_beneath_caps, release_block};
 use super::ffi::SMALL_SIZE_MAX;
 use super::fills::FORBIDDEN;
 use super::freed::{refuse, refuse_block};
 use super::gate;
+use super::host::Request;
 use super::sampling;
 use super::thread::{state, thread_id};
 use crate::errno::Errno;
@@ -205,7 +205,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
             put_away(range, record, slot_end);
         },
     };
-    if !settle(slot, block, &request) {
+    if !book_beneath_caps(slot, block, &request) {
         return Some(null_mut());
     }
     if sampling::is_on() {

@@ -31,7 +31,7 @@ static STATE: CapErrors = CapErrors {
 };
 
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
-/// surrounds the first refusal of an episode, `end` ends the process; both are called inside the allocator.
+/// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     frames::watch_codes(gil);
     watch_errors(gil);

@@ -121,7 +121,7 @@ impl Last {
 }
 
 /// Whether a library may map `bytes` more. Any thread at any moment.
-pub(super) fn admits(bytes: usize) -> bool {
+pub(super) fn fits_limit(bytes: usize) -> bool {
     read(watch::is_large_map(bytes));
     let Some((limit, left)) = watch::left_for_map(bytes) else {
         return true;

@@ -1,7 +1,7 @@
 //! Caps: what happens to a request that does not fit below a ceiling.
 //!
 //! A ceiling of the ledger has a cap and, beneath it, a reserve. A request that would go into the
-//! reserve ends up in [`episode`]: a large one is refused at once; a small one is served from the
+//! reserve ends up in [`shortage`]: a large one is refused at once; a small one is served from the
 //! reserve, and the thread that took more than a slice of it is notified, by an error that Python
 //! raises at a place where the script can catch it, or by one refused request. The last refusal
 //! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
@@ -11,7 +11,6 @@
 //! allocator, on any thread: they do not allocate, lock or panic.
 
 pub mod cap_errors;
-mod episode;
 mod external;
 mod limits;
 mod pressure;
@@ -19,19 +18,20 @@ mod python;
 mod refusal;
 mod running;
 mod settings;
+mod shortage;
 mod start;
 mod watch;
 mod zone;
 
-pub use episode::{error_ended, may_start_thread, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Python, Role, Told, arm};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
+pub use shortage::{error_ended, may_start_thread, told};
 pub use start::start;
 
-use crate::heap::caps::{CapDecisions, Request, attend, look_if_asked};
+use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
 use python::python;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,7 +41,7 @@ static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
 /// What becomes of a request beneath a cap.
 pub const DECISIONS: CapDecisions = CapDecisions {
-    admits,
+    fits,
     book,
     look,
     region_is_full,
@@ -58,25 +58,25 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     }
     match booked {
         Ok(()) => {
-            look_if_asked();
+            look_at_caps();
             if watch::is_near() && request.account.is_under_gil() {
                 LEDGER.close_windows(slot);
             }
             true
         }
-        Err(scope) => episode::settle(slot, request, scope, &book),
+        Err(scope) => shortage::decide(slot, request, scope, &book),
     }
 }
 
 /// Whether a request for `bytes` may be met, before anything is allocated for it: one that is too
 /// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
-fn admits(slot: &Slot, account: Account, bytes: usize) -> bool {
+fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         None => true,
         Some(_) => {
             external::read(true);
             let scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
-            scope.is_none_or(|scope| episode::admits(slot, account, bytes, scope))
+            scope.is_none_or(|scope| shortage::is_small_enough(slot, account, bytes, scope))
         }
     }
 }
@@ -87,9 +87,9 @@ pub fn admits_map(bytes: usize) -> bool {
         return true;
     }
     match LEDGER.lacks_room(Account::Mapped, bytes, Reach::Cap) {
-        None => external::admits(bytes),
+        None => external::fits_limit(bytes),
         Some(scope) => {
-            episode::refuse_map(scope, bytes);
+            shortage::refuse_map(scope, bytes);
             false
         }
     }
@@ -137,8 +137,8 @@ fn look() {
     external::try_again();
     let mut attention = watch::is_on();
     for scope in Scope::all() {
-        attention |= episode::look(scope);
+        attention |= shortage::look(scope);
         attention |= pressure::look(scope);
     }
-    attend(attention);
+    attend_to_caps(attention);
 }

@@ -1,11 +1,11 @@
 //! Soft caps: past one, memory is relieved at the next safe point, and nothing fails.
 //!
-//! An episode begins where the published bytes of a scope pass its soft cap, and ends where they
+//! A shortage begins where the published bytes of a scope pass its soft cap, and ends where they
 //! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
-//! episode.
+//! shortage.
 
 use super::python::python;
-use crate::heap::caps::attend;
+use crate::heap::attend_to_caps;
 use crate::ledger::{LEDGER, Scope};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -33,7 +33,7 @@ pub fn set_soft(scope: Scope, cap: Option<u64>) {
     STATE.soft[scope.index()].store(bytes, Relaxed);
     STATE.past[scope.index()].store(false, Relaxed);
     if cap.is_some() {
-        attend(true);
+        attend_to_caps(true);
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Python {
     pub trace: Trace,
     /// Whether Python loses the error of the calling thread: each refusal has a dossier then.
     pub loses_errors: fn() -> bool,
-    /// Keeps and shows what surrounds the first refusal of an episode.
+    /// Keeps and shows what surrounds the first refusal of a shortage.
     pub first_refusal: fn(&Refusal),
     /// Ends the process: the reserve is used up.
     pub end: fn(&Refusal) -> !,

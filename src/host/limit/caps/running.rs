@@ -1,19 +1,19 @@
-//! The episode of each scope that runs now, see [`super::episode`].
+//! The shortage of each scope that runs now, see [`super::shortage`].
 
 use crate::ledger::Scope;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A scope's episode.
-pub(super) struct RunningEpisode {
+/// A scope's shortage.
+pub(super) struct Shortage {
     /// 0 if none runs.
     number: AtomicU64,
     /// The scope's bytes at the highest error of the shortage, and what was left below the cap then.
     last_error: AtomicI64,
     left: AtomicI64,
-    /// The process's errors when the episode began; [`RAISED`] if the host has raised one in it.
+    /// The process's errors when the shortage began; [`RAISED`] if the host has raised one in it.
     errors_at_start: AtomicU64,
-    /// Whether the episode has left its dossier.
+    /// Whether the shortage has left its dossier.
     pub has_dossier: AtomicBool,
 }
 
@@ -22,15 +22,15 @@ const RAISED: u64 = u64::MAX;
 
 /// The shortages that are not over.
 struct Shortages {
-    episodes: [RunningEpisode; Scope::COUNT],
+    shortages: [Shortage; Scope::COUNT],
     latest: AtomicU64,
     /// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
     errors: AtomicU64,
 }
 
 static STATE: Shortages = Shortages {
-    episodes: [const {
-        RunningEpisode {
+    shortages: [const {
+        Shortage {
             number: AtomicU64::new(0),
             last_error: AtomicI64::new(0),
             left: AtomicI64::new(0),
@@ -47,23 +47,23 @@ pub(super) fn count_error() {
     STATE.errors.fetch_add(1, Relaxed);
 }
 
-/// A scope's episode.
-pub(super) fn of(scope: Scope) -> &'static RunningEpisode {
-    &STATE.episodes[scope.index()]
+/// A scope's shortage.
+pub(super) fn of(scope: Scope) -> &'static Shortage {
+    &STATE.shortages[scope.index()]
 }
 
-/// The scope whose episode has that number.
+/// The scope whose shortage has that number.
 pub(super) fn scope_of(number: u64) -> Option<Scope> {
     Scope::all().find(|&scope| number != 0 && of(scope).number() == number)
 }
 
-impl RunningEpisode {
+impl Shortage {
     /// Its number; 0 if none runs.
     pub fn number(&self) -> u64 {
         self.number.load(Relaxed)
     }
 
-    /// Begins an episode if none runs, above `hold`. Returns its number, and whether this call began it.
+    /// Begins a shortage if none runs, above `hold`. Returns its number, and whether this call began it.
     pub fn begin(&self, hold: i64, reserve: i64) -> (u64, bool) {
         let now = self.number();
         if now != 0 {
@@ -105,7 +105,7 @@ impl RunningEpisode {
         self.errors_at_start.store(RAISED, Relaxed);
     }
 
-    /// Whether a thread of the process had an error in this episode that it could catch.
+    /// Whether a thread of the process had an error in this shortage that it could catch.
     pub fn had_error(&self) -> bool {
         STATE.errors.load(Relaxed) != self.errors_at_start.load(Relaxed)
     }

@@ -113,7 +113,7 @@ pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
         group: group.and_then(Watch::open),
         beside: charged.saturating_sub(live),
     });
-    crate::heap::caps::attend(true);
+    crate::heap::attend_to_caps(true);
     read(true, |_, _| ());
 }
 

@@ -13,7 +13,7 @@ use crate::process;
 use pyhost_os::moment::{self, Utc};
 use std::fmt::{self, Write};
 
-/// The first refusal of an episode with what surrounded it.
+/// The first refusal of a shortage with what surrounded it.
 #[derive(Clone, Copy)]
 pub struct Dossier {
     /// The refusal.

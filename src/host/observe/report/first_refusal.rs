@@ -1,4 +1,4 @@
-//! The dossier of an episode's first refusal: gathers it, keeps it for the report, and writes it to standard error.
+//! The dossier of a shortage's first refusal: gathers it, keeps it for the report, and writes it to standard error.
 //!
 //! This runs inside the allocator, on any thread: the dossier is static memory, and nothing is allocated.
 
@@ -20,12 +20,12 @@ const MOST_WRITTEN: u32 = 10;
 
 static LATEST: Latest<Dossier> = Latest::new();
 
-/// The dossier of the latest episode. Any thread, also from a signal handler.
+/// The dossier of the latest shortage. Any thread, also from a signal handler.
 pub(super) fn latest() -> Option<Dossier> {
     LATEST.get()
 }
 
-/// Keeps and shows what surrounds the first refusal of an episode. Called by the caps, inside the allocator.
+/// Keeps and shows what surrounds the first refusal of a shortage. Called by the caps, inside the allocator.
 #[cold]
 pub fn first_refusal(refusal: &Refusal) {
     let dossier = Dossier {

@@ -56,7 +56,7 @@ most 8192 are known; the report tells how many more there were.";
 const PRESSURE_DOC: &CStr = c"on_pressure(function, /)
 --
 
-Have function() called when a soft cap is passed, once an episode, in the main thread, after garbage
+Have function() called when a soft cap is passed, once a shortage, in the main thread, after garbage
 was collected. Returns function, so that it may be used as a decorator. What it raises is written
 to sys.unraisablehook.";
 

@@ -1,4 +1,4 @@
-//! Episodes: from the request that first enters a ceiling's reserve until live bytes have fallen
+//! Shortages: each lasts from the request that first enters a ceiling's reserve until live bytes have fallen
 //! below it again.
 //!
 //! The reserve is a ladder. A thread is notified of the shortage, by an error, if it has itself grown by a slice since the
@@ -7,7 +7,7 @@
 //! are a few dozen errors at most, whatever the threads do. When little is left, small requests are served to the end. So no
 //! process is refused for ever: it frees memory, works in what is left, or ends.
 //!
-//! Within an episode each thread that allocates is in one of four states:
+//! Within a shortage each thread that allocates is in one of four states:
 //!
 //! - *New*: it was not notified.
 //! - *Posted*: Python was asked to raise `MemoryError` in it at its next safe point. Only the main thread
@@ -37,14 +37,14 @@
 use super::external;
 use super::python::{Python, Role, Told, python};
 use super::refusal::{self, How, Refusal};
-use super::running::{self, RunningEpisode};
+use super::running::{self, Shortage};
 use crate::cpython::frames::CodePlace;
-use crate::heap::caps::{Request, attend};
+use crate::heap::{Request, attend_to_caps};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The state of a thread within an episode; see the module's documentation.
+/// The state of a thread within a shortage; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     New,
@@ -53,9 +53,9 @@ enum Stage {
     Told,
 }
 
-/// A thread's part in an episode. Plain cells without a destructor, as the heap's own.
+/// A thread's part in a shortage. Plain cells without a destructor, as the heap's own.
 struct ThreadPart {
-    episode: Cell<u64>,
+    shortage: Cell<u64>,
     state: Cell<Stage>,
     /// The thread's live bytes at its last notification, or when it came.
     base: Cell<i64>,
@@ -91,7 +91,7 @@ struct Number {
 
 impl ThreadPart {
     /// Whether the error that the thread was given last is still on its way, or being handled: beyond
-    /// the end of its episode, too.
+    /// the end of its shortage, too.
     fn has_error(&self) -> bool {
         self.given.get() && self.errors.get() == self.errors_when_told.get()
     }
@@ -100,7 +100,7 @@ impl ThreadPart {
 thread_local! {
     static PART: ThreadPart = const {
         ThreadPart {
-            episode: Cell::new(0),
+            shortage: Cell::new(0),
             state: Cell::new(Stage::New),
             base: Cell::new(0),
             patience: Cell::new(0),
@@ -200,17 +200,17 @@ fn reserve(scope: Scope) -> u64 {
     cap - LEDGER.hold(scope).unwrap_or(0).min(cap)
 }
 
-/// The number of the scope's episode, begun if need be.
+/// The number of the scope's shortage, begun if need be.
 fn begin(scope: Scope) -> u64 {
     let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
     let (number, is_new) = running::of(scope).begin(hold, reserve(scope) as i64);
     if is_new {
-        attend(true);
+        attend_to_caps(true);
     }
     number
 }
 
-/// Ends the scope's episode where live bytes have fallen below the reserve; whether one lasts.
+/// Ends the scope's shortage where live bytes have fallen below the reserve; whether one lasts.
 pub(super) fn look(scope: Scope) -> bool {
     if running::of(scope).number() == 0 {
         return false;
@@ -250,7 +250,7 @@ impl<'a> Case<'a> {
 /// Decides on a block that does not fit below the reserve of `scope`, and books it with `book`
 /// where it may be had; whether it was booked. Where it was not, it was given back.
 #[cold]
-pub(super) fn settle(
+pub(super) fn decide(
     slot: &Slot,
     request: &Request,
     scope: Scope,
@@ -284,7 +284,7 @@ pub(super) fn settle(
         }
         (request.undo)();
         let is_small = !is_large(bytes, case.reserve, false);
-        if is_small && ends(account, bytes) && case.episode().had_error() && case.is_full() {
+        if is_small && ends(account, bytes) && case.shortage().had_error() && case.is_full() {
             case.end(How::Fatal, python);
         }
         case.refuse(part, python)
@@ -294,7 +294,7 @@ pub(super) fn settle(
 /// Whether a request that does not fit below the reserve is small enough to be decided on when it
 /// is booked; else it is refused.
 #[cold]
-pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) -> bool {
+pub(super) fn is_small_enough(slot: &Slot, account: Account, bytes: usize, scope: Scope) -> bool {
     let Some(python) = python() else {
         return true;
     };
@@ -308,7 +308,7 @@ pub(super) fn admits(slot: &Slot, account: Account, bytes: usize, scope: Scope) 
     })
 }
 
-/// Keeps a refused map of `asked` bytes as the last refusal, and leaves the dossier of an episode's first. Any thread,
+/// Keeps a refused map of `asked` bytes as the last refusal, and leaves the dossier of a shortage's first. Any thread,
 /// without the heap's gate.
 #[cold]
 pub(super) fn refuse_map(scope: Scope, asked: usize) {
@@ -319,7 +319,7 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     }
 }
 
-/// Keeps the last refusal, and leaves the dossier of an episode's first.
+/// Keeps the last refusal, and leaves the dossier of a shortage's first.
 fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Python) -> Refusal {
     let refusal = refusal::record(scope, account, asked, how, python.trace);
     let has_dossier = running::of(scope).has_dossier.swap(true, Relaxed);
@@ -330,24 +330,24 @@ fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Pytho
 }
 
 impl Case<'_> {
-    /// Makes the calling thread part of the scope's episode.
+    /// Makes the calling thread part of the scope's shortage.
     fn join(&self, part: &ThreadPart, python: &Python) {
-        let episode = begin(self.scope);
-        if part.episode.get() != episode {
-            part.episode.set(episode);
+        let shortage = begin(self.scope);
+        if part.shortage.get() != shortage {
+            part.shortage.set(shortage);
             part.state.set(Stage::New);
             part.base.set(self.slot.live());
         }
         // An error may be in a cycle of references with its frames, and is gone at a collection only.
-        if !self.episode().had_error() && self.handles_error(part, python) {
-            self.episode().note_raised();
+        if !self.shortage().had_error() && self.handles_error(part, python) {
+            self.shortage().note_raised();
         }
     }
 
     /// Where the thread's code is. Libraries that a server calls count as the server, unless the script had no error when three
     /// quarters of the reserve are gone: the script may be one of them.
     fn place(&self, python: &Python) -> CodePlace {
-        let is_late = !self.episode().had_error() && self.lacks_room(Reach::High);
+        let is_late = !self.shortage().had_error() && self.lacks_room(Reach::High);
         (python.place)(!is_late)
     }
 
@@ -356,7 +356,7 @@ impl Case<'_> {
         part.has_error() && (python.handles_error)()
     }
 
-    fn episode(&self) -> &'static RunningEpisode {
+    fn shortage(&self) -> &'static Shortage {
         running::of(self.scope)
     }
 
@@ -378,7 +378,7 @@ impl Case<'_> {
     /// Whether the thread is the next that has an error of the shortage.
     fn is_due(&self, part: &ThreadPart, python: &Python) -> bool {
         let reserve = self.reserve as i64;
-        let (last, left) = self.episode().last_error();
+        let (last, left) = self.shortage().last_error();
         let risen = LEDGER.bound(self.scope) - last;
         if left < reserve / LAST || risen <= left / STEPS.0 {
             return false;
@@ -464,7 +464,7 @@ impl Case<'_> {
 
     /// Whether the last quarter of the reserve is for this small request, too.
     fn may_take_the_rest(&self, part: &ThreadPart, python: &Python) -> bool {
-        if self.episode().had_error() {
+        if self.shortage().had_error() {
             return true;
         }
         if reach(self.account, self.bytes) < Reach::Cap {
@@ -540,7 +540,7 @@ impl Case<'_> {
         part.errors_when_told.set(part.errors.get());
         part.base.set(self.slot.live());
         if !is_large {
-            self.episode()
+            self.shortage()
                 .note_error(LEDGER.bound(self.scope), self.left());
         }
     }
@@ -586,8 +586,8 @@ pub fn told(slot: &Slot) -> Told {
         return told;
     }
     PART.with(|part| {
-        let episode = part.episode.get();
-        let (Some(scope), Stage::Posted) = (running::scope_of(episode), part.state.get()) else {
+        let shortage = part.shortage.get();
+        let (Some(scope), Stage::Posted) = (running::scope_of(shortage), part.state.get()) else {
             return Told::No;
         };
         // The bytes of the reserve have been freed meanwhile.
@@ -605,7 +605,7 @@ pub fn told(slot: &Slot) -> Told {
         }
         LEDGER.count_refusal(account);
         case.set_told(part);
-        case.episode().note_raised();
+        case.shortage().note_raised();
         case.record(How::Raised, python);
         Told::Now
     })
@@ -628,7 +628,7 @@ pub fn may_start_thread(slot: &Slot) -> bool {
     };
     begin(scope);
     let case = Case::new(slot, scope, Account::Obj, need, need);
-    let had_error = case.episode().had_error();
+    let had_error = case.shortage().had_error();
     if had_error && lacking(Reach::Cap).is_none() {
         return true;
     }
@@ -636,7 +636,7 @@ pub fn may_start_thread(slot: &Slot) -> bool {
     if had_error {
         case.end(How::Fatal, python);
     }
-    case.episode().note_raised();
+    case.shortage().note_raised();
     case.record(How::NoThread, python);
     false
 }
