@@ -477,7 +477,7 @@ except MemoryError:
 fn of_a_noisy_service_the_three_leaking_lines_are_named_and_no_other() {
     let directory = folder("lines-leaks");
     let script = directory.join("service.py");
-    fs::write(&script, include_str!("leak_service/service.py")).unwrap();
+    fs::write(&script, include_str!("../leak_service/service.py")).unwrap();
     let hosts = directory.join("hosts");
     let mut child = Command::new(PYHOST)
         .arg(format!("--live={}", hosts.display()))

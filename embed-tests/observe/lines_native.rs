@@ -177,7 +177,7 @@ fn debug_information_gives_lines_and_a_changed_library_no_wrong_names() {
         run.args(["--by", "stack", "--top", "1"]).ok().stdout
     };
     let text = lines(&path);
-    let source = include_str!("c/native_calls.c").lines();
+    let source = include_str!("../c/native_calls.c").lines();
     let place = source
         .zip(1..)
         .find(|(line, _)| line.contains("malloc(size)"));

@@ -68,7 +68,7 @@ fn only_calls<'a>(outcome: &'a Outcome, words: &str) -> Vec<&'a str> {
 
 /// The line of the extension's source with a text, as `heap_bugs.c:LINE`.
 fn source(text: &str) -> String {
-    let all = include_str!("heap_bugs/heap_bugs.c");
+    let all = include_str!("../heap_bugs/heap_bugs.c");
     let lines: Vec<usize> = (1..)
         .zip(all.lines())
         .filter(|(_, line)| line.contains(text))
