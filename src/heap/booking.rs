@@ -20,20 +20,30 @@ fn counts(account: Account) -> bool {
     account != Account::Native || counts_native()
 }
 
-/// The largest request that is tried. mimalloc asks the kernel without a promise of memory
-/// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, where libc's
-/// malloc fails.
-static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// What the slow paths ask before they book.
+struct Booking {
+    /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
+    /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, where libc's
+    /// malloc fails.
+    largest: AtomicUsize,
+    /// Whether the layer above has anything to look at.
+    attention: AtomicBool,
+}
+
+static STATE: Booking = Booking {
+    largest: AtomicUsize::new(usize::MAX),
+    attention: AtomicBool::new(false),
+};
 
 /// Sets the largest request that is tried. Before threads exist.
 pub fn set_largest(bytes: usize) {
-    LARGEST.store(bytes, Relaxed);
+    STATE.largest.store(bytes, Relaxed);
 }
 
 /// Whether the machine could never meet the request, which is counted as failed then.
 #[inline]
 fn is_beyond(account: Account, size: usize) -> bool {
-    let is_beyond = size > LARGEST.load(Relaxed);
+    let is_beyond = size > STATE.largest.load(Relaxed);
     if is_beyond {
         LEDGER.count_failure(account);
     }
@@ -54,18 +64,15 @@ fn fits_caps(slot: &Slot, account: Account, size: usize) -> bool {
     host().is_none_or(|host| (host.caps.fits)(slot, account, size))
 }
 
-/// Whether the layer above has anything to look at.
-static ATTENTION: AtomicBool = AtomicBool::new(false);
-
 /// Chooses whether the slow paths call [`super::CapDecisions::look`].
 pub fn attend_to_caps(attention: bool) {
-    ATTENTION.store(attention, Relaxed);
+    STATE.attention.store(attention, Relaxed);
 }
 
 /// Makes the layer above look at live bytes, if it asked for that.
 #[inline]
 pub fn look_at_caps() {
-    if ATTENTION.load(Relaxed) {
+    if STATE.attention.load(Relaxed) {
         look();
     }
 }

@@ -25,10 +25,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
 use std::thread::yield_now;
 
-/// Thread pointer of the thread that closed the gate; 0 while it is open.
-static CLOSED_BY: AtomicUsize = AtomicUsize::new(0);
-/// Whether `membarrier` is registered, so that entering needs no fence.
-static MEMBARRIER: AtomicBool = AtomicBool::new(false);
+/// Who has closed the gate, and what entering costs.
+struct Gate {
+    /// Thread pointer of the thread that closed the gate; 0 while it is open.
+    closed_by: AtomicUsize,
+    /// Whether `membarrier` is registered, so that entering needs no fence.
+    membarrier: AtomicBool,
+}
+
+static STATE: Gate = Gate {
+    closed_by: AtomicUsize::new(0),
+    membarrier: AtomicBool::new(false),
+};
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration, from `linux/membarrier.h`.
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -41,13 +49,15 @@ fn membarrier(command: libc::c_int) -> bool {
 
 /// Asks the kernel for cheap barriers. Once, while the process has one thread.
 pub fn register() {
-    MEMBARRIER.store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed);
+    STATE
+        .membarrier
+        .store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed);
 }
 
 /// Returns once every running thread of the process has passed a memory barrier.
 pub fn barrier_everywhere() {
     fence(SeqCst);
-    if MEMBARRIER.load(Relaxed) {
+    if STATE.membarrier.load(Relaxed) {
         membarrier(PRIVATE_EXPEDITED);
     }
 }
@@ -79,7 +89,7 @@ pub fn enter(slot: &Slot, own_thread: usize) -> Inside<'_> {
     if before <= TRIES {
         loop {
             slot.busy.store(TRIES, Relaxed);
-            if MEMBARRIER.load(Relaxed) {
+            if STATE.membarrier.load(Relaxed) {
                 compiler_fence(SeqCst);
             } else {
                 fence(SeqCst);
@@ -124,12 +134,12 @@ fn leave_shared(slot: &Slot) {
 }
 
 fn is_open_to(own_thread: usize) -> bool {
-    [0, own_thread].contains(&CLOSED_BY.load(Acquire))
+    [0, own_thread].contains(&STATE.closed_by.load(Acquire))
 }
 
 #[cold]
 fn wait() {
-    while CLOSED_BY.load(Acquire) != 0 {
+    while STATE.closed_by.load(Acquire) != 0 {
         yield_now();
     }
 }
@@ -149,7 +159,8 @@ impl Drop for Inside<'_> {
 
 /// Before a fork: closes the gate and waits until no other thread is inside.
 pub(super) fn close(own: &Slot, own_thread: usize) {
-    while CLOSED_BY
+    while STATE
+        .closed_by
         .compare_exchange(0, own_thread, SeqCst, Relaxed)
         .is_err()
     {
@@ -183,12 +194,12 @@ pub fn while_closed<T>(own: &Slot, own_thread: usize, work: impl FnOnce(&Closed)
 
 /// Whether the gate is open.
 pub fn is_open() -> bool {
-    CLOSED_BY.load(Relaxed) == 0
+    STATE.closed_by.load(Relaxed) == 0
 }
 
 /// After a fork: opens the gate, in the parent and in the child.
 pub(super) fn open() {
-    CLOSED_BY.store(0, Release);
+    STATE.closed_by.store(0, Release);
 }
 
 #[cfg(test)]

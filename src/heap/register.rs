@@ -82,17 +82,25 @@ struct Entry {
 
 const BEING_WRITTEN: usize = 1;
 
-static TABLE: [Entry; ENTRIES] = [const {
-    Entry {
-        key: AtomicUsize::new(0),
-        words: [const { AtomicU64::new(0) }; WORDS],
-    }
-}; ENTRIES];
+/// The big blocks.
+struct BigBlockTable {
+    table: [Entry; ENTRIES],
+    /// One past the highest entry that was ever taken.
+    used: AtomicUsize,
+    /// Blocks for which there was no room.
+    left_out: AtomicU64,
+}
 
-/// One past the highest entry that was ever taken.
-static USED: AtomicUsize = AtomicUsize::new(0);
-/// Blocks for which there was no room.
-static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+static STATE: BigBlockTable = BigBlockTable {
+    table: [const {
+        Entry {
+            key: AtomicUsize::new(0),
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }; ENTRIES],
+    used: AtomicUsize::new(0),
+    left_out: AtomicU64::new(0),
+};
 
 /// Seconds of the monotonic clock, read cheaply.
 pub fn now() -> f64 {
@@ -115,14 +123,14 @@ pub fn add(address: usize, account: Account, bytes: usize) {
         made: now(),
         source: SourceLine::of_caller(),
     };
-    for (index, entry) in TABLE.iter().enumerate() {
+    for (index, entry) in STATE.table.iter().enumerate() {
         let taken = entry.key.load(Relaxed) == 0
             && entry
                 .key
                 .compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed)
                 .is_ok();
         if taken {
-            USED.fetch_max(index + 1, Relaxed);
+            STATE.used.fetch_max(index + 1, Relaxed);
             // A reader that sees one of these words sees `BEING_WRITTEN` behind them.
             fence(Release);
             for (place, word) in entry.words.iter().zip(block.to_words()) {
@@ -132,14 +140,14 @@ pub fn add(address: usize, account: Account, bytes: usize) {
             return;
         }
     }
-    LEFT_OUT.fetch_add(1, Relaxed);
+    STATE.left_out.fetch_add(1, Relaxed);
 }
 
 /// Takes out the block of `address`, if it is there.
 #[cold]
 pub fn remove(address: usize) {
     let key = key_of(address);
-    for entry in &TABLE[..USED.load(Relaxed)] {
+    for entry in &STATE.table[..STATE.used.load(Relaxed)] {
         if entry.key.load(Relaxed) == key {
             entry.key.store(0, Release);
             return;
@@ -149,7 +157,7 @@ pub fn remove(address: usize) {
 
 /// Gives every block of the register to `take`, in no order.
 pub fn each(mut take: impl FnMut(BigBlock)) {
-    for entry in &TABLE[..USED.load(Relaxed)] {
+    for entry in &STATE.table[..STATE.used.load(Relaxed)] {
         let key = entry.key.load(Acquire);
         if key > BEING_WRITTEN {
             let words = std::array::from_fn(|index| entry.words[index].load(Relaxed));
@@ -226,5 +234,5 @@ pub fn largest<const N: usize>(account: Account) -> [Option<BigBlock>; N] {
 
 /// How many blocks the register had no room for so far.
 pub fn left_out() -> u64 {
-    LEFT_OUT.load(Relaxed)
+    STATE.left_out.load(Relaxed)
 }

@@ -20,10 +20,18 @@ const LEAST_MAPPING: usize = 1 << 20;
 /// Bytes of a block that asks for huge pages.
 const LEAST_BLOCK: usize = 4 << 20;
 
-/// Whether mappings refuse huge pages.
-static ARE_REFUSED: AtomicBool = AtomicBool::new(true);
-/// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
-static ASKED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Where huge pages are refused. Not zero, so it does not lie in the memory that is to stay untouched.
+struct SmallPages {
+    /// Whether mappings refuse huge pages.
+    are_refused: AtomicBool,
+    /// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
+    asked_from: AtomicUsize,
+}
+
+static STATE: SmallPages = SmallPages {
+    are_refused: AtomicBool::new(true),
+    asked_from: AtomicUsize::new(usize::MAX),
+};
 
 // SAFETY: the linker defines both; only their addresses are used.
 unsafe extern "C" {
@@ -44,13 +52,13 @@ pub(super) fn start() {
 /// counts by small pages. At the start of `main`.
 pub(super) fn learn() {
     if bound::size().is_none() && process::huge_pages_are_for_all() {
-        ASKED_FROM.store(LEAST_BLOCK, Relaxed);
+        STATE.asked_from.store(LEAST_BLOCK, Relaxed);
     }
 }
 
 /// Refuses huge pages no more: for mappings from here on.
 pub(super) fn stop() {
-    ARE_REFUSED.store(false, Relaxed);
+    STATE.are_refused.store(false, Relaxed);
 }
 
 /// Leaves `errno`: kernels without huge pages do not know the advice.
@@ -65,7 +73,7 @@ pub fn was_mapped(start: *mut u8, bytes: usize, access: c_int, flags: c_int) {
     // What is reserved without access is opened by pieces; those of guard pages would join no longer.
     let is_open = access & libc::PROT_WRITE != 0;
     let is_large = bytes >= LEAST_MAPPING && is_open && flags & OURS == OURS;
-    if is_large && ARE_REFUSED.load(Relaxed) && start.cast() != libc::MAP_FAILED {
+    if is_large && STATE.are_refused.load(Relaxed) && start.cast() != libc::MAP_FAILED {
         refuse(start, bytes);
     }
 }
@@ -73,7 +81,7 @@ pub fn was_mapped(start: *mut u8, bytes: usize, access: c_int, flags: c_int) {
 /// Asks for huge pages beneath a block, if the system has them for everything and the block is large.
 #[inline]
 pub(super) fn settled(block: *mut u8, bytes: usize) {
-    if bytes >= ASKED_FROM.load(Relaxed) {
+    if bytes >= STATE.asked_from.load(Relaxed) {
         let _errno = KeptErrno::new();
         let (start, bytes) = whole_pages(block, bytes);
         advise_huge_pages(start, bytes, true);

@@ -26,11 +26,18 @@ const COUNT: usize = 256;
 /// A promise by its place and its number, which no later one at that place has.
 type Name = super::Promise;
 
-thread_local! {
+/// What a thread has to do with promises.
+struct ThreadPromises {
     /// The room that was kept for the calling thread.
-    static OWN: Cell<Option<Name>> = const { Cell::new(None) };
+    own: Cell<Option<Name>>,
     /// The room that the calling thread reserved for the last thread that it made.
-    static GIVEN: Cell<Option<Name>> = const { Cell::new(None) };
+    given: Cell<Option<Name>>,
+}
+
+thread_local! {
+    static THREAD: ThreadPromises = const {
+        ThreadPromises { own: Cell::new(None), given: Cell::new(None) }
+    };
 }
 
 /// The promises that are open.
@@ -53,7 +60,7 @@ impl Promises {
 
     /// Bytes that are kept for others than the calling thread.
     pub fn of_others(&self) -> u64 {
-        self.sum - self.left(OWN.get())
+        self.sum - self.left(THREAD.with(|thread| thread.own.get()))
     }
 
     fn left(&self, name: Option<Name>) -> u64 {
@@ -74,7 +81,7 @@ impl Promises {
 
     /// Takes what the calling thread has committed off its promise.
     pub fn use_up(&mut self, bytes: u64) {
-        let own = OWN.get();
+        let own = THREAD.with(|thread| thread.own.get());
         let left = self.left(own).saturating_sub(bytes);
         let is_through = left + STEPS <= NEED;
         self.set(own, if is_through { 0 } else { left });
@@ -82,13 +89,13 @@ impl Promises {
 
     /// Takes back what was kept for the calling thread, which ends.
     pub fn end(&mut self) {
-        self.set(OWN.take(), 0);
+        self.set(THREAD.with(|thread| thread.own.take()), 0);
     }
 
     /// Takes back what was kept for the last thread that the calling one made.
     /// That one may not have begun yet, then it stays.
     pub fn settle(&mut self) {
-        let given = GIVEN.take();
+        let given = THREAD.with(|thread| thread.given.take());
         if self.left(given) + MOST_STEPS <= NEED {
             self.set(given, 0);
         }
@@ -96,7 +103,7 @@ impl Promises {
 
     /// Takes back what was kept for a thread that could not be made.
     pub fn withdraw(&mut self) {
-        self.set(GIVEN.take(), 0);
+        self.set(THREAD.with(|thread| thread.given.take()), 0);
     }
 
     /// Keeps room for a thread that the calling one makes; a name of nothing where too many are made at
@@ -111,7 +118,7 @@ impl Promises {
             }
             None => (0, self.latest),
         };
-        GIVEN.set(Some(name));
+        THREAD.with(|thread| thread.given.set(Some(name)));
         name
     }
 
@@ -124,7 +131,7 @@ impl Promises {
 
 /// The calling thread is the one that room was kept for.
 pub fn take(name: Name) {
-    OWN.set(Some(name));
+    THREAD.with(|thread| thread.own.set(Some(name)));
 }
 
 #[cfg(test)]
@@ -139,13 +146,13 @@ mod tests {
         take(name);
         assert_eq!(promises.of_others(), 0);
         promises.use_up(SLICE as u64);
-        OWN.set(None);
+        THREAD.with(|thread| thread.own.set(None));
         promises.settle();
         assert_eq!(promises.of_others(), NEED - SLICE as u64);
-        GIVEN.set(Some(name));
+        THREAD.with(|thread| thread.given.set(Some(name)));
         take(name);
         promises.use_up(MOST_STEPS);
-        OWN.set(None);
+        THREAD.with(|thread| thread.own.set(None));
         promises.settle();
         assert_eq!(promises.of_others(), 0);
         // A name of before does not reach what is at its place now.
@@ -155,7 +162,7 @@ mod tests {
         assert_eq!(promises.of_others(), NEED);
         take(next);
         promises.use_up(STEPS);
-        OWN.set(None);
+        THREAD.with(|thread| thread.own.set(None));
         assert_eq!(promises.of_others(), 0);
         promises.keep();
         promises.withdraw();
@@ -166,6 +173,6 @@ mod tests {
         assert_eq!(promises.of_others(), 0);
         promises.forget();
         assert_eq!(promises.of_others(), 0);
-        OWN.set(None);
+        THREAD.with(|thread| thread.own.set(None));
     }
 }

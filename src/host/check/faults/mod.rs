@@ -41,14 +41,22 @@ pub struct FaultSettings {
     pub fresh_log: bool,
 }
 
-/// Whether wrappers are installed in this process.
-static ON: AtomicBool = AtomicBool::new(false);
-/// The text of each rule of the command line.
-static TEXTS: OnceLock<Vec<String>> = OnceLock::new();
+/// The rules of the command line.
+struct Faults {
+    /// Whether wrappers are installed in this process.
+    on: AtomicBool,
+    /// The text of each rule.
+    texts: OnceLock<Vec<String>>,
+}
+
+static STATE: Faults = Faults {
+    on: AtomicBool::new(false),
+    texts: OnceLock::new(),
+};
 
 /// Whether the wrappers are installed.
 pub fn is_on() -> bool {
-    ON.load(Relaxed)
+    STATE.on.load(Relaxed)
 }
 
 /// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
@@ -65,9 +73,9 @@ pub fn start(settings: &FaultSettings, place: fn(&mut Line), when_armed: fn(bool
         rules::add(rule);
     }
     let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
-    let _ = TEXTS.set(texts.map(Spec::to_string).collect());
+    let _ = STATE.texts.set(texts.map(Spec::to_string).collect());
     rules::call_when_armed(when_armed);
-    ON.store(true, Relaxed);
+    STATE.on.store(true, Relaxed);
 }
 
 /// Lets the rules hold. After initialisation, before the script.
@@ -90,7 +98,7 @@ pub struct RuleFigures {
 
 /// The requests that each rule of the command line counted; None without `--fail`. Also from a signal handler.
 pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
-    let texts = TEXTS.get()?;
+    let texts = STATE.texts.get()?;
     Some(texts.iter().enumerate().map(|(index, text)| {
         let (requests, injected) = rules::seen(index);
         RuleFigures {

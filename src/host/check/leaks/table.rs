@@ -9,13 +9,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub type Table<T> = Array<'static, T>;
 
 /// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
-static PIECES: [(AtomicUsize, AtomicUsize); 16] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+struct Pieces {
+    all: [(AtomicUsize, AtomicUsize); 16],
+    count: AtomicUsize,
+}
+
+static PIECES: Pieces = Pieces {
+    all: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16],
+    count: AtomicUsize::new(0),
+};
 
 /// Whether an address is inside the memory of a table.
 pub fn is_in_table(address: usize) -> bool {
     PIECES
+        .all
         .iter()
         .any(|(start, length)| address.wrapping_sub(start.load(Relaxed)) < length.load(Relaxed))
 }
@@ -23,7 +30,7 @@ pub fn is_in_table(address: usize) -> bool {
 /// An empty table of up to `capacity` entries; None where the system gives no address space.
 pub fn new_table<T>(capacity: usize) -> Option<Table<T>> {
     let memory = Mapped::reserve(capacity.max(1))?;
-    let (start, length) = PIECES.get(COUNT.fetch_add(1, Relaxed))?;
+    let (start, length) = PIECES.all.get(PIECES.count.fetch_add(1, Relaxed))?;
     start.store(memory.addresses().start, Relaxed);
     length.store(memory.addresses().len(), Relaxed);
     Some(Array::new(memory.leak()))

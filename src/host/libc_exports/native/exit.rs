@@ -26,13 +26,22 @@ mod kept {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-    static STATUS: AtomicI32 = AtomicI32::new(0);
-    /// As many as the host has.
-    static FUNCTIONS: [OnceLock<AtExit>; 2] = [const { OnceLock::new() }; 2];
+    /// What is called at the exit, and with which status.
+    struct Exit {
+        status: AtomicI32,
+        /// As many as the host has.
+        functions: [OnceLock<AtExit>; 2],
+    }
+
+    static EXIT: Exit = Exit {
+        status: AtomicI32::new(0),
+        functions: [const { OnceLock::new() }; 2],
+    };
 
     /// Has `exit` call a function, after those that `atexit` registers later. At the start, by the only thread.
     pub fn on_exit(function: AtExit) {
-        let place = FUNCTIONS
+        let place = EXIT
+            .functions
             .iter()
             .position(|place| place.set(function).is_ok());
         match place {
@@ -42,14 +51,14 @@ mod kept {
     }
 
     extern "C" fn at_exit() {
-        let functions = FUNCTIONS.iter().rev().filter_map(OnceLock::get);
-        functions.for_each(|function| function(STATUS.load(Relaxed), null_mut()));
+        let functions = EXIT.functions.iter().rev().filter_map(OnceLock::get);
+        functions.for_each(|function| function(EXIT.status.load(Relaxed), null_mut()));
     }
 
     /// `exit(3)`, which `main` ends with, too.
     #[unsafe(no_mangle)]
     extern "C" fn exit(status: c_int) -> ! {
-        STATUS.store(status, Relaxed);
+        EXIT.status.store(status, Relaxed);
         call!(EXIT(status), ());
         process::end_now(status)
     }

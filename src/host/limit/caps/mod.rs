@@ -34,10 +34,6 @@ pub use start::start;
 use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
 use python::python;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Whether a thread that the region had no room for has left its dossier: the first of a process.
-static TOLD_OF_THREADS: AtomicBool = AtomicBool::new(false);
 
 /// What becomes of a request beneath a cap.
 pub const DECISIONS: CapDecisions = CapDecisions {
@@ -124,7 +120,7 @@ pub fn no_thread_in_region(size: u64, need: u64) {
         let bytes = need as usize;
         let refusal =
             refusal::record_region(size, Account::Native, bytes, How::NoThread, python.trace);
-        if !TOLD_OF_THREADS.swap(true, Relaxed) {
+        if refusal::is_first_thread() {
             (python.first_refusal)(&refusal);
         }
     }

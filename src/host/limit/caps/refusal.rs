@@ -7,8 +7,8 @@ use crate::bytes::Bytes;
 use crate::ledger::{Account, LEDGER, Scope};
 use pyhost_os::cell::Latest;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Room for a traceback, in bytes of UTF-8.
 pub const TRACE: usize = 2048;
@@ -132,14 +132,22 @@ impl fmt::Display for Refusal {
 
 /// The refusals so far.
 struct Refusals {
+    /// A thread that the region had no room for has left its dossier.
+    of_threads: AtomicBool,
     last: Latest<Refusal>,
     count: AtomicU64,
 }
 
 static STATE: Refusals = Refusals {
+    of_threads: AtomicBool::new(false),
     last: Latest::new(),
     count: AtomicU64::new(0),
 };
+
+/// Whether this is the first thread of the process that the region had no room for.
+pub(super) fn is_first_thread() -> bool {
+    !STATE.of_threads.swap(true, Relaxed)
+}
 
 /// The last refusal. Any thread, also from a signal handler.
 pub fn last() -> Option<Refusal> {

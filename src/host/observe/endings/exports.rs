@@ -16,25 +16,25 @@ use crate::observe::report::Ending;
 use crate::process;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn end_now(status: c_int) -> ! {
     finish(Ending::QuickExit(status), false);
     process::end_now(status)
 }
 
-/// The status that `quick_exit` was called with.
-static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
-
 /// The last of the functions that `quick_exit` calls, as the first that was registered.
 pub extern "C" fn at_quick_exit() {
-    finish(Ending::QuickExit(QUICK_STATUS.load(Relaxed)), false);
+    finish(
+        Ending::QuickExit(super::STATE.quick_status.load(Relaxed)),
+        false,
+    );
 }
 
 /// `quick_exit(3)`: the status, which the functions of `at_quick_exit` do not get.
 #[unsafe(no_mangle)]
 extern "C" fn quick_exit(status: c_int) -> ! {
-    QUICK_STATUS.store(status, Relaxed);
+    super::STATE.quick_status.store(status, Relaxed);
     next::resolve();
     call!(QUICK_EXIT(status), ());
     end_now(status)

@@ -60,6 +60,8 @@ struct Plan {
 
 /// What is written at the end, and how much of it has been.
 struct ProcessEnd {
+    /// The status of `quick_exit`.
+    quick_status: AtomicI32,
     plan: OnceLock<Plan>,
     /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
     owner: AtomicI32,
@@ -72,6 +74,7 @@ struct ProcessEnd {
 }
 
 static STATE: ProcessEnd = ProcessEnd {
+    quick_status: AtomicI32::new(0),
     plan: OnceLock::new(),
     owner: AtomicI32::new(0),
     written: AtomicU8::new(NOTHING),

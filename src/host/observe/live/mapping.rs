@@ -62,27 +62,35 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
             return Err(Errno::last());
         }
     }
-    if COPIES.load(Relaxed) == 0
+    if PAGES.copies.load(Relaxed) == 0
         && let Some(copies) = Mapping::reserve(2 * pages.len())
     {
-        COPIES.store(copies.leak().addr().get(), Relaxed);
+        PAGES.copies.store(copies.leak().addr().get(), Relaxed);
     }
     keep();
-    STATE.store(IN_FILE, Release);
+    PAGES.state.store(IN_FILE, Release);
     Ok(())
 }
 
-/// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
-static COPIES: AtomicUsize = AtomicUsize::new(0);
-/// Where the record lies: one of the three below.
-static STATE: AtomicU8 = AtomicU8::new(IN_MEMORY);
+/// Where the pages of card and ledger are.
+struct LedgerPages {
+    /// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
+    copies: AtomicUsize,
+    /// Where the record lies: one of the three below.
+    state: AtomicU8,
+}
+
+static PAGES: LedgerPages = LedgerPages {
+    copies: AtomicUsize::new(0),
+    state: AtomicU8::new(IN_MEMORY),
+};
 const IN_MEMORY: u8 = 0;
 const IN_FILE: u8 = 1;
 const LEAVES_FILE: u8 = 2;
 
 /// Whether the record lies in a file, which somebody may make shorter.
 pub fn is_in_file() -> bool {
-    STATE.load(Acquire) == IN_FILE
+    PAGES.state.load(Acquire) == IN_FILE
 }
 
 /// Copies words that are not equal already: pages of zeros stay untouched.
@@ -103,7 +111,7 @@ fn copy(from: usize, to: usize, bytes: usize) {
 
 /// Takes the copy. Any thread, also inside the allocator.
 pub fn keep() {
-    let (Some(pages), copies) = (pages(), COPIES.load(Relaxed)) else {
+    let (Some(pages), copies) = (pages(), PAGES.copies.load(Relaxed)) else {
         return;
     };
     // A file that was made shorter, and longer again, has zeros, which are no SIGBUS.
@@ -118,18 +126,19 @@ pub fn keep() {
 /// handler; what was counted since the copy is lost.
 pub fn restore(address: usize) -> Option<bool> {
     let pages = pages().filter(|pages| pages.contains(&address))?;
-    let copies = COPIES.load(Relaxed);
-    if STATE
+    let copies = PAGES.copies.load(Relaxed);
+    if PAGES
+        .state
         .compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire)
         .is_err()
     {
-        while STATE.load(Acquire) == LEAVES_FILE {
+        while PAGES.state.load(Acquire) == LEAVES_FILE {
             hint::spin_loop(); // another thread is at it
         }
         return Some(false);
     }
     if copies == 0 {
-        STATE.store(IN_MEMORY, Release);
+        PAGES.state.store(IN_MEMORY, Release);
         return None;
     }
     let (size, second) = (pages.len(), copies + pages.len());
@@ -144,9 +153,9 @@ pub fn restore(address: usize) -> Option<bool> {
     let is_done = result as usize == pages.start;
     if is_done {
         // The first copy stays: another thread may be writing it.
-        COPIES.store(0, Relaxed);
+        PAGES.copies.store(0, Relaxed);
     }
-    STATE.store(IN_MEMORY, Release);
+    PAGES.state.store(IN_MEMORY, Release);
     is_done.then_some(true)
 }
 
@@ -171,7 +180,7 @@ pub fn onto_memory(shared: bool) -> bool {
     };
     // Not before: a file that is made shorter meanwhile is `restore`'s matter.
     if is_done {
-        STATE.store(IN_MEMORY, Relaxed);
+        PAGES.state.store(IN_MEMORY, Relaxed);
     }
     is_done
 }

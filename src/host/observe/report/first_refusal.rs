@@ -18,11 +18,20 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// How many dossiers are written to standard error.
 const MOST_WRITTEN: u32 = 10;
 
-static LATEST: Latest<Dossier> = Latest::new();
+/// The dossiers so far.
+struct Dossiers {
+    latest: Latest<Dossier>,
+    written: AtomicU32,
+}
+
+static STATE: Dossiers = Dossiers {
+    latest: Latest::new(),
+    written: AtomicU32::new(0),
+};
 
 /// The dossier of the latest shortage. Any thread, also from a signal handler.
 pub(super) fn latest() -> Option<Dossier> {
-    LATEST.get()
+    STATE.latest.get()
 }
 
 /// Keeps and shows what surrounds the first refusal of a shortage. Called by the caps, inside the allocator.
@@ -34,7 +43,7 @@ pub fn first_refusal(refusal: &Refusal) {
         big_blocks: register::big_blocks(),
         classes: classes::largest(),
     };
-    LATEST.set(&dossier);
+    STATE.latest.set(&dossier);
     let mut room = [0; 512];
     let text = format_into(&mut room, format_args!("{refusal}"));
     CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
@@ -44,8 +53,7 @@ pub fn first_refusal(refusal: &Refusal) {
 
 /// Writes a dossier as one block.
 fn write(dossier: &Dossier) {
-    static WRITTEN: AtomicU32 = AtomicU32::new(0);
-    let number = WRITTEN.fetch_add(1, Relaxed);
+    let number = STATE.written.fetch_add(1, Relaxed);
     if number < MOST_WRITTEN {
         let mut out = Descriptor::new(libc::STDERR_FILENO);
         let region = match dossier.refusal.account {

@@ -9,8 +9,6 @@
 
 use crate::heap::{self, gate};
 use crate::ledger::{LEDGER, Peaks, Snapshot};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Span {
@@ -20,9 +18,14 @@ struct Span {
 
 struct Spans {
     open: Vec<Span>,
+    /// The number of the next one.
+    next: u64,
 }
 
-static SPANS: Mutex<Spans> = Mutex::new(Spans { open: Vec::new() });
+static SPANS: Mutex<Spans> = Mutex::new(Spans {
+    open: Vec::new(),
+    next: 0,
+});
 
 /// Runs `work` on the spans. It must not allocate.
 fn with_spans<T>(work: impl FnOnce(&mut Spans) -> T) -> T {
@@ -49,8 +52,10 @@ impl Spans {
 
 /// A number for a span.
 pub fn number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Relaxed)
+    with_spans(|spans| {
+        spans.next += 1;
+        spans.next
+    })
 }
 
 /// Makes room for one more span. False where there is no memory.

@@ -54,6 +54,8 @@ struct Plan {
 
 /// What NumPy got, and whether it uses it.
 struct ArrayHandler {
+    /// A line says that array data is not counted.
+    is_reported: AtomicBool,
     plan: OnceLock<Plan>,
     /// The handler; made once, and NumPy's from then on.
     handler: OnceLock<DataMemHandler>,
@@ -65,6 +67,7 @@ struct ArrayHandler {
 }
 
 static STATE: ArrayHandler = ArrayHandler {
+    is_reported: AtomicBool::new(false),
     plan: OnceLock::new(),
     handler: OnceLock::new(),
     active: AtomicBool::new(false),
@@ -284,8 +287,7 @@ fn loaded(extension: &Object<'_>) {
             STATE.active.store(true, Relaxed);
         }
         Err(refusal) => {
-            static SAID: AtomicBool = AtomicBool::new(false);
-            if !SAID.swap(true, Relaxed) {
+            if !STATE.is_reported.swap(true, Relaxed) {
                 let version =
                     numpy_version(extension.gil()).map_or(String::new(), |version| version + " ");
                 notice(format_args!(
