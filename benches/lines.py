@@ -68,7 +68,7 @@ def beside_memray(options, script, rounds, folder):
     program = [WORK / script, rounds]
     by_memray = least([options.python, "-m", "memray", "run", "-q", "--trace-python-allocators", "-o", record, *program],
                       record, env)
-    by_host = least([options.pyhost, "--lines=1", "--stats=json", f"--stats-file={report}", *program], report, env)
+    by_host = least([options.pyhost, "--lines=1", f"--stats=file={report}", *program], report, env)
     return by_memray, by_host
 
 

@@ -1,4 +1,4 @@
-"""Workers write reports of their own: run it with `pyhost --stats-file report-%p.json`.
+"""Workers write reports of their own: run it with `pyhost --stats=file=report-%p.json`.
 
 Without `%p` only this process writes, and its report says how many forks it saw and the largest child's peak.
 """

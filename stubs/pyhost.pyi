@@ -151,7 +151,7 @@ def reset_peak_memory_stats() -> None:
     """Start every account's peak anew from what is live now."""
 
 def mark(name: str, /) -> None:
-    """Name this moment: the timeline of --timeline and pyhostctl show it (docs/observe/live.md)."""
+    """Name this moment: the timeline of --timeline and pyhostctl report show it (docs/observe/live.md)."""
 
 @overload
 def size_histogram(account: None = None) -> dict[_Heap, list[_SizeClass]]: ...
@@ -502,7 +502,7 @@ class fail:
 def numpy_memory_map(text: Literal[False] = False) -> _NumpyMap: ...
 @overload
 def numpy_memory_map(text: Literal[True]) -> str:
-    """The region of --numpy-allocator bfc; RuntimeError if there is none."""
+    """The region of --numpy bfc; RuntimeError if there is none."""
 
 @final
 class buffer:

@@ -15,13 +15,12 @@ from pairs import Samples
 from .peers import MEMRAY
 
 TITLE = "Finding bugs"
-NO_STATUS = "--leak-exit-status=0"
 HOSTS = {
     "--debug-hooks": ("--debug-hooks",),
     "--guard=all": ("--guard=all",),
     "--guard=min=1,every=1": ("--guard=min=1,every=1",),
-    "--leak-check=native": ("--leak-check=native", NO_STATUS),
-    "the first, second and fourth": ("--debug-hooks", "--guard=all", "--leak-check=native", NO_STATUS),
+    "--leak-check=native": ("--leak-check=native,status=0",),
+    "the first, second and fourth": ("--debug-hooks", "--guard=all", "--leak-check=native,status=0"),
 }
 
 

@@ -34,6 +34,6 @@ def observed(bench):
     """Returns the first host without and with each option."""
     host = bench.hosts[0]
     live = f"--live={bench.folder / 'live'}"
-    timeline = (f"--timeline-interval={INTERVAL}", f"--timeline={bench.folder / 'timeline.jsonl'}")
-    ways = {BASELINE: (), "--live": (live,), "--timeline": timeline, "both": (live, *timeline)}
+    timeline = f"--timeline={bench.folder / 'timeline.jsonl'},interval={INTERVAL}"
+    ways = {BASELINE: (), "--live": (live,), "--timeline": (timeline,), "both": (live, timeline)}
     return [dataclasses.replace(host, name=name, options=(*options, *host.options)) for name, options in ways.items()]

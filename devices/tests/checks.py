@@ -144,12 +144,12 @@ def reports(board):
     native = re.search(r"^native +\S+ \w+ +([\d.]+) MiB", answer.stderr, re.MULTILINE)
     good = answer.stdout.startswith("20000 rows") and native and float(native.group(1)) > 20
     check(board, "README's script runs, and its report shows what sqlite holds", good, answer)
-    answer = board.run("--stats=json", "--stats-file=report.json", "-c", EXACT)
+    answer = board.run("--stats=file=report.json", "-c", EXACT)
     prints(board, "a block is counted when it is made and freed", answer, "True True", "True")
     if answer.returncode == 0:
         report = json.loads((board.scratch / "report.json").read_text())
         check(board, "the report is JSON, and reads the resident size", report["process"]["resident_bytes"] > 5_000_000)
-    answer = board.run("--stats=html", "--stats-file=page.html", "-c", LINES)
+    answer = board.run("--stats=html,file=page.html", "-c", LINES)
     page = board.scratch / "page.html"
     good = answer.returncode == 0 and page.exists() and "</html>" in page.read_text()
     check(board, "--stats=html writes a page", good, answer)

@@ -70,7 +70,7 @@ SERVICE = """#!/bin/sh
 if [ -e /run/counters ]; then
   mv /run/counters /run/counters.before
   echo "the run before:"
-  /opt/device/bin/pyhostctl show /run/counters.before
+  /opt/device/bin/pyhostctl report --text /run/counters.before
 fi
 exec /opt/device/bin/pyhost --region {region} --cap {cap} --live=file:/run/counters /opt/device/app {port} {words}
 """

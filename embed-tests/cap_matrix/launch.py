@@ -57,7 +57,7 @@ def launch(task, scripts, timeout, stop):
     with tempfile.TemporaryDirectory(prefix="cap-") as folder:
         folder = pathlib.Path(folder)
         [host, *rest] = task.command(scripts)
-        command = [host, "--stats=json", "--stats-file", str(folder / "report"), *rest]
+        command = [host, f"--stats=file={folder / 'report'}", *rest]
         began = time.monotonic()
         with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
             process = subprocess.Popen(command, cwd=folder, env={**clean_environment(), **task.environment()},

@@ -12,8 +12,7 @@ fn logged(rules: &[&str]) -> (Run, PathBuf) {
     let log = folder("faults").join("log");
     let run = Run::host()
         .args(rules.iter().flat_map(|rule| ["--fail", rule]))
-        .arg("--fail-log")
-        .arg(&log)
+        .at("--fail=log=", &log)
         .env("PYTHONHASHSEED", "0");
     (run, log)
 }
@@ -181,7 +180,7 @@ with pyhost.fail('numpy=above=1M,every=2') as fault:
             assert 'Unable to allocate' in str(error), error
 print(len(kept), fault.requests, fault.injected)";
     for store in ["mimalloc", "pool", "bfc", "system"] {
-        let run = newest_numpy().host().args(["--numpy-allocator", store]);
+        let run = newest_numpy().host().args(["--numpy", store]);
         let (outcome, report) = run.args(["--fail", "when=open"]).code(code).reported();
         assert_eq!(outcome.stdout, "5 10 5\n", "{store}: {outcome:#?}");
         assert_eq!(figure(&report, "numpy", "injected"), 5, "{store}");
@@ -322,8 +321,8 @@ fn what_is_no_rule_ends_the_host_with_one_line() {
             "--fail: bad value 'mem=above=1K,sweep=5:9'; expected a rule of one run; `pyhostctl sweep` runs",
         ),
         (
-            vec!["--fail-log", "x"],
-            "--fail-log: nothing fails; expected --fail",
+            vec!["--fail=log=x"],
+            "--fail log: nothing fails; expected --fail SPEC,log=PATH",
         ),
         (
             vec!["--malloc", "off", "--fail", "native=3"],
@@ -334,8 +333,8 @@ fn what_is_no_rule_ends_the_host_with_one_line() {
             "--fail native=...: not with --allocator system",
         ),
         (
-            vec!["--fail", "3", "--fail-log", "/nowhere/x"],
-            "--fail-log: no directory for",
+            vec!["--fail", "3,log=/nowhere/x"],
+            "--fail log: no directory for",
         ),
     ] {
         let outcome = Run::host().args(&arguments).code("print('ran')").run();
@@ -352,7 +351,7 @@ fn what_is_no_rule_ends_the_host_with_one_line() {
     assert!(
         outcome
             .stderr
-            .starts_with("pyhost: PYHOST_FAIL: bad value '3;'"),
+            .starts_with("pyhost: PYHOST_FAIL: expected a value, [ACCOUNT"),
         "{outcome:#?}"
     );
 }

@@ -67,7 +67,7 @@ fn a_write_past_the_end_of_an_array_names_the_line_that_made_it() {
     for allocator in ["mimalloc", "pool", "bfc", "system"] {
         let outcome = environment
             .host()
-            .args(["--guard=all", "--numpy-allocator", allocator])
+            .args(["--guard=all", "--numpy", allocator])
             .arg(script("guarded_bugs.py"))
             .arg("numpy")
             .run();

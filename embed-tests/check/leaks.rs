@@ -188,7 +188,7 @@ for _ in range(10):
         let packages = newest_numpy().site_packages.display();
         let (outcome, report) = Run::host()
             .env("PYTHONPATH", format!("{packages}:{}", leaky().display()))
-            .args(["--leak-check", "--numpy-allocator", allocator, "-c", code])
+            .args(["--leak-check", "--numpy", allocator, "-c", code])
             .reported();
         assert_eq!(outcome.code(), LEAK, "{allocator} {outcome:#?}");
         let groups = groups(&report);
@@ -339,7 +339,7 @@ for _ in range(10):
             let (outcome, report) = Run::host()
                 .env("PYTHONPATH", format!("{packages}:{}", leaky().display()))
                 .env("PYHOST_DEBUG_HOOKS", hooks)
-                .args(["--leak-check", "--numpy-allocator", allocator])
+                .args(["--leak-check", "--numpy", allocator])
                 .args(["-X", "tracemalloc", "-c", code])
                 .reported();
             let groups = report["leaks"]["groups"].as_array().unwrap();
@@ -389,7 +389,7 @@ fn the_exit_status_is_the_scripts_unless_that_is_0() {
         );
     }
     for (chosen, status) in [("7", 7), ("0", 0)] {
-        let outcome = checked(&["--leak-exit-status", chosen], &leak("mem")).run();
+        let outcome = checked(&[&format!("--leak-check=status={chosen}")], &leak("mem")).run();
         assert_eq!(outcome.code(), status, "{outcome:#?}");
         assert!(outcome.stderr.contains(" leaked, "), "{outcome:#?}");
     }
@@ -459,7 +459,7 @@ fn child_processes_are_checked_too() {
 print(subprocess.run([sys.executable, '-c', {:?}]).returncode)",
         leak("mem")
     );
-    let outcome = checked(&["--leak-exit-status=9"], &code).run();
+    let outcome = checked(&["--leak-check=status=9"], &code).run();
     assert_eq!(
         (outcome.code(), outcome.stdout.as_str()),
         (0, "9\n"),
@@ -495,18 +495,18 @@ fn bad_values_are_one_line_and_status_2() {
     for (arguments, line) in [
         (
             ["--leak-check=all", "-V"],
-            "pyhost: --leak-check: bad value 'all'; expected one of python, native, off\n",
+            "pyhost: --leak-check: bad value 'all'; expected one of python, native, off; or status=N, suppressions=FILE, unused\n",
         ),
         (
-            ["--leak-exit-status=256", "-V"],
-            "pyhost: --leak-exit-status: bad value '256'; expected a number from 0 to 255\n",
+            ["--leak-check=status=256", "-V"],
+            "pyhost: --leak-check status: bad value '256'; expected a number from 0 to 255\n",
         ),
     ] {
         let outcome = Run::host().args(arguments).run();
         assert_eq!((outcome.code(), outcome.stderr.as_str()), (2, line));
     }
     let outcome = Run::host()
-        .env("PYHOST_LEAK_EXIT_STATUS", "x")
+        .env("PYHOST_LEAK_CHECK", "status=x")
         .arg("-V")
         .run();
     assert_eq!(outcome.code(), 2, "{outcome:#?}");
@@ -654,7 +654,8 @@ leaky.leak_reference([object(), 1 << 70])
 ";
     let known = rules("# what we know\nleak:list\n\naccount:mem size:112\nleak:<string>:9$\n");
     let path = known.to_str().unwrap();
-    let (outcome, report) = checked(&["--leak-suppressions", path], code).reported();
+    let option = format!("--leak-check=suppressions={path}");
+    let (outcome, report) = checked(&[&option], code).reported();
     assert_eq!(outcome.code(), 0, "{outcome:#?}");
     assert_eq!(report["leaks"]["blocks"], 0);
     // A rule for the list covers what the list holds.
@@ -680,8 +681,12 @@ leaky.leak_reference([object(), 1 << 70])
 
     // By the line, where it is known. The rest is reported, and makes the status.
     let by_line = rules("line:<string>:2$ account:mem");
-    for options in [&["-X", "tracemalloc"][..], &["--debug-hooks"]] {
-        let run = checked(options, code).env("PYHOST_LEAK_SUPPRESSIONS", &by_line);
+    let known = format!("--leak-check=suppressions={}", by_line.display());
+    for options in [
+        &[&known, "-X", "tracemalloc"][..],
+        &[&known, "--debug-hooks"],
+    ] {
+        let run = checked(options, code);
         let (outcome, report) = run.reported();
         assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
         let is_named = outcome.stderr.contains("allocated at <string>:2\n");
@@ -699,8 +704,7 @@ fn a_rule_matches_by_library_or_function_where_the_calls_are_known() {
     let library = compile("kept_elsewhere.c", "libllvmlite.so", &["-shared", "-fPIC"]);
     let code = format!("import ctypes; ctypes.CDLL({:?}).lose()", &*library);
     let run = |rule: &str, hooks: bool| {
-        let run = Run::host().arg("--leak-check=native");
-        let run = run.arg("--leak-suppressions").arg(rules(rule));
+        let run = Run::host().at("--leak-check=native,suppressions=", rules(rule));
         run.args(hooks.then_some("--debug-hooks")).code(&code).run()
     };
     for rule in [
@@ -735,8 +739,8 @@ print(subprocess.run([sys.executable, '-c', {:?}]).returncode)",
     let run = Run::host()
         .env("PYTHONPATH", leaky())
         .folder(known.parent().unwrap());
-    let run = run.args(["--leak-check", "--leak-suppressions"]).arg(name);
-    let outcome = run.args(["--leak-suppressions=unused", "-c", &code]).run();
+    let run = run.at("--leak-check=suppressions=", name);
+    let outcome = run.args(["--leak-check=unused", "-c", &code]).run();
     assert_eq!(
         (outcome.code(), outcome.stdout.as_str()),
         (0, "0\n"),
@@ -744,7 +748,7 @@ print(subprocess.run([sys.executable, '-c', {:?}]).returncode)",
     );
     let path = known.display();
     let unused = |rule: &str, line: u32| {
-        format!("pyhost: --leak-suppressions: '{rule}' ({path}:{line}) matched nothing\n")
+        format!("pyhost: --leak-check suppressions: '{rule}' ({path}:{line}) matched nothing\n")
     };
     let first = unused("leak:nothing_of_the_kind", 1);
     let child =
@@ -760,24 +764,24 @@ fn a_wrong_rule_or_file_is_one_line_and_status_2() {
     let wrong = rules("leak:a\nleek:b\n");
     let path = wrong.to_str().unwrap();
     let line = format!(
-        "pyhost: --leak-suppressions: '{path}' line 2: bad rule 'leek:b'; expected conditions with spaces between them, of \
+        "pyhost: --leak-check suppressions: '{path}' line 2: bad rule 'leek:b'; expected conditions with spaces between them, of \
          leak:, line:, type:, library:, function:, account:, size:\n"
     );
-    let run = || Run::host().args(["--leak-check", "--leak-suppressions"]);
-    let outcome = run().arg(path).arg("-V").run();
+    let run = |path: &str| Run::host().at("--leak-check=suppressions=", path);
+    let outcome = run(path).arg("-V").run();
     assert_eq!((outcome.code(), outcome.stderr), (2, line.clone()));
     let outcome = Run::host()
-        .env("PYHOST_LEAK_SUPPRESSIONS", path)
+        .env_at("PYHOST_LEAK_CHECK", "suppressions=", path)
         .arg("-V")
         .run();
-    let of_variable = |line: &str| line.replace("--leak-suppressions", "PYHOST_LEAK_SUPPRESSIONS");
+    let of_variable = |line: &str| line.replace("--leak-check", "PYHOST_LEAK_CHECK");
     assert_eq!((outcome.code(), outcome.stderr), (2, of_variable(&line)));
-    let outcome = run().args(["/nowhere/known.supp", "-V"]).run();
-    let line = "pyhost: --leak-suppressions: '/nowhere/known.supp' cannot be read (No such file or directory (os error 2))\n";
+    let outcome = run("/nowhere/known.supp").arg("-V").run();
+    let line = "pyhost: --leak-check suppressions: '/nowhere/known.supp' cannot be read (No such file or directory (os error 2))\n";
     assert_eq!((outcome.code(), outcome.stderr.as_str()), (2, line));
     // A child process says so, and runs.
-    let inherited = Run::host().env("PYHOST_OUTERMOST", "1").arg("--leak-check");
-    let inherited = inherited.env("PYHOST_LEAK_SUPPRESSIONS", "/nowhere/known.supp");
+    let inherited = Run::host().env("PYHOST_OUTERMOST", "1");
+    let inherited = inherited.env("PYHOST_LEAK_CHECK", "suppressions=/nowhere/known.supp");
     let outcome = inherited.code("print(1)").ok();
     assert_eq!(outcome.stdout, "1\n");
     // It shares its standard error with others, so the line has its process id.

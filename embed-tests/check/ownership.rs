@@ -91,7 +91,7 @@ fn a_second_handler_serves_its_own_arrays_and_the_host_all_others() {
 fn every_pattern_holds_with_every_allocator_of_arrays() {
     let newest = built().last().unwrap();
     for allocator in ["mimalloc", "pool", "bfc", "system"] {
-        newest.nothing_leaks("all", &[("PYHOST_NUMPY_ALLOCATOR", allocator)]);
+        newest.nothing_leaks("all", &[("PYHOST_NUMPY", allocator)]);
     }
 }
 

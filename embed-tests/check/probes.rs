@@ -101,7 +101,7 @@ fn in_gdb(commands: &str) -> Option<(String, Value)> {
         .args(["-nx", "-batch", "-x"])
         .arg(file)
         .args(["--args", PYHOST, "--lines=64K,seed=3", "--stats=json"])
-        .arg(format!("--stats-file={}", report.display()))
+        .arg(format!("--stats=file={}", report.display()))
         .arg(script)
         .run();
     if outcome.stderr.contains("ptrace") {

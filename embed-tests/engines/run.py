@@ -115,7 +115,7 @@ def run(options, engine, folder):
     reports, live = folder / "reports", folder / "live"
     reports.mkdir()
     live.mkdir(mode=0o700)
-    command = [options.pyhost.resolve(), "--cap", cap, f"--stats-file={reports}/%p.json", f"--live={live}",
+    command = [options.pyhost.resolve(), "--cap", cap, f"--stats=file={reports}/%p.json", f"--live={live}",
                JOBS / f"with_{engine}.py"]
     server = Server(options, live)
     try:

@@ -108,8 +108,8 @@ class Runner:
         return names[-1]
 
     def command(self, side, place):
-        host = [self.pyhost, "--fail", "when=open"] if side == "pyhost" else [self.python]
-        return [*map(str, host), "-X", "faulthandler", str(PROGRAM), *map(str, place)]
+        program = self.pyhost if side == "pyhost" else self.python
+        return [str(program), "-X", "faulthandler", str(PROGRAM), *map(str, place)]
 
     def start(self, side, place, timeout=None):
         """Runs one place to its end, or for a time; (status or None, output, errors, lines of the failures' log)."""
@@ -178,9 +178,9 @@ class Runner:
         return evidence.first_wrong_access(text)
 
     def surroundings(self, side, place, folder):
-        """Returns the environment of a run in `folder`. Runs under gdb and Valgrind have the log's variable, too: one more
+        """Returns the environment of a run in `folder`. Runs of every kind have the variable of `--fail`: one more
         variable is one more request, and another one fails."""
-        environment = self.environment | {"PYHOST_FAIL_LOG": str(pathlib.Path(folder, FAIL_LOG))}
+        environment = self.environment | {"PYHOST_FAIL": f"when=open;log={folder}/{FAIL_LOG}"}
         if side == "stock" and place[1] == "native":
             environment["LD_PRELOAD"] = str(self.fail_malloc())
         if side in self.malloc:

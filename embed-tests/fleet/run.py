@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Ten hosts at once that start and die at random, under `top`, `ps` and `serve`.
+"""Ten hosts at once that start and die at random, under `top`, `top --once` and `serve`.
 
     run.py --pyhost PROGRAM --pyhostctl PROGRAM [--seconds 60] [--hosts 10] [--seed N] [--no-serve]
 
 The hosts (member.py) exit, are killed, fork, become other programs or themselves again. All the while
-`pyhostctl top` runs in tmux and its pane is read, `pyhostctl ps` runs over and over, and `/metrics` of
+`pyhostctl top` runs in tmux and its pane is read, `pyhostctl top --once` runs over and over, and `/metrics` of
 `pyhostctl serve` is scraped. Ends with status 1 where one of them fails, lists a process that was gone
 before it looked, or leaves one out that ran all the while. Of `top` two refreshes are waited for: the
 pane shows how many there were, so no clock is asked.
@@ -93,7 +93,7 @@ class Runner:
 
     def look_by_ps(self):
         began = self.fleet.now()
-        done = self.ctl("ps")
+        done = self.ctl("top", "--once")
         if done.returncode or done.stderr:
             self.wrong.append(f"ps: status {done.returncode}, {done.stderr!r}")
             return

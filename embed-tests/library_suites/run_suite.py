@@ -66,7 +66,7 @@ class SuiteRunner(run.Runner):
             shutil.copy(file, folder / "recorder")
         (folder / "cwd" / "pytest.ini").write_text("[pytest]\n", encoding="ascii")
         events, report = folder / "events", folder / "report.json"
-        env = {**environment_for(interpreter, folder, self.tools), run.MARK: mark, "PYHOST_STATS_FILE": str(report)}
+        env = {**environment_for(interpreter, folder, self.tools), run.MARK: mark, "PYHOST_STATS": f"file={report}"}
         began = time.monotonic()
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with open(log_path, "wb") as log:

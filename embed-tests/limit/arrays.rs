@@ -7,7 +7,7 @@ use crate::skipping::skipped;
 fn hosted(allocator: &str) -> Run {
     newest_numpy()
         .host()
-        .env("PYHOST_NUMPY_ALLOCATOR", allocator)
+        .env("PYHOST_NUMPY", allocator)
         .timeout(300)
 }
 
@@ -79,10 +79,7 @@ arrays = [np.ones(4 << 20) for _ in range(4)]
 del arrays
 print(status('VmRSS') - before >> 20)"
     );
-    let outcome = hosted("pool")
-        .env("PYHOST_NUMPY_POOL_LIMIT", "32M")
-        .code(&code)
-        .ok();
+    let outcome = hosted("pool,limit=32M").code(&code).ok();
     // Below 0 where what NumPy's import had freed went back, too.
     let left: i64 = outcome.stdout.trim().parse().unwrap();
     assert!(left <= 40, "{left} MiB are resident after the arrays");
@@ -104,7 +101,7 @@ print(status('VmRSS') - before >> 20, kept.sum() == 1 << 20)"
     );
     for profile in ["balanced", "small"] {
         let outcome = hosted("bfc")
-            .args(["--numpy-region", "256M", "--retain", profile])
+            .args(["--numpy=bfc,region=256M", "--retain", profile])
             .code(&code)
             .ok();
         let (left, kept) = outcome.stdout.trim().split_once(' ').unwrap();
@@ -124,10 +121,7 @@ try:
     ask()
 except MemoryError:
     pass";
-    let outcome = hosted("bfc")
-        .args(["--numpy-region", "20M"])
-        .code(code)
-        .ok();
+    let outcome = hosted("bfc").arg("--numpy=bfc,region=20M").code(code).ok();
     let said = &outcome.stderr;
     assert!(
         said.contains("\n  <string>:4 in ask\n  <string>:6 in <module>\n"),

@@ -99,7 +99,7 @@ fn the_host_starts_under_a_limit_on_data_under_which_python_does() {
     }
     let outcome = limited("-d 20000", "-c \"print('ran')\"");
     runs_with_a_line(&outcome, "ulimit -d allows 19.5 MiB");
-    let outcome = limited("-d 20000", "--stats-file=\"$FILE\" -c \"print('ran')\"");
+    let outcome = limited("-d 20000", "--stats=file=\"$FILE\" -c \"print('ran')\"");
     runs_with_a_line(&outcome, "(--malloc off)");
     // With more the heaps are the host's, and take no more of the limit than they use.
     let code = "import pyhost; blocks = [bytes(1 << 20) for _ in range(60)]; \
@@ -229,7 +229,7 @@ pyhost.balance_sheet(); pyhost.size_histogram('obj'); pyhost.fragmentation('obj'
 print('ran')";
     let outcome = limited(
         "-d 200000",
-        &format!("--leak-check=native --stats-file=\"$FILE\" -c \"{code}\""),
+        &format!("--leak-check=native --stats=file=\"$FILE\" -c \"{code}\""),
     );
     assert_eq!((outcome.code(), outcome.stderr.as_str()), (0, ""));
     assert_eq!(outcome.stdout, "ran\n");
@@ -239,9 +239,9 @@ print('ran')";
 fn files_that_may_not_grow_are_one_line_and_the_script_runs() {
     for option in [
         "--live=\"$FILE\"",
-        "--stats-file=\"$FILE\"",
-        "--stats=html --stats-file=\"$FILE\"",
-        "--stats-brief=\"$FILE\"",
+        "--stats=file=\"$FILE\"",
+        "--stats=html,file=\"$FILE\"",
+        "--brief=\"$FILE\"",
         "--timeline=\"$FILE\"",
         "--live=file:\"$FILE\"",
     ] {
@@ -272,7 +272,7 @@ $2\"";
 
 #[test]
 fn the_arrays_region_takes_what_a_limit_on_addresses_leaves() {
-    let arguments = "--numpy-allocator bfc -c \"print('ran')\"";
+    let arguments = "--numpy bfc -c \"print('ran')\"";
     let outcome = limited("-v 2000000", arguments);
     assert_eq!((outcome.code(), outcome.stderr.as_str()), (0, ""));
 }

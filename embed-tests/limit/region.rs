@@ -4,7 +4,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{
-    Outcome, PYHOST, Run, figure, folder, script, stock, too_small_for_5_gib, version,
+    Outcome, PYHOST, Run, figure, folder, joined, script, stock, too_small_for_5_gib, version,
 };
 use crate::skipping::skipped;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn watch(arguments: &[&str], packages: Option<&Path>) -> Watched {
     let mut command = Command::new(PYHOST);
     command
         .args(arguments)
-        .env("PYHOST_STATS_FILE", &paths[2])
+        .env("PYHOST_STATS", joined("file=", &paths[2]))
         .stdin(Stdio::null())
         .stdout(create(&paths[0]))
         .stderr(create(&paths[1]));
@@ -303,9 +303,7 @@ child = os.fork()
 if child == 0:
     os._exit(pyhost.memory_stats()['region']['locked'])
 print(os.waitpid(child, 0)[1])";
-    let outcome = Run::host()
-        .args(["--region", "24M", "--region-lock", "-c", code])
-        .run();
+    let outcome = Run::host().args(["--region", "24M,lock", "-c", code]).run();
     if outcome.code() == 2 && outcome.stderr.contains("RLIMIT_MEMLOCK") {
         return skipped("RLIMIT_MEMLOCK is too low here; the next test has that case");
     }
@@ -319,7 +317,7 @@ print(os.waitpid(child, 0)[1])";
 fn a_lock_that_the_system_refuses_is_told_in_a_line() {
     const CAP_IPC_LOCK: libc::c_ulong = 14;
     let mut command = Command::new(PYHOST);
-    command.args(["--region", "24M", "--region-lock", "-c", "print(1)"]);
+    command.args(["--region", "24M,lock", "-c", "print(1)"]);
     // SAFETY: system calls that touch the child alone.
     unsafe {
         command.pre_exec(|| {
@@ -338,7 +336,7 @@ fn a_lock_that_the_system_refuses_is_told_in_a_line() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "pyhost: --region-lock: the system does not let 24 MiB be locked (Cannot allocate memory; the limit \
+        "pyhost: --region lock: the system does not let 24 MiB be locked (Cannot allocate memory; the limit \
          is 1048576 bytes); expected a larger RLIMIT_MEMLOCK (ulimit -l) or a smaller --region\n"
     );
     assert!(output.stdout.is_empty());
@@ -360,7 +358,7 @@ for line in open('/proc/self/smaps'):
     elif words[0] == 'VmFlags:' and inside:
         advised += 'hg' in words
 print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, huge > 0)";
-    let run = Run::host().args(["--region", "96M", "--region-huge-pages", "-c", code]);
+    let run = Run::host().args(["--region", "96M,huge-pages", "-c", code]);
     let outcome = run.run();
     if outcome.stderr.contains("the system grants none") {
         assert_eq!(outcome.code(), 2);
@@ -378,20 +376,24 @@ print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, 
 fn what_does_not_go_with_a_region_is_refused_in_a_line() {
     for (arguments, line) in [
         (
-            "--region-lock",
-            "--region-lock: there is no region to lock; expected --region SIZE",
+            "--region huge-pages,lock",
+            "--region: there is no region; expected a SIZE beside lock and huge-pages",
         ),
+        ("--region 24M,lock=1", "--region lock: takes no value"),
         (
-            "--region-huge-pages",
-            "--region-huge-pages: there is no region to back; expected --region SIZE",
+            "--region 24M,locked",
+            "--region: bad value '24M,locked'; expected a size of at least 8M, such as 24M; or \
+             lock, huge-pages",
         ),
         (
             "--region 7M",
-            "--region: bad value '7M'; expected a size of at least 8M, such as 24M",
+            "--region: bad value '7M'; expected a size of at least 8M, such as 24M; or \
+             lock, huge-pages",
         ),
         (
             "--region much",
-            "--region: bad value 'much'; expected a size of at least 8M, such as 24M",
+            "--region: bad value 'much'; expected a size of at least 8M, such as 24M; or lock, \
+             huge-pages",
         ),
         (
             "--region 4T",
@@ -412,13 +414,13 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
             "--retain speed: reserves memory outside of the region; expected balanced or small",
         ),
         (
-            "--region 24M --numpy-allocator bfc",
-            "--numpy-allocator bfc: has a region of its own outside of --region; expected \
+            "--region 24M --numpy bfc",
+            "--numpy bfc: has a region of its own outside of --region; expected \
              mimalloc or pool",
         ),
         (
-            "--region 24M --numpy-allocator system",
-            "--numpy-allocator system: takes array data from outside of --region; expected \
+            "--region 24M --numpy system",
+            "--numpy system: takes array data from outside of --region; expected \
              mimalloc or pool",
         ),
     ] {
@@ -432,11 +434,9 @@ fn what_does_not_go_with_a_region_is_refused_in_a_line() {
     let run = Run::host().env("PYTHONMALLOC", "malloc");
     let outcome = run.args(["--region", "24M", "-c", "print(1)"]).run();
     assert_eq!((outcome.code(), outcome.stderr.lines().count()), (2, 1));
-    for variable in ["PYHOST_REGION_LOCK", "PYHOST_REGION_HUGE_PAGES"] {
-        let outcome = Run::host().env(variable, "yes").code("").run();
-        let line = format!("pyhost: {variable}: bad value 'yes'; expected one of 1, 0\n");
-        assert_eq!((outcome.code(), outcome.stderr), (2, line));
-    }
+    let outcome = Run::host().env("PYHOST_REGION", "24M,lock=").code("").run();
+    let line = "pyhost: PYHOST_REGION lock: takes no value\n";
+    assert_eq!((outcome.code(), outcome.stderr.as_str()), (2, line));
 }
 
 #[test]

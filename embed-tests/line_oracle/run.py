@@ -73,7 +73,7 @@ class Program:
     def run(self, allocator, lines):
         """Runs it once; its report, and the truth that it printed."""
         file = self.folder / f"{allocator}-{lines}.json"
-        command = [self.pyhost, "--allocator", allocator, f"--lines={lines}", "--stats=json", f"--stats-file={file}",
+        command = [self.pyhost, "--allocator", allocator, f"--lines={lines}", f"--stats=file={file}",
                    PROGRAMS / "program.py", *MODULES]
         answer = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                 timeout=300)

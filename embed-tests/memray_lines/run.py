@@ -98,7 +98,7 @@ class Runner:
         binary, file = self.folder / "memray.bin", self.folder / "report.json"
         self.under_memray(binary, program, arguments, environment)
         found = json.loads(self.output([self.options.python, HERE / "read_peak.py", binary], environment))
-        self.output([self.options.pyhost.resolve(), f"--lines={INTERVAL},seed=1", "--stats=json", f"--stats-file={file}",
+        self.output([self.options.pyhost.resolve(), f"--lines={INTERVAL},seed=1", f"--stats=file={file}",
                      HERE / "after_imports.py", self.names(), program, *arguments], environment)
         rows = json.loads(file.read_bytes())["lines"]["at_peak"]
         return compare.lines_of(found["records"], rows, INTERVAL, own)

@@ -1,7 +1,7 @@
 //! The balance sheet, the size classes, and the report of the moment on SIGUSR2.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOST, Run, figure, folder, ledger_at, script};
+use crate::host::{PYHOST, Run, figure, folder, joined, ledger_at, script};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -83,7 +83,7 @@ fn the_resident_size_of_a_numpy_script_is_explained() {
     for allocator in ["mimalloc", "pool", "bfc"] {
         let (outcome, report) = newest_numpy()
             .host()
-            .env("PYHOST_NUMPY_ALLOCATOR", allocator)
+            .env("PYHOST_NUMPY", allocator)
             .code(NUMPY_SCRIPT)
             .reported();
         assert_eq!(outcome.code(), 0, "{outcome:#?}");
@@ -101,7 +101,7 @@ fn the_resident_size_of_a_numpy_script_is_explained() {
     // The tables of a region have a handle for each 256 bytes that were used.
     let (outcome, report) = newest_numpy()
         .host()
-        .args(["--numpy-allocator", "bfc"])
+        .args(["--numpy", "bfc"])
         .code("import numpy; kept = [numpy.ones(length) for length in range(3000)]")
         .reported();
     assert_eq!(outcome.code(), 0, "{outcome:#?}");
@@ -295,7 +295,7 @@ fn size_classes_of_arrays_sum_up_to_the_ledger() {
     for allocator in ["mimalloc", "pool"] {
         let (outcome, report) = newest_numpy()
             .host()
-            .env("PYHOST_NUMPY_ALLOCATOR", allocator)
+            .env("PYHOST_NUMPY", allocator)
             .code(NUMPY_SCRIPT)
             .reported();
         assert_eq!(outcome.code(), 0, "{outcome:#?}");
@@ -399,8 +399,7 @@ fn the_report_of_the_moment_is_written_on_sigusr2() {
     let place = folder("dump");
     let file = place.join("report.json");
     let mut child = Command::new(PYHOST)
-        .arg("--stats-file")
-        .arg(&file)
+        .arg(joined("--stats=file=", &file))
         .arg(script("dump_on_signal.py"))
         .arg(&file)
         .stdout(Stdio::piped())
@@ -444,7 +443,7 @@ seen = threading.Event()
 threading.Thread(target=tell).start()
 assert seen.wait(100)"
     );
-    Run::host().arg("--stats-file").arg(&file).code(&code).ok();
+    Run::host().at("--stats=file=", &file).code(&code).ok();
 }
 
 #[test]
@@ -463,11 +462,7 @@ assert os.waitpid(pid, 0)[1] == 0
 assert os.listdir({place:?}) == [str(pid)]"
     );
     let template = place.join("%p");
-    Run::host()
-        .arg("--stats-file")
-        .arg(&template)
-        .code(&code)
-        .ok();
+    Run::host().at("--stats=file=", &template).code(&code).ok();
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 2);
 }
 
@@ -504,11 +499,7 @@ assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 7
 reset()"
     );
     let template = place.join("%p");
-    Run::host()
-        .arg("--stats-file")
-        .arg(&template)
-        .code(&code)
-        .ok();
+    Run::host().at("--stats=file=", &template).code(&code).ok();
     // A forked child that has no file says so, and goes on.
     for reset in ["", "signal.signal(signal.SIGUSR2, signal.SIG_DFL)"] {
         let code = format!(
@@ -521,7 +512,7 @@ if pid == 0:
 assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 7"
         );
         let file = folder("dump").join("r");
-        let outcome = Run::host().arg("--stats-file").arg(&file).code(&code).ok();
+        let outcome = Run::host().at("--stats=file=", &file).code(&code).ok();
         assert!(
             outcome.stderr.contains("expected %p in the name"),
             "{outcome:#?}"
@@ -550,8 +541,8 @@ subprocess.run(['true'], check=True)",
         file = folder("dump").join("r")
     );
     let file = folder("dump").join("r");
-    Run::host().arg("--stats-file").arg(&file).code(&code).ok();
-    let ignored = "trap '' USR2; exec \"$0\" --stats-file \"$1\" -c \"$2\"";
+    Run::host().at("--stats=file=", &file).code(&code).ok();
+    let ignored = "trap '' USR2; exec \"$0\" --stats=file=\"$1\" -c \"$2\"";
     let code = format!(
         "import signal
 assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN

@@ -273,7 +273,7 @@ fn first_process(report: &Path, timeline: &Path, code: &str) -> Option<Outcome> 
         skipped("no pid namespaces here");
         return None;
     }
-    let run = unshare().env("PYHOST_STATS_FILE", report);
+    let run = unshare().env_at("PYHOST_STATS", "file=", report);
     let run = run.env("PYHOST_TIMELINE", timeline).arg(PYHOST);
     Some(run.code(code).run())
 }
@@ -331,11 +331,7 @@ if pid == 0:
     os._exit(6)
 raise SystemExit(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))";
     let template = place.join("%p");
-    let outcome = Run::host()
-        .arg("--stats-file")
-        .arg(&template)
-        .code(code)
-        .run();
+    let outcome = Run::host().at("--stats=file=", &template).code(code).run();
     assert_eq!(outcome.code(), 6, "{outcome:#?}");
     let text = std::fs::read_to_string(place.join("1")).unwrap();
     let found: Value = serde_json::from_str(&text).unwrap();
@@ -351,8 +347,8 @@ fn a_timeline_has_its_end_when_the_process_has_gone() {
         ("import os; os._exit(3)", "exit"),
         ("import os; os.kill(os.getpid(), 15)", "SIGTERM"),
     ] {
-        let run = Run::host().env("PYHOST_TIMELINE", &timeline);
-        run.env("PYHOST_TIMELINE_INTERVAL", "10s").code(code).run();
+        let run = Run::host().env_at("PYHOST_TIMELINE", "interval=10s,", &timeline);
+        run.code(code).run();
         assert_eq!(last_line_of(&timeline)["ended_by"], ended_by, "{code}");
     }
 }
@@ -390,7 +386,7 @@ fn faulthandler_asked_for_on_the_command_line_still_dumps() {
 fn a_fault_is_reported_into_a_file_on_the_small_signal_stack_that_a_script_has_set() {
     let path = folder("endings").join("small-stack.json");
     let code = "import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)";
-    let outcome = Run::host().arg("--stats-file").arg(&path).code(code).run();
+    let outcome = Run::host().at("--stats=file=", &path).code(code).run();
     assert_eq!(outcome.code(), 139, "{outcome:#?}");
     assert!(
         outcome.stderr.contains("Fatal Python error"),
@@ -467,7 +463,7 @@ print('parent', os.getpid())";
 
 #[test]
 fn a_report_can_go_to_an_open_descriptor() {
-    let line = "exec \"$0\" --stats-fd 5 -c 'print(1)' 5>&1 >/dev/null";
+    let line = "exec \"$0\" --stats=fd=5 -c 'print(1)' 5>&1 >/dev/null";
     let outcome = Run::program("/bin/sh").args(["-c", line, PYHOST]).ok();
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!(report["schema"], "pyhost-report/1");
@@ -481,8 +477,7 @@ fn a_file_that_cannot_be_written_is_complained_of_once_and_the_status_stays() {
         folder
     );
     let outcome = Run::host()
-        .arg("--stats-file")
-        .arg(folder.join("r"))
+        .at("--stats=file=", folder.join("r"))
         .code(&code)
         .run();
     assert_eq!(outcome.code(), 6);

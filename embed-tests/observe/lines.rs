@@ -1,7 +1,7 @@
 //! `--lines`: which lines of Python allocated, by samples.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOST, PYHOSTCTL, Run, folder, script};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, joined, script};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -220,8 +220,8 @@ while True:
     try: os.wait()
     except ChildProcessError: break";
     Run::host()
-        .args(["--lines=1", "--stats-file"])
-        .arg(directory.join("%p.json"))
+        .arg("--lines=1")
+        .at("--stats=file=", directory.join("%p.json"))
         .args(["-c", code])
         .ok();
     let mut children = 0;
@@ -310,9 +310,9 @@ gone = make(); del gone";
     for arguments in [
         &["--allocator", "pymalloc"][..],
         &["--allocator", "system"],
-        &["--numpy-allocator", "pool"],
-        &["--numpy-allocator", "bfc"],
-        &["--numpy-allocator", "system"],
+        &["--numpy", "pool"],
+        &["--numpy", "bfc"],
+        &["--numpy", "system"],
     ] {
         let (outcome, report) = Run::host()
             .env("PYTHONPATH", &packages)
@@ -419,8 +419,8 @@ work()";
     for number in 0..6 {
         let file = directory.join(format!("{number}.json"));
         let mut child = Command::new(PYHOST)
-            .args(["--lines=1", "--stats-file"])
-            .arg(&file)
+            .arg("--lines=1")
+            .arg(joined("--stats=file=", &file))
             .args(["-c", code])
             .stdout(Stdio::piped())
             .spawn()
@@ -604,8 +604,8 @@ for number in range(300):
     exec(compile(f'def {name}(depth):\\n if depth: {name}(depth - 1)\\n else: kept.append(bytes(5000))\\n', '\\n' * 600 + name, 'exec'), names)
     names[name](60)";
     Run::host()
-        .args(["--lines=1", "--stats=json", "--stats-file"])
-        .arg(&file)
+        .arg("--lines=1")
+        .at("--stats=file=", &file)
         .args(["-c", code])
         .ok();
     let bytes = std::fs::metadata(&file).unwrap().len();
@@ -644,8 +644,8 @@ for lines in (tracked.lines['grown'], pyhost.lines()['live']):
         .ok();
     assert_eq!(outcome.stdout, "2500\n2500\n", "{outcome:#?}");
     let outcome = Run::host()
-        .args(["--lines=8K,seed=3", "--stats=json", "--stats-file"])
-        .arg(&file)
+        .arg("--lines=8K,seed=3")
+        .at("--stats=file=", &file)
         .args(["-c", code]);
     outcome.ok();
     let text = Run::host()

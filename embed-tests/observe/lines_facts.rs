@@ -1,6 +1,6 @@
 //! Three facts of the rows of `--lines`: the thread that allocated, the age of what is live, and the types of the objects.
 
-use crate::host::{PYHOSTCTL, Run, folder};
+use crate::host::{PYHOSTCTL, Run, folder, joined};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -63,9 +63,8 @@ kept.append(bytes(5_000_000))
 fn a_row_has_a_thread_by_name_or_role_and_the_names_are_bounded() {
     let script = written("lines-threads", THREADS);
     let path = folder("lines-threads").join("report.json");
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&path);
-    let run = Run::host().args(["--lines=1", "--stats=json"]).arg(file);
+    let file = joined("--stats=file=", &path);
+    let run = Run::host().arg("--lines=1").arg(file);
     run.arg(&script).ok();
     let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let mut threads = by_thread(&report, 150_000);
@@ -305,10 +304,9 @@ assert not {'fill', 'gone'} & {row['function'] for row in top}, top";
 fn types_are_a_table_of_pyhostctl_and_of_the_view_live_alone() {
     let script = written("lines-types-table", TYPES);
     let path = folder("lines-types-table").join("report.json");
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&path);
+    let file = joined("--stats=file=", &path);
     Run::host()
-        .args(["--lines=4K,seed=1", "--stats=json"])
+        .arg("--lines=4K,seed=1")
         .arg(file)
         .arg(&script)
         .ok();

@@ -112,8 +112,8 @@ going = False
 [thread.join() for thread in threads]",
     );
     Run::host()
-        .args(["--lines=1", "--stats-file"])
-        .arg(directory.join("%p.json"))
+        .arg("--lines=1")
+        .at("--stats=file=", directory.join("%p.json"))
         .args(["-W", "ignore", "-c", &code])
         .timeout(180)
         .ok();
@@ -350,7 +350,7 @@ fn many_processes_may_start_at_once() {
                 ["--lines=1", "--lines=4K", "--lines"][number % 3],
                 "--stats=json",
             ])
-            .arg(format!("--stats-file={}", file.display()))
+            .arg(format!("--stats=file={}", file.display()))
             .args([
                 "-c",
                 "import json, threading; kept = [bytes(100) for _ in range(1000)]",

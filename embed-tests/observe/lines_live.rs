@@ -21,7 +21,7 @@ fn ctl(directory: &Path, words: &[&str]) -> Run {
 
 /// The report of a process.
 fn shown(directory: &Path, pid: u32) -> Value {
-    let outcome = ctl(directory, &["show", "--json", &pid.to_string()]).ok();
+    let outcome = ctl(directory, &["report", &pid.to_string()]).ok();
     serde_json::from_str(&outcome.stdout).unwrap()
 }
 
@@ -401,7 +401,7 @@ step()"
     let report = shown(&directory, talking.pid());
     assert_eq!(report["lines"]["grown"], Value::Array(vec![]));
     assert!(report["lines"]["sums"]["grown"].is_null(), "{report}");
-    ctl(&directory, &["baseline", &pid]).ok();
+    ctl(&directory, &["diff", "--keep", &pid]).ok();
     talking.says();
     let diff = ctl(&directory, &["diff", "--json", &pid]).ok().stdout;
     let diff: Value = serde_json::from_str(&diff).unwrap();
@@ -620,7 +620,7 @@ print('done')
     );
     let mounted = format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{disk}' || exit 99
-        exec '{PYHOST}' --live='{disk}' --lines=1 --stats=json --stats-file='{report}' -c \"$0\"",
+        exec '{PYHOST}' --live='{disk}' --lines=1 --stats=file='{report}' -c \"$0\"",
         disk = disk.display(),
         report = report.display()
     );

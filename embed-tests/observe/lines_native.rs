@@ -1,7 +1,7 @@
-//! `--lines-native`: the native calls of a sample's stack, and their names by `pyhostctl`.
+//! `--lines=native`: the native calls of a sample's stack, and their names by `pyhostctl`.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOSTCTL, Run, compile, folder};
+use crate::host::{PYHOSTCTL, Run, compile, folder, joined};
 use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -29,15 +29,13 @@ lib.signal_outer.argtypes = [ctypes.c_size_t, ctypes.c_int]
 /// A report of a script, and its path.
 fn report(run: Run, options: &[&str], script: &str) -> (PathBuf, Value) {
     let path = folder("lines-native").join("report.json");
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&path);
-    let run = run.args(options).args(["--lines-native", "--stats=json"]);
-    run.arg(file).code(script).ok();
+    let file = joined("--stats=file=", &path);
+    run.args(options).arg(file).code(script).ok();
     let text = std::fs::read_to_string(&path).unwrap();
     (path, serde_json::from_str(&text).unwrap())
 }
 
-const EVERY: &[&str] = &["--lines=1"];
+const EVERY: &[&str] = &["--lines=1,native"];
 
 /// The stacks of the blocks of at least so many bytes, largest first: the functions, innermost first.
 fn named_stacks(report: &Path, least: i64) -> Vec<Vec<String>> {
@@ -316,14 +314,7 @@ fn children_inherit_the_option_and_without_it_nothing_native_is_in_a_stack() {
         let file = folder.join("%p.json");
         let outer =
             format!("import subprocess, sys; subprocess.check_call([sys.executable, {inner:?}])");
-        let run = Run::host()
-            .args(["--lines=1", "--stats=json", "--stats-file"])
-            .arg(file);
-        let run = if option.is_empty() {
-            run
-        } else {
-            run.arg(option)
-        };
+        let run = Run::host().arg(option).at("--stats=file=", file);
         run.code(&outer).ok();
         let reports = std::fs::read_dir(&folder).unwrap().filter_map(|entry| {
             let path = entry.unwrap().path();
@@ -333,19 +324,17 @@ fn children_inherit_the_option_and_without_it_nothing_native_is_in_a_stack() {
         let with_call = reports.filter(|text| text.contains("\"function\":\"a_outer\""));
         with_call.count()
     };
-    assert_eq!(run("--lines-native"), 1);
-    assert_eq!(run(""), 0);
+    assert_eq!(run("--lines=1,native"), 1);
+    assert_eq!(run("--lines=1"), 0);
 }
 
 #[test]
 fn a_wrong_value_of_the_variable_is_refused() {
-    let outcome = Run::host()
-        .env("PYHOST_LINES_NATIVE", "maybe")
-        .code("0")
-        .run();
+    let run = Run::host().env("PYHOST_LINES", "native=maybe");
+    let outcome = run.code("0").run();
     assert_eq!(outcome.code(), 2, "{outcome:?}");
     assert!(
-        outcome.stderr.contains("PYHOST_LINES_NATIVE"),
+        outcome.stderr.contains("PYHOST_LINES native: "),
         "{outcome:?}"
     );
 }
@@ -363,7 +352,7 @@ fn the_lines_of_a_process_that_runs_have_native_calls() {
     );
     let mut live = std::ffi::OsString::from("--live=");
     live.push(&folder);
-    let run = Run::host().args(["--lines=1", "--lines-native"]).arg(live);
+    let run = Run::host().args(["--lines=1,native"]).arg(live);
     let outcome = run.code(&script(&library, &code)).ok();
     let text = outcome.stdout;
     let inner = text.find(" in c_inner").expect(&text);

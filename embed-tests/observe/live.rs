@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The output of `pyhostctl show --json`.
+/// The output of `pyhostctl report`.
 fn shown(what: &str, directory: &Path) -> Value {
     let outcome = Run::program(PYHOSTCTL)
         .arg("--dir")
         .arg(directory)
-        .args(["show", "--json", what])
+        .args(["report", what])
         .ok();
     serde_json::from_str(&outcome.stdout).unwrap()
 }
@@ -108,10 +108,10 @@ except MemoryError:
 print(subprocess.run(sys.argv[1:] + [str(os.getpid())], capture_output=True, text=True, check=True).stdout)";
     let outcome = Run::host()
         .arg(format!("--live={}", directory.display()))
-        .args(["--cap", "90M", "--stats-file"])
-        .arg(&report)
+        .args(["--cap", "90M"])
+        .at("--stats=file=", &report)
         .args(["-c", code, PYHOSTCTL, "--dir", directory.to_str().unwrap()])
-        .args(["show", "--json"])
+        .arg("report")
         .ok();
     let shown: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let of_host: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
@@ -175,7 +175,7 @@ fn a_worker_whose_cap_is_used_up_leaves_a_record_and_keeps_its_baseline() {
 import os, subprocess, sys
 pid = os.fork()
 if pid == 0:
-    subprocess.run(sys.argv[1:] + ['baseline', str(os.getpid())], check=True)
+    subprocess.run(sys.argv[1:] + ['diff', '--keep', str(os.getpid())], check=True)
     kept = []
     while True:
         try:
@@ -260,7 +260,7 @@ if __name__ == '__main__':
     worker.start()
     import time
     for _ in range(1000):
-        ps = subprocess.run(sys.argv[1:] + ['ps'], capture_output=True, text=True).stdout
+        ps = subprocess.run(sys.argv[1:] + ['top', '--once'], capture_output=True, text=True).stdout
         if ' spawn of' in ps: break
         time.sleep(0.02)
     print(ps)
@@ -465,10 +465,9 @@ if os.fork() == 0:
 os.wait()";
     let outcome = Run::host()
         .arg(format!("--live={}", directory.display()))
-        .arg("--stats-file")
-        .arg(place.join("%p"))
+        .at("--stats=file=", place.join("%p"))
         .args(["-c", code, PYHOSTCTL, "--dir", directory.to_str().unwrap()])
-        .args(["show", "--json"])
+        .arg("report")
         .ok();
     let seen: Value = serde_json::from_str(outcome.stdout.trim()).unwrap();
     let pid = seen["process"]["pid"].to_string();
@@ -504,7 +503,7 @@ fn a_program_that_takes_the_place_of_a_host_leaves_no_live_row() {
     let listed = Run::program(PYHOSTCTL)
         .arg("--dir")
         .arg(&directory)
-        .arg("ps")
+        .args(["top", "--once"])
         .ok();
     assert_eq!(listed.stdout.lines().count(), 1, "{listed:#?}");
     child.kill().unwrap();
@@ -523,7 +522,7 @@ except OSError:
     let directory = directory.to_str().unwrap();
     let outcome = Run::host()
         .arg(&live)
-        .args(["-c", code, PYHOSTCTL, "--dir", directory, "ps"])
+        .args(["-c", code, PYHOSTCTL, "--dir", directory, "top", "--once"])
         .ok();
     assert_eq!(outcome.stdout.trim().lines().count(), 2, "{outcome:#?}");
 }
@@ -555,7 +554,7 @@ fn a_host_of_another_pid_namespace_is_known_by_its_lock() {
         let outcome = Run::program(PYHOSTCTL)
             .arg("--dir")
             .arg(&directory)
-            .arg("ps")
+            .args(["top", "--once"])
             .ok();
         outcome.stdout.lines().count() - 1
     };
@@ -664,7 +663,9 @@ fn what_is_no_ledger_is_told_in_a_line() {
         (short.to_str().unwrap(), "has 7 bytes"),
         ("/nonexistent", "cannot be read"),
     ] {
-        let outcome = Run::program(PYHOSTCTL).args(["show", file]).run();
+        let outcome = Run::program(PYHOSTCTL)
+            .args(["report", "--text", file])
+            .run();
         is_told(&outcome, 1, part);
     }
     let file = ledger_at(Path::new("/nonexistent/ledger"));
@@ -682,7 +683,11 @@ subprocess.run([sys.executable, '-c', 'pass'], check=True)";
     let mut found = fs::read_dir(&folder).unwrap();
     let first = found.next().unwrap().unwrap().path();
     assert_eq!(found.count(), 1);
-    let table = Run::program(PYHOSTCTL).arg("show").arg(first).ok().stdout;
+    let table = Run::program(PYHOSTCTL)
+        .args(["report", "--text"])
+        .arg(first)
+        .ok()
+        .stdout;
     assert!(
         table.lines().any(|line| line.starts_with("obj ")),
         "{table}"
@@ -732,7 +737,7 @@ fn a_value_of_live_says_on_off_or_a_directory_and_never_nothing() {
     let listed = Run::program(PYHOSTCTL)
         .env("XDG_RUNTIME_DIR", &runtime)
         .env("PYHOST_LIVE", "on")
-        .arg("ps")
+        .args(["top", "--once"])
         .ok();
     assert_eq!(listed.stdout.lines().count(), 1, "{listed:#?}");
 }

@@ -42,17 +42,13 @@ os._exit(5)";
     let outcome = Run::host()
         .args(["--cap", "200M", "--cap", "mem=150M", "--stats=openmetrics"])
         .arg(ledger_at(&ledger))
-        .arg("--stats-file")
-        .arg(&file)
+        .at("--stats=file=", &file)
         .code(code)
         .run();
     assert_eq!(outcome.code(), 5, "{outcome:#?}");
     let text = std::fs::read_to_string(&file).unwrap();
     check_metrics(&text);
-    let shown = Run::program(PYHOSTCTL)
-        .args(["show", "--json"])
-        .arg(&ledger)
-        .ok();
+    let shown = Run::program(PYHOSTCTL).arg("report").arg(&ledger).ok();
     let report: Value = serde_json::from_str(&shown.stdout).unwrap();
 
     for account in ["raw", "mem", "obj", "arena", "native"] {
@@ -163,8 +159,7 @@ fn a_killed_script_leaves_its_metrics_whole() {
     let file = folder("metrics").join("job.prom");
     let code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)";
     let outcome = Run::host()
-        .env("PYHOST_STATS", "openmetrics")
-        .env("PYHOST_STATS_FILE", &file)
+        .env_at("PYHOST_STATS", "openmetrics,file=", &file)
         .code(code)
         .run();
     assert_eq!(outcome.code(), 143, "{outcome:#?}");
@@ -177,7 +172,7 @@ fn a_killed_script_leaves_its_metrics_whole() {
 #[test]
 fn metrics_go_to_a_descriptor_too() {
     let outcome = Run::host()
-        .args(["--stats=openmetrics", "--stats-fd", "1", "-m", "this"])
+        .args(["--stats=openmetrics,fd=1", "-m", "this"])
         .ok();
     let (_, text) = outcome.stdout.split_once("# HELP").unwrap();
     assert_eq!(outcome.stderr, "");
@@ -191,16 +186,12 @@ fn node_exporter_takes_the_files_of_a_family_of_processes() {
 if os.fork() == 0: os._exit(0)
 os.wait()";
     Run::host()
-        .arg("--stats=openmetrics")
-        .arg("--stats-file")
-        .arg(folder.join("%p.prom"))
+        .at("--stats=openmetrics,file=", folder.join("%p.prom"))
         .code(code)
         .ok();
     // And one of a job that runs by itself.
     Run::host()
-        .arg("--stats=openmetrics")
-        .arg("--stats-file")
-        .arg(folder.join("job.prom"))
+        .at("--stats=openmetrics,file=", folder.join("job.prom"))
         .args(["-m", "this"])
         .ok();
     let (_exporter, address) = until("node_exporter", || {

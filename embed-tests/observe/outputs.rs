@@ -2,7 +2,6 @@
 
 use crate::host::{Outcome, PYHOST, Run, folder, ledger_at, timeline_at, until};
 use crate::skipping::skipped;
-use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
@@ -10,13 +9,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The options that write to a path, with what they need beside it.
-const OUTPUTS: [&[&str]; 5] = [
-    &["--stats-file"],
-    &["--stats-brief"],
-    &["--timeline"],
-    &["--live=file:"],
-    &["--fail=obj=1,above=3M", "--fail-log"],
+/// The options that write to a path, up to it.
+const OUTPUTS: [&str; 5] = [
+    "--stats=file=",
+    "--brief=",
+    "--timeline=",
+    "--live=file:",
+    "--fail=obj=1,above=3M,log=",
 ];
 
 /// The one request for memory that fails, which the script catches, so that a log has a line.
@@ -27,20 +26,9 @@ except MemoryError:
     pass
 print('ran')";
 
-/// An option up to its path.
-fn begun(option: &str) -> String {
-    match option.ends_with(':') {
-        true => option.to_owned(),
-        false => format!("{option}="),
-    }
-}
-
 /// The host with an output at a path.
-fn with(output: &[&str], path: impl AsRef<Path>) -> Run {
-    let (option, others) = output.split_last().unwrap();
-    let mut joined = OsString::from(begun(option));
-    joined.push(path.as_ref());
-    Run::host().args(others).arg(joined)
+fn with(output: &str, path: impl AsRef<Path>) -> Run {
+    Run::host().at(output, path.as_ref())
 }
 
 fn ran(outcome: &Outcome) {
@@ -73,13 +61,13 @@ fn a_script_in_the_place_of_an_output_is_never_written_over() {
     let script = folder.join("train.py");
     for output in OUTPUTS {
         fs::write(&script, "print('mine')\n").unwrap();
-        let (option, others) = output.split_last().unwrap();
-        let separate = Run::host().args(others).arg(option).arg(&script).run();
+        let separate = Run::host().arg(output).arg(&script).run();
         refused(&separate, "expected");
         refused(&with(output, &script).code(CODE).run(), "did not write it");
-        let variable = format!("PYHOST_{}", option[2..].to_uppercase().replace('-', "_"));
-        if *option != "--live=file:" {
-            let by_variable = Run::host().args(others).env(&variable, &script);
+        let (option, key) = output.split_once('=').unwrap();
+        let variable = format!("PYHOST_{}", option[2..].to_uppercase());
+        if option != "--live" {
+            let by_variable = Run::host().env_at(&variable, key, &script);
             refused(&by_variable.code(CODE).run(), "did not write it");
         }
         let link = folder.join("link");
@@ -120,8 +108,8 @@ fn a_file_that_pyhost_wrote_or_that_is_empty_is_replaced() {
     for format in ["text", "json", "openmetrics", "html"] {
         let file = folder("outputs").join("report");
         for _ in 0..2 {
-            let run = Run::host().arg(format!("--stats={format}"));
-            ran(&run.arg("--stats-file").arg(&file).code(CODE).ok());
+            let run = Run::host().at(&format!("--stats={format},file="), &file);
+            ran(&run.code(CODE).ok());
         }
     }
 }
@@ -130,7 +118,7 @@ fn a_file_that_pyhost_wrote_or_that_is_empty_is_replaced() {
 fn a_file_that_the_script_puts_in_the_place_of_its_report_stays() {
     let file = folder("outputs").join("report");
     let code = format!("open({file:?}, 'w').write('mine')\nprint('ran')");
-    let outcome = with(&["--stats-file"], &file).code(&code).run();
+    let outcome = with("--stats=file=", &file).code(&code).run();
     warned(&outcome, "did not write it");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
@@ -142,7 +130,7 @@ fn devices_and_open_descriptors_are_written_into() {
     let link = folder.join("null");
     symlink("/dev/null", &link).unwrap();
     for output in OUTPUTS {
-        if output == ["--live=file:"] {
+        if output == "--live=file:" {
             let outcome = with(output, "/dev/null").code(CODE).run();
             refused(&outcome, "expected a regular file");
             continue;
@@ -159,7 +147,7 @@ fn devices_and_open_descriptors_are_written_into() {
     }
     // The earlier content of standard output stays.
     let out = folder.join("out");
-    let shell = "echo before >\"$2\"; \"$0\" --stats-file /dev/stdout -c \"$1\" >>\"$2\"";
+    let shell = "echo before >\"$2\"; \"$0\" --stats=file=/dev/stdout -c \"$1\" >>\"$2\"";
     Run::program("sh")
         .args(["-c", shell, PYHOST, CODE])
         .arg(&out)
@@ -177,7 +165,7 @@ fn devices_and_open_descriptors_are_written_into() {
 fn a_descriptor_that_the_script_has_closed_gets_no_report() {
     let folder = folder("outputs");
     let (first, second) = (folder.join("first"), folder.join("second"));
-    for option in ["--stats-fd=9", "--stats-file=/dev/fd/9"] {
+    for option in ["--stats=fd=9", "--stats=file=/dev/fd/9"] {
         fs::write(&second, "mine").unwrap();
         let code = format!(
             "import os\nos.close(9)\nassert os.open({second:?}, os.O_RDWR) != 9 or True\n\
@@ -196,7 +184,7 @@ fn a_descriptor_that_the_script_has_closed_gets_no_report() {
 #[test]
 fn a_device_that_is_full_is_one_line_and_the_script_runs() {
     for output in OUTPUTS {
-        if output != ["--live=file:"] {
+        if output != "--live=file:" {
             let outcome = with(output, "/dev/full").code(CODE).run();
             warned(&outcome, "No space left on device");
         }
@@ -208,7 +196,7 @@ fn a_fifo_never_makes_the_script_wait() {
     for output in OUTPUTS {
         let path = folder("outputs").join("fifo");
         fifo(&path);
-        if output == ["--live=file:"] {
+        if output == "--live=file:" {
             refused(&with(output, &path).code(CODE).run(), "cannot be mapped");
             continue;
         }
@@ -216,8 +204,8 @@ fn a_fifo_never_makes_the_script_wait() {
         let outcome = with(output, &path).code(CODE).timeout(30).run();
         ran(&outcome);
         match output {
-            ["--stats-file"] => warned(&outcome, "it has no reader"),
-            ["--stats-brief"] => warned(&outcome, "No such device"),
+            "--stats=file=" => warned(&outcome, "it has no reader"),
+            "--brief=" => warned(&outcome, "No such device"),
             _ => assert_eq!(outcome.stderr, "", "{output:?}"),
         }
         // Somebody does.
@@ -236,9 +224,9 @@ fn a_fifo_never_makes_the_script_wait() {
         pipe.read_to_string(&mut text).unwrap();
         reader.wait().unwrap();
         let begin = match output {
-            ["--stats-file"] => "{\"schema\":\"pyhost-report/1\"",
-            ["--stats-brief"] => "pyhost: process ",
-            ["--timeline"] => "{\"timeline\":\"pyhost-timeline/1\"",
+            "--stats=file=" => "{\"schema\":\"pyhost-report/1\"",
+            "--brief=" => "pyhost: process ",
+            "--timeline=" => "{\"timeline\":\"pyhost-timeline/1\"",
             _ => "",
         };
         assert!(text.starts_with(begin) && text.ends_with('\n'), "{text}");
@@ -295,9 +283,7 @@ fn in_mounts(options: &str, dir: &Path, script: &str) -> Option<Outcome> {
 
 /// The options and the variables of each output at a path of the shell's, as words for it.
 fn words(path: &str) -> impl Iterator<Item = String> {
-    OUTPUTS
-        .iter()
-        .map(move |output| format!("{}{path}", begun(&output.join(" "))))
+    OUTPUTS.iter().map(move |output| format!("{output}{path}"))
 }
 
 #[test]
@@ -320,7 +306,7 @@ fn a_full_disk_is_one_line_and_leaves_nothing_torn() {
 #[test]
 fn a_disk_that_fills_while_the_script_runs_leaves_whole_lines() {
     let place = folder("full");
-    let script = "\"$HOST\" --timeline-interval=1ms --timeline=\"$DIR/file\" \
+    let script = "\"$HOST\" --timeline=interval=1ms,\"$DIR/file\" \
                   -c \"import time; time.sleep(1.5); print('ran')\"; status=$?\n\
                   rm \"$DIR/spare\"; sleep 0.2; tail -c 1 \"$DIR/file\" | od -An -c\n\
                   \"$HOST\" -c \"import json, sys; [json.loads(line) for line in open(sys.argv[1])]\" \
@@ -379,10 +365,8 @@ shutil.rmtree({place:?})
 print(subprocess.run([sys.executable, '-c', 'print(\"child\")'], capture_output=True, text=True))"
     );
     let outcome = Run::host()
-        .arg("--stats-file")
-        .arg(&template)
-        .arg("--stats-brief")
-        .arg(place.join("b-%p"))
+        .at("--stats=file=", &template)
+        .at("--brief=", place.join("b-%p"))
         .code(&code)
         .run();
     assert!(
@@ -405,8 +389,7 @@ sys.stdout.flush()
 subprocess.run([sys.executable, '-c', 'import os; print(os.getpid())'])
 subprocess.run(['true'])";
     let outcome = Run::host()
-        .arg("--stats-brief")
-        .arg(place.join("brief-%p"))
+        .at("--brief=", place.join("brief-%p"))
         .code(code)
         .ok();
     let mut expected: Vec<PathBuf> = outcome
@@ -436,7 +419,7 @@ subprocess.run(['true'])";
 fn a_page_never_takes_the_place_of_another_file() {
     let folder = folder("outputs");
     let report = folder.join("report.json");
-    Run::host().arg("--stats-file").arg(&report).code(CODE).ok();
+    Run::host().at("--stats=file=", &report).code(CODE).ok();
     let html = |arguments: &[&str]| {
         Run::program(crate::host::PYHOSTCTL)
             .arg("html")
@@ -471,8 +454,7 @@ fn a_page_never_takes_the_place_of_another_file() {
     let page = folder.join("page.html");
     let timeline = folder.join("page.html.timeline");
     fs::write(&timeline, "mine").unwrap();
-    let outcome = Run::host().arg("--stats=html");
-    let outcome = outcome.arg("--stats-file").arg(&page).code(CODE).run();
+    let outcome = Run::host().at("--stats=html,file=", &page).code(CODE).run();
     refused(&outcome, "did not write it");
     assert_eq!(fs::read_to_string(&timeline).unwrap(), "mine");
 }
@@ -496,16 +478,16 @@ data = [[n] for n in range(10000)]";
         .unwrap()
         .read_exact(&mut line)
         .unwrap();
-    ran(&with(&["--live=file:"], &path).code(CODE).ok());
+    ran(&with("--live=file:", &path).code(CODE).ok());
     drop(first.stdin.take());
     assert_eq!(first.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn the_timeline_of_a_stream_goes_on_where_a_file_would_be_thinned() {
-    let run = Run::host().arg(timeline_at(Path::new("/dev/stdout")));
+    let run = Run::host().arg("--timeline=/dev/stdout,interval=1ms");
     let code = "import time; time.sleep(0.1)";
-    let outcome = run.arg("--timeline-interval=1ms").code(code).ok();
+    let outcome = run.code(code).ok();
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert!(lines[0].starts_with("{\"timeline\""), "{outcome:#?}");
     assert!(lines.len() > 10 && lines.last().unwrap().contains("ended_by"));
@@ -517,11 +499,11 @@ fn two_outputs_never_share_a_file() {
     let file = folder.join("file");
     symlink("file", folder.join("link")).unwrap();
     for path in [&file, &folder.join("link")] {
-        let run = Run::host().arg("--stats-file").arg(&file);
+        let run = Run::host().at("--stats=file=", &file);
         let outcome = run.arg(timeline_at(path)).code(CODE).run();
-        refused(&outcome, "is the file of --stats-file");
+        refused(&outcome, "is the file of --stats");
     }
-    let run = Run::host().arg("--stats-file=/dev/null");
+    let run = Run::host().arg("--stats=file=/dev/null");
     ran(&run.arg("--timeline=/dev/null").code(CODE).ok());
     assert!(!file.exists());
 }
@@ -530,7 +512,7 @@ fn two_outputs_never_share_a_file() {
 fn child_processes_do_not_repeat_a_line_about_an_output() {
     let place = folder("read-only");
     let script = "mount -o remount,ro \"$DIR\" || exit 99
-export PYHOST_STATS_FILE=\"$DIR/%p\" PYHOST_LIVE=\"$DIR/live\"
+export PYHOST_STATS=\"file=$DIR/%p\" PYHOST_LIVE=\"$DIR/live\"
 \"$HOST\" -c \"import subprocess, sys
 subprocess.run([sys.executable, '-c', 'print(1)'])\"";
     let Some(outcome) = in_mounts("size=64k", &place, script) else {
@@ -573,11 +555,7 @@ fn no_name_of_the_scripts_steers_a_terminal_or_forges_a_line() {
     };
     let lines = run(&["--lines=1", "--stats", "--cap", "64M"]);
     assert!(lines.stderr.contains(" reached: "), "{lines:#?}");
-    run(&[
-        "--fail=every=1,above=100M",
-        "--fail-log",
-        log.to_str().unwrap(),
-    ]);
+    run(&[&format!("--fail=every=1,above=100M,log={}", log.display())]);
     let log = fs::read_to_string(log).unwrap();
     for text in [&lines.stderr, &log] {
         assert!(text.contains("RED"), "{text}");

@@ -280,9 +280,7 @@ except MemoryError:
 time.sleep(0.2)
 print('done')";
     let outcome = Run::host()
-        .arg("--stats=html")
-        .arg("--stats-file")
-        .arg(&page)
+        .at("--stats=html,file=", &page)
         .arg(timeline_at(&timeline))
         .args(["--cap", "200M", "-c", code, HOSTILE])
         .ok();
@@ -331,9 +329,7 @@ assert sorted(os.listdir(os.path.dirname(os.environ['PAGE']))) == ['run.html', '
 pyhost.mark('later')
 time.sleep(0.1)";
     Run::host()
-        .arg("--stats=html")
-        .arg("--stats-file")
-        .arg(&page)
+        .at("--stats=html,file=", &page)
         .env("PAGE", &page)
         .code(code)
         .ok();
@@ -408,8 +404,7 @@ fn every_ending_leaves_a_whole_page_and_its_own_status() {
     ] {
         let page = folder("page").join("page.html");
         let outcome = Run::host()
-            .args(["--stats=html", "--stats-file"])
-            .arg(&page)
+            .at("--stats=html,file=", &page)
             .code(&format!("import os, signal, threading, time\n{ending}"))
             .run();
         assert_eq!(outcome.code(), code, "{ending}: {outcome:#?}");
@@ -448,11 +443,7 @@ print(seen, os.path.exists(PAGE), sorted(os.listdir('/proc/self/fd')) == DESCRIP
         "PAGE = {:?}\nimport os; DESCRIPTORS = sorted(os.listdir('/proc/self/fd'))\n{code}",
         page.to_str().unwrap()
     );
-    let outcome = Run::host()
-        .args(["--stats=html", "--stats-file"])
-        .arg(&page)
-        .code(&code)
-        .ok();
+    let outcome = Run::host().at("--stats=html,file=", &page).code(&code).ok();
     assert_eq!(outcome.stdout, "[] True True\n");
     assert!(whole(&page).contains("exit status 0"));
 }
@@ -467,11 +458,7 @@ pyhost.mark('before')
 time.sleep(0.2)
 subprocess.run(['kill', '-9', str(os.getpid())])
 time.sleep(100)";
-    let outcome = Run::host()
-        .args(["--stats=html", "--stats-file"])
-        .arg(&page)
-        .code(code)
-        .run();
+    let outcome = Run::host().at("--stats=html,file=", &page).code(code).run();
     assert_eq!(outcome.code(), 137, "{outcome:#?}");
     // The sampler outlives the host.
     until("the page, and no timeline", || {
@@ -492,11 +479,7 @@ fn a_script_that_closes_every_descriptor_keeps_its_report() {
     let code = "import os
 os.closerange(3, os.sysconf('SC_OPEN_MAX'))
 print('ran')";
-    let outcome = Run::host()
-        .args(["--stats=html", "--stats-file"])
-        .arg(&page)
-        .code(code)
-        .ok();
+    let outcome = Run::host().at("--stats=html,file=", &page).code(code).ok();
     assert_eq!(outcome.stdout, "ran\n");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     assert!(
@@ -521,8 +504,7 @@ if os.fork() == 0:
     time.sleep(0.2)
     os.setsid()";
     Run::host()
-        .args(["--stats=html", "--stats-file"])
-        .arg(place.join("%p.html"))
+        .at("--stats=html,file=", place.join("%p.html"))
         .code(code)
         .ok();
     let pages = until("two pages", || {
@@ -570,8 +552,7 @@ for _ in range(3):
 for _ in range(3):
     os.wait()";
     Run::host()
-        .args(["--stats=html", "--stats-file"])
-        .arg(place.join("%p.html"))
+        .at("--stats=html,file=", place.join("%p.html"))
         .code(code)
         .ok();
     let pages: Vec<_> = std::fs::read_dir(&place)
@@ -592,8 +573,7 @@ fn a_page_that_cannot_be_made_is_told_in_a_line() {
     let page = host.with_file_name("page.html");
     let run = |path: &str| {
         Run::program(&host)
-            .args(["--stats=html", "--stats-file"])
-            .arg(&page)
+            .at("--stats=html,file=", &page)
             .code("print('ran')")
             .env("PATH", path)
             .run()
@@ -649,7 +629,7 @@ fn a_page_that_cannot_be_made_is_told_in_a_line() {
         assert_eq!(std::fs::read_dir(alone).unwrap().count(), files, "{text}");
     }
     let outcome = Run::host()
-        .args(["--stats=html", "--stats-fd", "1"])
+        .args(["--stats=html,fd=1"])
         .code("print(1)")
         .run();
     assert_eq!(
@@ -658,7 +638,7 @@ fn a_page_that_cannot_be_made_is_told_in_a_line() {
         "{outcome:#?}"
     );
     assert!(
-        outcome.stderr.contains("expected --stats-file"),
+        outcome.stderr.contains("expected html,file=PATH"),
         "{outcome:#?}"
     );
 }

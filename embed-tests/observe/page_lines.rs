@@ -2,11 +2,10 @@
 //!
 //! `page/stacks.py` drives the browser and prints the content of each step; the conditions are here.
 
-use crate::host::{Outcome, PYHOSTCTL, Run, folder};
+use crate::host::{Outcome, PYHOSTCTL, Run, folder, joined};
 use crate::page::{check, embedded_report, look, read, sample, strings, whole};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,9 +42,8 @@ fn report(folder: &Path, lines: &str, size: u32) -> (PathBuf, Value) {
         folder.join(format!("report-{size}.json")),
     );
     std::fs::write(&script, SCRIPT).unwrap();
-    let mut file = OsString::from("--stats-file=");
-    file.push(&path);
-    let run = Run::host().args([lines, "--stats=json"]).arg(file);
+    let file = joined("--stats=file=", &path);
+    let run = Run::host().arg(lines).arg(file);
     run.arg(&script).arg(size.to_string()).ok();
     let value = read(&path);
     (path, value)
@@ -369,8 +367,8 @@ fn the_page_of_a_sampled_run_has_its_lines_with_their_errors() {
     let (page, script) = (folder.join("run.html"), folder.join("job.py"));
     std::fs::write(&script, SCRIPT).unwrap();
     Run::host()
-        .args(["--lines=16K", "--stats=html", "--stats-file"])
-        .arg(&page)
+        .arg("--lines=16K")
+        .at("--stats=html,file=", &page)
         .arg(&script)
         .arg("2")
         .ok();
@@ -557,8 +555,7 @@ fn a_hostile_report_neither_breaks_the_page_nor_its_script() {
 
     // Without lines there is nothing to compare.
     let none = Run::host()
-        .args(["--stats=json", "--stats-file"])
-        .arg(folder.join("none.json"))
+        .at("--stats=file=", folder.join("none.json"))
         .code("pass")
         .ok();
     assert_eq!(none.stdout, "");

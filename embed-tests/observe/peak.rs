@@ -134,10 +134,7 @@ del kept";
     let row = format!("  {} ", of_bytearray());
     assert!(lines[head + 3].starts_with(&row), "{text}");
     let page = folder("peak").join("page.html");
-    let run = Run::host()
-        .arg("--stats=html")
-        .arg("--stats-file")
-        .arg(&page);
+    let run = Run::host().at("--stats=html,file=", &page);
     run.code(code).ok();
     let page = std::fs::read_to_string(page).unwrap();
     for words in [

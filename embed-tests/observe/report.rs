@@ -26,12 +26,7 @@ fn a_reported_script_prints_and_ends_as_under_python() {
     for script in python_scripts() {
         let stock = Run::stock().arg(&script).run();
         let file = folder("report").join("R");
-        let host = Run::host()
-            .arg("--stats=json")
-            .arg("--stats-file")
-            .arg(&file)
-            .arg(&script)
-            .run();
+        let host = Run::host().at("--stats=file=", &file).arg(&script).run();
         assert_eq!(host.stdout, stock.stdout, "{}", script.display());
         assert_eq!(host.code(), stock.code(), "{}", script.display());
         let text = std::fs::read_to_string(&file).unwrap();
@@ -112,9 +107,7 @@ for ending in (lambda: os._exit(0), lambda: os.execv('/bin/true', ['true'])):
     let read = |format: &str| {
         let place = folder("forked");
         let outcome = Run::host()
-            .arg(format!("--stats={format}"))
-            .arg("--stats-file")
-            .arg(place.join("%p"))
+            .at(&format!("--stats={format},file="), place.join("%p"))
             .code(code)
             .ok();
         let pids: Vec<String> = outcome.stdout.lines().map(str::to_owned).collect();
@@ -241,7 +234,7 @@ subprocess.run([sys.executable, '-c', 'import os; os.fork() or os._exit(0)'], ch
 if os.fork() == 0: os._exit(0)
 os.wait()";
     let file = folder.join("one.json");
-    Run::host().arg("--stats-file").arg(&file).code(family).ok();
+    Run::host().at("--stats=file=", &file).code(family).ok();
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(report["process"]["argv"][4], family);
@@ -259,7 +252,7 @@ os.wait()";
     );
     // With %p each writes its own: parent, fork, child, the child's fork.
     let each = folder.join("%p.json");
-    Run::host().arg("--stats-file").arg(&each).code(family).ok();
+    Run::host().at("--stats=file=", &each).code(family).ok();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 5);
 }
 
@@ -371,7 +364,7 @@ fn the_headline_figures_are_those_that_the_script_left() {
         assert!(headline > 100_000_000.0, "{shown}\n{}", text.stderr);
 
         let brief = folder("brief").join("brief");
-        let run = Run::host().args(options).arg("--stats-brief").arg(&brief);
+        let run = Run::host().args(options).at("--brief=", &brief);
         run.code(code).ok();
         let brief = std::fs::read_to_string(&brief).unwrap();
         let line = brief.lines().find_map(|it| it.strip_prefix("live "));

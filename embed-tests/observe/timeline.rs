@@ -1,6 +1,6 @@
-//! `--timeline` and `--stats-brief`: what the sampler writes, and that the script does not see it.
+//! `--timeline` and `--brief`: what the sampler writes, and that the script does not see it.
 
-use crate::host::{PYHOST, Run, folder, timeline_at, until_seen, version};
+use crate::host::{PYHOST, Run, folder, joined, timeline_at, until_seen, version};
 use crate::skipping::skipped;
 use serde_json::Value;
 use std::fs;
@@ -51,8 +51,8 @@ time.sleep(0.05)
 print(pyhost.memory_stats()['process']['resident_bytes'])
 ";
     Run::host()
-        .args(["--cap", "200M", "--timeline-interval=5ms"])
-        .arg(timeline_at(&path))
+        .args(["--cap", "200M"])
+        .at("--timeline=interval=5ms,", &path)
         .code(code)
         .ok();
     let lines = timeline(&path);
@@ -116,9 +116,8 @@ fn no_resident_size_of_a_timeline_is_above_the_reports_peak() {
 for _ in range(30):
     kept = bytearray(b'x' * (8 << 20)); time.sleep(0.005); del kept";
     Run::host()
-        .env("PYHOST_TIMELINE", &path)
-        .env("PYHOST_TIMELINE_INTERVAL", "1ms")
-        .env("PYHOST_STATS_FILE", &report)
+        .env_at("PYHOST_TIMELINE", "interval=1ms,", &path)
+        .env_at("PYHOST_STATS", "file=", &report)
         .code(code)
         .ok();
     let lines = timeline(&path);
@@ -140,8 +139,7 @@ fn a_killed_process_has_a_timeline_and_a_brief_to_the_end() {
 import time; time.sleep(60)";
     let mut child = Command::new(PYHOST)
         .arg(timeline_at(&path))
-        .arg("--stats-brief")
-        .arg(&brief)
+        .arg(joined("--brief=", &brief))
         .args(["-c", code])
         .stdout(Stdio::piped())
         .spawn()
@@ -190,8 +188,8 @@ until('last refusal: cap of 100.0 MiB')
 sys.exit(7)
 ";
     let outcome = Run::host()
-        .args(["--cap", "100M", "--stats-brief"])
-        .arg(&brief)
+        .args(["--cap", "100M"])
+        .at("--brief=", &brief)
         .args(["-c", code])
         .arg(&brief)
         .run();
@@ -304,8 +302,7 @@ for number in range(40):
     time.sleep(0.25)
 ";
     Run::host()
-        .arg("--timeline-interval=1ms")
-        .arg(timeline_at(&path))
+        .at("--timeline=interval=1ms,", &path)
         .code(code)
         .ok();
     let lines = timeline(&path);
@@ -346,16 +343,11 @@ os.wait()";
 #[test]
 fn bad_options_of_the_timeline_are_told_in_a_line() {
     for (arguments, part) in [
-        (vec!["--timeline=10ms", "/tmp/t"], "'10ms' is an interval"),
-        (vec!["--timeline", "/tmp/t"], "expected --timeline=FILE"),
         (vec!["--timeline="], "expected a value"),
         (vec!["--timeline=/nonexistent/t"], "no directory"),
-        (
-            vec!["--timeline=/tmp/t", "--timeline-interval=10"],
-            "a time from 1ms",
-        ),
-        (vec!["--timeline-interval", "1s"], "no timeline"),
-        (vec!["--stats-brief", "/nonexistent/b"], "no directory"),
+        (vec!["--timeline=/tmp/t,interval=10"], "a time from 1ms"),
+        (vec!["--timeline=interval=1s"], "no timeline"),
+        (vec!["--brief", "/nonexistent/b"], "no directory"),
     ] {
         let outcome = Run::host().args(arguments).code("print(1)").run();
         assert_eq!(outcome.code(), 2, "{outcome:#?}");

@@ -73,7 +73,11 @@ with pyhost.track():
     os.kill(os.getpid(), 9)";
     let killed = Run::host().arg(ledger_at(&file)).code(code).run();
     assert_eq!(killed.code(), 137, "{killed:#?}");
-    let shown = Run::program(PYHOSTCTL).arg("show").arg(&file).ok().stdout;
+    let shown = Run::program(PYHOSTCTL)
+        .args(["report", "--text"])
+        .arg(&file)
+        .ok()
+        .stdout;
     let total = shown
         .lines()
         .find(|line| line.starts_with("total"))

@@ -2,7 +2,7 @@
 //! is read by its public field numbers alone, the one for OpenTelemetry by that project's own messages.
 
 use crate::environments::{named, pins};
-use crate::host::{Outcome, PYHOSTCTL, Run, folder};
+use crate::host::{Outcome, PYHOSTCTL, Run, folder, joined};
 use crate::protobuf::{fields, packed, texts};
 use crate::skipping::skipped;
 use flate2::read::GzDecoder;
@@ -29,9 +29,8 @@ fn report(options: &[&str]) -> (PathBuf, Value) {
     let folder = folder("convert");
     let (script, path) = (folder.join("job.py"), folder.join("report.json"));
     std::fs::write(&script, SCRIPT).unwrap();
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&path);
-    let run = Run::host().args(options).arg("--stats=json").arg(file);
+    let file = joined("--stats=file=", &path);
+    let run = Run::host().args(options).arg(file);
     run.arg(&script).ok();
     let text = std::fs::read_to_string(&path).unwrap();
     (path, serde_json::from_str(&text).unwrap())

@@ -114,9 +114,14 @@ fn rows(text: &str) -> Vec<String> {
     rows.map(str::to_owned).collect()
 }
 
-/// The output of `show` for a host that waits for input. A host books its own output before.
+/// The accounts of a host that waits for input. A host books its own output before.
 fn at_rest(directory: &Path, host: &Obedient) -> String {
-    let shown = || ctl(directory).args(["show", &host.pid()]).ok().stdout;
+    let shown = || {
+        ctl(directory)
+            .args(["report", "--text", &host.pid()])
+            .ok()
+            .stdout
+    };
     until_seen("rest", || {
         let (first, second) = (shown(), shown());
         let same = rows(&first) == rows(&second);
@@ -159,7 +164,7 @@ fn a_cap_that_follows_a_limit_is_listed_with_its_age_while_the_host_waits() {
     let fixed = Obedient::start(&directory, &["--cap", "64M"]);
     let mut following = Obedient::start(&directory, &["--cap", "auto"]);
     let row = |host: &Obedient| {
-        let table = ctl(&directory).arg("ps").ok().stdout;
+        let table = ctl(&directory).args(["top", "--once"]).ok().stdout;
         let own = |row: &&str| row.split_whitespace().next() == Some(&*host.pid());
         table.lines().find(own).unwrap().to_owned()
     };
@@ -179,7 +184,6 @@ fn a_cap_that_follows_a_limit_is_listed_with_its_age_while_the_host_waits() {
 #[test]
 fn hosts_that_run_are_listed_and_no_others() {
     let directory = folder("live").join("none-yet");
-    assert_eq!(ctl(&directory).arg("ps").ok().stdout.lines().count(), 1);
     let once = ctl(&directory).args(["top", "--once"]).ok().stdout;
     assert_eq!(once.lines().count(), 1, "{once}");
     let mut first = Obedient::start(&directory, &["--cap", "64M"]);
@@ -188,7 +192,7 @@ fn hosts_that_run_are_listed_and_no_others() {
     let mut third = Obedient::start(&directory, &[]);
     first.take(4096);
     let listed = || {
-        let table = ctl(&directory).arg("ps").ok().stdout;
+        let table = ctl(&directory).args(["top", "--once"]).ok().stdout;
         let rows = table.lines().skip(1);
         let pid = |row: &str| row.split_whitespace().next().unwrap().to_owned();
         let mut pids: Vec<String> = rows.map(pid).collect();
@@ -233,23 +237,23 @@ fn a_process_and_its_report_are_shown_alike() {
     let text = at_rest(&directory, &host);
     assert!(text.contains(": runs\n"), "{text}");
     assert!(text.contains("cap of 32.0 MiB (numpy)"), "{text}");
-    let json = ctl(&directory)
-        .args(["show", "--json", &host.pid()])
-        .ok()
-        .stdout;
+    let json = ctl(&directory).args(["report", &host.pid()]).ok().stdout;
     let report = directory.join("report.json");
     std::fs::write(&report, &json).unwrap();
-    let read = ctl(&directory).arg("show").arg(&report).ok().stdout;
-    assert_eq!(rows(&read), rows(&text));
-    assert!(read.contains(": ran\n"), "{read}");
-    let again = ctl(&directory)
-        .args(["show", "--json"])
+    let read = ctl(&directory)
+        .args(["report", "--text"])
         .arg(&report)
         .ok()
         .stdout;
+    assert_eq!(rows(&read), rows(&text));
+    assert!(read.contains(": ran\n"), "{read}");
+    let again = ctl(&directory).arg("report").arg(&report).ok().stdout;
     assert_eq!(again, json);
     host.kill(true);
-    let killed = ctl(&directory).args(["show", &host.pid()]).ok().stdout;
+    let killed = ctl(&directory)
+        .args(["report", "--text", &host.pid()])
+        .ok()
+        .stdout;
     assert!(killed.contains(": was killed\n"), "{killed}");
     assert_eq!(rows(&killed), rows(&text));
 }
@@ -258,14 +262,13 @@ fn a_process_and_its_report_are_shown_alike() {
 fn a_report_of_the_host_is_shown_as_a_table() {
     let report = folder("report").join("report.json");
     let outcome = Run::host()
-        .arg("--stats-file")
-        .arg(&report)
+        .at("--stats=file=", &report)
         .args(["--cap", "24M"])
         .code("try:\n    bytearray(1 << 26)\nexcept MemoryError: pass\nraise SystemExit(3)")
         .run();
     assert_eq!(outcome.code(), 3);
     let text = ctl(Path::new("/nonexistent"))
-        .arg("show")
+        .args(["report", "--text"])
         .arg(&report)
         .ok()
         .stdout;
@@ -339,16 +342,16 @@ fn an_id_that_several_processes_have_is_not_chosen_silently() {
         child
     };
     let mut first = start("first");
-    let one = ctl(&directory).args(["show", "1"]).ok().stdout;
+    let one = ctl(&directory).args(["report", "--text", "1"]).ok().stdout;
     assert!(one.contains("first"), "{one}");
     let mut second = start("second");
-    for command in ["show", "report", "baseline", "top"] {
+    for command in ["report", "diff", "top"] {
         refused(
             ctl(&directory).args([command, "1"]),
             &["ambiguous", "first)", "second)", ":1 (pyhost"],
         );
     }
-    let table = ctl(&directory).arg("ps").ok().stdout;
+    let table = ctl(&directory).args(["top", "--once"]).ok().stdout;
     let rows = table
         .lines()
         .skip(1)
@@ -358,13 +361,13 @@ fn an_id_that_several_processes_have_is_not_chosen_silently() {
         "{table}"
     );
     let rows: Vec<String> = rows.map(str::to_owned).collect();
-    let outcome = ctl(&directory).args(["show", "1"]).run();
+    let outcome = ctl(&directory).args(["report", "--text", "1"]).run();
     let named = outcome
         .stderr
         .split([' ', ','])
         .filter(|word| word.ends_with(":1"));
     let shown: Vec<String> = named
-        .map(|name| ctl(&directory).args(["show", name]).ok().stdout)
+        .map(|name| ctl(&directory).args(["report", "--text", name]).ok().stdout)
         .collect();
     assert_eq!(shown.len(), 2, "{outcome:#?}");
     assert_ne!(shown[0], shown[1]);
@@ -385,7 +388,7 @@ fn what_grew_since_the_baseline_is_told() {
         &["has no baseline", &pid],
     );
     at_rest(&directory, &host);
-    let said = ctl(&directory).args(["baseline", &pid]).ok().stdout;
+    let said = ctl(&directory).args(["diff", "--keep", &pid]).ok().stdout;
     let baseline = only_file(&directory.join("baselines"), ".json");
     assert!(said.contains(baseline.to_str().unwrap()), "{said}");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -423,12 +426,15 @@ fn what_grew_since_the_baseline_is_told() {
         "{text}"
     );
     // A second baseline takes the first one's place; the text of a killed one is still compared.
-    ctl(&directory).args(["baseline", &pid]).ok();
+    ctl(&directory).args(["diff", "--keep", &pid]).ok();
     assert_eq!(growth(&of(&[pid_word])), 0);
     host.take(1024);
     host.kill(true);
     assert!(growth(&of(&[pid_word])) >= 1 << 20);
-    refused(ctl(&directory).args(["baseline", &pid]), &["runs no more"]);
+    refused(
+        ctl(&directory).args(["diff", "--keep", &pid]),
+        &["runs no more"],
+    );
     refused(ctl(&directory).args(["top", &pid]), &["runs no more"]);
     // Put away, it keeps its baseline; without its file it has none.
     let mut next = Obedient::start(&directory, &[]);
@@ -445,11 +451,7 @@ fn two_reports_are_compared_an_account_a_row() {
     let [small, large] = ["1 << 20", "9 << 20"].map(|size| {
         let report = folder.join(format!("{}.json", &size[..1]));
         let code = format!("kept = bytearray({size})");
-        Run::host()
-            .arg("--stats-file")
-            .arg(&report)
-            .code(&code)
-            .ok();
+        Run::host().at("--stats=file=", &report).code(&code).ok();
         report
     });
     let run = || ctl(&folder).arg("diff").arg(&small).arg(&large);
@@ -530,19 +532,19 @@ fn files_of_every_other_kind_are_refused_in_a_line() {
         ("missing", "cannot be read"),
     ] {
         let path = folder.join(name);
-        refused(ctl(&directory).arg("show").arg(&path), &[part]);
         refused(
-            ctl(&directory).arg("show").arg("--json").arg(&path),
+            ctl(&directory).args(["report", "--text"]).arg(&path),
             &[part],
         );
+        refused(ctl(&directory).arg("report").arg(&path), &[part]);
         refused(ctl(&directory).arg("diff").arg(&path).arg(&path), &[part]);
     }
     refused(
-        ctl(&directory).args(["show", "/dev/zero"]),
+        ctl(&directory).args(["report", "--text", "/dev/zero"]),
         &["is not a regular file"],
     );
     refused(
-        ctl(&directory).args(["show", "1"]),
+        ctl(&directory).args(["report", "--text", "1"]),
         &["no host with process id 1"],
     );
     refused(
@@ -550,10 +552,13 @@ fn files_of_every_other_kind_are_refused_in_a_line() {
         &["no host with process id 1"],
     );
     refused(
-        ctl(&directory).args(["baseline", "1"]),
+        ctl(&directory).args(["diff", "--keep", "1"]),
         &["no host with process id 1"],
     );
-    refused(ctl(&folder.join("short")).arg("ps"), &["cannot be read"]);
+    refused(
+        ctl(&folder.join("short")).args(["top", "--once"]),
+        &["cannot be read"],
+    );
     refused(ctl(&folder.join("short")).arg("top"), &["cannot be read"]);
     let bad = ctl(&directory).args(["top", "--interval", "1ms"]).run();
     assert_eq!(bad.code(), 2);
@@ -572,7 +577,10 @@ fn hostile_files_of_a_directory_are_passed_over() {
     let mut names = vec![format!("{}-{}-{own}-{ticks}.live", parts[0], parts[1])];
     names.push(format!("{}-7-{own}-{ticks}.live", parts[0]));
     let listed = |what: &str| {
-        for words in [&["ps"][..], &["top", "--once", "--interval", "50ms"]] {
+        for words in [
+            &["top", "--once"][..],
+            &["top", "--once", "--interval", "50ms"],
+        ] {
             let outcome = ctl(&directory).args(words).timeout(20).ok();
             assert_eq!(outcome.stderr, "", "{what}");
             let rows: Vec<&str> = outcome.stdout.lines().skip(1).collect();
@@ -635,20 +643,19 @@ fn another_users_files_are_refused() {
     };
     let pid = host.pid();
     for words in [
-        &["show", &pid][..],
-        &["show", file.to_str().unwrap()],
+        &["report", "--text", &pid][..],
+        &["report", "--text", file.to_str().unwrap()],
         &["diff", &pid, &pid],
-        &["baseline", &pid],
+        &["diff", "--keep", &pid],
         &["top", &pid],
     ] {
         refused(nobody(words), &["cannot be read (Permission denied"]);
     }
-    assert_eq!(nobody(&["ps"]).ok().stdout.lines().count(), 1);
     assert_eq!(nobody(&["top", "--once"]).ok().stdout.lines().count(), 1);
     mode(&file, 0o644);
-    assert_eq!(nobody(&["ps"]).ok().stdout.lines().count(), 2);
+    assert_eq!(nobody(&["top", "--once"]).ok().stdout.lines().count(), 2);
     refused(
-        nobody(&["baseline", &pid]),
+        nobody(&["diff", "--keep", &pid]),
         &["cannot be written (Permission denied"],
     );
     mode(&directory, 0o700);
@@ -660,10 +667,7 @@ fn another_users_files_are_refused() {
 fn mutated_files_of_a_host_harm_no_reader() {
     let directory = folder("live");
     let (host, file, whole) = real_file(&directory);
-    let report = ctl(&directory)
-        .args(["show", "--json", &host.pid()])
-        .ok()
-        .stdout;
+    let report = ctl(&directory).args(["report", &host.pid()]).ok().stdout;
     let mut random = Random(6);
     let mut below = |limit| random.below(limit);
     let mutated = folder("mutated").join("file");
@@ -686,7 +690,7 @@ fn mutated_files_of_a_host_harm_no_reader() {
             bytes.splice(..8.min(bytes.len()), source[..8].iter().copied());
         }
         std::fs::write(&mutated, &bytes).unwrap();
-        for words in [&["show"][..], &["show", "--json"], &["diff"]] {
+        for words in [&["report", "--text"][..], &["report"], &["diff"]] {
             let mut run = ctl(&directory).args(words).arg(&mutated);
             if words[0] == "diff" {
                 run = run.arg(&file);
@@ -709,17 +713,17 @@ fn no_name_that_a_script_gives_itself_steers_the_terminal() {
     let host = Obedient::run(&directory, &[], code, &words);
     let pid = host.pid();
     for words in [
-        &["ps"][..],
+        &["top", "--once"][..],
         &["top", "--once", "--interval", "50ms"],
         &["top", "--once", "--interval", "50ms", &pid],
-        &["show", &pid],
-        &["show", "--json", &pid],
+        &["report", "--text", &pid],
+        &["report", &pid],
         &["diff", &pid, &pid],
     ] {
         let shown = ctl(&directory).args(words).ok().stdout;
         let steers = |letter: char| letter.is_control() && letter != '\n';
         assert!(!shown.contains(steers), "{words:?}: {shown:?}");
-        let hidden = shown.contains('\u{202e}') && !words.contains(&"--json");
+        let hidden = shown.contains('\u{202e}') && words != ["report", &pid];
         assert!(!hidden, "{words:?}: {shown:?}");
     }
 }

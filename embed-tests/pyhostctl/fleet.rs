@@ -1,4 +1,4 @@
-//! A short slice of the fleet: hosts that start and die at random, under `ps`, `top` and `serve`.
+//! A short slice of the fleet: hosts that start and die at random, under `top`, `top --once` and `serve`.
 //! `embed-tests/fleet/run.py --seconds 60` is the whole.
 
 use crate::host::{PYHOST, PYHOSTCTL, Run};

@@ -2,7 +2,7 @@
 //! lines that `pyhostctl lines` shows.
 
 use crate::daemon::{Answer, ask, ask_for_bytes, get, unpacked};
-use crate::host::{PYHOSTCTL, Run, folder, until, until_seen};
+use crate::host::{PYHOSTCTL, Run, folder, joined, until, until_seen};
 use crate::prometheus::Prometheus;
 use crate::protobuf::{fields, packed, texts};
 use crate::serve::{host, live_folder, serve};
@@ -562,8 +562,7 @@ fn go_tool_pprof_shows_the_lines_of_a_report() {
     };
     let folder = folder("heap-profiles");
     let (report, output) = (folder.join("report.json"), folder.join("heap.pb.gz"));
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&report);
+    let file = joined("--stats=file=", &report);
     Run::host()
         .args(["--lines=16K,seed=5", "--stats=json"])
         .arg(file)

@@ -1,6 +1,6 @@
 //! `pyhostctl lines`, and the lines of `pyhostctl diff`: what they make of reports of `--lines`.
 
-use crate::host::{Outcome, PYHOSTCTL, Run, folder};
+use crate::host::{Outcome, PYHOSTCTL, Run, folder, joined};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,8 @@ fn report(lines: &str, size: u32) -> (PathBuf, Value) {
     let folder = folder("lines-ctl");
     let (script, path) = (folder.join("job.py"), folder.join("report.json"));
     std::fs::write(&script, SCRIPT).unwrap();
-    let mut file = std::ffi::OsString::from("--stats-file=");
-    file.push(&path);
-    let run = Run::host().args([lines, "--stats=json"]).arg(file);
+    let file = joined("--stats=file=", &path);
+    let run = Run::host().arg(lines).arg(file);
     run.arg(&script).arg(size.to_string()).ok();
     let text = std::fs::read_to_string(&path).unwrap();
     (path, serde_json::from_str(&text).unwrap())
@@ -317,10 +316,9 @@ fn two_samples_of_the_same_script_show_few_lines_that_changed() {
     std::fs::write(&script, SCRIPT).unwrap();
     let sample = |seed: u32| {
         let path = folder.join(format!("{seed}.json"));
-        let mut file = std::ffi::OsString::from("--stats-file=");
-        file.push(&path);
+        let file = joined("--stats=file=", &path);
         let lines = format!("--lines=32K,seed={seed}");
-        let run = Run::host().args([lines.as_str(), "--stats=json"]).arg(file);
+        let run = Run::host().arg(lines).arg(file);
         run.arg(&script).arg("2").ok();
         path
     };

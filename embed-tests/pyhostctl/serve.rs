@@ -43,12 +43,12 @@ pub fn live_folder(name: &str) -> PathBuf {
     folder(name).join("live")
 }
 
-/// Live bytes of `obj` by `pyhostctl show`.
+/// Live bytes of `obj` by `pyhostctl report --text`.
 pub fn shown(live: &Path, pid: i32) -> f64 {
     let shown = Run::program(PYHOSTCTL)
         .arg("--dir")
         .arg(live)
-        .args(["show", "--json", &pid.to_string()])
+        .args(["report", &pid.to_string()])
         .ok();
     let report: Value = serde_json::from_str(&shown.stdout).unwrap();
     report["accounts"]["obj"]["live_bytes"].as_f64().unwrap()

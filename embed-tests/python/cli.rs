@@ -12,7 +12,7 @@ fn refused(run: Run, line: &str) {
 
 #[test]
 fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 17] = [
         (
             &["--frobnicate"],
             "--frobnicate: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)",
@@ -35,25 +35,30 @@ fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
         ),
         (
             &["--stats=xml"],
-            "--stats: bad value 'xml'; expected one of text, json, html, openmetrics, off",
+            "--stats: bad value 'xml'; expected one of text, json, html, openmetrics, off; or file=PATH, fd=N",
         ),
         (
-            &["--stats-fd", "two"],
-            "--stats-fd: bad value 'two'; expected a number",
+            &["--stats=fd=two"],
+            "--stats fd: bad value 'two'; expected a number",
         ),
         (
-            &["--stats-fd=99"],
-            "--stats-fd: 99 is no open descriptor; expected one that the caller opened",
+            &["--stats=fd=99"],
+            "--stats fd: 99 is no open descriptor; expected one that the caller opened",
         ),
         (
-            &["--stats-file", "/no/such/folder/r"],
-            "--stats-file: no directory for '/no/such/folder/r'; expected a file in one that exists",
+            &["--stats=file=/no/such/folder/r"],
+            "--stats file: no directory for '/no/such/folder/r'; expected a file in one that exists",
         ),
         (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
         (
-            &["--stats-fd=1", "--stats-file=r.json"],
-            "--stats-fd: the report goes to --stats-file; expected one of them",
+            &["--stats=fd=1,file=r.json"],
+            "--stats: the report goes to a file or to a descriptor; expected file or fd",
         ),
+        (
+            &["--stats-file", "r.json"],
+            "--stats-file: unknown option; did you mean --stats?",
+        ),
+        (&["--lines", "--lines=64K"], "--lines: given more than once"),
         (
             &["-u", "-W", "error", "--stats=text"],
             "--stats: comes after an option of Python's; the host's options come first",
@@ -87,7 +92,11 @@ fn a_bad_variable_is_refused_like_its_option_and_an_empty_one_is_none() {
     for (name, value, expected) in [
         ("PYHOST_ALLOCATOR", "x", "mimalloc, pymalloc, system"),
         ("PYHOST_MALLOC", "x", "count, plain, off"),
-        ("PYHOST_STATS", "x", "text, json, html, openmetrics, off"),
+        (
+            "PYHOST_STATS",
+            "x",
+            "text, json, html, openmetrics, off; or file=PATH, fd=N",
+        ),
         ("PYHOST_DEBUG_HOOKS", "yes", "1, 0"),
     ] {
         let line = format!("{name}: bad value '{value}'; expected one of {expected}");
@@ -152,8 +161,6 @@ fn help_and_version_are_the_hosts_only_by_their_long_names() {
         "--debug-hooks",
         "--malloc",
         "--stats",
-        "--stats-file",
-        "--stats-fd",
         "--host-version",
         "pyhost -h",
     ] {
@@ -244,7 +251,7 @@ fn an_output_that_cannot_be_written_is_no_crash() {
         4
     );
     assert_eq!(
-        shell("\"$0\" --stats-fd 3 -c 'raise SystemExit(4)' 3>/dev/full").code(),
+        shell("\"$0\" --stats=fd=3 -c 'raise SystemExit(4)' 3>/dev/full").code(),
         4
     );
 }

@@ -9,7 +9,7 @@ const ALLOCATORS: [&str; 4] = ["mimalloc", "pool", "bfc", "system"];
 fn hosted(environment: &Environment, allocator: &str) -> Run {
     environment
         .host()
-        .env("PYHOST_NUMPY_ALLOCATOR", allocator)
+        .env("PYHOST_NUMPY", allocator)
         .timeout(300)
 }
 
@@ -261,8 +261,7 @@ assert pyhost.memory_stats()['numpy']['align'] == align";
         ("256", "bfc"),
     ] {
         for hooks in ["0", "1"] {
-            hosted(newest_numpy(), allocator)
-                .env("PYHOST_NUMPY_ALIGN", align)
+            hosted(newest_numpy(), &format!("{allocator},align={align}"))
                 .env("PYHOST_DEBUG_HOOKS", hooks)
                 .args(["-c", code, align])
                 .ok();
@@ -293,8 +292,7 @@ print(flags(100_000), flags(8 << 20))";
             ("always", "0", "['hg'] ['hg']"),
             ("never", "1", "['nh'] ['nh']"),
         ] {
-            let outcome = hosted(newest_numpy(), allocator)
-                .env("PYHOST_NUMPY_HUGE_PAGES", choice)
+            let outcome = hosted(newest_numpy(), &format!("{allocator},huge-pages={choice}"))
                 .env("NUMPY_MADVISE_HUGEPAGE", numpys_own)
                 .code(code)
                 .ok();
@@ -355,8 +353,7 @@ for _ in range(2000):
 p = pyhost.memory_stats()['numpy']['pool']
 print(p['hits'] > 50_000, p['kept_blocks'], p['kept_bytes'], p['evictions'] > 1000, p['limit_blocks'], p['limit_bytes'])";
     let pool = |limit: &str| {
-        let outcome = hosted(newest_numpy(), "pool")
-            .env("PYHOST_NUMPY_POOL_LIMIT", limit)
+        let outcome = hosted(newest_numpy(), &format!("pool,limit={limit}"))
             .code(code)
             .ok();
         outcome.stdout.trim().to_owned()
@@ -394,14 +391,11 @@ text = pyhost.numpy_memory_map(text=True)
 print(next(line for line in text.splitlines() if line.startswith('bin  2')))
 bins = sum(b['total_chunks'] > 0 for b in world['bins'])
 print(len(text.splitlines()) - len(world['chunks']) - bins)";
-    let outcome = hosted(newest_numpy(), "bfc")
-        .env("PYHOST_NUMPY_REGION", "1M")
-        .code(code)
-        .ok();
+    let outcome = hosted(newest_numpy(), "bfc,region=1M").code(code).ok();
     let said: Vec<&str> = outcome.stderr.lines().collect();
     assert_eq!(
         said[0],
-        "pyhost: no room for 80000000 bytes in the region of --numpy-allocator bfc; this is said once"
+        "pyhost: no room for 80000000 bytes in the region of --numpy bfc; this is said once"
     );
     let line = "bin  2, from 1.0 KiB";
     assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
@@ -439,10 +433,7 @@ try:
             sizes.append(size)
 except MemoryError:
     print(sizes, len(keep))";
-    let outcome = hosted(newest_numpy(), "bfc")
-        .env("PYHOST_NUMPY_REGION", "1M,6M")
-        .code(code)
-        .ok();
+    let outcome = hosted(newest_numpy(), "bfc,region=1M:6M").code(code).ok();
     assert_eq!(outcome.stdout, "[1, 2, 4, 6] 60\n");
 }
 
@@ -450,56 +441,56 @@ except MemoryError:
 fn options_of_array_data_are_checked_and_inherited() {
     for (options, expected) in [
         (
-            &["--numpy-allocator", "jemalloc"][..],
-            "--numpy-allocator: bad value 'jemalloc'; expected one of mimalloc, pool, bfc, system",
+            &["--numpy", "jemalloc"][..],
+            "--numpy: bad value 'jemalloc'; expected one of mimalloc, pool, bfc, system; or align=N, huge-pages=WHEN, numa=NODE, limit=LIMIT, region=SIZE[:MAX]",
         ),
         (
-            &["--numpy-align", "48"],
-            "--numpy-align: bad value '48'; expected a power of two from 16 to 4096",
+            &["--numpy=align=48"],
+            "--numpy align: bad value '48'; expected a power of two from 16 to 4096",
         ),
         (
-            &["--numpy-align", "512", "--numpy-allocator", "bfc"],
-            "--numpy-align: bad value '512'; expected at most 256 with --numpy-allocator bfc",
+            &["--numpy", "align=512,bfc"],
+            "--numpy align: bad value '512'; expected at most 256 with bfc",
         ),
         (
-            &["--numpy-align=64", "--numpy-allocator=system"],
-            "--numpy-align: libc's malloc places array data itself; expected --numpy-allocator mimalloc, pool or bfc",
+            &["--numpy=system,align=64"],
+            "--numpy align: libc's malloc places array data itself; expected mimalloc, pool or bfc",
         ),
         (
-            &["--numpy-pool-limit", "10"],
-            "--numpy-pool-limit: there is no pool; expected --numpy-allocator pool",
+            &["--numpy", "limit=10"],
+            "--numpy limit: there is no pool; expected --numpy pool,limit=LIMIT",
         ),
         (
-            &["--numpy-allocator", "pool", "--numpy-pool-limit", "-3x"],
-            "--numpy-pool-limit: expected a value",
+            &["--numpy", "pool,limit="],
+            "--numpy limit: expected a value, auto, a number of blocks, or a size such as 64M",
         ),
         (
-            &["--numpy-allocator", "pool", "--numpy-pool-limit=3x"],
-            "--numpy-pool-limit: bad value '3x'; expected auto, a number of blocks, or a size such as 64M",
+            &["--numpy", "pool,limit=3x"],
+            "--numpy limit: bad value '3x'; expected auto, a number of blocks, or a size such as 64M",
         ),
         (
-            &["--numpy-region", "1G"],
-            "--numpy-region: there is no region; expected --numpy-allocator bfc",
+            &["--numpy", "region=1G"],
+            "--numpy region: there is no region; expected --numpy bfc,region=SIZE",
         ),
         (
-            &["--numpy-allocator", "bfc", "--numpy-region", "2G,1G"],
-            "--numpy-region: bad value '2G,1G'; expected a size such as 256M, or a first and a greatest size, 256M,4G",
+            &["--numpy", "bfc,region=2G:1G"],
+            "--numpy region: bad value '2G:1G'; expected a size such as 256M, or a first and a greatest size, 256M:4G",
         ),
         (
-            &["--numpy-allocator", "bfc", "--numpy-region", "1000T"],
-            "--numpy-region: the system gives no address space of 1000 TiB; expected a size that it can reserve",
+            &["--numpy", "bfc,region=1000T"],
+            "--numpy region: the system gives no address space of 1000 TiB; expected a size that it can reserve",
         ),
         (
-            &["--numpy-huge-pages", "yes"],
-            "--numpy-huge-pages: bad value 'yes'; expected one of auto, always, never",
+            &["--numpy", "huge-pages=yes"],
+            "--numpy huge-pages: bad value 'yes'; expected one of auto, always, never",
         ),
         (
-            &["--numpy-numa", "first"],
-            "--numpy-numa: bad value 'first'; expected a number",
+            &["--numpy", "numa=first"],
+            "--numpy numa: bad value 'first'; expected a number",
         ),
         (
-            &["--malloc", "off", "--numpy-allocator", "pool"],
-            "--malloc off: leaves no array on mimalloc, but --numpy-allocator asks for it; expected --numpy-allocator system",
+            &["--malloc", "off", "--numpy", "pool"],
+            "--malloc off: leaves no array on mimalloc, but --numpy asks for it; expected --numpy system",
         ),
     ] {
         let outcome = Run::host().args(options).code("print('ran')").run();
@@ -508,23 +499,21 @@ fn options_of_array_data_are_checked_and_inherited() {
         assert_eq!(outcome.stdout, "");
     }
     let outcome = Run::host()
-        .env("PYHOST_NUMPY_REGION", "big")
-        .env("PYHOST_NUMPY_ALLOCATOR", "bfc")
+        .env("PYHOST_NUMPY", "bfc,region=big")
         .code("")
         .run();
     assert_eq!(outcome.code(), 2);
     assert_eq!(
         outcome.stderr,
-        "pyhost: PYHOST_NUMPY_REGION: bad value 'big'; expected a size such as 256M, or a first \
-         and a greatest size, 256M,4G\n"
+        "pyhost: PYHOST_NUMPY region: bad value 'big'; expected a size such as 256M, or a first \
+         and a greatest size, 256M:4G\n"
     );
     let code = "import subprocess, sys
 child = 'import numpy, pyhost; f = pyhost.memory_stats()[\"numpy\"]; print(f[\"allocator\"], f[\"align\"], f[\"huge_pages\"], f[\"region\"][\"reserved_bytes\"])'
 subprocess.run([sys.executable, '-c', child], check=True)";
     let outcome = newest_numpy()
         .host()
-        .args(["--numpy-allocator=bfc", "--numpy-align=128"])
-        .args(["--numpy-huge-pages=never", "--numpy-region=8M,16M"])
+        .arg("--numpy=bfc,align=128,huge-pages=never,region=8M:16M")
         .code(code)
         .ok();
     assert_eq!(outcome.stdout, "bfc 128 never 16777216\n");
@@ -536,21 +525,16 @@ fn a_memory_node_that_the_machine_has_not_is_refused() {
     if nodes.trim().contains([',', '-']) {
         newest_numpy()
             .host()
-            .args([
-                "--numpy-numa",
-                "0",
-                "-c",
-                "import numpy; numpy.ones(100000)",
-            ])
+            .args(["--numpy=numa=0", "-c", "import numpy; numpy.ones(100000)"])
             .ok();
-        let outcome = Run::host().args(["--numpy-numa", "999", "-c", ""]).run();
+        let outcome = Run::host().args(["--numpy=numa=999", "-c", ""]).run();
         assert_eq!(outcome.code(), 2);
     } else {
-        let outcome = Run::host().args(["--numpy-numa", "0", "-c", ""]).run();
+        let outcome = Run::host().args(["--numpy=numa=0", "-c", ""]).run();
         assert_eq!(outcome.code(), 2);
         assert_eq!(
             outcome.stderr,
-            "pyhost: --numpy-numa 0: this machine has one memory node; expected a machine with \
+            "pyhost: --numpy numa 0: this machine has one memory node; expected a machine with \
              several\n"
         );
     }
@@ -699,7 +683,7 @@ fn a_bad_buffer_raises_with_what_was_expected() {
         .run();
     assert_eq!(
         outcome.stderr.lines().last(),
-        Some("RuntimeError: numpy_memory_map: there is no region; expected --numpy-allocator bfc")
+        Some("RuntimeError: numpy_memory_map: there is no region; expected --numpy bfc")
     );
 }
 

@@ -71,7 +71,7 @@ fn a_ledger_in_a_file_and_a_timeline_work_whatever_the_size_of_a_page() {
 import json, os, subprocess, sys
 controller, directory = sys.argv[1:]
 def live(pid):
-    shown = subprocess.run([controller, '--dir', directory, 'show', '--json', str(pid)],
+    shown = subprocess.run([controller, '--dir', directory, 'report', str(pid)],
                            check=True, capture_output=True, text=True)
     return json.loads(shown.stdout)['accounts']['obj']['live_bytes'] >> 20
 data = [bytes(1 << 20) for _ in range(20)]

@@ -172,7 +172,7 @@ fn every_exit_status_is_pythons() {
         }
         // The same with a report to a file: nothing else may change.
         let file = folder("ending").join("%p.json");
-        let reported = clean(Run::host().arg("--stats-file").arg(&file)).run();
+        let reported = clean(Run::host().at("--stats=file=", &file)).run();
         assert_eq!(reported.code(), python.code(), "{code}: {reported:#?}");
         assert_eq!(reported.stdout, python.stdout, "{code}");
     }

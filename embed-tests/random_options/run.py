@@ -29,27 +29,20 @@ OPTIONS = [
     ["--cap=1G", "--cap=90%", "--cap=obj=700M", "--cap=native=1G"],
     ["--soft-cap=900M", "--soft-cap=mem=500M"],
     ["--cap-share=2"],
-    ["--numpy-allocator=pool", "--numpy-allocator=bfc", "--numpy-allocator=system"],
-    ["--numpy-align=256"],
-    ["--region=256M", "--region=1G"],
-    ["--region-huge-pages"],
-    ["--fail=when=open", "--fail=obj=900000000", "--fail=above=2G"],
-    ["--fail-log={}/fail.log"],
+    ["--numpy=pool", "--numpy=bfc", "--numpy=system", "--numpy=align=256", "--numpy=bfc,align=256"],
+    ["--region=256M", "--region=1G", "--region=256M,huge-pages"],
+    ["--fail=when=open", "--fail=obj=900000000", "--fail=above=2G", "--fail=above=2G,log={}/fail.log"],
     ["--guard", "--guard=min=1,every=1", "--guard=all", "--guard=min=64,every=3", "--guard=off"],
-    ["--leak-check", "--leak-check=native", "--leak-check=off"],
-    ["--leak-exit-status=0"],
-    ["--stats", "--stats=json", "--stats=openmetrics", "--stats=off"],
-    ["--stats-file={}/report-%p.json", "--stats-file={}/report.json"],
+    # A leak changes the status by design. The scripts leave none, but CPython's own may.
+    ["--leak-check=status=0", "--leak-check=native,status=0", "--leak-check=off"],
+    ["--stats", "--stats=json", "--stats=openmetrics", "--stats=off", "--stats=file={}/report-%p.json",
+     "--stats=text,file={}/report.json"],
     ["--live={}/live", "--live=file:{}/ledger-%p", "--live=off"],
-    ["--lines", "--lines=1", "--lines=64K", "--lines=off"],
-    ["--lines-native"],
-    ["--timeline={}/timeline-%p.jsonl", "--timeline={}/timeline.jsonl"],
-    ["--timeline-interval=20ms"],
-    ["--stats-brief={}/brief"],
+    ["--lines", "--lines=1", "--lines=64K", "--lines=off", "--lines=native"],
+    ["--timeline={}/timeline-%p.jsonl", "--timeline={}/timeline.jsonl,interval=20ms"],
+    ["--brief={}/brief"],
 ]
 PYTHONS = [["-B"], ["-E"], ["-I"], ["-s"], ["-u"], ["-O"], ["-X", "faulthandler"], ["-X", "utf8"], ["-X", "dev"], ["-W", "ignore"]]
-# A leak changes the status by design. The scripts leave none, but CPython's own may.
-LEAK = "--leak-exit-status=0"
 
 
 def parse(arguments):
@@ -67,8 +60,6 @@ def draw(chance):
     """Returns host options, Python's options, and whether the first are given as variables."""
     kinds = chance.sample(OPTIONS, chance.randint(1, 6))
     options = [chance.choice(kind) for kind in kinds]
-    if any(option.startswith("--leak-check") for option in options) and LEAK not in options:
-        options.append(LEAK)
     return options, chance.choice(PYTHONS) if chance.random() < 0.4 else [], chance.random() < 0.25
 
 

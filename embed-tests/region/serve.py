@@ -85,7 +85,7 @@ class Client:
 
 def serve(arguments, report):
     """Runs the service; the largest figures that were read, how often, and the requests."""
-    command = [arguments.host, "--region", arguments.region, f"--stats-file={report}"]
+    command = [arguments.host, "--region", arguments.region, f"--stats=file={report}"]
     command += [*arguments.options, str(pathlib.Path(__file__).with_name("server.py"))]
     service = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

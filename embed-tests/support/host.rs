@@ -146,18 +146,21 @@ pub fn host_alone() -> PathBuf {
     host
 }
 
-/// `--timeline` with a file.
-pub fn timeline_at(path: &Path) -> OsString {
-    let mut option = OsString::from("--timeline=");
+/// An option up to its path, and the path.
+pub fn joined(option: &str, path: impl AsRef<OsStr>) -> OsString {
+    let mut option = OsString::from(option);
     option.push(path);
     option
 }
 
+/// `--timeline` with a file.
+pub fn timeline_at(path: &Path) -> OsString {
+    joined("--timeline=", path)
+}
+
 /// `--live` with one file.
 pub fn ledger_at(path: &Path) -> OsString {
-    let mut option = OsString::from("--live=file:");
-    option.push(path);
-    option
+    joined("--live=file:", path)
 }
 
 /// Compiles a C file of `embed-tests/c` with further arguments; the path of what came out.
@@ -255,6 +258,16 @@ impl Run {
         self.args([argument])
     }
 
+    /// An option up to its path, and the path.
+    pub fn at(self, option: &str, path: impl AsRef<OsStr>) -> Self {
+        self.arg(joined(option, path))
+    }
+
+    /// A variable with a value up to its path, and the path.
+    pub fn env_at(self, name: &str, key: &str, path: impl AsRef<OsStr>) -> Self {
+        self.env(name, joined(key, path))
+    }
+
     /// `-c` with this code.
     pub fn code(self, code: &str) -> Self {
         self.args(["-c", code])
@@ -322,7 +335,7 @@ impl Run {
     /// Runs with a report into a file; the outcome and the report.
     pub fn reported(self) -> (Outcome, Value) {
         let file = folder("report").join("report.json");
-        let outcome = self.env("PYHOST_STATS_FILE", &file).run();
+        let outcome = self.env_at("PYHOST_STATS", "file=", &file).run();
         let text = std::fs::read_to_string(&file)
             .unwrap_or_else(|error| panic!("no report: {error}\n{outcome:#?}"));
         let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));

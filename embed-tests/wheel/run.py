@@ -314,7 +314,7 @@ def controller(environment):
         print("skipped: controller: QEMU's user mode refuses the process that makes the page (clone without SIGCHLD)")
         return
     page = environment.folder / "page.html"
-    done = environment.result(environment.command("--stats=html", "--stats-file", page, "-c", "print(1)"))
+    done = environment.result(environment.command(f"--stats=html,file={page}", "-c", "print(1)"))
     assert done.returncode == 0 and page.stat().st_size > 10_000, done
 
 

@@ -1,6 +1,6 @@
 """Dask: a task that passes its worker's cap fails with MemoryError, and the client submits its halves.
 
-    pyhost --cap 128M --stats-file='reports/%p.json' with_dask.py
+    pyhost --cap 128M --stats='file=reports/%p.json' with_dask.py
 """
 
 from dask.distributed import Client, LocalCluster, as_completed

@@ -1,6 +1,6 @@
 """joblib: a worker that reaches its cap catches the MemoryError and goes on by halves.
 
-    pyhost --cap 96M --stats-file='reports/%p.json' with_joblib.py
+    pyhost --cap 96M --stats='file=reports/%p.json' with_joblib.py
 """
 
 from joblib import Parallel, delayed

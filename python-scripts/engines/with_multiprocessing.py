@@ -1,6 +1,6 @@
 """multiprocessing, through concurrent.futures: a worker that reaches its cap catches the MemoryError and goes on by halves.
 
-    pyhost --cap 96M --stats-file='reports/%p.json' with_multiprocessing.py
+    pyhost --cap 96M --stats='file=reports/%p.json' with_multiprocessing.py
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
 """Ray: a task that passes its worker's cap catches the MemoryError and goes on by halves.
 
-    pyhost --cap 192M --stats-file='reports/%p.json' with_ray.py
+    pyhost --cap 192M --stats='file=reports/%p.json' with_ray.py
 
 Ray's own Python processes, such as its monitor, run under the host and its cap, too.
 """

@@ -1,6 +1,6 @@
 """Spark: a Python worker that reaches its cap catches the MemoryError and goes on by halves.
 
-    pyhost --cap 128M --stats-file='reports/%p.json' with_spark.py
+    pyhost --cap 128M --stats='file=reports/%p.json' with_spark.py
 
 The cap and the reports are those of Python: the driver's, the daemon's and the workers'. Java has settings of its own.
 """

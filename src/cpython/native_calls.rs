@@ -1,4 +1,4 @@
-//! The native calls of the calling thread that count: of samples with `--lines-native`, after those of Python, and of the
+//! The native calls of the calling thread that count: of samples with `--lines native`, after those of Python, and of the
 //! blocks of `--debug-hooks` and `--guard`. For callers inside an allocator, as `place`.
 //!
 //! The interpreter's own code and the host's are left out, wherever they are on the stack. The walk ends at the

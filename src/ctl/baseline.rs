@@ -1,4 +1,4 @@
-//! `pyhostctl baseline`: keeps the accounts of a process, to compare with later.
+//! The baselines of `pyhostctl diff`: the accounts of a process at one moment, to compare with later.
 //!
 //! A baseline is a report in JSON, named like the process's file, in a folder of the directory of
 //! `--live`: it goes when the process's file has gone (see `directory::forget_baselines`). A later
@@ -6,32 +6,22 @@
 
 use crate::document::Document;
 use crate::failure::{Failure, print};
-use crate::find::{self, Name};
-use clap::Args;
+use crate::find;
 use pyhost_record::directory::{self, Identity};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-
-/// The options of `baseline`.
-#[derive(Debug, Args)]
-pub struct BaselineOptions {
-    /// A process id; NAMESPACE:PID where processes of several pid namespaces have it
-    #[arg(value_name = "PID")]
-    pub pid: Name,
-}
 
 /// Keeps the accounts of a process that runs.
 ///
 /// # Errors
 /// It does not run, or its accounts cannot be kept.
-pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
-    let pid = &options.pid;
-    let path = find::of_process(pid, directory)?;
+pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
+    let path = find::path_of(word, directory)?;
     let document = Document::read(&path)?;
-    if !document.is_running() {
-        return Err(find::runs_no_more(pid));
-    }
     let identity = identity_of(&path)?;
+    if !document.is_running() {
+        return Err(find::runs_no_more(word));
+    }
     let kept = directory::baseline(directory, &identity);
     let refuse = |why: &dyn Display| Failure(format!("'{}' {why}", kept.display()));
     let folder = directory::open(directory).map_err(|error| refuse(&error))?;
@@ -39,7 +29,7 @@ pub fn run(options: &BaselineOptions, directory: &Path) -> Result<(), Failure> {
     directory::keep_baseline(&folder, &identity, &document.into_report().1)
         .map_err(|error| refuse(&format_args!("cannot be written ({error})")))?;
     print(&format!(
-        "process {pid}: its baseline is '{}'\n",
+        "process {word}: its baseline is '{}'\n",
         kept.display()
     ))
 }
@@ -64,7 +54,7 @@ pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure>
     match place.exists() {
         true => Ok(place),
         false => Err(Failure(format!(
-            "'{word}' has no baseline in '{}'; expected `pyhostctl baseline PID` before, or a second \
+            "'{word}' has no baseline in '{}'; expected `pyhostctl diff --keep PID` before, or a second \
              report or process id",
             directory.display()
         ))),

@@ -1,6 +1,5 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
-use crate::baseline::BaselineOptions;
 use crate::convert::ConvertOptions;
 use crate::diff::DiffOptions;
 use crate::html::HtmlOptions;
@@ -9,7 +8,6 @@ use crate::leaks::LeaksOptions;
 use crate::lines::LinesOptions;
 use crate::report::ReportOptions;
 use crate::serve::ServeOptions;
-use crate::show::ShowOptions;
 use crate::sweep::SweepOptions;
 use crate::symbolize::SymbolizeOptions;
 use crate::top::TopOptions;
@@ -48,21 +46,15 @@ impl Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the hosts that run
-    Ps,
-    /// Watch the hosts that run, or one of them, in the terminal
+    /// Watch the hosts that run, or one of them, in the terminal; --once: list them
     Top(TopOptions),
-    /// Show the accounts of a process, alive or killed, or of a report
-    Show(ShowOptions),
-    /// Report on processes that run, as their hosts would, without asking them
+    /// Report on processes, alive or killed, without asking them, and show reports as tables
     Report(ReportOptions),
     /// Show the lines of Python that hold the memory, of a report or of a process that runs
     Lines(LinesOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
-    /// Keep the accounts of a process, to compare with later
-    Baseline(BaselineOptions),
-    /// Compare two reports or processes, or a process with its baseline, an account a row
+    /// Compare two reports or processes, or a process with an earlier moment, an account a row
     Diff(DiffOptions),
     /// Watch a process and name the lines whose live bytes rise all the time
     Leaks(LeaksOptions),
@@ -70,10 +62,12 @@ pub enum Command {
     Convert(ConvertOptions),
     /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
     Serve(ServeOptions),
-    /// Install a kernel for Jupyter that runs under the host
-    InstallKernel(KernelOptions),
-    /// Give the native calls in a text of the host's their functions and source lines
-    Symbolize(SymbolizeOptions),
     /// Run a program once for each of its requests for memory, which fails, and find crashes, hangs and leaks
     Sweep(SweepOptions),
+    /// Install a kernel for Jupyter that runs under the host
+    #[command(hide = true)]
+    InstallKernel(KernelOptions),
+    /// Give the native calls in a text of the host's their functions and source lines
+    #[command(hide = true)]
+    Symbolize(SymbolizeOptions),
 }

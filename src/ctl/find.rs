@@ -131,7 +131,7 @@ fn host(path: PathBuf, record: Record, here: &Here) -> Option<FoundHost> {
 }
 
 /// That a process ended which must run.
-pub fn runs_no_more(name: &Name) -> Failure {
+pub fn runs_no_more(name: impl Display) -> Failure {
     Failure(format!(
         "process {name} runs no more; expected a host that runs"
     ))

@@ -22,10 +22,8 @@ mod lines;
 mod model;
 mod output;
 mod process;
-mod ps;
 mod report;
 mod serve;
-mod show;
 mod stacks;
 mod summary;
 mod sweep;
@@ -51,13 +49,10 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
-        Command::Ps => ps::run(&cli.directory())?,
         Command::Top(options) => top::run(options, &cli.directory())?,
-        Command::Baseline(options) => baseline::run(options, &cli.directory())?,
         Command::Diff(options) => diff::run(options, &cli.directory())?,
         Command::Serve(options) => serve::run(options, &cli.directory())?,
         Command::InstallKernel(options) => kernel::run(options)?,
-        Command::Show(options) => show::run(options, &cli.directory())?,
         Command::Report(options) => report::run(options, &cli.directory())?,
         Command::Lines(options) => lines::run(options, &cli.directory())?,
         Command::Html(options) => html::run(options, &cli.directory())?,

@@ -1,8 +1,9 @@
-//! `pyhostctl report`: the reports of hosts that run, made of their files.
+//! `pyhostctl report`: the reports of processes that run or were killed, made of their files, and reports as tables.
 
 use crate::document::Document;
 use crate::failure::{Failure, print};
-use crate::find::{self, Name};
+use crate::find;
+use crate::model::escaped;
 use clap::Args;
 use std::path::Path;
 
@@ -13,29 +14,24 @@ pub struct ReportOptions {
     #[arg(long)]
     pub text: bool,
 
-    /// Process ids of hosts with --live; NAMESPACE:PID where processes of several pid namespaces have one
-    #[arg(value_name = "PID", required = true)]
-    pub pids: Vec<Name>,
+    /// Process ids of hosts with --live, files of --live, or reports in JSON; NAMESPACE:PID where processes of several pid
+    /// namespaces have one id
+    #[arg(value_name = "FILE|PID", required = true)]
+    pub what: Vec<String>,
 }
 
-/// Reports on processes that run: what their ledgers and `/proc` have, a line of JSON or a table each.
+/// Reports on processes, of what their ledgers and `/proc` have, and on reports: a line of JSON or a table each.
 ///
 /// # Errors
-/// One does not run or is no host with `--live`, or standard output cannot be written.
+/// One is not there or no host's, or standard output cannot be written.
 pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
     let mut text = String::new();
-    for name in &options.pids {
-        let document = Document::read(&find::of_process(name, directory)?)?;
-        match &document {
-            Document::Record(_, true, _) if !options.text => text += &document.into_report().1,
-            Document::Record(_, true, _) => text += &document.summary().to_text(),
-            _ => {
-                return Err(Failure(format!(
-                    "process {name} runs no more; expected a host that runs, or `pyhostctl show \
-                     {name}`"
-                )));
-            }
-        }
+    for word in &options.what {
+        let document = Document::read(&find::path_of(word, directory)?)?;
+        text += &match options.text {
+            true => document.summary().to_text(),
+            false => escaped(&document.into_report().1),
+        };
     }
     print(&text)
 }

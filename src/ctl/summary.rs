@@ -1,4 +1,4 @@
-//! The summary of a report: the figures that `show` and `diff` print. A record's summary is made from its
+//! The summary of a report: the figures that `report --text` and `diff` print. A record's summary is made from its
 //! report.
 
 use crate::model::{Account, Caps, Process, Report};

@@ -1,4 +1,4 @@
-//! The one region of array data of `--numpy-allocator bfc`, behind a lock.
+//! The one region of array data of `--numpy bfc`, behind a lock.
 //!
 //! The lock is held inside the [`gate`], so that a forked child finds it free, and nothing is
 //! allocated under it. Any thread, without the GIL.

@@ -21,7 +21,7 @@ use error::Error;
 use pyhost_cpython as cpython;
 use pyhost_heap as heap;
 use pyhost_ledger::{self as ledger, card, resident};
-use pyhost_os::{bytes, descriptor, errno, file, list, process, template};
+use pyhost_os::{bytes, descriptor, errno, file, process, template};
 use pyhost_record::output;
 
 pub use libc_exports::native::next::Symbol;

@@ -162,7 +162,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
         && let Err(reason) = native_calls::start(std::ptr::from_ref(options).addr())
     {
         notice(format_args!(
-            "--lines-native: {reason}; the stacks have calls of Python only"
+            "--lines native: {reason}; the stacks have calls of Python only"
         ));
     }
     heap::set_largest(process::largest_grant());

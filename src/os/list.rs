@@ -1,30 +1,70 @@
-//! Several values in one text, as variables hold what an option gives more than once. Both functions
-//! allocate.
+//! Lists in one text, such as the value of an option. A separator that belongs to an item is written twice.
+//! An item is not empty and does not begin with one.
 
-use crate::bytes::Expected;
-use std::fmt::Display;
-use std::str::FromStr;
+#![deny(unsafe_code)]
 
-/// Stands between two values. No value has it: a rule of `--fail` and a size of `--numpy-region` have
-/// commas, an account has `=` and `+`.
-const SEPARATOR: char = ';';
-
-/// Reads the values.
-///
-/// # Errors
-/// The first value that is wrong.
-pub fn parse<T: FromStr<Err = Expected>>(text: &str) -> Result<Vec<T>, Expected> {
-    text.split(SEPARATOR).map(str::parse).collect()
+/// The items, as they are written. Allocates nothing.
+pub fn items(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> + Clone {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut end = 0;
+        while end < text.len() {
+            match text[end] == separator {
+                true if text.get(end + 1) == Some(&separator) => end += 2,
+                true => {
+                    rest = Some(&text[end + 1..]);
+                    return Some(&text[..end]);
+                }
+                false => end += 1,
+            }
+        }
+        rest = None;
+        Some(text)
+    })
 }
 
-/// Writes the values, as [`parse`] reads them.
-pub fn show<T: Display>(values: &[T]) -> String {
-    let mut text = String::new();
-    for value in values {
-        if !text.is_empty() {
-            text.push(SEPARATOR);
+/// Writes an item.
+pub fn written(item: &[u8], separator: u8) -> Vec<u8> {
+    let bytes = item.iter();
+    let doubled =
+        bytes.flat_map(|&byte| std::iter::repeat_n(byte, 1 + usize::from(byte == separator)));
+    doubled.collect()
+}
+
+/// Reads an item that [`items`] has found. Returns `None` if a separator in it is written once.
+pub fn read(item: &[u8], separator: u8) -> Option<Vec<u8>> {
+    let mut bytes = item.iter();
+    let mut read = Vec::new();
+    while let Some(&byte) = bytes.next() {
+        if byte == separator && bytes.next() != Some(&separator) {
+            return None;
         }
-        text += &value.to_string();
+        read.push(byte);
     }
-    text
+    Some(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_read_back_as_they_were() {
+        for list in [&["a", "b"][..], &["a,b", "c"], &["x,", "a,,b,"], &[""]] {
+            let written: Vec<Vec<u8>> = list
+                .iter()
+                .map(|item| written(item.as_bytes(), b','))
+                .collect();
+            let text = written.join(&b',');
+            let found: Vec<Vec<u8>> = items(&text, b',')
+                .map(|item| read(item, b',').unwrap())
+                .collect();
+            let expected: Vec<&[u8]> = list.iter().map(|item| item.as_bytes()).collect();
+            assert_eq!(found, expected);
+        }
+        assert_eq!(items(b"a,,b,c,", b',').count(), 3);
+        assert_eq!(read(b"a,b", b','), None);
+        assert_eq!(read(b"a,", b','), None);
+    }
 }

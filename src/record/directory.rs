@@ -22,7 +22,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The folder, inside the directory, of what `pyhostctl baseline` keeps.
+/// The folder, inside the directory, of what `pyhostctl diff --keep` keeps.
 pub const BASELINES: &str = "baselines";
 /// How the names of baselines end.
 const REPORT: &str = ".json";

@@ -29,6 +29,10 @@ pub struct DiffOptions {
     #[arg(long)]
     pub json: bool,
 
+    /// Keep the accounts of process A as its baseline, to compare with later
+    #[arg(long, conflicts_with_all = ["json", "b"])]
+    pub keep: bool,
+
     /// A process id, a file of --live, or a report in JSON
     #[arg(value_name = "A")]
     pub a: String,
@@ -46,6 +50,9 @@ const SCHEMA: &str = "pyhost-diff/1";
 /// # Errors
 /// One of them is not there or no host's, or standard output cannot be written.
 pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
+    if options.keep {
+        return baseline::keep(&options.a, directory);
+    }
     let (a, b) = match &options.b {
         Some(b) => (path_of(&options.a, directory)?, path_of(b, directory)?),
         None => {

@@ -20,7 +20,7 @@ pub enum By {
     File,
     /// Whose code the innermost call is of
     Package,
-    /// The library of the innermost native call, of reports with --lines-native
+    /// The library of the innermost native call, of reports with --lines native
     Library,
     /// An account
     Account,

@@ -38,7 +38,7 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
     let path = find::of_process(&name, directory)?;
     if !Document::read(&path)?.is_running() {
-        return Err(find::runs_no_more(&name));
+        return Err(find::runs_no_more(name));
     }
     let answer = ask(&path, start.map_or(0, |interval| interval.0), PATIENCE);
     // Its file goes when it ends, perhaps in the middle.
@@ -46,7 +46,7 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
         Ok(document) if document.is_running() => {
             Failure(format!("'{}' cannot be written ({error})", path.display()))
         }
-        _ => find::runs_no_more(&name),
+        _ => find::runs_no_more(name),
     })?;
     let done = match start {
         Some(Interval(1)) => "samples every allocation".to_owned(),

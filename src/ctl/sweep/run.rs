@@ -2,15 +2,16 @@
 //! that says whether and where the failure was injected.
 
 use super::ending::End;
-use pyhost_os::process;
+use pyhost_os::{list, process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -38,6 +39,12 @@ pub struct Run {
     pub seconds: f64,
     /// The requests that the sweep's rule counted, if the run was to count them.
     pub requests: Option<u64>,
+}
+
+/// The variable of `--fail` with these rules and a log.
+fn failing(rules: &str, log: &Path) -> OsString {
+    let log = list::written(&list::written(log.as_os_str().as_bytes(), b','), b';');
+    OsString::from_vec([rules.as_bytes(), b";log=", &log].concat())
 }
 
 /// Runs the program. Several threads may do so at once.
@@ -102,13 +109,15 @@ impl Runner {
             .open(folder.path().join("stderr"))?;
         let mut command = Command::new(&self.host);
         command
-            .env("PYHOST_FAIL", rules)
-            .env("PYHOST_FAIL_LOG", &log)
+            .env("PYHOST_FAIL", failing(rules, &log))
             // Reports that variables ask for are the outermost host's: a run writes over no file.
-            .env("PYHOST_OUTERMOST", std::process::id().to_string());
-        // Options, beside which the host still refuses variables that are wrong, before the first request fails.
+            .env("PYHOST_OUTERMOST", std::process::id().to_string())
+            .env_remove("PYHOST_STATS");
         if let Some(report) = report {
-            command.args(["--stats=json", "--stats-file"]).arg(report);
+            let report = list::written(report.as_os_str().as_bytes(), b',');
+            let mut option = OsString::from("--stats=file=");
+            option.push(OsStr::from_bytes(&report));
+            command.arg(option);
         }
         command
             .args(["-X", "faulthandler"])

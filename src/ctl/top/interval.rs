@@ -12,6 +12,12 @@ const MOST: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval(pub Duration);
 
+impl Default for Interval {
+    fn default() -> Self {
+        Interval(Duration::from_secs(1))
+    }
+}
+
 impl FromStr for Interval {
     type Err = &'static str;
 

@@ -2,12 +2,13 @@
 //!
 //! One thread reads the hosts ([`sample`]), draws the [`state`] ([`draw`], on [`screen`]), and waits for
 //! keys, signals or the next moment ([`keys`]). [`tables`] makes the tables; [`columns`] fits them to the
-//! width. Without a terminal it prints one table, as with `--once`.
+//! width. [`list`] prints the hosts once. Without a terminal it prints one table, as with `--once`.
 
 mod columns;
 mod draw;
 mod interval;
 mod keys;
+mod list;
 mod sample;
 mod screen;
 mod state;
@@ -16,7 +17,6 @@ mod tables;
 pub mod tests;
 
 use interval::Interval;
-pub use tables::clock;
 
 use crate::failure::{Failure, print};
 use crate::find::Name;
@@ -33,12 +33,12 @@ use std::time::Instant;
 /// The options of `top`.
 #[derive(Debug, Args)]
 pub struct TopOptions {
-    /// How often to look: 50ms to 1h; a number alone is of seconds
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    pub interval: Interval,
+    /// How often to look: 50ms to 1h; a number alone is of seconds [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    pub interval: Option<Interval>,
 
-    /// Print one table, with rates over one interval, and end; so also where standard input or output
-    /// is no terminal
+    /// List the hosts, or the accounts of one, and end; with --interval, with rates over it. Where standard input or
+    /// output is no terminal, top does so, too, with rates
     #[arg(long)]
     pub once: bool,
 
@@ -52,6 +52,9 @@ pub struct TopOptions {
 /// # Errors
 /// The process that was named does not run, the directory cannot be read, or the terminal is gone.
 pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
+    if let (true, None, None) = (options.once, options.interval, options.pid) {
+        return list::run(directory);
+    }
     let sampler = Sampler::new(directory, options.pid.as_ref())?;
     let dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -70,8 +73,9 @@ pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
 /// One table, with what moved in one interval.
 fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
     let mut moment = sampler.look()?;
-    if !moment.hosts.is_empty() && moment.ended.is_none() {
-        std::thread::sleep(options.interval.0);
+    let has_rates = !options.once || options.interval.is_some();
+    if has_rates && !moment.hosts.is_empty() && moment.ended.is_none() {
+        std::thread::sleep(options.interval.unwrap_or_default().0);
         moment = sampler.look()?;
     }
     let mut state = View::new(options.pid.map(|name| name.pid));
@@ -92,12 +96,13 @@ fn watch(
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
     let mut state = View::new(options.pid.map(|name| name.pid));
-    let place = format!("every {}  {}", options.interval, directory.display());
+    let interval = options.interval.unwrap_or_default();
+    let place = format!("every {interval}  {}", directory.display());
     let mut next = Instant::now();
     loop {
         if state.looks() && Instant::now() >= next {
             state.take(sampler.look()?);
-            next = Instant::now() + options.interval.0;
+            next = Instant::now() + interval.0;
         }
         screen
             .terminal

@@ -186,7 +186,7 @@ impl Sampler {
                 Some(watched.ok_or_else(|| match killed() {
                     true => Failure(format!(
                         "process {pid} runs no more; expected a host that runs, or \
-                         `pyhostctl show {pid}`"
+                         `pyhostctl report --text {pid}`"
                     )),
                     false => Failure(format!(
                         "no host with process id {pid} runs in '{}'; expected one that was started \

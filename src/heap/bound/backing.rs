@@ -1,4 +1,4 @@
-//! The memory behind the region: `--region-lock` and `--region-huge-pages`. Called at the start of `main`,
+//! The memory behind the region: `--region lock` and `--region huge-pages`. Called at the start of `main`,
 //! while the process has one thread; memory that is committed later follows in [`grant`].
 
 use super::commits::SLICE;

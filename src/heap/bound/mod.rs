@@ -44,7 +44,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a huge page, by which a region with `--region-huge-pages` is counted.
+/// Bytes of a huge page, by which a region with `--region huge-pages` is counted.
 pub const HUGE_PAGE: u64 = BLOCK as u64;
 
 /// The least size of a region: no Python starts in less.
@@ -372,7 +372,7 @@ fn forget(slices: Range<usize>) -> bool {
     // SAFETY: memory of the region that mimalloc has no use for.
     unsafe {
         if libc::madvise(start, bytes, libc::MADV_DONTNEED) != 0 {
-            // `EINVAL`: it is locked, by `--region-lock` or by the script's mlockall(2).
+            // `EINVAL`: it is locked, by `--region lock` or by the script's mlockall(2).
             libc::munlock(start, bytes);
             if libc::madvise(start, bytes, libc::MADV_DONTNEED) != 0 {
                 return false;

@@ -41,13 +41,13 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
 fn use_huge_pages() -> Result<(), Error> {
     if process::huge_pages_are_off() {
         return Err(Error::option(
-            "--region-huge-pages: the system grants none; expected 'madvise' or 'always' in \
+            "--region huge-pages: the system grants none; expected 'madvise' or 'always' in \
              /sys/kernel/mm/transparent_hugepage/enabled",
         ));
     }
     if let Some(size) = process::huge_page_size().filter(|&size| size != bound::HUGE_PAGE) {
         return Err(Error::option(format!(
-            "--region-huge-pages: a huge page of this machine has {}, and a region is counted by 2 MiB; \
+            "--region huge-pages: a huge page of this machine has {}, and a region is counted by 2 MiB; \
              expected a kernel with pages of 4 KiB",
             Bytes(size)
         )));
@@ -55,17 +55,17 @@ fn use_huge_pages() -> Result<(), Error> {
     bound::use_huge_pages().map_err(|refusal| {
         Error::option(match refusal {
             RegionError::TooSmall => {
-                "--region-huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
+                "--region huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
                  --region"
                     .to_owned()
             }
             RegionError::System(error) => {
                 format!(
-                    "--region-huge-pages: the system refuses them ({}); expected one that grants them",
+                    "--region huge-pages: the system refuses them ({}); expected one that grants them",
                     Errno(error)
                 )
             }
-            RegionError::NoRegion => "--region-huge-pages: there is no region; expected --region".to_owned(),
+            RegionError::NoRegion => "--region huge-pages: there is no region; expected --region".to_owned(),
         })
     })
 }
@@ -74,12 +74,12 @@ fn cannot_lock(refusal: RegionError) -> Error {
     let size = bound::size().unwrap_or(0);
     Error::option(match refusal {
         RegionError::System(error) => format!(
-            "--region-lock: the system does not let {} be locked ({}; the limit is {}); expected a larger \
+            "--region lock: the system does not let {} be locked ({}; the limit is {}); expected a larger \
              RLIMIT_MEMLOCK (ulimit -l) or a smaller --region",
             Exact(size),
             Errno(error),
             process::lockable()
         ),
-        _ => "--region-lock: there is no region; expected --region".to_owned(),
+        _ => "--region lock: there is no region; expected --region".to_owned(),
     })
 }

@@ -1,35 +1,23 @@
 //! The options of caps.
 
-use super::table::Given;
+use super::table::Values;
 use super::{Options, baked, native_account};
 use crate::error::Error;
 use crate::ledger::Scope;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 
-/// Reads the options; where they are silent, the variables; then the build's values.
+/// Reads the options; where they are silent, the build's values.
 ///
 /// # Errors
 /// A cap of the total above the one that was baked in.
-pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
-    let rules = |given: &Option<Vec<Rule>>, inherited: &Option<Vec<Rule>>| {
-        Rules(
-            given
-                .as_ref()
-                .or(inherited.as_ref())
-                .cloned()
-                .unwrap_or_default(),
-        )
-    };
-    let mut hard = rules(&cli.cap, &variables.cap);
+pub fn settings(values: &Values) -> Result<CapSettings, Error> {
+    let rules = |rules: &Option<Vec<Rule>>| Rules(rules.clone().unwrap_or_default());
+    let (mut hard, soft) = (rules(&values.cap), rules(&values.soft_cap));
     let most = baked::cap();
     if let Some(most) = most {
-        let name = match cli.cap {
-            None => "PYHOST_CAP",
-            Some(_) => "--cap",
-        };
         match hard.of(Scope::Total).map(|rule| rule.size) {
             Some(CapSize::Bytes(bytes)) => {
-                baked::lower(name, Some(bytes), Some(most))?;
+                baked::lower(values.name("--cap"), Some(bytes), Some(most))?;
             }
             Some(CapSize::Share(_) | CapSize::Auto) => {}
             None => hard.0.push(Rule {
@@ -38,8 +26,7 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
             }),
         }
     }
-    let soft = rules(&cli.soft_cap, &variables.soft_cap);
-    if cli.cap_share.is_some() && hard.0.is_empty() && soft.0.is_empty() {
+    if values.is_given("--cap-share") && hard.0.is_empty() && soft.0.is_empty() {
         return Err(Error::option(
             "--cap-share: there is no cap to divide; expected --cap SIZE",
         ));
@@ -47,7 +34,7 @@ pub fn settings(cli: &Given, variables: &Given) -> Result<CapSettings, Error> {
     Ok(CapSettings {
         hard,
         soft,
-        share: cli.cap_share.or(variables.cap_share),
+        share: values.cap_share,
         most,
     })
 }

@@ -1,36 +1,34 @@
 //! The options that must be known before anything is allocated: `--region`; `--malloc`, since what
 //! is booked before it is known stays booked; and `--leak-check`, since heaps never move.
 //!
-//! [`read`] runs before the constructors of all libraries: see [`crate::early`]. It looks for them in the
-//! arguments and the environment as [`super::read`] will, and has the region reserved. What it takes for the
-//! region's size is checked against what `super::read` finds: see [`check`]. It allocates nothing and says nothing.
+//! [`read`] runs before the constructors of all libraries: see [`crate::early`]. It reads as [`super::read`] will, and
+//! has the region reserved. What it takes for the region's size is checked against what `super::read` finds: see
+//! [`check`]. It allocates nothing and says nothing.
 
-use super::arguments::{host_options, is_python_name};
 use super::baked;
+use super::reader::{Given, is_python_name, parts_of};
 use super::table::row_of;
 use crate::bytes::{self, Exact};
 use crate::error::Error;
 use crate::heap;
 use crate::libc_exports::native::{self, Mode};
 use pyhost_os::strings::Strings;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 /// Runs before every constructor; allocates nothing.
 pub fn read<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, mut environment: Strings<'a>) {
     if crate::process::is_privileged_start() {
         environment.retain(|entry| !is_mimallocs(entry));
     }
-    let value = |option| given(option, words.clone(), environment.iter());
-    let check = value("--leak-check");
-    if check.is_some_and(|scope| scope != b"off") {
+    let parts = |option| given(option, words.clone(), environment.iter());
+    let mut leak_check = parts("--leak-check").peekable();
+    if leak_check.peek().is_some() && main_value(leak_check) != Some(b"off") {
         heap::apart::start();
     }
-    let size = asked(words.clone(), environment.iter());
+    let size = region_size(parts("--region"));
     if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
         heap::reserve_region(size);
     }
-    match value("--malloc") {
+    match main_value(parts("--malloc")) {
         Some(b"plain") => native::set_mode(Mode::Plain),
         Some(b"off") => native::set_mode(Mode::Off),
         _ => {} // the default, or a value that will be refused
@@ -47,49 +45,39 @@ pub fn is_mimallocs(entry: &[u8]) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(PREFIX))
 }
 
-/// The size of the region that the arguments, else the environment, else the build asks for.
-fn asked<'a>(
-    arguments: impl Iterator<Item = &'a [u8]> + Clone,
-    environment: impl Iterator<Item = &'a [u8]>,
-) -> Option<u64> {
-    let read = |value: &[u8]| std::str::from_utf8(value).ok().and_then(bytes::parse);
-    match given("--region", arguments, environment) {
-        Some(value) => read(value),
-        None => baked::region(),
-    }
-}
-
-/// The value that the arguments, else the environment, give an option; empty where the option has none.
+/// The parts that the arguments, else the environment, give an option.
 fn given<'a>(
     option: &str,
     mut arguments: impl Iterator<Item = &'a [u8]> + Clone,
     mut environment: impl Iterator<Item = &'a [u8]>,
-) -> Option<&'a [u8]> {
-    let as_python = arguments
-        .next()
-        .is_some_and(|name| is_python_name(OsStr::from_bytes(name)));
-    let in_arguments = match as_python {
-        true => None,
-        false => in_arguments(option, arguments),
-    };
-    in_arguments.or_else(|| {
-        if crate::process::is_privileged_start() {
-            return None;
-        }
-        let variable = row_of(option.as_bytes())?.variable;
-        let name_and_value = |entry: &'a [u8]| entry.strip_prefix(variable.as_bytes());
-        let value = environment.find_map(|entry| name_and_value(entry)?.strip_prefix(b"="));
-        value.filter(|value| !value.is_empty())
-    })
+) -> impl Iterator<Item = Given<'a>> {
+    let as_python = arguments.next().is_some_and(is_python_name);
+    let own = arguments.take(if as_python { 0 } else { usize::MAX });
+    let row = row_of(option.as_bytes());
+    let is_trusted = !crate::process::is_privileged_start();
+    let variable = row.filter(|_| is_trusted).and_then(|row| {
+        let value = |entry: &'a [u8]| {
+            entry
+                .strip_prefix(row.variable.as_bytes())?
+                .strip_prefix(b"=")
+        };
+        environment.find_map(value)
+    });
+    row.into_iter()
+        .flat_map(move |row| parts_of(row, own.clone(), variable))
 }
 
-/// The value of an option in the host's part of the arguments; the last one counts.
-fn in_arguments<'a>(
-    option: &str,
-    arguments: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Option<&'a [u8]> {
-    let same = host_options(arguments).filter(|found| found.name == option.as_bytes());
-    same.last().map(|found| found.value.unwrap_or_default())
+/// The value without a key.
+fn main_value<'a>(mut given: impl Iterator<Item = Given<'a>>) -> Option<&'a [u8]> {
+    given.find(|given| given.part.key.is_empty())?.text
+}
+
+/// The size of the region that was asked for, else the build's.
+fn region_size<'a>(given: impl Iterator<Item = Given<'a>>) -> Option<u64> {
+    match main_value(given) {
+        Some(size) => std::str::from_utf8(size).ok().and_then(bytes::parse),
+        None => baked::region(),
+    }
 }
 
 /// Checks that the region is the one that was asked for.
@@ -112,12 +100,6 @@ pub fn check(wanted: Option<u64>) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn value<'a>(arguments: &[&'a str]) -> Option<&'a str> {
-        let arguments = arguments.iter().map(|argument| argument.as_bytes());
-        let found = in_arguments("--region", arguments);
-        found.map(|bytes| std::str::from_utf8(bytes).unwrap())
-    }
-
     #[test]
     fn the_environment_loses_mimallocs_variables_alone() {
         for (entry, is_its) in [
@@ -132,37 +114,62 @@ mod tests {
     }
 
     #[test]
-    fn the_region_is_found_where_the_hosts_options_are() {
-        assert_eq!(value(&["--region", "24M", "s.py"]), Some("24M"));
-        assert_eq!(value(&["--region=24M", "s.py"]), Some("24M"));
-        assert_eq!(value(&["--region-lock", "--region=1M"]), Some("1M"));
-        assert_eq!(value(&["--retain", "small", "--region=1M"]), Some("1M"));
-        assert_eq!(value(&["--stats=json", "--region", "2M"]), Some("2M"));
-        assert_eq!(value(&["--region-lock", "s.py", "--region=1M"]), None);
-        assert_eq!(value(&["--stats", "s.py", "--region=1M"]), None);
-        assert_eq!(value(&["--timeline=T", "--region=1M"]), Some("1M"));
-        assert_eq!(value(&["--timeline", "T", "--region=1M"]), None);
-        assert_eq!(value(&["s.py", "--region=1M"]), None);
-        assert_eq!(value(&["--", "--region=1M"]), None);
-        assert_eq!(value(&["--version", "--region=1M"]), None);
-        assert_eq!(value(&["--region"]), Some(""));
-        assert_eq!(value(&["--region", "--region-lock"]), Some(""));
-        assert_eq!(value(&[]), None);
-    }
-
-    #[test]
-    fn the_option_wins_over_the_variable_and_a_pythons_name_over_the_option() {
-        let ask = |arguments: &[&str], environment: &[&str]| {
-            asked(
-                arguments.iter().map(|text| text.as_bytes()),
-                environment.iter().map(|text| text.as_bytes()),
-            )
-        };
-        let variable = ["HOME=/", "PYHOST_REGION=32M"];
-        assert_eq!(ask(&["pyhost"], &variable), Some(32 << 20));
-        assert_eq!(ask(&["pyhost", "--region=24M"], &variable), Some(24 << 20));
-        assert_eq!(ask(&["python3", "--region=24M"], &variable), Some(32 << 20));
-        assert_eq!(ask(&["pyhost", "--region=x"], &variable), None);
-        assert_eq!(ask(&["pyhost"], &["PYHOST_REGION="]), baked::region());
+    fn the_region_is_found_where_the_hosts_options_are_and_the_option_wins() {
+        const NONE: [&str; 1] = ["HOME=/"];
+        const VARIABLE: [&str; 2] = ["HOME=/", "PYHOST_REGION=32M,lock"];
+        for (arguments, environment, expected) in [
+            (
+                &["pyhost", "--region", "24M", "s.py"][..],
+                &NONE[..],
+                Some(24),
+            ),
+            (
+                &["pyhost", "--region=24M,lock", "s.py"],
+                &VARIABLE,
+                Some(24),
+            ),
+            (&["pyhost", "--region=huge-pages,24M"], &NONE, Some(24)),
+            (
+                &["pyhost", "--retain", "small", "--region=9M"],
+                &NONE,
+                Some(9),
+            ),
+            (
+                &["pyhost", "--stats=json", "--region", "9M"],
+                &NONE,
+                Some(9),
+            ),
+            (
+                &["pyhost", "--debug-hooks", "s.py", "--region=9M"],
+                &NONE,
+                None,
+            ),
+            (&["pyhost", "--stats", "s.py", "--region=9M"], &NONE, None),
+            (
+                &["pyhost", "--timeline", "T", "--region=9M"],
+                &NONE,
+                Some(9),
+            ),
+            (&["pyhost", "s.py", "--region=9M"], &NONE, None),
+            (&["pyhost", "--", "--region=9M"], &NONE, None),
+            (&["pyhost", "--version", "--region=9M"], &NONE, None),
+            (&["pyhost", "--region"], &NONE, None),
+            (&["pyhost", "--region=x"], &VARIABLE, None),
+            (&["pyhost"], &VARIABLE, Some(32)),
+            (&["pyhost"], &["PYHOST_REGION="], baked::region()),
+            (&["python3", "--region=24M"], &VARIABLE, Some(32)),
+        ] {
+            let bytes = |texts: &[&'static str]| -> Vec<&'static [u8]> {
+                texts.iter().map(|text| text.as_bytes()).collect()
+            };
+            let (arguments, environment) = (bytes(arguments), bytes(environment));
+            let parts = given(
+                "--region",
+                arguments.iter().copied(),
+                environment.iter().copied(),
+            );
+            let expected = expected.map(|size| if size < 99 { size << 20 } else { size });
+            assert_eq!(region_size(parts), expected, "{arguments:?}");
+        }
     }
 }

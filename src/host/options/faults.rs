@@ -1,7 +1,7 @@
-//! The options of forced failures, from the command line or the variables.
+//! The options of forced failures.
 
 use super::outputs::{FAIL_LOG, Outputs};
-use super::table::Given;
+use super::table::Values;
 use super::{Options, native_account};
 use crate::allocator::Allocator;
 pub use crate::check::faults::FaultSettings;
@@ -11,31 +11,22 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Reads the options; where they are silent, the variables.
+/// Reads the options.
 ///
 /// # Errors
-/// Refuses options that need another one, or that are given twice.
+/// Refuses a key that needs a rule, and too many rules.
 pub fn settings(
-    cli: &Given,
-    variables: &Given,
+    values: &mut Values,
     is_inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<FaultSettings, Error> {
-    let is_given = cli.fail_log.is_some();
-    let log = match cli.fail_log.as_ref().or(variables.fail_log.as_ref()) {
-        Some(path) => {
-            let output = FAIL_LOG.given_by(is_given);
-            outputs.choose(output, path, false, is_inherited && !is_given)?
-        }
+    let is_given = values.is_given("--fail");
+    let log = match values.fail_log.clone() {
+        Some(path) => outputs.choose(FAIL_LOG, &path, values, is_inherited && !is_given)?,
         None => None,
     };
     let settings = FaultSettings {
-        rules: cli
-            .fail
-            .as_ref()
-            .or(variables.fail.as_ref())
-            .cloned()
-            .unwrap_or_default(),
+        rules: values.fail.clone().unwrap_or_default(),
         log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
         fresh_log: is_given,
     };
@@ -43,8 +34,8 @@ pub fn settings(
     if settings.rules.len() > MAX_RULES {
         return refuse("--fail: too many rules; expected at most 8");
     }
-    if settings.rules.is_empty() && is_given {
-        return refuse("--fail-log: nothing fails; expected --fail");
+    if settings.rules.is_empty() && settings.log.is_some() && is_given {
+        return refuse("--fail log: nothing fails; expected --fail SPEC,log=PATH");
     }
     Ok(settings)
 }

@@ -7,23 +7,25 @@ use crate::error::Error;
 use crate::heap::placement::HugePages;
 use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
-use crate::list;
 use crate::observe::report::Format;
 use crate::python::numpy::ArrayAllocator;
+use pyhost_os::list;
 use pyhost_record::directory::Setting;
-use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::marker::PhantomData;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::str::FromStr;
+
+/// Stands between the parts of a value.
+pub const COMMA: u8 = b',';
+/// Stands in a variable between the values of an option that may be repeated.
+pub const SEMICOLON: u8 = b';';
 
 /// A kind of value.
 pub trait Kind {
     /// The value.
     type Value;
-    /// Whether an option may be given several times.
-    const IS_LIST: bool = false;
 
     /// Reads a value.
     ///
@@ -37,18 +39,71 @@ pub trait Kind {
     /// A path of `option` that cannot be made absolute.
     fn show(value: &Self::Value, option: &str) -> Result<OsString, Error>;
 
-    /// The names that a value is one of.
+    /// The names that a value is one of; empty for other values.
     fn names() -> String {
         String::new()
     }
+}
 
-    /// Reads a value into the place of one or, for lists, adds it to those before.
+/// A part of an option: a value, or a list of values.
+pub trait Field {
+    /// The value or the list.
+    type Value;
+    /// Whether it may be given several times.
+    const IS_LIST: bool;
+
+    /// Reads a value into its place or into the list.
     ///
     /// # Errors
     /// As [`Kind::read`].
-    fn add(value: &mut Option<Self::Value>, text: &OsStr) -> Result<(), String> {
-        *value = Some(Self::read(text)?);
+    fn add(value: &mut Option<Self::Value>, text: &OsStr) -> Result<(), String>;
+
+    /// Writes the values.
+    ///
+    /// # Errors
+    /// As [`Kind::show`].
+    fn show(value: &Self::Value, option: &str) -> Result<Vec<OsString>, Error>;
+
+    /// The names that a value is one of; empty for other values.
+    fn names() -> String;
+}
+
+impl<K: Kind> Field for K {
+    type Value = K::Value;
+    const IS_LIST: bool = false;
+
+    fn add(value: &mut Option<K::Value>, text: &OsStr) -> Result<(), String> {
+        *value = Some(K::read(text)?);
         Ok(())
+    }
+
+    fn show(value: &K::Value, option: &str) -> Result<Vec<OsString>, Error> {
+        Ok(vec![K::show(value, option)?])
+    }
+
+    fn names() -> String {
+        K::names()
+    }
+}
+
+/// Several values of a kind.
+pub struct List<K>(PhantomData<K>);
+
+impl<K: Kind> Field for List<K> {
+    type Value = Vec<K::Value>;
+    const IS_LIST: bool = true;
+
+    fn add(values: &mut Option<Vec<K::Value>>, text: &OsStr) -> Result<(), String> {
+        values.get_or_insert_default().push(K::read(text)?);
+        Ok(())
+    }
+
+    fn show(values: &Vec<K::Value>, option: &str) -> Result<Vec<OsString>, Error> {
+        values.iter().map(|value| K::show(value, option)).collect()
+    }
+
+    fn names() -> String {
+        K::names()
     }
 }
 
@@ -71,10 +126,13 @@ pub fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
 
 /// The reason why a value is wrong.
 fn bad_value(text: &OsStr, expected: &str) -> String {
-    format!(
-        "bad value '{}'; expected {expected}",
-        text.to_string_lossy()
-    )
+    match text.is_empty() {
+        true => format!("expected a value, {expected}"),
+        false => format!(
+            "bad value '{}'; expected {expected}",
+            text.to_string_lossy()
+        ),
+    }
 }
 
 /// Yes, or `1`; `0` is no.
@@ -84,7 +142,7 @@ impl Kind for Flag {
     type Value = bool;
 
     fn read(text: &OsStr) -> Result<bool, String> {
-        match text.as_encoded_bytes() {
+        match text.as_bytes() {
             b"0" => Ok(false),
             b"1" => Ok(true),
             _ => Err(bad_value(text, "one of 1, 0")),
@@ -110,12 +168,11 @@ impl<T: Named + PartialEq> Kind for Choice<T> {
 
     fn read(text: &OsStr) -> Result<T, String> {
         let found = T::ALL.iter().find(|(name, _)| text == *name);
-        let expected = || format!("one of {}", Self::names());
-        match found {
-            Some((_, value)) => Ok(*value),
-            None if text.is_empty() => Err(format!("expected a value, {}", expected())),
-            None => Err(bad_value(text, &expected())),
-        }
+        let expected = || format!("one of {}", <Self as Kind>::names());
+        found.map_or_else(
+            || Err(bad_value(text, &expected())),
+            |(_, value)| Ok(*value),
+        )
     }
 
     fn show(value: &T, _: &str) -> Result<OsString, Error> {
@@ -127,6 +184,15 @@ impl<T: Named + PartialEq> Kind for Choice<T> {
         let names: Vec<&str> = T::ALL.iter().map(|(name, _)| *name).collect();
         names.join(", ")
     }
+}
+
+/// Which options `--help` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// All, with a line each.
+    Short,
+    /// All, with their values.
+    All,
 }
 
 macro_rules! named {
@@ -144,21 +210,7 @@ named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" Sys
 named!(HugePages: "auto" Auto, "always" Always, "never" Never);
 named!(Scope: "python" Python, "native" Native, "off" Off);
 named!(Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
-
-/// The launcher's option, which it takes out of the command line where it comes first. Every value is wrong here.
-pub struct Leading;
-
-impl Kind for Leading {
-    type Value = Infallible;
-
-    fn read(_: &OsStr) -> Result<Infallible, String> {
-        Err("expected before all other options, and only with the command of a wheel".to_owned())
-    }
-
-    fn show(value: &Infallible, _: &str) -> Result<OsString, Error> {
-        match *value {}
-    }
-}
+named!(Help: "all" All, "short" Short);
 
 /// A text whose type says what it should be.
 pub struct Text<T>(PhantomData<T>);
@@ -176,49 +228,19 @@ impl<T: FromStr<Err = Expected> + Display> Kind for Text<T> {
     }
 }
 
-/// Several texts: an option that may be given several times, a variable with separators.
-pub struct List<T>(PhantomData<T>);
-
-impl<T: FromStr<Err = Expected> + Display> Kind for List<T> {
-    type Value = Vec<T>;
-    const IS_LIST: bool = true;
-
-    fn read(text: &OsStr) -> Result<Vec<T>, String> {
-        let parsed = list::parse(&text.to_string_lossy());
-        parsed.map_err(|Expected(expected)| bad_value(text, expected))
-    }
-
-    fn show(value: &Vec<T>, _: &str) -> Result<OsString, Error> {
-        Ok(list::show(value).into())
-    }
-
-    fn add(value: &mut Option<Vec<T>>, text: &OsStr) -> Result<(), String> {
-        value.get_or_insert_default().extend(Self::read(text)?);
-        Ok(())
-    }
-}
-
 /// A whole number.
 pub struct Number<T>(PhantomData<T>);
 
-/// The whole numbers that options have.
-pub trait Whole: FromStr + Display {
-    /// The values that are allowed, for an error line.
-    const EXPECTED: &'static str = "a number";
-}
-
-impl Whole for u8 {
-    const EXPECTED: &'static str = "a number from 0 to 255";
-}
-impl Whole for i32 {}
-impl Whole for u32 {}
-
-impl<T: Whole> Kind for Number<T> {
+impl<T: FromStr + Display> Kind for Number<T> {
     type Value = T;
 
     fn read(text: &OsStr) -> Result<T, String> {
         let parsed = text.to_string_lossy().parse();
-        parsed.map_err(|_| bad_value(text, T::EXPECTED))
+        let expected = match size_of::<T>() {
+            1 => "a number from 0 to 255",
+            _ => "a number",
+        };
+        parsed.map_err(|_| bad_value(text, expected))
     }
 
     fn show(value: &T, _: &str) -> Result<OsString, Error> {
@@ -226,18 +248,39 @@ impl<T: Whole> Kind for Number<T> {
     }
 }
 
-/// A path.
+/// A path that is the whole value of an option.
 pub enum Path {}
 
 impl Kind for Path {
     type Value = OsString;
 
     fn read(text: &OsStr) -> Result<OsString, String> {
-        Ok(text.to_owned()) // an empty one is refused where it is made absolute
+        match text.is_empty() {
+            true => Err(bad_value(text, "a path")),
+            false => Ok(text.to_owned()),
+        }
     }
 
     fn show(value: &OsString, option: &str) -> Result<OsString, Error> {
         absolute(option, value).map(OsString::from_vec)
+    }
+}
+
+/// A path beside other parts: a comma of its own is written twice.
+pub enum PathPart {}
+
+impl Kind for PathPart {
+    type Value = OsString;
+
+    fn read(text: &OsStr) -> Result<OsString, String> {
+        let expected = || bad_value(text, "a path, in which a comma is written twice");
+        let path = list::read(text.as_bytes(), COMMA).ok_or_else(expected)?;
+        <Path as Kind>::read(OsStr::from_bytes(&path))
+    }
+
+    fn show(value: &OsString, option: &str) -> Result<OsString, Error> {
+        let path = absolute(option, value)?;
+        Ok(OsString::from_vec(list::written(&path, COMMA)))
     }
 }
 
@@ -248,8 +291,8 @@ impl Kind for Live {
     type Value = Setting;
 
     fn read(text: &OsStr) -> Result<Setting, String> {
-        Setting::of(text)
-            .ok_or_else(|| "expected on, off, a directory or file:PATH after '='".to_owned())
+        let expected = "expected on, off, a directory or file:PATH after '='";
+        Setting::of(text).ok_or_else(|| expected.to_owned())
     }
 
     fn show(value: &Setting, _: &str) -> Result<OsString, Error> {

@@ -2,21 +2,21 @@
 //! the host's variables.
 
 mod allocators;
-mod arguments;
 pub mod baked;
 mod caps;
-mod command;
 pub mod early;
 mod faults;
 mod kinds;
 mod observation;
 mod outputs;
 mod page;
+mod reader;
 mod region;
 mod statuses;
 mod suppressions;
 mod table;
-mod variables;
+mod values;
+mod words;
 
 use crate::allocator::Allocator;
 use crate::check::leaks::{DEFAULT_STATUS, Scope, Suppressions};
@@ -28,21 +28,31 @@ use crate::ledger::Account;
 use crate::libc_exports::native::Mode;
 use crate::observe::lines::LineSettings;
 use crate::observe::live;
-use crate::observe::report::{Destination, Format, Stats};
+use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::timeline;
 use crate::process;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::template::names_process;
 pub use allocators::Allocators;
-use arguments::{check_rest, help, host_arguments, is_python_name, parse};
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::calls;
 use pyhost_os::file::is_open;
 use pyhost_os::strings::Strings;
+use reader::{host_options, is_python_name, parts_of};
 pub use region::RegionSettings;
 use std::ffi::{CStr, OsString};
-use table::Given;
-use variables::{LIVE, OUTERMOST, variable};
+use std::os::unix::ffi::OsStrExt;
+use table::{ROWS, Values};
+
+/// Names the outermost host of a family of processes, by its process id.
+const OUTERMOST: &str = "PYHOST_OUTERMOST";
+/// The variable of `--live`.
+const LIVE: &str = "PYHOST_LIVE";
+
+/// A variable that is set and not empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
 
 /// The options of this run, checked.
 #[derive(Debug)]
@@ -55,24 +65,25 @@ pub struct Options {
     pub malloc: Option<Mode>,
     /// `--retain`.
     pub retain: Retention,
-    /// `--cap` and its like.
+    /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
     /// The bounded heap.
     pub region: RegionSettings,
-    /// The `--numpy-*` options.
+    /// `--numpy`.
     pub numpy: ArraySettings,
-    /// The `--fail` options.
+    /// `--fail`.
     pub faults: faults::FaultSettings,
     /// `--lines`.
     pub lines: LineSettings,
-    /// `--lines-native`.
+    /// The key `native` of `--lines`.
     pub lines_native: bool,
     /// `--guard`.
     pub guard: guards::GuardSettings,
     /// `--leak-check`.
     pub leak_check: Scope,
-    /// `--leak-exit-status`.
+    /// Its key `status`.
     pub leak_status: u8,
+    /// The rules of its key `suppressions`.
     pub leak_suppressions: Suppressions,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
@@ -134,82 +145,77 @@ pub fn words<'a>(
 /// # Errors
 /// A bad host option or variable; the text names it and what was expected.
 pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
-    let as_python = argv.first().is_some_and(|name| is_python_name(name));
-    let host_count = if as_python { 0 } else { host_arguments(&argv) };
-    let cli = match host_count {
-        0 => Given::default(), // no need to build clap's command
-        count => parse(&argv[..=count])?,
-    };
-    if cli.help.is_some() {
-        return Ok(Request::Help(help()));
-    }
-    if cli.host_version.is_some() {
-        return Ok(Request::Version);
-    }
+    let as_python = (argv.first()).is_some_and(|name| is_python_name(name.as_bytes()));
+    let words = argv.iter().skip(1).map(|word| word.as_bytes());
+    let words = words.take(if as_python { 0 } else { usize::MAX });
+    let host_count: usize = host_options(words.clone()).map(|found| found.words).sum();
+    words::check(words.clone())?;
     let is_trusted = !process::is_privileged_start();
-    let variables = match is_trusted {
-        true => variables::read()?,
-        false => Given::default(),
-    };
+    let mut values = Values::default();
+    for row in ROWS.iter().rev() {
+        let text = variable(row.variable).filter(|_| is_trusted);
+        let text = text.as_ref().map(|text| text.as_bytes());
+        let words = words.clone().map(|word| -> &[u8] { word });
+        values.read(row, parts_of(row, words, text))?;
+        // They come first: the values of others may be wrong.
+        if let Some(which) = values.help {
+            return Ok(Request::Help(words::help(which)));
+        }
+        if values.host_version.is_some() {
+            return Ok(Request::Version);
+        }
+    }
     // An exec keeps the process id: then this is still the outermost host.
     let own = process::id().to_string();
     let inherited = is_trusted && variable(OUTERMOST).is_some_and(|pid| pid != own.as_str());
     if inherited {
         name_process();
     }
-    let mut exports = cli.exports()?;
     let mut outputs = Outputs::default();
-    let region = region::settings(&cli, &variables)?;
-    let faults = faults::settings(&cli, &variables, inherited, &mut outputs)?;
-    let live = observation::place(&cli, &variables, &mut outputs)?;
-    let mut stats = stats(&cli, &variables, inherited, &mut outputs)?;
-    let mut timeline = observation::settings(&cli, &variables, inherited, &mut outputs)?;
+    let region = region::settings(&values)?;
+    let off = values.stats == Some(Format::Off);
+    let faults = faults::settings(&mut values, inherited, &mut outputs)?;
+    let live = observation::place(&mut values, &mut outputs)?;
+    let is_named = values.stats_file.is_some();
+    let mut stats = stats(&mut values, inherited, &mut outputs)?;
+    let mut timeline = observation::settings(&mut values, inherited, &mut outputs)?;
     if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
-        let is_named = cli.stats_file.is_some() || variables.stats_file.is_some();
-        stats = page::plan(asked, &mut timeline, !is_named, &mut outputs)?;
-    }
-    exports.retain(|(name, _)| !outputs.missing.contains(&name.as_str()));
-    for name in outputs.missing.drain(..) {
-        // Child processes would fail in the same way, each with a line. An empty variable is none.
-        if std::env::var_os(name).is_some() {
-            exports.push((name.to_owned(), OsString::new()));
-        }
+        stats = page::plan(asked, &mut timeline, !is_named, &mut values, &mut outputs)?;
     }
     if !as_python {
-        check_rest(argv.get(host_count..).unwrap_or_default())?;
+        words::check_rest(argv.get(host_count..).unwrap_or_default())?;
     }
-    let off = cli.stats.or(variables.stats) == Some(Format::Off);
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
-    let caps = caps::settings(&cli, &variables)?;
+    let caps = caps::settings(&values)?;
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
-    let retain = region::retain(&cli, &variables, bounded)?;
     let service = variable(command::SERVICE).filter(|_| is_trusted);
     let service = service.map(|name| name.to_string_lossy().into_owned());
     let mut options = Options {
         live,
         timeline,
-        allocator: cli.allocator.or(variables.allocator),
-        debug_hooks: (cli.debug_hooks)
-            .or(variables.debug_hooks)
-            .unwrap_or_default(),
-        malloc: cli.malloc.or(variables.malloc),
-        retain,
+        allocator: values.allocator,
+        debug_hooks: values.debug_hooks.unwrap_or_default(),
+        malloc: values.malloc,
+        retain: region::retain(&values, bounded)?,
         caps,
         region,
-        numpy: numpy(&cli, &variables),
+        numpy: numpy(&values),
         faults,
-        leak_check: cli.leak_check.or(variables.leak_check).unwrap_or_default(),
-        leak_status: cli
-            .leak_exit_status
-            .or(variables.leak_exit_status)
-            .unwrap_or(DEFAULT_STATUS),
-        leak_suppressions: suppressions::read(&cli, &variables, inherited, &mut outputs.notices)?,
-        lines: cli.lines.or(variables.lines).unwrap_or_default(),
-        lines_native: (cli.lines_native)
-            .or(variables.lines_native)
-            .unwrap_or_default(),
-        guard: (cli.guard.or(variables.guard)).unwrap_or(guards::GuardSettings::Off),
+        leak_check: values
+            .leak_check
+            .unwrap_or(match values.has("--leak-check") {
+                true => Scope::Python,
+                false => Scope::Off,
+            }),
+        leak_status: values.leak_status.unwrap_or(DEFAULT_STATUS),
+        leak_suppressions: suppressions::read(&values, inherited, &mut outputs.notices)?,
+        lines: values.lines.unwrap_or(match values.has("--lines") {
+            true => LineSettings::DEFAULT,
+            false => LineSettings::Off,
+        }),
+        lines_native: values.lines_native.unwrap_or_default(),
+        guard: values.guard.unwrap_or(guards::GuardSettings::Off),
         closing_line: calls::isatty(libc::STDERR_FILENO) == 1
             && !(as_python
                 || off
@@ -217,23 +223,13 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
                 || inherited
                 || process::has_ancestor_of_its_kind()),
         stats,
-        argv,
         command: command::name(python_argv.get(1..).unwrap_or_default(), service.as_deref()),
         python_argv,
-        exports,
+        exports: values.exports(&outputs.missing)?,
         notices: outputs.notices,
+        argv,
     };
-    if options.malloc == Some(Mode::Off) && conflicts_with_off(&options) {
-        return Err(Error::option(
-            "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
-             --allocator system",
-        ));
-    }
-    check_numpy(&options)?;
-    region::check(&options)?;
-    early::check(options.region.size)?;
-    caps::check(&options)?;
-    faults::check(&options)?;
+    check(&options)?;
     // Nothing goes into the environment of a script that the user did not ask for.
     let asked = options.stats.is_some() || options.timeline.is_on() || options.faults.log.is_some();
     let is_watched = asked || options.live != live::LedgerPlace::Own;
@@ -247,67 +243,69 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(options)))
 }
 
-/// Reads the options for array data; where they are silent, the variables.
-fn numpy(cli: &Given, variables: &Given) -> ArraySettings {
+/// Refuses what does not go together.
+fn check(options: &Options) -> Result<(), Error> {
+    if options.malloc == Some(Mode::Off) && conflicts_with_off(options) {
+        return Err(Error::option(
+            "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
+             --allocator system",
+        ));
+    }
+    check_numpy(options)?;
+    region::check(options)?;
+    early::check(options.region.size)?;
+    caps::check(options)?;
+    faults::check(options)
+}
+
+fn numpy(values: &Values) -> ArraySettings {
     ArraySettings {
-        allocator: cli.numpy_allocator.or(variables.numpy_allocator),
-        alignment: cli.numpy_align.or(variables.numpy_align),
-        huge_pages: cli.numpy_huge_pages.or(variables.numpy_huge_pages),
-        node: cli.numpy_numa.or(variables.numpy_numa),
-        pool_limit: cli.numpy_pool_limit.or(variables.numpy_pool_limit),
-        region: cli.numpy_region.or(variables.numpy_region),
+        allocator: values.numpy,
+        alignment: values.numpy_align,
+        huge_pages: values.numpy_huge_pages,
+        node: values.numpy_numa,
+        pool_limit: values.numpy_limit,
+        region: values.numpy_region,
     }
 }
 
 /// Refuses what goes with another choice only.
 fn check_numpy(options: &Options) -> Result<(), Error> {
-    let ArraySettings {
-        allocator,
-        alignment,
-        huge_pages,
-        node,
-        pool_limit,
-        region,
-    } = options.numpy;
+    let numpy = &options.numpy;
     let refuse = |text: &str| Err(Error::option(text));
-    let is_system = match allocator {
+    let is_system = match numpy.allocator {
         Some(chosen) => chosen == ArrayAllocator::System,
         None => options.allocator == Some(Allocator::System) || options.malloc == Some(Mode::Off),
     };
     if options.malloc == Some(Mode::Off) && !is_system {
         return refuse(
-            "--malloc off: leaves no array on mimalloc, but --numpy-allocator asks for it; \
-             expected --numpy-allocator system",
+            "--malloc off: leaves no array on mimalloc, but --numpy asks for it; expected --numpy \
+             system",
         );
     }
-    if pool_limit.is_some() && allocator != Some(ArrayAllocator::Pool) {
-        return refuse("--numpy-pool-limit: there is no pool; expected --numpy-allocator pool");
+    if numpy.pool_limit.is_some() && numpy.allocator != Some(ArrayAllocator::Pool) {
+        return refuse("--numpy limit: there is no pool; expected --numpy pool,limit=LIMIT");
     }
-    if region.is_some() && allocator != Some(ArrayAllocator::Bfc) {
-        return refuse("--numpy-region: there is no region; expected --numpy-allocator bfc");
+    if numpy.region.is_some() && numpy.allocator != Some(ArrayAllocator::Bfc) {
+        return refuse("--numpy region: there is no region; expected --numpy bfc,region=SIZE");
     }
     let placed = [
-        ("--numpy-align", alignment.is_some()),
-        ("--numpy-huge-pages", huge_pages.is_some()),
-        ("--numpy-numa", node.is_some()),
+        ("align", numpy.alignment.is_some()),
+        ("huge-pages", numpy.huge_pages.is_some()),
+        ("numa", numpy.node.is_some()),
     ];
-    for (option, given) in placed {
+    for (key, given) in placed {
         if given && is_system {
             return Err(Error::option(format!(
-                "{option}: libc's malloc places array data itself; expected --numpy-allocator \
-                 mimalloc, pool or bfc"
+                "--numpy {key}: libc's malloc places array data itself; expected mimalloc, pool or bfc"
             )));
         }
     }
-    match alignment {
-        Some(alignment)
-            if allocator == Some(ArrayAllocator::Bfc) && alignment.0 > REGION_ALIGNMENT =>
-        {
-            Err(Error::option(format!(
-                "--numpy-align: bad value '{alignment}'; expected at most {REGION_ALIGNMENT} with \
-                 --numpy-allocator bfc"
-            )))
-        }
+    let is_bfc = numpy.allocator == Some(ArrayAllocator::Bfc);
+    match numpy.alignment.filter(|_| is_bfc) {
+        Some(alignment) if alignment.0 > REGION_ALIGNMENT => Err(Error::option(format!(
+            "--numpy align: bad value '{alignment}'; expected at most {REGION_ALIGNMENT} with bfc"
+        ))),
         _ => Ok(()),
     }
 }
@@ -343,79 +341,54 @@ fn conflicts_with_off(options: &Options) -> bool {
 /// The report that this process writes. What only variables ask for, and would go to one place
 /// for all processes, is the outermost host's to write.
 fn stats(
-    cli: &Given,
-    variables: &Given,
+    values: &mut Values,
     inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<Option<Stats>, Error> {
-    let format = cli.stats.or(variables.stats);
-    if format == Some(Format::Off) {
-        return Ok(None);
-    }
-    if cli.stats_file.is_some() && cli.stats_fd.is_some() {
-        return Err(Error::option(
-            "--stats-fd: the report goes to --stats-file; expected one of them",
-        ));
-    }
-    if let Some(path) = cli.stats_file.as_ref().or(variables.stats_file.as_ref()) {
-        let is_inherited = cli.stats_file.is_none() && inherited;
-        if is_inherited && !names_process(path.as_encoded_bytes()) {
-            return Ok(None);
-        }
-        let output = STATS_FILE.given_by(cli.stats_file.is_some());
-        let Some(path) = outputs.choose(output, path, true, is_inherited)? else {
-            return Ok(None);
-        };
-        let format = format.unwrap_or(Format::Json);
-        return Ok(Some(Stats {
-            format,
-            to: Destination::File(path),
-            page: None,
-        }));
-    }
-    if let Some(descriptor) = cli.stats_fd.or(variables.stats_fd) {
-        if cli.stats_fd.is_none() && inherited {
-            return Ok(None);
-        }
-        if format == Some(Format::Html) {
-            return Err(Error::option(
-                "--stats-fd: a page goes to a file; expected --stats-file with --stats=html",
-            ));
-        }
-        if !is_open(descriptor) {
+    let is_inherited = inherited && !values.is_given("--stats");
+    let mut format = values.stats;
+    let name = values.name("--stats");
+    let to = match (values.stats_file.clone(), values.stats_fd) {
+        _ if format == Some(Format::Off) => return Ok(None),
+        (Some(_), Some(_)) => {
             return Err(Error::option(format!(
-                "--stats-fd: {descriptor} is no open descriptor; expected one that the caller opened"
+                "{name}: the report goes to a file or to a descriptor; expected file or fd"
             )));
         }
-        let format = format.unwrap_or(Format::Json);
-        return Ok(Some(Stats {
-            format,
-            to: Destination::Descriptor(descriptor),
-            page: None,
-        }));
-    }
-    match format {
-        Some(_) if cli.stats.is_none() && inherited => Ok(None),
-        Some(Format::Html) => {
-            let path = page::default_file()?;
-            let chosen = outputs.choose(STATS_FILE, &path, true, false)?;
-            Ok(chosen.map(|path| Stats {
-                format: Format::Html,
-                to: Destination::File(path),
-                page: None,
-            }))
+        (Some(path), None) => {
+            if is_inherited && !names_process(path.as_encoded_bytes()) {
+                return Ok(None);
+            }
+            let path = outputs.choose(STATS_FILE, &path, values, is_inherited)?;
+            path.map(Destination::File)
         }
-        Some(format) => Ok(Some(Stats {
-            format,
-            to: Destination::Stderr,
-            page: None,
-        })),
-        // The table is what the option is for.
-        None if !matches!(cli.lines, None | Some(LineSettings::Off)) => Ok(Some(Stats {
-            format: Format::Text,
-            to: Destination::Stderr,
-            page: None,
-        })),
-        None => Ok(None),
-    }
+        (None, Some(_) | None) if is_inherited => return Ok(None),
+        (None, Some(_)) if format == Some(Format::Html) => {
+            return Err(Error::option(format!(
+                "{name} fd: a page goes to a file; expected html,file=PATH"
+            )));
+        }
+        (None, Some(descriptor)) if !is_open(descriptor) => {
+            return Err(Error::option(format!(
+                "{name} fd: {descriptor} is no open descriptor; expected one that the caller opened"
+            )));
+        }
+        (None, Some(descriptor)) => Some(Destination::Descriptor(descriptor)),
+        (None, None) if format == Some(Format::Html) => {
+            let path = page::default_file()?;
+            let path = outputs.choose(STATS_FILE, &path, values, false)?;
+            path.map(Destination::File)
+        }
+        (None, None) => {
+            // The table is what the option is for.
+            let has_lines = values.is_given("--lines") && values.lines != Some(LineSettings::Off);
+            format = format.or(has_lines.then_some(Format::Text));
+            format.map(|_| Destination::Stderr)
+        }
+    };
+    Ok(to.map(|to| Stats {
+        format: format.unwrap_or(Format::Json),
+        to,
+        page: None,
+    }))
 }

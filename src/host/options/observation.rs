@@ -1,10 +1,10 @@
-//! The options of looking on from outside, from the command line or the variables.
+//! The options of looking on from outside.
 
-use super::outputs::{LIVE_FILE, Output, Outputs, STATS_BRIEF, TIMELINE};
-use super::table::Given;
+use super::outputs::{BRIEF, LIVE_FILE, Output, Outputs, TIMELINE};
+use super::table::Values;
 use crate::error::Error;
 use crate::observe::live::LedgerPlace;
-use crate::observe::timeline::{Interval, TimelineSettings};
+use crate::observe::timeline::TimelineSettings;
 use crate::template::names_process;
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
@@ -14,16 +14,16 @@ use std::ffi::OsString;
 ///
 /// # Errors
 /// A path that is wrong.
-pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<LedgerPlace, Error> {
-    let is_given = cli.live.is_some();
-    match cli.live.as_ref().or(variables.live.as_ref()) {
+pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace, Error> {
+    let is_given = values.is_given("--live");
+    match values.live.clone() {
         Some(Setting::Off) | None => Ok(LedgerPlace::Own),
         Some(Setting::File(path)) => {
             let path = path.as_os_str();
             if !is_given && !names_process(path.as_encoded_bytes()) {
                 return Ok(LedgerPlace::Own);
             }
-            let path = outputs.choose(LIVE_FILE.given_by(is_given), path, true, !is_given)?;
+            let path = outputs.choose(LIVE_FILE, path, values, !is_given)?;
             Ok(path.map_or(LedgerPlace::Own, LedgerPlace::File))
         }
         Some(setting) => Ok(LedgerPlace::Directory {
@@ -38,52 +38,30 @@ pub fn place(cli: &Given, variables: &Given, outputs: &mut Outputs) -> Result<Le
 /// # Errors
 /// A file that cannot be, or an interval of no timeline.
 pub fn settings(
-    cli: &Given,
-    variables: &Given,
+    values: &mut Values,
     inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<TimelineSettings, Error> {
-    let mut file = |output: Output, path: &Option<OsString>, variable: &Option<OsString>| {
-        let Some(found) = path.as_ref().or(variable.as_ref()) else {
-            return Ok(None);
-        };
-        let is_inherited = path.is_none() && inherited;
-        if is_inherited && !names_process(found.as_encoded_bytes()) {
-            return Ok(None);
-        }
-        let output = output.given_by(path.is_some());
-        outputs.choose(output, found, true, is_inherited)
-    };
-    check_timeline(cli.timeline.as_ref())?;
-    let timeline = file(TIMELINE, &cli.timeline, &variables.timeline)?;
-    let brief = file(STATS_BRIEF, &cli.stats_brief, &variables.stats_brief)?;
-    let is_asked = cli.timeline.is_some() || variables.timeline.is_some();
-    if cli.timeline_interval.is_some() && !is_asked {
+    if values.timeline_interval.is_some() && values.timeline.is_none() {
         return Err(Error::option(
-            "--timeline-interval: there is no timeline; expected --timeline=FILE",
+            "--timeline interval: there is no timeline; expected --timeline FILE,interval=TIME",
         ));
     }
+    let interval = values.timeline_interval.unwrap_or_default();
+    let mut file = |output: Output, option, path: Option<OsString>, values: &mut Values| {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let is_inherited = !values.is_given(option) && inherited;
+        if is_inherited && !names_process(path.as_encoded_bytes()) {
+            return Ok(None);
+        }
+        outputs.choose(output, &path, values, is_inherited)
+    };
     Ok(TimelineSettings {
-        timeline,
-        interval: cli
-            .timeline_interval
-            .or(variables.timeline_interval)
-            .unwrap_or_default(),
-        brief,
+        timeline: file(TIMELINE, "--timeline", values.timeline.clone(), values)?,
+        brief: file(BRIEF, "--brief", values.brief.clone(), values)?,
+        interval,
         renderer: None,
     })
-}
-
-/// Refuses `--timeline=INTERVAL FILE`, the form of earlier versions, which would run the file.
-fn check_timeline(value: Option<&OsString>) -> Result<(), Error> {
-    let Some(text) = value.and_then(|value| value.to_str()) else {
-        return Ok(());
-    };
-    match text.parse::<Interval>() {
-        Ok(_) => Err(Error::option(format!(
-            "--timeline: '{text}' is an interval; expected --timeline-interval={text} and \
-             --timeline=FILE"
-        ))),
-        Err(_) => Ok(()),
-    }
 }

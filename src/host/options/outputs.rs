@@ -6,7 +6,7 @@
 //! live in another directory tree, or belong to another user.
 
 use super::kinds::absolute;
-use super::variables::LIVE;
+use super::table::Values;
 use crate::error::Error;
 use crate::output::{self, OutputError, Target};
 use crate::process;
@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 pub struct Outputs {
     /// Lines to be shown before the script runs.
     pub notices: Vec<String>,
-    /// Variables that child processes shall not inherit: their outputs cannot be written.
+    /// Options with an output that cannot be written: child processes shall not inherit it.
     pub missing: Vec<&'static str>,
     /// The files that were chosen, with links followed, and by which option.
     files: Vec<(Vec<u8>, &'static str)>,
@@ -27,60 +27,64 @@ pub struct Outputs {
 /// An option that names an output.
 #[derive(Clone, Copy)]
 pub struct Output {
-    /// Its name.
-    pub option: &'static str,
-    /// Its variable.
-    pub variable: &'static str,
+    /// The option.
+    option: &'static str,
+    /// The key of its path, with a space in front, or nothing.
+    key: &'static str,
+    /// Whether `%p` in the path stands for the process id.
+    is_template: bool,
     /// Whether its file is mapped into memory, which only a regular file can be.
-    pub is_mapped: bool,
+    is_mapped: bool,
+    /// Takes the output out of the values.
+    forget: fn(&mut Values),
 }
 
-/// `--stats-file`.
-pub const STATS_FILE: Output = Output {
-    option: "--stats-file",
-    variable: "PYHOST_STATS_FILE",
+const OUTPUT: Output = Output {
+    option: "",
+    key: "",
+    is_template: true,
     is_mapped: false,
+    forget: |_| {},
 };
-/// `--stats-brief`.
-pub const STATS_BRIEF: Output = Output {
-    option: "--stats-brief",
-    variable: "PYHOST_STATS_BRIEF",
-    is_mapped: false,
+
+/// The file of `--stats`.
+pub const STATS_FILE: Output = Output {
+    option: "--stats",
+    key: " file",
+    forget: |values| (values.stats, values.stats_file) = (None, None),
+    ..OUTPUT
+};
+/// `--brief`.
+pub const BRIEF: Output = Output {
+    option: "--brief",
+    forget: |values| values.brief = None,
+    ..OUTPUT
 };
 /// `--timeline`.
 pub const TIMELINE: Output = Output {
     option: "--timeline",
-    variable: "PYHOST_TIMELINE",
-    is_mapped: false,
+    forget: |values| (values.timeline, values.timeline_interval) = (None, None),
+    ..OUTPUT
 };
-/// `--fail-log`.
+/// The log of `--fail`.
 pub const FAIL_LOG: Output = Output {
-    option: "--fail-log",
-    variable: "PYHOST_FAIL_LOG",
-    is_mapped: false,
+    option: "--fail",
+    key: " log",
+    is_template: false,
+    forget: |values| values.fail_log = None,
+    ..OUTPUT
 };
 /// `--live`, where it names a file.
 pub const LIVE_FILE: Output = Output {
     option: "--live",
-    variable: LIVE,
     is_mapped: true,
+    forget: |values| values.live = None,
+    ..OUTPUT
 };
 
-impl Output {
-    /// The same, by the name that the path was given by.
-    pub fn given_by(self, is_option: bool) -> Output {
-        let option = match is_option {
-            true => self.option,
-            false => self.variable,
-        };
-        Output { option, ..self }
-    }
-}
-
 impl Outputs {
-    /// Looks at the path that an option or its variable names; its absolute form, in which `%p`
-    /// stands for the process id where `is_template`. `None` where it cannot be written to, which is
-    /// then one of the notices. `is_inherited`: an outer host handed the path on.
+    /// Looks at the path of an output; its absolute form. `None` where it cannot be written to, which is then one of the
+    /// notices. `is_inherited`: an outer host handed the path on.
     ///
     /// # Errors
     /// A path that output must not go to.
@@ -88,24 +92,26 @@ impl Outputs {
         &mut self,
         output: Output,
         path: &OsStr,
-        is_template: bool,
+        values: &mut Values,
         is_inherited: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let path = absolute(output.option, path)?;
-        let refusal = match look(&path, is_template, output.is_mapped) {
+        let name = format!("{}{}", values.name(output.option), output.key);
+        let path = absolute(&name, path)?;
+        let refusal = match look(&path, output) {
             Ok(file) => {
-                self.claim(output.option, &path, file)?;
+                self.claim(output.option, &name, &path, file)?;
                 return Ok(Some(path));
             }
             Err(refusal) => refusal,
         };
-        let text = describe(output.option, &path, refusal);
+        let text = describe(&name, &path, refusal);
         if refusal.is_wrong_path() && !is_inherited {
             return Err(Error::option(text));
         }
         self.notices
             .push(format!("{text}; the script runs without it"));
-        self.missing.push(output.variable);
+        self.missing.push(output.option);
+        (output.forget)(values);
         Ok(None)
     }
 
@@ -116,13 +122,14 @@ impl Outputs {
     fn claim(
         &mut self,
         option: &'static str,
+        name: &str,
         path: &[u8],
         file: Option<Vec<u8>>,
     ) -> Result<(), Error> {
         let Some(file) = file else { return Ok(()) };
         if let Some((_, other)) = self.files.iter().find(|(known, _)| *known == file) {
             return Err(Error::option(format!(
-                "{option}: '{}' is the file of {other}; expected another",
+                "{name}: '{}' is the file of {other}; expected another",
                 String::from_utf8_lossy(path)
             )));
         }
@@ -133,14 +140,14 @@ impl Outputs {
 
 /// Whether output may go to the path of this process, and can as far as is known now; the regular file
 /// that it is, with links followed.
-fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<Option<Vec<u8>>, OutputError> {
-    let buffer = match is_template {
+fn look(path: &[u8], output: Output) -> Result<Option<Vec<u8>>, OutputError> {
+    let buffer = match output.is_template {
         true => PathBuffer::expand(path, process::id(), b""),
         false => PathBuffer::of(path),
     };
     let mut buffer = buffer.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut buffer)?;
-    if is_mapped && !matches!(target, Target::New | Target::Old) {
+    if output.is_mapped && !matches!(target, Target::New | Target::Old) {
         return Err(OutputError::NotMapped);
     }
     output::check(&buffer, target)?;
@@ -148,12 +155,12 @@ fn look(path: &[u8], is_template: bool, is_mapped: bool) -> Result<Option<Vec<u8
     Ok(is_file.then(|| buffer.as_bytes().to_vec()))
 }
 
-fn describe(option: &str, path: &[u8], refusal: OutputError) -> String {
+fn describe(name: &str, path: &[u8], refusal: OutputError) -> String {
     let shown = String::from_utf8_lossy(path);
     match refusal {
         OutputError::NoDirectory => {
-            format!("{option}: no directory for '{shown}'; expected a file in one that exists")
+            format!("{name}: no directory for '{shown}'; expected a file in one that exists")
         }
-        refusal => format!("{option}: '{shown}' {refusal}"),
+        refusal => format!("{name}: '{shown}' {refusal}"),
     }
 }

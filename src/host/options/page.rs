@@ -2,6 +2,7 @@
 //! so that its absence is reported before anything runs.
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
+use super::table::Values;
 use crate::error::Error;
 use crate::observe::controller;
 use crate::observe::report::{Destination, Format, Stats};
@@ -9,8 +10,8 @@ use crate::observe::timeline::{self, pages::Renderer};
 use crate::output::{self, Target};
 use crate::process;
 use crate::template::PathBuffer;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 /// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.
@@ -21,12 +22,13 @@ pub fn plan(
     mut asked: Stats,
     timeline: &mut timeline::TimelineSettings,
     is_told: bool,
+    values: &mut Values,
     outputs: &mut Outputs,
 ) -> Result<Option<Stats>, Error> {
     let Destination::File(template) = &asked.to else {
         return Ok(Some(asked));
     };
-    match find(template, timeline, is_told, outputs)? {
+    match find(template, timeline, is_told, values, outputs)? {
         Some(page) => asked.page = Some(page),
         None => {
             let path = [template.as_slice(), b".json"].concat();
@@ -36,7 +38,7 @@ pub fn plan(
                 String::from_utf8_lossy(&path)
             ));
             let path = OsString::from_vec(path);
-            let Some(path) = outputs.choose(STATS_FILE, &path, true, false)? else {
+            let Some(path) = outputs.choose(STATS_FILE, &path, values, false)? else {
                 return Ok(None);
             };
             asked.format = Format::Json;
@@ -55,6 +57,7 @@ fn find(
     template: &[u8],
     timeline: &mut timeline::TimelineSettings,
     is_told: bool,
+    values: &mut Values,
     outputs: &mut Outputs,
 ) -> Result<Option<Renderer>, Error> {
     let Some(program) = controller::find() else {
@@ -63,7 +66,7 @@ fn find(
     let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
     if is_timeline_its_own {
         let path = OsString::from_vec([template, b".timeline"].concat());
-        timeline.timeline = outputs.choose(TIMELINE, &path, true, false)?;
+        timeline.timeline = outputs.choose(TIMELINE, &path, values, false)?;
     }
     let path = timeline.timeline.as_deref();
     let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
@@ -95,24 +98,10 @@ fn is_file(template: &[u8]) -> bool {
 pub fn default_file() -> Result<OsString, Error> {
     let name = format!("pyhost-{}.html", process::id());
     let path = std::path::absolute(name).map_err(|_| {
-        Error::option("--stats=html: there is no working directory; expected --stats-file PATH")
+        Error::option(
+            "--stats=html: there is no working directory; expected --stats=html,file=PATH",
+        )
     })?;
-    Ok(OsString::from_vec(escaped(path.as_os_str())))
-}
-
-/// A path as a template that stands for itself.
-fn escaped(path: &OsStr) -> Vec<u8> {
-    let bytes = path.as_bytes().iter();
-    let doubled = bytes.flat_map(|&byte| std::iter::repeat_n(byte, 1 + usize::from(byte == b'%')));
-    doubled.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_stands_for_itself() {
-        assert_eq!(escaped(OsStr::new("/a%p/b%%")), b"/a%%p/b%%%%");
-    }
+    let path = path.into_os_string().into_vec();
+    Ok(OsString::from_vec(pyhost_os::list::written(&path, b'%')))
 }

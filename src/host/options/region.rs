@@ -1,6 +1,6 @@
 //! The options of the bounded heap, and what they cannot go with.
 
-use super::table::Given;
+use super::table::Values;
 use super::{Options, baked};
 use crate::allocator::Allocator;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
 use crate::python::numpy::ArrayAllocator;
 
-/// `--region`, `--region-lock` and `--region-huge-pages`.
+/// `--region`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {
     /// The region's size in bytes.
@@ -20,42 +20,30 @@ pub struct RegionSettings {
     pub huge_pages: bool,
 }
 
-/// Reads the options; where they are silent, the variables; then the build's values.
+/// Reads the option; where it is silent, the build's values.
 ///
 /// # Errors
 /// A size above the one that was baked in.
-pub fn settings(cli: &Given, variables: &Given) -> Result<RegionSettings, Error> {
-    let (name, asked) = match cli.region {
-        Some(Size(size)) => ("--region", Some(size)),
-        None => ("PYHOST_REGION", variables.region.map(|Size(size)| size)),
-    };
+pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
+    let asked = values.region.map(|Size(size)| size);
     Ok(RegionSettings {
-        size: baked::lower(name, asked, baked::region())?,
-        lock: cli
-            .region_lock
-            .or(variables.region_lock)
-            .unwrap_or_default(),
-        huge_pages: (cli.region_huge_pages)
-            .or(variables.region_huge_pages)
-            .unwrap_or_default(),
+        size: baked::lower(values.name("--region"), asked, baked::region())?,
+        lock: values.region_lock.unwrap_or_default(),
+        huge_pages: values.region_huge_pages.unwrap_or_default(),
     })
 }
 
-/// The choice: with a region or a cap, `small` unless another is asked for, since what is kept of
+/// The choice of `--retain`: with a region or a cap, `small` unless another is asked for, since what is kept of
 /// freed memory would be resident beside what is live.
 ///
 /// # Errors
 /// One that keeps more than the one that was baked in.
-pub fn retain(cli: &Given, variables: &Given, bounded: bool) -> Result<Retention, Error> {
-    let (name, asked) = match cli.retain {
-        Some(choice) => ("--retain", Some(choice)),
-        None => ("PYHOST_RETAIN", variables.retain),
-    };
-    let held = baked::lower_retain(name, asked, baked::retain())?;
+pub fn retain(values: &Values, bounded: bool) -> Result<Retention, Error> {
+    let held = baked::lower_retain(values.name("--retain"), values.retain, baked::retain())?;
     Ok(match held {
         None if bounded => Retention::Small,
         // Baked in, and not for a region.
-        Some(Retention::Speed) if bounded && asked.is_none() => Retention::Small,
+        Some(Retention::Speed) if bounded && values.retain.is_none() => Retention::Small,
         held => held.unwrap_or_default(),
     })
 }
@@ -65,13 +53,8 @@ pub fn check(options: &Options) -> Result<(), Error> {
     let refuse = |text: &str| Err(Error::option(text));
     if options.region.size.is_none() {
         return match (options.region.lock, options.region.huge_pages) {
-            (true, _) => {
-                refuse("--region-lock: there is no region to lock; expected --region SIZE")
-            }
-            (_, true) => {
-                refuse("--region-huge-pages: there is no region to back; expected --region SIZE")
-            }
-            _ => Ok(()),
+            (false, false) => Ok(()),
+            _ => refuse("--region: there is no region; expected a SIZE beside lock and huge-pages"),
         };
     }
     if cfg!(Py_GIL_DISABLED) {
@@ -98,11 +81,11 @@ pub fn check(options: &Options) -> Result<(), Error> {
     }
     match options.numpy.allocator {
         Some(ArrayAllocator::Bfc) => refuse(
-            "--numpy-allocator bfc: has a region of its own outside of --region; expected \
+            "--numpy bfc: has a region of its own outside of --region; expected \
              mimalloc or pool",
         ),
         Some(ArrayAllocator::System) => refuse(
-            "--numpy-allocator system: takes array data from outside of --region; expected \
+            "--numpy system: takes array data from outside of --region; expected \
              mimalloc or pool",
         ),
         _ => Ok(()),

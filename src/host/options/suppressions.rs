@@ -1,7 +1,7 @@
-//! The rules of `--leak-suppressions`, from the command line or the variable.
+//! The rules of `--leak-check suppressions=FILE`.
 
-use super::table::Given;
-use crate::check::leaks::{Source, Suppressions};
+use super::table::Values;
+use crate::check::leaks::Suppressions;
 use crate::error::Error;
 
 /// Reads the files. One that a parent process named and that cannot be read is left out, with a notice.
@@ -9,33 +9,25 @@ use crate::error::Error;
 /// # Errors
 /// A file of the command line that cannot be read, or a wrong rule.
 pub fn read(
-    cli: &Given,
-    variables: &Given,
+    values: &Values,
     is_inherited: bool,
     notices: &mut Vec<String>,
 ) -> Result<Suppressions, Error> {
-    let named = cli.leak_suppressions.as_ref();
-    let option = match named {
-        Some(_) => "--leak-suppressions",
-        None => "PYHOST_LEAK_SUPPRESSIONS",
-    };
-    let sources = named.or(variables.leak_suppressions.as_ref());
-    let sources = sources.map(Vec::as_slice).unwrap_or_default();
+    let name = format!("{} suppressions", values.name("--leak-check"));
     let mut rules = Suppressions::default();
-    rules.names_unused = sources.contains(&Source::Unused);
-    for source in sources {
-        let Source::File(path) = source else {
-            continue;
-        };
+    rules.names_unused = values.leak_unused.unwrap_or_default();
+    for path in values.leak_suppressions.iter().flatten() {
         let text = std::fs::read_to_string(path);
+        // As child processes have it.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let path = path.display().to_string();
         match text {
             Ok(text) => rules
                 .add(&path, &text)
-                .map_err(|reason| Error::option(format!("{option}: '{path}' {reason}")))?,
+                .map_err(|reason| Error::option(format!("{name}: '{path}' {reason}")))?,
             Err(error) => {
-                let text = format!("{option}: '{path}' cannot be read ({error})");
-                if named.is_some() || !is_inherited {
+                let text = format!("{name}: '{path}' cannot be read ({error})");
+                if values.is_given("--leak-check") || !is_inherited {
                     return Err(Error::option(text));
                 }
                 notices.push(format!("{text}; the script runs without its rules"));

@@ -1,8 +1,8 @@
-//! The host's options, one row each: name, variable, value, help. All else about an option is derived
-//! from its row: clap's command and `--help`, what a variable says, what children inherit, the scan
-//! before `main` ([`super::early`]), and the table in `docs/options.md`.
+//! The host's options, one row each: name, variable, value, help, and the parts of its value. All else about an
+//! option is derived from its row: the reader ([`super::reader`]), `--help`, what a variable says, what children
+//! inherit, and the table in `docs/options.md`.
 
-use super::kinds::{Choice, Flag, Kind, Leading, List, Live, Number, Path, Text};
+use super::kinds::{Choice, Field, Flag, Help, List, Live, Number, Path, PathPart, Text};
 use crate::allocator::Allocator;
 use crate::check::faults::Spec;
 use crate::check::leaks;
@@ -27,26 +27,61 @@ pub enum Form {
     Alone,
     /// `--option VALUE` or `--option=VALUE`.
     Next(&'static str),
-    /// `--option=VALUE` only: the next word is Python's.
-    Equals(&'static str),
     /// `--option` or `--option=VALUE`; the second text is the value where none is given.
     Optional(&'static str, &'static str),
 }
 
 /// One option.
+#[derive(Debug)]
 pub struct Row {
+    /// The heading that it is listed under.
+    pub group: &'static str,
     /// Its name, `--` included.
     pub option: &'static str,
     /// Its variable, which children inherit. Empty: it has none, and is the command line's alone.
     pub variable: &'static str,
     /// How its value is written.
     pub form: Form,
+    /// Its help: a line, then the values and the keys.
+    pub help: &'static str,
+    /// The parts of its value: the first has no key.
+    pub parts: &'static [Part],
+}
+
+impl Row {
+    /// Whether it may be given several times.
+    pub fn is_list(&self) -> bool {
+        self.parts.iter().any(|part| part.is_list)
+    }
+
+    /// The keys, for an error line; or empty.
+    pub fn keys(&self) -> String {
+        let keys = self.parts.iter().skip(1).map(|part| part.key);
+        keys.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A part of an option's value.
+#[derive(Debug)]
+pub struct Part {
+    /// How it is written: `key=VALUE`, a key alone, or nothing for the value without a key.
+    pub key: &'static str,
     /// Whether it may be given several times.
     pub is_list: bool,
     /// The names that its value is one of; empty for other values.
     pub names: fn() -> String,
-    /// Its help: the first lines are a text, an indented line is one of the values.
-    pub help: &'static str,
+}
+
+impl Part {
+    /// Its key.
+    pub fn name(&self) -> &'static str {
+        self.key.split('=').next().unwrap_or_default()
+    }
+
+    /// Whether the key is followed by a value.
+    pub fn takes_value(&self) -> bool {
+        self.key.is_empty() || self.key.contains('=')
+    }
 }
 
 /// The row of an option, by its name. Allocates nothing.
@@ -55,213 +90,292 @@ pub fn row_of(name: &[u8]) -> Option<&'static Row> {
 }
 
 macro_rules! options {
-    ($($field:ident: $kind:ty, $option:literal, $variable:literal, $form:expr, $help:literal;)*) => {
+    ($([$group:literal] $($option:literal, $variable:literal, $form:expr, $help:literal {
+        $($field:ident: $kind:ty, $key:literal),+
+    })+)+) => {
         /// All rows, in the order of `--help`.
-        pub static ROWS: &[Row] = &[$(Row {
+        pub static ROWS: &[Row] = &[$($(Row {
+            group: $group,
             option: $option,
             variable: $variable,
             form: $form,
-            is_list: <$kind as Kind>::IS_LIST,
-            names: <$kind as Kind>::names,
             help: $help,
-        }),*];
+            parts: &[$(Part {
+                key: $key,
+                is_list: <$kind as Field>::IS_LIST,
+                names: <$kind as Field>::names,
+            }),+],
+        }),+),+];
 
-        /// The values that the command line gave, or those of the variables.
+        /// The values of all options.
         #[derive(Default)]
-        pub struct Given {
-            $(#[doc = concat!("`", $option, "`.")]
-            pub $field: Option<<$kind as Kind>::Value>,)*
+        pub struct Values {
+            $($($(#[doc = concat!("`", $option, " ", $key, "`.")]
+            pub $field: Option<<$kind as Field>::Value>,)+)+)+
+            /// The options that have a value, and whether a variable gave it.
+            pub(super) given: Vec<(&'static str, bool)>,
         }
 
-        impl Given {
-            /// Reads the values: `value` finds the texts of a row.
+        impl Values {
+            /// Reads a text into the part of an option that has a key.
             ///
             /// # Errors
-            /// What `bad` makes of a row, a value that is wrong, and the reason.
-            pub fn read(
-                texts: &dyn Fn(&Row) -> Vec<OsString>,
-                bad: &dyn Fn(&Row, &OsStr, String) -> Error,
-            ) -> Result<Self, Error> {
-                let mut rows = ROWS.iter();
-                let mut given = Given::default();
-                $(if let Some(row) = rows.next() {
-                    for text in texts(row) {
-                        <$kind as Kind>::add(&mut given.$field, &text)
-                            .map_err(|reason| bad(row, &text, reason))?;
-                    }
-                })*
-                Ok(given)
+            /// The reason why it is wrong.
+            pub(super) fn add(&mut self, row: &Row, key: &str, text: &OsStr) -> Result<(), String> {
+                match (row.option, key) {
+                    $($($(($option, $key) => <$kind as Field>::add(&mut self.$field, text),)+)+)+
+                    _ => Ok(()),
+                }
             }
 
-            /// The variables that stand for the values.
+            /// The parts of an option's value, each with its key.
             ///
             /// # Errors
             /// A path that cannot be made absolute.
-            pub fn exports(&self) -> Result<Vec<(String, OsString)>, Error> {
-                let mut exports = Vec::new();
-                $(if let Some(value) = &self.$field && !$variable.is_empty() {
-                    exports.push(($variable.to_owned(), <$kind as Kind>::show(value, $option)?));
-                })*
-                Ok(exports)
+            pub(super) fn parts(&self, row: &Row) -> Result<Vec<(&'static str, OsString)>, Error> {
+                let mut parts = Vec::new();
+                $($($(if row.option == $option && let Some(value) = &self.$field {
+                    let texts = <$kind as Field>::show(value, $option)?;
+                    parts.extend(texts.into_iter().map(|text| ($key, text)));
+                })+)+)+
+                Ok(parts)
             }
         }
     };
 }
 
 options! {
-    allocator: Choice<Allocator>, "--allocator", "PYHOST_ALLOCATOR", Form::Next("KIND"), "\
-CPython's allocators [default: mimalloc, or as PYTHONMALLOC says]
-  mimalloc  RAW, MEM, OBJ and the arenas on mimalloc
-  pymalloc  RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc, counted
-  system    nothing replaced: CPython's own allocators, counted";
-    debug_hooks: Flag, "--debug-hooks", "PYHOST_DEBUG_HOOKS", Form::Alone, "\
-Put CPython's debug hooks over the host's allocators (PyMem_SetupDebugHooks),
-and pads and a quarantine around every block, malloc's and NumPy's included.
-A line about a block has the C calls that allocated and freed it";
-    malloc: Choice<native::Mode>, "--malloc", "PYHOST_MALLOC", Form::Next("HOW"), "\
-How the process's malloc serves
-[default: count; off beneath a tool that must see every block, such as
-Valgrind or a sanitizer, or if `ulimit -d` is below 32 MiB or `ulimit -v`
-below 64]
-  count  from mimalloc, booked to the account `native`
-  plain  from mimalloc, not counted
-  off    by what is preloaded, else by libc; and no domain on mimalloc";
-    retain: Choice<Retention>, "--retain", "PYHOST_RETAIN", Form::Next("NAME"), "\
-How much freed memory the heaps keep, and how long
-  balanced  little, and nothing while the program waits [default]
-  speed     for 10 s, and huge pages for the first GiB
-  small     nothing
-MIMALLOC_* variables win";
-    cap: List<Rule>, "--cap", "PYHOST_CAP", Form::Next("[ACCOUNT=]SIZE"), "\
-Cap live bytes, of one account or of all together; may be repeated. At
-the cap the script gets MemoryError, which it can catch. SIZE: 64M, 25%
-(of the cgroup's limit, else of the machine), or auto (what the cgroup
-allows, less what the accounts do not see)";
-    soft_cap: List<Rule>, "--soft-cap", "PYHOST_SOFT_CAP", Form::Next("[ACCOUNT=]SIZE"), "\
-From so many live bytes on collect garbage, give kept memory back, call
-what pyhost.on_pressure() registered, and warn, once; may be repeated";
-    cap_share: Text<Share>, "--cap-share", "PYHOST_CAP_SHARE", Form::Next("N"), "Divide the caps among N workers: each process has an Nth of them";
-    numpy_allocator: Choice<ArrayAllocator>, "--numpy-allocator", "PYHOST_NUMPY_ALLOCATOR", Form::Next("NAME"), "\
-The allocator of NumPy's array data [default: mimalloc;
-system with --allocator system]
-  mimalloc  mimalloc, in a heap of their own
-  pool      over it, a pool that keeps freed blocks by size
-            (TensorFlow's PoolAllocator)
-  bfc       one region, best fit with coalescing (TensorFlow's
-            BFCAllocator)
-  system    libc's malloc, counted";
-    numpy_align: Text<Alignment>, "--numpy-align", "PYHOST_NUMPY_ALIGN", Form::Next("N"), "\
-Align array data to N bytes, a power of two from 16 to 4096 (256 with
-bfc), and round its size up likewise [default: 64]";
-    numpy_huge_pages: Choice<HugePages>, "--numpy-huge-pages", "PYHOST_NUMPY_HUGE_PAGES", Form::Next("WHEN"), "\
-Transparent huge pages for array data
-  auto    ask for them for arrays of 4 MiB and more, as NumPy does
-          (NUMPY_MADVISE_HUGEPAGE=0: not at all) [default]
-  always  ask for them for all array memory
-  never   refuse them for all array memory";
-    numpy_numa: Number<u32>, "--numpy-numa", "PYHOST_NUMPY_NUMA", Form::Next("NODE"), "Take array data from this NUMA node as long as it has room";
-    numpy_pool_limit: Text<PoolLimit>, "--numpy-pool-limit", "PYHOST_NUMPY_POOL_LIMIT", Form::Next("LIMIT"), "\
-The most that the pool keeps: a number of blocks, a size such as 64M, or
-auto: a number that grows with use, and never more bytes than were in
-use at once [default: auto]";
-    numpy_region: Text<ArrayRegion>, "--numpy-region", "PYHOST_NUMPY_REGION", Form::Next("SIZE[,MAX]"), "\
-The region of bfc: its size, and what it may grow to by doubling, such
-as 256M,4G; K, M, G, T are powers of 1024, KB and so on of 1000
-[default: 64M, growing to the machine's memory]";
-    region: Text<Size>, "--region", "PYHOST_REGION", Form::Next("SIZE"), "\
-Keep all heaps in one region of addresses, of which never more than SIZE
-is committed, such as 24M; a request that does not fit fails. Makes
-`small` the default of --retain";
-    region_lock: Flag, "--region-lock", "PYHOST_REGION_LOCK", Form::Alone, "\
-Lock what is committed of the region in memory, as soon as it is touched";
-    region_huge_pages: Flag, "--region-huge-pages", "PYHOST_REGION_HUGE_PAGES", Form::Alone, "\
-Ask for transparent huge pages for the region, which then counts by
-2 MiB";
-    fail: List<Spec>, "--fail", "PYHOST_FAIL", Form::Next("[ACCOUNT=]SPEC"), "\
-Let requests for memory fail while the script runs; may be given more
-than once. ACCOUNT is raw, mem, obj, arena, numpy, native, mapped, or several
-with + between them [default: all]; SPEC is some of these, with commas
-  N              the Nth request
-  every=N        each Nth
-  p=P[,seed=N]   each with probability P
-  above=SIZE     counts only those above SIZE
-  when=open      counts only while pyhost.fail() is open; alone: lets
-                 the script use pyhost.fail(SPEC)
-`pyhostctl sweep` runs a program once for each N";
-    fail_log: Path, "--fail-log", "PYHOST_FAIL_LOG", Form::Next("PATH"), "\
-Write one line for each injected failure to this file: process, number
-of the request, account, size, and the lines of Python it came from";
-    guard: Text<guards::GuardSettings>, "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
-Put a page that cannot be touched behind sampled blocks, so that a write
-past the end dies at once, with the account and the size in one line
-  min=SIZE  blocks of this size and more [default: 4K]; those of 1K and
-            less from the script's start on
-  every=N   one of N of them [default: 8]; joined by a comma
-  all       every block of more than 1K
-  off       none";
-    leak_check: Choice<leaks::Scope>, "--leak-check", "PYHOST_LEAK_CHECK", Form::Optional("WHAT", "python"), "\
-When Python has been finalised, look for blocks that the script allocated
-and that nothing points at any more; a leak is printed on stderr and makes
-the exit status 23 where it would be 0
-  python  in CPython's domains and array data [default]
-  native  in malloc's blocks, too
-  off     not at all";
-    leak_exit_status: Number<u8>, "--leak-exit-status", "PYHOST_LEAK_EXIT_STATUS", Form::Next("N"), "\
-The exit status of a leak, 0 to 255; 0 leaves the script's [default: 23]";
-    leak_suppressions: List<leaks::Source>, "--leak-suppressions", "PYHOST_LEAK_SUPPRESSIONS", Form::Next("FILE"), "\
-Do not report the leaks that a rule of this file matches, a rule a line,
-such as type:some_package; may be given more than once
-  unused  name the rules that match nothing";
-    stats: Choice<Format>, "--stats", "PYHOST_STATS", Form::Optional("FORMAT", "text"), "\
-Report live and peak bytes an account at the end, on stderr
-  text         a table [default]
+    ["Limits"]
+    "--cap", "PYHOST_CAP", Form::Next("[ACCOUNT=]SIZE"), "\
+Raise MemoryError above this many live bytes
+The script can catch the error. The cap is one account's, or that of
+all together; may be repeated. SIZE: 64M, 25% (of the cgroup's limit,
+else of the machine), or auto (what the cgroup allows, less what the
+accounts do not see)" {
+        cap: List<Text<Rule>>, ""
+    }
+    "--soft-cap", "PYHOST_SOFT_CAP", Form::Next("[ACCOUNT=]SIZE"), "\
+Warn and give memory back from here on
+Once: garbage is collected, kept memory is given back, what
+pyhost.on_pressure() registered is called, and a line is printed. May
+be repeated" {
+        soft_cap: List<Text<Rule>>, ""
+    }
+    "--cap-share", "PYHOST_CAP_SHARE", Form::Next("N"), "\
+Divide the caps among N processes
+Each process has an Nth of them" {
+        cap_share: Text<Share>, ""
+    }
+    ["Observation"]
+    "--stats", "PYHOST_STATS", Form::Optional("FORMAT,...", "text"), "\
+Report live and peak bytes at the end
+On stderr, or where a key says
+  text         a table [default; with a key: json]
   json         one line, schema pyhost-report/1
-  html         a page for a browser, into the file of --stats-file, else
-               pyhost-PID.html; pyhostctl makes it, which must lie beside
-               the host's executable or in PATH
+  html         a page for a browser, into the file, else
+               pyhost-PID.html; pyhostctl makes it, which must be
+               beside the host's executable or in PATH
   openmetrics  metrics; a file of them is one for node_exporter
-  off          nothing, not even the closing line of an interactive run";
-    stats_file: Path, "--stats-file", "PYHOST_STATS_FILE", Form::Next("PATH"), "\
-Write the report to this file, as JSON unless --stats says otherwise,
-whole or not at all. %p in it is the process id: then forked workers and
-child processes write theirs too, else only the outermost process does.
-SIGUSR2 has the report of the moment written, and the process goes on";
-    stats_fd: Number<i32>, "--stats-fd", "PYHOST_STATS_FD", Form::Next("N"), "\
-Write the report to this open descriptor, as JSON unless --stats says
-otherwise";
-    live: Live, "--live", "PYHOST_LIVE", Form::Optional("DIR|on|off|file:PATH", "on"), "\
-Keep the ledger in a file of this directory, which pyhostctl reads while
-the process runs and after a kill; child processes do so too
+  off          nothing, not even the closing line of an interactive
+               run
+  file=PATH    into this file, whole or not at all. %p in it is the
+               process id: then forked workers and child processes
+               write theirs too, else only the outermost process does.
+               SIGUSR2 makes the host write the report of the moment
+  fd=N         to this open descriptor" {
+        stats: Choice<Format>, "",
+        stats_file: PathPart, "file=PATH",
+        stats_fd: Number<i32>, "fd=N"
+    }
+    "--brief", "PYHOST_BRIEF", Form::Next("PATH"), "\
+Keep a text with the last peak and refusal
+Of at most 4 KiB, for a container's termination log. The file is
+rewritten at each new peak that is much higher, at each refusal and at
+the end. %p is the process id" {
+        brief: Path, ""
+    }
+    "--live", "PYHOST_LIVE", Form::Optional("DIR", "on"), "\
+Let pyhostctl read the accounts at any time
+While the process runs, and after a kill: the ledger is in a file of
+the directory DIR. Child processes have files of their own there
   on         in $XDG_RUNTIME_DIR/pyhost, else in /dev/shm/pyhost-UID
              [default]
   off        not at all, whatever PYHOST_LIVE says
-  file:PATH  in this file, which stays; %p is the process id, then child
-             processes keep files of their own";
-    lines: Text<LineSettings>, "--lines", "PYHOST_LINES", Form::Optional("INTERVAL", "on"), "\
-Report which lines of Python allocated what was live at the peak, what
-is live, and all: by a sample of the allocations, at a few percent of the
-time. Without --stats the table is printed
+  file:PATH  in this file, which stays; with %p, the process id, child
+             processes have theirs, too" {
+        live: Live, ""
+    }
+    "--lines", "PYHOST_LINES", Form::Optional("INTERVAL,...", "on"), "\
+Report which lines of Python allocated memory
+Live at the peak, live now, and all: by a sample of the allocations,
+at a few percent of the time. Without --stats the table is printed
   on        one sample every 128 KiB in the mean [default]
-  INTERVAL  one every so many bytes, such as 64K; 1 is every allocation
-  off       none";
-    lines_native: Flag, "--lines-native", "PYHOST_LINES_NATIVE", Form::Alone, "\
-Have the stacks of --lines begin with the native calls between the
-allocation and the interpreter. pyhostctl finds the names of functions
-that are not exported, and lines (x86-64, glibc 2.35 and newer)";
-    timeline: Path, "--timeline", "PYHOST_TIMELINE", Form::Equals("FILE"), "\
-Write every account and the resident size over time to this file, as
-lines of JSON; --timeline-interval says how often. %p is the process id";
-    timeline_interval: Text<Interval>, "--timeline-interval", "PYHOST_TIMELINE_INTERVAL", Form::Next("INTERVAL"), "\
-The time between two samples, such as 10ms or 0.5s; it doubles each time
-the file is full, at 8192 samples [default: 10ms]";
-    stats_brief: Path, "--stats-brief", "PYHOST_STATS_BRIEF", Form::Next("PATH"), "\
-Rewrite this file, of at most 4 KiB, at each new peak worth telling, at
-each refusal and at the end: for a container's termination log. %p is
-the process id";
-    python: Leading, "--python", "", Form::Next("PATH"), "\
-Run this interpreter. Before all other options; the command of a wheel alone takes it";
-    help: Flag, "--help", "", Form::Alone, "Print this help";
-    host_version: Flag, "--host-version", "", Form::Alone, "Print the host's version and the Python it runs";
+  INTERVAL  one every so many bytes, such as 64K; 1 is every
+            allocation
+  off       none
+  native    the stacks begin with the native calls between the
+            allocation and the interpreter. pyhostctl finds the names
+            of functions that are not exported, and lines (x86-64,
+            glibc 2.35 and newer)" {
+        lines: Text<LineSettings>, "",
+        lines_native: Flag, "native"
+    }
+    "--timeline", "PYHOST_TIMELINE", Form::Next("FILE,..."), "\
+Write the accounts over time to a file
+Lines of JSON, with the resident size. %p is the process id
+  interval=TIME  the time between two samples, such as 50ms or 0.5s;
+                 it doubles each time the file is full, at 8192
+                 samples [default: 10ms]" {
+        timeline: PathPart, "",
+        timeline_interval: Text<Interval>, "interval=TIME"
+    }
+    ["Debugging"]
+    "--leak-check", "PYHOST_LEAK_CHECK", Form::Optional("WHAT,...", "python"), "\
+Look for lost blocks at the end; status 23
+When Python has been finalised: blocks that the script allocated and
+that nothing points at any more. A leak is printed on stderr. May be
+repeated
+  python             in CPython's domains and array data [default]
+  native             in malloc's blocks, too
+  off                not at all
+  status=N           the exit status of a leak, 0 to 255, where it
+                     would be 0; 0 leaves the script's [default: 23]
+  suppressions=FILE  do not report the leaks that a rule of this file
+                     matches, a rule a line, such as
+                     type:some_package; may be repeated
+  unused             name the rules that match nothing" {
+        leak_check: Choice<leaks::Scope>, "",
+        leak_status: Number<u8>, "status=N",
+        leak_suppressions: List<PathPart>, "suppressions=FILE",
+        leak_unused: Flag, "unused"
+    }
+    "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
+Put guard pages behind sampled blocks
+A write past the end then ends the process at once, with the account
+and the size in one line
+  min=SIZE  blocks of this size and more [default: 4K]; those of 1K
+            and less from the script's start on
+  every=N   one of N of them [default: 8]; joined by a comma
+  all       every block of more than 1K
+  off       none" {
+        guard: Text<guards::GuardSettings>, ""
+    }
+    "--debug-hooks", "PYHOST_DEBUG_HOOKS", Form::Alone, "\
+Check every block: pads and a quarantine
+CPython's debug hooks (PyMem_SetupDebugHooks) over the host's
+allocators, and pads and a quarantine around every block, malloc's and
+NumPy's included. A line about a block has the C calls that allocated
+and freed it" {
+        debug_hooks: Flag, ""
+    }
+    "--fail", "PYHOST_FAIL", Form::Next("[ACCOUNT=]SPEC"), "\
+Let requests for memory fail
+While the script runs; may be repeated. ACCOUNT is raw, mem, obj,
+arena, numpy, native, mapped, or several with + between them [default:
+all]; SPEC is some of these, with commas. `pyhostctl sweep` runs a
+program once for each N
+  N             the Nth request
+  every=N       each Nth
+  p=P[,seed=N]  each with probability P
+  above=SIZE    counts only those above SIZE
+  when=open     counts only while pyhost.fail() is open; alone: lets
+                the script use pyhost.fail(SPEC)
+  log=PATH      writes one line for each injected failure to this
+                file: process, number of the request, account, size,
+                and the lines of Python it came from" {
+        fail: List<Text<Spec>>, "",
+        fail_log: PathPart, "log=PATH"
+    }
+    ["Allocators"]
+    "--allocator", "PYHOST_ALLOCATOR", Form::Next("KIND"), "\
+CPython's allocators: mimalloc, pymalloc or system
+[default: mimalloc, or as PYTHONMALLOC says]
+  mimalloc  RAW, MEM, OBJ and the arenas on mimalloc
+  pymalloc  RAW, MEM and the arenas on mimalloc; OBJ stays pymalloc,
+            counted
+  system    nothing replaced: CPython's own allocators, counted" {
+        allocator: Choice<Allocator>, ""
+    }
+    "--malloc", "PYHOST_MALLOC", Form::Next("HOW"), "\
+The process's malloc: count, plain or off
+[default: count; off beneath a tool that must see every block, such as
+Valgrind or a sanitizer, or if `ulimit -d` is below 32 MiB or `ulimit
+-v` below 64]
+  count  from mimalloc, booked to the account `native`
+  plain  from mimalloc, not counted
+  off    by what is preloaded, else by libc; and no domain on mimalloc" {
+        malloc: Choice<native::Mode>, ""
+    }
+    "--retain", "PYHOST_RETAIN", Form::Next("NAME"), "\
+Freed memory that is kept: balanced, speed or small
+MIMALLOC_* variables win
+  balanced  little, and nothing while the program waits [default]
+  speed     for 10 s, and huge pages for the first GiB
+  small     nothing [default with --cap or --region]" {
+        retain: Choice<Retention>, ""
+    }
+    ["NumPy"]
+    "--numpy", "PYHOST_NUMPY", Form::Next("KIND,..."), "\
+NumPy's array data: mimalloc, pool, bfc or system
+Each key may come without KIND [default: mimalloc; system with
+--allocator system]
+  mimalloc           mimalloc, in a heap of their own
+  pool               over it, a pool that keeps freed blocks by size
+                     (TensorFlow's PoolAllocator)
+  bfc                one region, best fit with coalescing
+                     (TensorFlow's BFCAllocator)
+  system             libc's malloc, counted
+  align=N            align to N bytes, a power of two from 16 to 4096
+                     (256 with bfc), and round sizes up likewise
+                     [default: 64]
+  huge-pages=WHEN    transparent huge pages: auto (ask for them for
+                     arrays of 4 MiB and more, as NumPy does;
+                     NUMPY_MADVISE_HUGEPAGE=0: not at all), always
+                     (ask for them for all), never (refuse them)
+                     [default: auto]
+  numa=NODE          from this NUMA node as long as it has room
+  limit=LIMIT        what the pool keeps at most: a number of blocks,
+                     a size such as 64M, or auto: a number that grows
+                     with use, and never more bytes than were in use
+                     at once [default: auto]
+  region=SIZE[:MAX]  the region of bfc: its size, and what it may grow
+                     to by doubling, such as 256M:4G; K, M, G, T are
+                     powers of 1024, KB and so on of 1000 [default:
+                     64M, growing to the machine's memory]" {
+        numpy: Choice<ArrayAllocator>, "",
+        numpy_align: Text<Alignment>, "align=N",
+        numpy_huge_pages: Choice<HugePages>, "huge-pages=WHEN",
+        numpy_numa: Number<u32>, "numa=NODE",
+        numpy_limit: Text<PoolLimit>, "limit=LIMIT",
+        numpy_region: Text<ArrayRegion>, "region=SIZE[:MAX]"
+    }
+    ["Devices"]
+    "--region", "PYHOST_REGION", Form::Next("SIZE,..."), "\
+Keep all heaps in one region, of SIZE at most
+One range of addresses, of which never more than SIZE is committed,
+such as 24M. A request that does not fit fails
+  lock        lock what is committed of it in memory, as soon as it is
+              touched
+  huge-pages  ask for transparent huge pages for it; it then counts by
+              2 MiB" {
+        region: Text<Size>, "",
+        region_lock: Flag, "lock",
+        region_huge_pages: Flag, "huge-pages"
+    }
+    ["The host"]
+    "--python", "", Form::Next("PATH"), "\
+Run this interpreter; before all other options
+The command of a wheel alone takes it" {
+        python: Path, ""
+    }
+    "--help", "", Form::Optional("all", "short"), "\
+Print this help; with all: every value and key" {
+        help: Choice<Help>, ""
+    }
+    "--host-version", "", Form::Alone, "\
+Print the version of the host and of its Python" {
+        host_version: Flag, ""
+    }
 }
 
 #[cfg(test)]
@@ -272,83 +386,72 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../../../docs/options.md");
 
-    /// The first cells of the table below a line of the document.
-    fn first_cells(line: &str) -> Vec<&'static str> {
+    /// The rows of the table below a line of the document.
+    fn rows_below(line: &str) -> Vec<&'static str> {
         let (_, rest) = DOCUMENT.split_once(line).unwrap();
         let rows = rest.lines().skip_while(|line| !line.starts_with("|---"));
         let rows = rows.skip(1).take_while(|line| line.starts_with("| "));
-        rows.map(|row| row[2..].split(" | ").next().unwrap())
-            .collect()
+        rows.map(|row| &row[2..]).collect()
+    }
+
+    fn first_cells(line: &str) -> impl Iterator<Item = &'static str> {
+        let rows = rows_below(line).into_iter();
+        rows.map(|row| row.split(" | ").next().unwrap())
     }
 
     #[test]
-    fn the_table_in_the_docs_has_every_option_and_no_other() {
-        let cells = first_cells("# Options\n");
-        let words = cells.iter().flat_map(|cell| cell.split('`'));
-        let documented: BTreeSet<&str> = words
+    fn the_table_in_the_docs_has_every_option_with_its_keys_and_no_other() {
+        let documented: BTreeSet<&str> = first_cells("# Options\n")
+            .flat_map(|cell| cell.split('`'))
             .filter(|word| word.starts_with("--"))
             .map(|word| word.split([' ', '=', '[']).next().unwrap())
             .collect();
         let rows = ROWS.iter().filter(|row| !row.variable.is_empty());
-        assert_eq!(documented, rows.map(|row| row.option).collect());
-    }
-
-    #[test]
-    fn the_table_in_the_docs_has_every_exit_status_and_no_other() {
-        let documented: Vec<i32> = first_cells("## Exit statuses\n")
-            .iter()
-            .filter_map(|cell| cell.parse().ok())
-            .collect();
-        assert_eq!(documented, STATUSES.map(|(status, _)| status));
-    }
-
-    #[test]
-    fn a_variable_has_the_name_of_its_option() {
-        for row in ROWS.iter().filter(|row| !row.variable.is_empty()) {
-            let name = row.option.trim_start_matches("--").replace('-', "_");
-            assert_eq!(row.variable, format!("PYHOST_{}", name.to_uppercase()));
+        assert_eq!(documented, rows.clone().map(|row| row.option).collect());
+        let lines = rows_below("# Options\n");
+        for row in rows {
+            let name = |line: &&&str| {
+                line.split(['`', ' ', '=', '['])
+                    .any(|word| word == row.option)
+            };
+            let line = lines.iter().find(name).unwrap();
+            for part in &row.parts[1..] {
+                assert!(
+                    line.contains(part.key),
+                    "{} {}: {line}",
+                    row.option,
+                    part.key
+                );
+            }
         }
     }
 
     #[test]
-    fn children_inherit_what_was_given() {
-        let text = |row: &Row| {
-            match (row.form, (row.names)().as_str(), row.option) {
-                (_, _, "--fail") => "3;obj=every=2",
-                (_, _, "--cap" | "--soft-cap") => "64M;numpy=25%",
-                (_, _, "--timeline-interval") => "10ms",
-                (_, _, "--guard") => "all",
-                (_, _, "--leak-suppressions") => "/tmp/a;unused",
-                (_, _, "--lines") => "64K,seed=7",
-                (_, _, "--live" | "--timeline") => "/tmp/a",
-                (_, _, "--numpy-region") => "64M,1G",
-                (_, _, "--region") => "64M",
-                (Form::Alone, ..) => "1",
-                (_, "", _) => "64",
-                (_, names, _) => return names.split(", ").next().unwrap().into(),
+    fn the_table_in_the_docs_has_every_exit_status_and_no_other() {
+        let documented = first_cells("## Exit statuses\n").filter_map(|cell| cell.parse().ok());
+        let documented: Vec<i32> = documented.collect();
+        assert_eq!(documented, STATUSES.map(|(status, _)| status));
+    }
+
+    #[test]
+    fn a_variable_has_the_name_of_its_option_and_the_help_every_key() {
+        for row in ROWS {
+            let name = row.option.trim_start_matches("--").replace('-', "_");
+            let variable = format!("PYHOST_{}", name.to_uppercase());
+            assert!(row.variable == variable || row.variable.is_empty());
+            assert!(
+                row.help.lines().all(|line| line.len() <= 70),
+                "{}",
+                row.help
+            );
+            assert!(row.help.lines().next().unwrap().len() <= 51, "{}", row.help);
+            for part in &row.parts[1..] {
+                assert!(
+                    row.help.contains(&format!("\n  {}", part.key)),
+                    "{}",
+                    part.key
+                );
             }
-            .into()
-        };
-        let wrong = |row: &Row, _: &OsStr, reason: String| panic!("{}: {reason}", row.option);
-        let all = |row: &Row| match row.option {
-            "--python" => Vec::new(), // the launcher's
-            _ => vec![text(row)],
-        };
-        let given = Given::read(&all, &wrong).unwrap();
-        let exports = given.exports().unwrap();
-        let variables = ROWS.iter().map(|row| row.variable);
-        let variables: Vec<&str> = variables.filter(|name| !name.is_empty()).collect();
-        assert!(exports.iter().map(|(name, _)| name.as_str()).eq(variables));
-        let find = |name: &str| exports.iter().find(|(known, _)| known == name);
-        let again = Given::read(
-            &|row| {
-                find(row.variable)
-                    .map(|(_, value)| value.clone())
-                    .into_iter()
-                    .collect()
-            },
-            &wrong,
-        );
-        assert_eq!(again.unwrap().exports().unwrap(), exports);
+        }
     }
 }

@@ -9,7 +9,7 @@ pub const ENOUGH: usize = 2048;
 /// The first bytes of the formats of runs that are recognised by them alone.
 const OF_RUNS: [&[u8]; 6] = [
     b"pyhost: Python ",  // --stats=text
-    b"pyhost: process ", // --stats-brief
+    b"pyhost: process ", // --brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
@@ -60,7 +60,7 @@ fn is_page(beginning: &[u8]) -> bool {
             .any(|part| part == GENERATOR)
 }
 
-/// A log of `--fail-log`: process, number, account, size, place.
+/// A log of `--fail log`: process, number, account, size, place.
 fn is_log(beginning: &[u8]) -> bool {
     let mut words = beginning.split(|&byte| byte == b' ');
     let mut next = || words.next().unwrap_or_default();

@@ -109,7 +109,7 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
             });
         }
         Err(refusal) => notice(format_args!(
-            "--fail-log: '{}' {refusal}; the script runs without it",
+            "--fail log: '{}' {refusal}; the script runs without it",
             path.display()
         )),
     }
@@ -186,7 +186,7 @@ fn write(log: &Log, line: &[u8]) {
             discard(log, descriptor);
         }
         notice(format_args!(
-            "--fail-log: cannot write '{}': {error}",
+            "--fail log: cannot write '{}': {error}",
             log.path.shown()
         ));
     }

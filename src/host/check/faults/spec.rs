@@ -199,7 +199,6 @@ impl Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::list;
 
     fn parse(text: &str) -> Spec {
         text.parse()
@@ -259,13 +258,6 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Spec>(), Err(expected), "{text}");
         }
-    }
-
-    #[test]
-    fn rules_of_a_variable_have_semicolons_between_them() {
-        let specs: Vec<Spec> = list::parse("obj=3;numpy=above=1M,every=2").unwrap();
-        assert_eq!(specs, [parse("obj=3"), parse("numpy=above=1M,every=2")]);
-        assert!(list::parse::<Spec>("obj=3;").is_err());
     }
 
     #[test]

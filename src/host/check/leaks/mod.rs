@@ -18,7 +18,7 @@ mod table;
 mod types;
 
 pub use settings::{DEFAULT_STATUS, Scope};
-pub use suppressions::{Rule, Source, Suppressions};
+pub use suppressions::{Rule, Suppressions};
 pub use types::look as look_at_types;
 
 use crate::allocator::Allocator;
@@ -314,7 +314,7 @@ pub fn findings() -> Option<&'static Findings> {
     STATE.findings.get()
 }
 
-/// The live blocks of `--numpy-allocator bfc`, in memory that is not searched for pointers.
+/// The live blocks of `--numpy bfc`, in memory that is not searched for pointers.
 fn arrays_of_region() -> Option<Table<(usize, usize)>> {
     let chunks = region::live_chunks()?;
     let mut table = new_table(chunks.len())?;

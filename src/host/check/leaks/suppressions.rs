@@ -1,49 +1,12 @@
-//! Rules for leaks that are known: what they match is not reported (`--leak-suppressions`).
+//! Rules for leaks that are known: what they match is not reported (`--leak-check suppressions=FILE`).
 //!
 //! A file has a rule a line, and a rule has conditions with spaces between them, all of which must hold. `leak:PATTERN`
 //! and the patterns are LeakSanitizer's; they are compared with types and lines of Python, too.
 
 use crate::bytes::{self, Expected};
 use crate::ledger::{Account, REPORTED};
-use std::fmt::{self, Display};
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A value of `--leak-suppressions`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The rules of a file.
-    File(PathBuf),
-    /// Names the rules that matched nothing.
-    Unused,
-}
-
-const UNUSED: &str = "unused";
-
-impl FromStr for Source {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<Self, Expected> {
-        match text {
-            "" => Err(Expected("a file of rules, or unused")),
-            UNUSED => Ok(Source::Unused),
-            // A child process may run in another folder.
-            path => std::path::absolute(path)
-                .map(Source::File)
-                .map_err(|_| Expected("a file in a working directory that exists")),
-        }
-    }
-}
-
-impl Display for Source {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::File(path) => write!(out, "{}", path.display()),
-            Source::Unused => out.write_str(UNUSED),
-        }
-    }
-}
 
 /// Text with `*` for any text. It may lie anywhere in what is matched, unless `^` or `$` binds it to an end.
 #[derive(Clone, Debug)]

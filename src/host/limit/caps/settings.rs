@@ -142,18 +142,22 @@ impl fmt::Display for Share {
 mod tests {
     use super::*;
     use crate::ledger::Account;
-    use crate::list;
 
     #[test]
     fn rules_name_an_account_or_the_total() {
-        let parse = |text: &str| list::parse(text).map(Rules);
+        let parse = |text: &str| {
+            let rules: Result<_, Expected> = text.split(';').map(str::parse).collect();
+            rules.map(Rules)
+        };
         let rules = parse("64M;numpy=25%;total=auto").unwrap();
         assert_eq!(rules.of(Scope::Total).unwrap().size, CapSize::Auto);
         assert_eq!(
             rules.of(Scope::Account(Account::Numpy)).unwrap().size,
             CapSize::Share(2500)
         );
-        assert_eq!(parse(&list::show(&rules.0)).unwrap(), rules);
+        for rule in rules.0 {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
         for bad in [
             "",
             "64m",

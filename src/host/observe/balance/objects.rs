@@ -43,7 +43,7 @@ pub fn add_loaded(extents: &mut Extents<'_>, page: usize) -> Range<usize> {
     executable
 }
 
-/// Adds the chunks of `--numpy-allocator bfc`, neighbours of one kind together. A memory page of
+/// Adds the chunks of `--numpy bfc`, neighbours of one kind together. A memory page of
 /// which several have a part is the first one's.
 pub fn add_chunks(extents: &mut Extents<'_>, chunks: &[ChunkView], page: usize) {
     let owner = |chunk: &ChunkView| match chunk.allocation {

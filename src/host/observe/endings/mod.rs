@@ -380,7 +380,7 @@ fn dump_from_handler() -> bool {
 fn say_no_report(pid: i32) {
     notice(format_args!(
         "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
-         --stats-file, or `pyhostctl report {pid}` of a host with --live"
+         --stats=file=PATH, or `pyhostctl report {pid}` of a host with --live"
     ));
 }
 

@@ -24,6 +24,14 @@ const DEFAULT_INTERVAL: u64 = 128 << 10;
 /// The longest interval.
 const MOST: u64 = 1 << 40;
 
+impl LineSettings {
+    /// What `--lines` without an interval asks for.
+    pub const DEFAULT: Self = LineSettings::Every {
+        interval: DEFAULT_INTERVAL,
+        seed: None,
+    };
+}
+
 impl FromStr for LineSettings {
     type Err = Expected;
 

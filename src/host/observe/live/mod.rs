@@ -172,7 +172,7 @@ fn in_memory() -> bool {
     let is_shared = mapping::onto_memory(true);
     if !is_shared {
         notice(format_args!(
-            "--timeline, --stats-brief: no memory to share with the sampler ({}); the script runs \
+            "--timeline, --brief: no memory to share with the sampler ({}); the script runs \
              without them",
             Errno::last()
         ));

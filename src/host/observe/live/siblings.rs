@@ -84,7 +84,7 @@ fn archive_one(folder: &Fd, name: &[u8], told: &mut usize) -> bool {
     let pid = card.pid.load(Relaxed);
     let peak = card.last_resident().1.unwrap_or(0);
     notice(format_args!(
-        "process {pid}, a sibling, {} with a resident peak of {}; `pyhostctl show {pid}` has its last counters",
+        "process {pid}, a sibling, {} with a resident peak of {}; `pyhostctl report --text {pid}` has its last counters",
         Killed(&card),
         Bytes(peak)
     ));

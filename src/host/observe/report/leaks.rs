@@ -94,7 +94,7 @@ pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     tell_suppressed(findings, out)
 }
 
-/// Writes one line for what the rules of `--leak-suppressions` have matched, and one for each that matched nothing.
+/// Writes one line for what the rules of `--leak-check suppressions` have matched, and one for each that matched nothing.
 fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     let sum = |figure: fn(&Rule) -> u64| findings.suppressed().map(figure).sum();
     let (blocks, bytes) = (sum(Rule::blocks), Bytes(sum(Rule::bytes)));
@@ -124,7 +124,7 @@ fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
         let (file, line) = &rule.place;
         writeln!(
             out,
-            "pyhost: --leak-suppressions: '{}' ({file}:{line}) matched nothing",
+            "pyhost: --leak-check suppressions: '{}' ({file}:{line}) matched nothing",
             rule.text
         )?;
     }

@@ -4,6 +4,7 @@
 //! nor the renderers allocate, so that a signal handler can write a report.
 
 mod balance;
+pub mod command;
 mod destination;
 mod dossier;
 mod facts;
@@ -274,7 +275,7 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
     sink.end();
 }
 
-/// The sums of the region of `--numpy-allocator bfc`.
+/// The sums of the region of `--numpy bfc`.
 pub fn describe_region(region: &bfc::Statistics, sink: &mut impl Sink) {
     sink.begin("region");
     sink.int("region_bytes", region.region_bytes as i64);

@@ -1,4 +1,4 @@
-//! `--stats-brief`: a text of at most 4 KiB on the state of the process, for a container's
+//! `--brief`: a text of at most 4 KiB on the state of the process, for a container's
 //! termination log.
 //!
 //! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal
@@ -141,7 +141,7 @@ pub fn tell_end(left: Option<&Snapshot>) {
         match open_now() {
             Ok(file) => STATE.file.store(file, Relaxed),
             Err(OutputError::System(error)) => trouble::remember(Output::Brief, error),
-            Err(refusal) => notice(format_args!("--stats-brief: the file {refusal}")),
+            Err(refusal) => notice(format_args!("--brief: the file {refusal}")),
         }
     }
     if descriptor() != NONE {

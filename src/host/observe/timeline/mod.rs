@@ -1,4 +1,4 @@
-//! `--timeline`, `--stats-brief`: a small process that samples the accounts and the resident size, and has the pages
+//! `--timeline`, `--brief`: a small process that samples the accounts and the resident size, and has the pages
 //! of `--stats=html` made.
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
@@ -65,7 +65,7 @@ pub fn start(settings: &TimelineSettings) {
     let brief = settings.brief.as_deref().is_some_and(|template| {
         let started = brief::start(template);
         started
-            .map_err(|why| leave_out("--stats-brief", template, &why))
+            .map_err(|why| leave_out("--brief", template, &why))
             .is_ok()
     });
     let requests = settings.renderer.as_ref().and_then(|_| pages::open());
@@ -86,7 +86,7 @@ pub fn start(settings: &TimelineSettings) {
     });
     match made {
         None => notice(format_args!(
-            "--timeline, --stats-brief: no process to sample from ({}); the script runs \
+            "--timeline, --brief: no process to sample from ({}); the script runs \
              without one",
             Errno::last()
         )),
@@ -131,7 +131,7 @@ pub fn end() {
 }
 
 const ENDED_EARLY: &str =
-    "--timeline, --stats-brief: the process that samples has not written its last lines";
+    "--timeline, --brief: the process that samples has not written its last lines";
 
 /// The calling process is the sampler, or a copy of it: it has one thread, its memory, descriptors and dispositions are
 /// its own, and it never returns to the host's code.

@@ -43,7 +43,7 @@ pub struct TimelineSettings {
     pub timeline: Option<Vec<u8>>,
     /// The time between two samples.
     pub interval: Interval,
-    /// The file of `--stats-brief`, likewise.
+    /// The file of `--brief`, likewise.
     pub brief: Option<Vec<u8>>,
     /// How pages are made, if one is to be.
     pub renderer: Option<Renderer>,

@@ -41,7 +41,7 @@ static STATE: SamplerTrouble = SamplerTrouble {
 pub enum Output {
     /// `--timeline`.
     Timeline,
-    /// `--stats-brief`.
+    /// `--brief`.
     Brief,
 }
 
@@ -101,7 +101,7 @@ pub fn tell() {
             "--timeline",
             "; what is missing is not in the file",
         ),
-        (Output::Brief, "--stats-brief", ""),
+        (Output::Brief, "--brief", ""),
     ] {
         let error = of(output).map_or(0, |place| place.load(Relaxed));
         if error != 0 && !STATE.told.swap(true, Relaxed) {

@@ -66,7 +66,7 @@ without a heap of its own.";
 const MARK_DOC: &CStr = c"mark(name, /)
 --
 
-Name this moment: the timeline of --timeline and pyhostctl show it, and lines()['grown'] begins here.
+Name this moment: the timeline of --timeline and pyhostctl report show it, and lines()['grown'] begins here.
 
 The first 48 bytes of the name are kept, in UTF-8, and the latest 64 marks until the sampler has
 seen them. Costs well below a microsecond; may be called from any thread. Raises TypeError where
@@ -80,7 +80,7 @@ Start every account's peak anew from what is live now.";
 const MAP_DOC: &CStr = c"numpy_memory_map(text=False)
 --
 
-Return the region of --numpy-allocator bfc at this moment, as a dictionary or as text.
+Return the region of --numpy bfc at this moment, as a dictionary or as text.
 
 d['region'] holds its sums, d['bins'] the sums of each of the 21 bins, d['chunks'] every chunk by
 ascending address: address, bytes, requested_bytes, allocation (its number, None where free) and
@@ -163,7 +163,7 @@ fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Return
     let [as_text] = arguments.parse(&SIGNATURE)?;
     let as_text = as_text.map_or(Ok(false), Object::truth)?;
     let Some((map, chunks)) = region::map() else {
-        let text = "numpy_memory_map: there is no region; expected --numpy-allocator bfc";
+        let text = "numpy_memory_map: there is no region; expected --numpy bfc";
         return Err(gil.raise(Kind::Runtime, text));
     };
     let chunks = chunks.ok_or_else(|| gil.no_memory())?;

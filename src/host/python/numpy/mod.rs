@@ -84,7 +84,7 @@ pub struct ArrayFigures {
     pub allocator: &'static str,
     /// The least alignment of array data, in bytes.
     pub alignment: usize,
-    /// The choice of `--numpy-huge-pages`.
+    /// The choice of `--numpy huge-pages`.
     pub huge_pages: &'static str,
     /// The preferred NUMA node.
     pub node: Option<u32>,
@@ -94,7 +94,7 @@ pub struct ArrayFigures {
     pub region: Option<bfc::Statistics>,
 }
 
-/// Where `--numpy-region` is not given: what is in use from the start.
+/// Where `--numpy region` is not given: what is in use from the start.
 const FIRST_REGION: u64 = 64 << 20;
 
 /// libc's own alignment, which [`ArrayAllocator::System`] leaves.
@@ -192,7 +192,7 @@ fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
     match reserved {
         true => Ok(()),
         false => Err(Error::option(format!(
-            "--numpy-region: the system gives no address space of {}; expected a size that it can \
+            "--numpy region: the system gives no address space of {}; expected a size that it can \
              reserve",
             Exact(region.maximum)
         ))),
@@ -205,7 +205,7 @@ pub fn tell_failure(map: &bfc::Map, size: usize) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     let _ = writeln!(
         out,
-        "pyhost: no room for {size} bytes in the region of --numpy-allocator bfc; this is said \
+        "pyhost: no room for {size} bytes in the region of --numpy bfc; this is said \
          once"
     );
     let mut trace = [0; 2048];
@@ -229,14 +229,14 @@ fn check_node(node: u32) -> Result<(), Error> {
     let nodes = process::numa_nodes();
     if nodes.len() < 2 {
         return Err(Error::option(format!(
-            "--numpy-numa {node}: this machine has one memory node; expected a machine with \
+            "--numpy numa {node}: this machine has one memory node; expected a machine with \
              several"
         )));
     }
     if !nodes.contains(&node) {
         let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
         return Err(Error::option(format!(
-            "--numpy-numa: bad value '{node}'; expected one of {}",
+            "--numpy numa: bad value '{node}'; expected one of {}",
             names.join(", ")
         )));
     }

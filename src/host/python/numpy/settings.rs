@@ -68,8 +68,8 @@ impl FromStr for ArrayRegion {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
-        let expected = Expected("a size such as 256M, or a first and a greatest size, 256M,4G");
-        let (initial, maximum) = text.split_once(',').unwrap_or((text, text));
+        let expected = Expected("a size such as 256M, or a first and a greatest size, 256M:4G");
+        let (initial, maximum) = text.split_once(':').unwrap_or((text, text));
         match (bytes::parse(initial), bytes::parse(maximum)) {
             (Some(initial), Some(maximum)) if 0 < initial && initial <= maximum => {
                 Ok(ArrayRegion { initial, maximum })
@@ -81,24 +81,24 @@ impl FromStr for ArrayRegion {
 
 impl fmt::Display for ArrayRegion {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}B,{}B", self.initial, self.maximum)
+        write!(out, "{}B:{}B", self.initial, self.maximum)
     }
 }
 
 /// The `--numpy-*` options; None where not given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArraySettings {
-    /// `--numpy-allocator`.
+    /// `--numpy`.
     pub allocator: Option<ArrayAllocator>,
-    /// `--numpy-align`.
+    /// `--numpy align`.
     pub alignment: Option<Alignment>,
-    /// `--numpy-huge-pages`.
+    /// `--numpy huge-pages`.
     pub huge_pages: Option<HugePages>,
-    /// `--numpy-numa`: the preferred node.
+    /// `--numpy numa`: the preferred node.
     pub node: Option<u32>,
-    /// `--numpy-pool-limit`.
+    /// `--numpy limit`.
     pub pool_limit: Option<PoolLimit>,
-    /// `--numpy-region`.
+    /// `--numpy region`.
     pub region: Option<ArrayRegion>,
 }
 
@@ -118,7 +118,7 @@ mod tests {
             let limit: PoolLimit = text.parse().unwrap();
             assert_eq!(limit.to_string().parse::<PoolLimit>().unwrap(), limit);
         }
-        for text in ["1M", "1M,2G", "100,100"] {
+        for text in ["1M", "1M:2G", "100:100"] {
             let region: ArrayRegion = text.parse().unwrap();
             assert_eq!(region.to_string().parse::<ArrayRegion>().unwrap(), region);
         }
@@ -129,7 +129,9 @@ mod tests {
         for text in ["", "0", "8", "48", "8192", "x"] {
             assert!(text.parse::<Alignment>().is_err(), "{text}");
         }
-        for text in ["", "0", "2M,1M", "1M,", ",1M", "M", "1M,2M,3M", "-1"] {
+        for text in [
+            "", "0", "2M:1M", "1M:", ":1M", "M", "1M:2M:3M", "1M,2M", "-1",
+        ] {
             assert!(text.parse::<ArrayRegion>().is_err(), "{text}");
         }
         for text in ["", "M", "-1", "1.5X", "99999999999999999999G"] {

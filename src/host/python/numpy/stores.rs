@@ -1,4 +1,4 @@
-//! The allocators of array data: the four choices of `--numpy-allocator`, as one trait.
+//! The allocators of array data: the four choices of `--numpy`, as one trait.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! `pyhostctl ps`: the hosts that run, a line each.
+//! `pyhostctl top --once`: the hosts that run, a line each, with whole command lines.
 
+use super::tables::clock;
 use crate::failure::{Failure, print};
 use crate::find::{self, Name};
-use crate::top::clock;
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::moment;

@@ -1,0 +1,222 @@
+//! The values of all options, as they were given, and as children inherit them.
+
+use super::kinds::{COMMA, SEMICOLON};
+use super::reader::Given;
+use super::table::{ROWS, Row, Values, row_of};
+use crate::error::Error;
+use pyhost_os::list;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+impl Values {
+    /// Reads the parts of an option's values.
+    ///
+    /// # Errors
+    /// A part that is wrong, or given more than once.
+    pub fn read<'a>(
+        &mut self,
+        row: &'static Row,
+        given: impl Iterator<Item = Given<'a>>,
+    ) -> Result<(), Error> {
+        let mut seen = Vec::new();
+        for Given {
+            part,
+            text,
+            by_variable,
+        } in given
+        {
+            let mut name = match by_variable {
+                true => row.variable,
+                false => row.option,
+            }
+            .to_owned();
+            if !part.key.is_empty() {
+                name = format!("{name} {}", part.name());
+            }
+            let bad = |reason: &str| Error::option(format!("{name}: {reason}"));
+            if seen.contains(&part.key) && !part.is_list {
+                return Err(bad("given more than once"));
+            }
+            seen.push(part.key);
+            let text = match (text, part.takes_value()) {
+                (Some(text), true) => text,
+                (None, false) => b"1",
+                (None, true) => return Err(bad(&format!("expected a value, {}", part.key))),
+                (Some(_), false) => return Err(bad("takes no value")),
+            };
+            let text = match by_variable && row.is_list() {
+                true => list::read(text, SEMICOLON).unwrap_or_default(),
+                false => text.to_vec(),
+            };
+            self.add(row, part.key, OsStr::from_bytes(&text))
+                .map_err(|reason| match part.key.is_empty() && row.parts.len() > 1 {
+                    true => bad(&format!("{reason}; or {}", row.keys())),
+                    false => bad(&reason),
+                })?;
+            self.given.push((row.option, by_variable));
+        }
+        Ok(())
+    }
+
+    /// Whether the command line gave an option.
+    pub fn is_given(&self, option: &str) -> bool {
+        self.given.contains(&(option, false))
+    }
+
+    /// Whether an option has a value, its variable's included.
+    pub fn has(&self, option: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == option)
+    }
+
+    /// The name of the option, or of its variable if that gave the value.
+    pub fn name(&self, option: &'static str) -> &'static str {
+        match row_of(option.as_bytes()) {
+            Some(row) if self.given.contains(&(option, true)) => row.variable,
+            _ => option,
+        }
+    }
+
+    /// The value of an option's variable, for child processes; empty if the option has no value.
+    ///
+    /// # Errors
+    /// A path that cannot be made absolute.
+    pub fn variable(&self, row: &Row) -> Result<OsString, Error> {
+        let mut text = Vec::new();
+        for (key, value) in self.parts(row)? {
+            if !text.is_empty() {
+                text.push(if row.is_list() { SEMICOLON } else { COMMA });
+            }
+            let part = match key.split_once('=') {
+                Some((name, _)) => [name.as_bytes(), b"=", value.as_bytes()].concat(),
+                None if key.is_empty() => value.into_vec(),
+                None => key.as_bytes().to_vec(),
+            };
+            text.extend(match row.is_list() {
+                true => list::written(&part, SEMICOLON),
+                false => part,
+            });
+        }
+        Ok(OsString::from_vec(text))
+    }
+
+    /// The variables that give child processes what the command line gave, without the outputs of the options
+    /// `missing`. An empty variable is none.
+    ///
+    /// # Errors
+    /// A path that cannot be made absolute.
+    pub fn exports(&self, missing: &[&str]) -> Result<Vec<(String, OsString)>, Error> {
+        let mut exports = Vec::new();
+        for row in ROWS.iter().filter(|row| !row.variable.is_empty()) {
+            if self.is_given(row.option) || missing.contains(&row.option) {
+                let value = self.variable(row)?;
+                if !value.is_empty() || std::env::var_os(row.variable).is_some() {
+                    exports.push((row.variable.to_owned(), value));
+                }
+            }
+        }
+        Ok(exports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::reader::parts_of;
+
+    #[test]
+    fn children_inherit_what_was_given() {
+        for (option, text, variable) in [
+            (
+                "--fail",
+                "obj=every=2,log=/a,,b;c",
+                "obj=every=2;log=/a,,b;;c",
+            ),
+            ("--cap", "64M", "67108864"),
+            (
+                "--timeline",
+                "/tmp/a,interval=10ms",
+                "/tmp/a,interval=0.01s",
+            ),
+            ("--guard", "all", "min=1024B,every=1"),
+            (
+                "--leak-check",
+                "native,suppressions=/a,unused,suppressions=/b,status=3",
+                "native;status=3;suppressions=/a;suppressions=/b;unused",
+            ),
+            ("--lines", "64K,seed=7,native", "65536,seed=7,native"),
+            ("--lines", "native", "native"),
+            ("--live", "/tmp/a,b", "/tmp/a,b"),
+            ("--brief", "/tmp/a,b;c", "/tmp/a,b;c"),
+            ("--stats", "file=/a,,b;c,json", "json,file=/a,,b;c"),
+            (
+                "--numpy",
+                "bfc,region=64M:1G",
+                "bfc,region=67108864B:1073741824B",
+            ),
+            (
+                "--numpy",
+                "limit=10,numa=1,align=64,huge-pages=never",
+                "align=64,huge-pages=never,numa=1,limit=10",
+            ),
+            (
+                "--region",
+                "64M,huge-pages,lock",
+                "67108864,lock,huge-pages",
+            ),
+            ("--debug-hooks", "1", "1"),
+        ] {
+            let row = row_of(option.as_bytes()).unwrap();
+            let word = format!("{option}={text}");
+            let mut values = Values::default();
+            let arguments = std::iter::once(word.as_bytes());
+            values.read(row, parts_of(row, arguments, None)).unwrap();
+            assert_eq!(values.variable(row).unwrap(), variable, "{option}");
+            let mut again = Values::default();
+            let inherited = Some(variable.as_bytes());
+            let nothing = std::iter::empty();
+            again.read(row, parts_of(row, nothing, inherited)).unwrap();
+            assert_eq!(again.variable(row).unwrap(), variable, "{option}");
+            assert_eq!(values.exports(&[]).unwrap().len(), 1);
+            assert_eq!(again.exports(&[]).unwrap().len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_wrong_part_is_named() {
+        for (word, expected) in [
+            (
+                "--numpy=align=48",
+                "--numpy align: bad value '48'; expected a power of two from 16 to 4096",
+            ),
+            (
+                "--numpy=alin=64",
+                "--numpy: bad value 'alin=64'; expected one of mimalloc, pool, bfc, system; or align=N, \
+                 huge-pages=WHEN, numa=NODE, limit=LIMIT, region=SIZE[:MAX]",
+            ),
+            (
+                "--numpy=pool,bfc",
+                "--numpy: bad value 'pool,bfc'; expected one of mimalloc, pool, bfc, system; or align=N, huge-pages=WHEN, numa=NODE, limit=LIMIT, region=SIZE[:MAX]",
+            ),
+            ("--numpy=align", "--numpy align: expected a value, align=N"),
+            (
+                "--numpy=align=64,align=64",
+                "--numpy align: given more than once",
+            ),
+            ("--region=24M,lock=1", "--region lock: takes no value"),
+            (
+                "--timeline=/t,intervall=5ms",
+                "--timeline: bad value '/t,intervall=5ms'; expected a path, in which a comma is written twice; or interval=TIME",
+            ),
+            (
+                "--stats=json,file=",
+                "--stats file: expected a value, a path",
+            ),
+        ] {
+            let name = word.split('=').next().unwrap();
+            let row = row_of(name.as_bytes()).unwrap();
+            let arguments = std::iter::once(word.as_bytes());
+            let read = Values::default().read(row, parts_of(row, arguments, None));
+            assert_eq!(read.unwrap_err().to_string(), expected);
+        }
+    }
+}
