@@ -4,12 +4,11 @@
 
 #![allow(unsafe_code)]
 
-use super::COUNT_NATIVE;
+use super::counts_native;
 use super::ffi::{self, Heap, HeapArea};
 use super::heaps;
 use crate::ledger::Account;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +68,7 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
         Account::Numpy,
         Account::Native,
     ] {
-        if account == Account::Native && !COUNT_NATIVE.load(Relaxed) {
+        if account == Account::Native && !counts_native() {
             continue;
         }
         let mut found = Found {

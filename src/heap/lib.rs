@@ -93,8 +93,19 @@ pub use walk::walk;
 
 const NATIVE: usize = Account::Native as usize;
 
-/// Whether blocks of the main heap are booked to `native` (`--malloc count`).
-static COUNT_NATIVE: AtomicBool = AtomicBool::new(true);
+/// What was done before the first allocation, and whether blocks of the main heap are booked to `native` (`--malloc count`).
+struct HeapStart {
+    /// Not zero, so it does not lie in the memory that is to stay untouched until it refuses huge pages.
+    is_fresh: AtomicBool,
+    has_options: AtomicBool,
+    counts_native: AtomicBool,
+}
+
+static START: HeapStart = HeapStart {
+    is_fresh: AtomicBool::new(true),
+    has_options: AtomicBool::new(false),
+    counts_native: AtomicBool::new(true),
+};
 
 /// The functions that the ledger calls, for callers that end one of its segments.
 pub static GILS: Gils = Gils {
@@ -106,9 +117,7 @@ pub static GILS: Gils = Gils {
 /// executable calls it before all constructors. A library is preloaded after those of others have allocated; there the first
 /// booking calls it. A second call does nothing.
 pub fn begin() {
-    // Not zero, so it does not lie in the memory that is to stay untouched until it refuses huge pages.
-    static IS_FRESH: AtomicBool = AtomicBool::new(true);
-    if IS_FRESH.swap(false, Relaxed) {
+    if START.is_fresh.swap(false, Relaxed) {
         small_pages::start();
         ledger::own::open();
     }
@@ -160,12 +169,12 @@ fn several_gils() -> bool {
 
 /// Chooses whether blocks of the main heap are booked.
 pub fn count_native(count: bool) {
-    COUNT_NATIVE.store(count, Relaxed);
+    START.counts_native.store(count, Relaxed);
 }
 
 /// Whether blocks of the main heap are booked.
 pub fn counts_native() -> bool {
-    COUNT_NATIVE.load(Relaxed)
+    START.counts_native.load(Relaxed)
 }
 
 /// mimalloc's version, as `major * 10000 + minor * 100 + patch` (`mi_version` of mimalloc 3).
@@ -270,8 +279,7 @@ pub fn reserve_region(size: u64) -> bool {
 
 /// Sets the options that must be set before mimalloc's first allocation; false where that is done.
 fn start_mimalloc() -> bool {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    let first = !DONE.swap(true, Relaxed);
+    let first = !START.has_options.swap(true, Relaxed);
     if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.

@@ -18,12 +18,26 @@ use std::sync::{Mutex, PoisonError};
 
 const NUMPY: usize = Account::Numpy as usize;
 
-static REGION: Mutex<Option<Bfc>> = Mutex::new(None);
+/// The region, and when to look for what it can give back.
+struct ArrayDataRegion {
+    bfc: Mutex<Option<Bfc>>,
+    /// A line says that it has no room.
+    is_reported: AtomicBool,
+    /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
+    /// region.
+    next_look: AtomicI64,
+}
+
+static REGION: ArrayDataRegion = ArrayDataRegion {
+    bfc: Mutex::new(None),
+    is_reported: AtomicBool::new(false),
+    next_look: AtomicI64::new(i64::MAX),
+};
 
 /// Runs `work` on the region, inside the gate; None before [`reserve`]. `work` must not allocate.
 fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {
     let _inside = gate::enter(state().slot(), thread_id());
-    let mut guard = REGION.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = REGION.bfc.lock().unwrap_or_else(PoisonError::into_inner);
     guard.as_mut().map(work)
 }
 
@@ -36,11 +50,11 @@ pub fn reserve(initial: usize, maximum: usize) -> bool {
         if retention::delay() == 0 {
             region.give_back_at_once();
         }
-        NEXT_LOOK.store(0, Relaxed);
+        REGION.next_look.store(0, Relaxed);
         let (start, size) = region.memory();
         placement::place_region(start, size);
     }
-    *REGION.lock().unwrap_or_else(PoisonError::into_inner) = region;
+    *REGION.bfc.lock().unwrap_or_else(PoisonError::into_inner) = region;
     reserved
 }
 
@@ -69,8 +83,7 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
 #[cold]
 fn fail(size: usize) {
     count_failure(Account::Numpy);
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if let (Some(host), false) = (host(), TOLD.swap(true, Relaxed))
+    if let (Some(host), false) = (host(), REGION.is_reported.swap(true, Relaxed))
         && let Some(map) = locked(|region| region.map())
     {
         (host.bfc_is_full)(&map, size);
@@ -113,12 +126,8 @@ pub fn free(pointer: *mut u8) {
     }
 }
 
-/// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
-/// region.
-static NEXT_LOOK: AtomicI64 = AtomicI64::new(i64::MAX);
-
 fn is_look_due() -> bool {
-    let due = NEXT_LOOK.load(Relaxed);
+    let due = REGION.next_look.load(Relaxed);
     due != i64::MAX && retention::now() >= due
 }
 
@@ -128,7 +137,9 @@ fn give_back_idle(region: &mut Bfc) {
     /// Milliseconds between two looks at least, also if freed memory is given back at once.
     const LEAST: i64 = 500;
     let delay = retention::delay();
-    NEXT_LOOK.store(retention::now() + delay.max(LEAST), Relaxed);
+    REGION
+        .next_look
+        .store(retention::now() + delay.max(LEAST), Relaxed);
     if delay >= 0 {
         region.give_back_idle(false);
     }
@@ -138,7 +149,7 @@ fn give_back_idle(region: &mut Bfc) {
 pub(super) fn give_back_what_is_due() {
     // Where this thread has the lock, beneath a signal handler, the next look will do.
     if is_look_due()
-        && let Ok(mut region) = REGION.try_lock()
+        && let Ok(mut region) = REGION.bfc.try_lock()
         && let Some(region) = region.as_mut()
     {
         give_back_idle(region);
@@ -183,13 +194,13 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
 /// The region's sums; None without one, and where another thread, or this one beneath a signal
 /// handler, has the lock.
 pub fn statistics() -> Option<Statistics> {
-    REGION.try_lock().ok()?.as_ref().map(Bfc::statistics)
+    REGION.bfc.try_lock().ok()?.as_ref().map(Bfc::statistics)
 }
 
 /// The sums of the region and of its bins, without its chunks; None without a region, and where
 /// its lock is taken. Does not allocate.
 pub fn bins() -> Option<Map> {
-    REGION.try_lock().ok()?.as_ref().map(Bfc::map)
+    REGION.bfc.try_lock().ok()?.as_ref().map(Bfc::map)
 }
 
 /// The region at this moment, and its chunks by ascending address, unless the kernel has no memory for these; None

@@ -58,7 +58,7 @@ pub fn apply(retention: Retention) {
         Retention::Balanced => {
             ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY as c_long);
             if delay() == BALANCED_DELAY {
-                DEBT.store(0, Relaxed);
+                STATE.debt.store(0, Relaxed);
             }
         }
         Retention::Speed => {
@@ -86,20 +86,42 @@ const LEAST_KEPT: usize = 4 << 20;
 /// The most that may stay free because the program takes it again time after time.
 const MOST_KEPT: usize = 128 << 20;
 
-/// Bytes of pages that became empty since the last look; far below zero where none is made.
-static DEBT: AtomicIsize = AtomicIsize::new(NEVER);
+/// What was freed and waits, and what became of what was given back.
+struct FreedMemory {
+    /// Bytes of pages that became empty since the last look; far below zero where none is made.
+    debt: AtomicIsize,
+    /// Whether a page has become empty since a wait gave all back.
+    has_empty: AtomicBool,
+    /// Bytes that may stay free, by what the program did with what was given back.
+    kept: AtomicUsize,
+    /// What was given back since the last judgement, see [`judge`]; 0 if nothing.
+    given: AtomicUsize,
+    /// When memory was given back last, by [`now`].
+    given_at: AtomicI64,
+    /// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
+    used: AtomicUsize,
+    emptied: AtomicUsize,
+    /// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
+    highest: AtomicUsize,
+    /// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
+    taken: AtomicUsize,
+    /// When to look next, by [`now`].
+    next_look: AtomicI64,
+}
+
+static STATE: FreedMemory = FreedMemory {
+    debt: AtomicIsize::new(NEVER),
+    has_empty: AtomicBool::new(false),
+    kept: AtomicUsize::new(LEAST_KEPT),
+    given: AtomicUsize::new(0),
+    given_at: AtomicI64::new(0),
+    used: AtomicUsize::new(0),
+    emptied: AtomicUsize::new(0),
+    highest: AtomicUsize::new(0),
+    taken: AtomicUsize::new(0),
+    next_look: AtomicI64::new(0),
+};
 const NEVER: isize = isize::MIN / 2;
-/// Whether a page has become empty since a wait gave all back.
-static HAS_EMPTY: AtomicBool = AtomicBool::new(false);
-/// Bytes that may stay free, by what the program did with what was given back.
-static KEPT: AtomicUsize = AtomicUsize::new(LEAST_KEPT);
-/// What was given back since the last judgement, see [`judge`]; 0 if nothing.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
-/// When memory was given back last, by [`now`].
-static GIVEN_AT: AtomicI64 = AtomicI64::new(0);
-/// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
-static USED: AtomicUsize = AtomicUsize::new(0);
-static EMPTIED: AtomicUsize = AtomicUsize::new(0);
 
 /// A page of so many bytes has become empty; none if 0. Now and then gives back what is free, if it is more than a share
 /// of what is in use: whether the program goes on or sleeps.
@@ -109,19 +131,19 @@ static EMPTIED: AtomicUsize = AtomicUsize::new(0);
 pub(super) fn came_free(bytes: usize, inside: &Inside) {
     let bytes = bytes as isize;
     if bytes > 0 {
-        HAS_EMPTY.store(true, Relaxed);
+        STATE.has_empty.store(true, Relaxed);
     }
-    if bytes > 0 && DEBT.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
+    if bytes > 0 && STATE.debt.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
         give_back_what_is_much(inside);
     }
 }
 
 #[cold]
 fn give_back_what_is_much(_inside: &Inside) {
-    let emptied = DEBT.swap(0, Relaxed).max(0) as usize;
-    EMPTIED.fetch_add(emptied, Relaxed);
+    let emptied = STATE.debt.swap(0, Relaxed).max(0) as usize;
+    STATE.emptied.fetch_add(emptied, Relaxed);
     let (used, free) = ffi::count_bytes();
-    let is_much = || free > KEPT.load(Relaxed).max(used / 8);
+    let is_much = || free > STATE.kept.load(Relaxed).max(used / 8);
     if !is_much() {
         return;
     }
@@ -129,36 +151,33 @@ fn give_back_what_is_much(_inside: &Inside) {
     if !is_much() {
         return;
     }
-    if GIVEN.fetch_add(free, Relaxed) == 0 {
-        USED.store(used, Relaxed);
-        EMPTIED.store(0, Relaxed);
+    if STATE.given.fetch_add(free, Relaxed) == 0 {
+        STATE.used.store(used, Relaxed);
+        STATE.emptied.store(0, Relaxed);
     }
-    GIVEN_AT.store(now(), Relaxed);
+    STATE.given_at.store(now(), Relaxed);
     // SAFETY: inside the gate.
     unsafe { ffi::pyhost_purge() };
 }
-
-/// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
-static HIGHEST: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, what waits is given
 /// back before the block is written to: else a program whose blocks of some MiB are each of another size would be
 /// resident with all that it freed lately, at its peak too. A sixty-fourth may wait, and is looked
 /// at when a thousandth was taken.
 pub(super) fn took(bytes: usize) {
-    let taken = TAKEN.fetch_add(bytes, Relaxed) + bytes;
-    if DEBT.load(Relaxed) < 0 || taken < HIGHEST.load(Relaxed) / 1024 {
+    let taken = STATE.taken.fetch_add(bytes, Relaxed) + bytes;
+    if STATE.debt.load(Relaxed) < 0 || taken < STATE.highest.load(Relaxed) / 1024 {
         return;
     }
-    TAKEN.store(0, Relaxed);
+    STATE.taken.store(0, Relaxed);
     let (used, free) = ffi::count_bytes();
-    if used + free <= HIGHEST.load(Relaxed) {
+    if used + free <= STATE.highest.load(Relaxed) {
         return;
     }
     let is_much = free > used / 64;
-    HIGHEST.fetch_max(if is_much { used } else { used + free }, Relaxed);
+    STATE
+        .highest
+        .fetch_max(if is_much { used } else { used + free }, Relaxed);
     if is_much {
         // SAFETY: inside the gate.
         unsafe { ffi::pyhost_purge() };
@@ -169,19 +188,19 @@ pub(super) fn took(bytes: usize) {
 /// more may stay free from now on; else half as much. To give a mebibyte back and have it again costs some 0.25 ms; soon
 /// is within twenty times that.
 fn judge(used: usize) {
-    let given = GIVEN.load(Relaxed);
-    let taken = (used + EMPTIED.load(Relaxed)).saturating_sub(USED.load(Relaxed));
+    let given = STATE.given.load(Relaxed);
+    let taken = (used + STATE.emptied.load(Relaxed)).saturating_sub(STATE.used.load(Relaxed));
     if given == 0 || taken < given / 2 {
         return;
     }
-    let kept = KEPT.load(Relaxed);
-    let soon = now() - GIVEN_AT.load(Relaxed) <= (given >> 20) as i64 * 5;
+    let kept = STATE.kept.load(Relaxed);
+    let soon = now() - STATE.given_at.load(Relaxed) <= (given >> 20) as i64 * 5;
     let kept = match soon {
         true => (kept + given).min(MOST_KEPT),
         false => (kept / 2).max(LEAST_KEPT),
     };
-    KEPT.store(kept, Relaxed);
-    GIVEN.store(0, Relaxed);
+    STATE.kept.store(kept, Relaxed);
+    STATE.given.store(0, Relaxed);
 }
 
 /// A wait of the calling thread, in a process that gives back what is free when nothing goes on: under `balanced`.
@@ -193,19 +212,19 @@ impl Wait {
     /// process, leaves nothing to give back.
     #[inline]
     pub fn begins() -> Option<Wait> {
-        let debt = DEBT.load(Relaxed);
-        (debt >= 0 && HAS_EMPTY.load(Relaxed)).then_some(Wait(debt))
+        let debt = STATE.debt.load(Relaxed);
+        (debt >= 0 && STATE.has_empty.load(Relaxed)).then_some(Wait(debt))
     }
 
     /// Gives back all that is free, unless pages became empty since the wait began: then another thread is at work,
     /// and will need them.
     #[cold]
     pub fn is_long(self) {
-        if DEBT.load(Relaxed) != self.0 {
+        if STATE.debt.load(Relaxed) != self.0 {
             return;
         }
         let _inside = gate::enter(state().slot(), thread_id());
-        HAS_EMPTY.store(false, Relaxed);
+        STATE.has_empty.store(false, Relaxed);
         // SAFETY: inside the gate.
         unsafe { ffi::pyhost_purge() };
     }
@@ -213,9 +232,6 @@ impl Wait {
 
 /// Milliseconds between two looks for memory whose delay has passed.
 const LOOK: i64 = 500;
-
-/// When to look next, by [`now`].
-static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
 
 /// Milliseconds for which memory that was freed is kept; below 0 for ever.
 pub(super) fn delay() -> i64 {
@@ -237,9 +253,9 @@ pub(super) fn now() -> i64 {
 /// A theap of the calling thread, inside the gate.
 pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) -> bool {
     let now = now();
-    let is_due = now >= NEXT_LOOK.load(Relaxed);
+    let is_due = now >= STATE.next_look.load(Relaxed);
     if is_due {
-        NEXT_LOOK.store(now + LOOK, Relaxed);
+        STATE.next_look.store(now + LOOK, Relaxed);
         // SAFETY: the caller's promise.
         unsafe { ffi::mi_theap_collect(theap, false) };
     }
@@ -250,7 +266,7 @@ pub(super) unsafe fn give_back_what_is_due(theap: *mut Theap) -> bool {
 /// thread.
 pub fn keep_everything() {
     ffi::mi_option_set(ffi::OPTION_PURGE_DELAY, -1);
-    DEBT.store(NEVER, Relaxed);
+    STATE.debt.store(NEVER, Relaxed);
 }
 
 /// Asks for huge pages beneath what mimalloc has reserved so far.

@@ -21,7 +21,7 @@ use super::heaps::{HEAPS, is_marked, is_sampled};
 use super::host::{Host, host};
 use super::names::Names;
 use super::thread::{ThreadState, state, thread_id};
-use super::{COUNT_NATIVE, NATIVE, bound, make_theap, probes};
+use super::{NATIVE, bound, counts_native, make_theap, probes};
 use crate::ledger::{Account, CARD, LEDGER, Scope};
 use elsewhere::ELSEWHERE;
 pub use elsewhere::{Taken, booked, put_back, resized, take_out, unbooked};
@@ -335,7 +335,7 @@ fn pause(turns: u32) {
 }
 
 fn counts(account: Account) -> bool {
-    account != Account::Native || COUNT_NATIVE.load(Relaxed)
+    account != Account::Native || counts_native()
 }
 
 /// The least bytes that a request counts for.
@@ -388,7 +388,7 @@ pub(super) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
         Account::Raw => choose::<{ Account::Raw as usize }>(size, zero),
         Account::Mem => choose::<{ Account::Mem as usize }>(size, zero),
         Account::Obj => choose::<{ Account::Obj as usize }>(size, zero),
-        Account::Native if COUNT_NATIVE.load(Relaxed) => choose::<NATIVE>(size, zero),
+        Account::Native if counts_native() => choose::<NATIVE>(size, zero),
         _ => null_mut(),
     }
 }

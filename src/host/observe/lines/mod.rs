@@ -5,18 +5,12 @@ mod settings;
 pub use settings::LineSettings;
 
 use crate::heap::sampling::{self, Seed};
-use crate::libc_exports::native::Mode;
+use crate::libc_exports::native::{self, Mode};
 use pyhost_os::{moment, process};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-
-/// The host serves malloc.
-static IS_POSSIBLE: AtomicBool = AtomicBool::new(false);
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.
 pub fn start(settings: LineSettings, native: Mode) -> Result<(), &'static str> {
-    IS_POSSIBLE.store(native != Mode::Off, Relaxed);
     let LineSettings::Every { interval, seed } = settings else {
         return Ok(());
     };
@@ -35,5 +29,5 @@ fn some_seed() -> Seed {
 
 /// Begins to sample anew, while the script runs; false where malloc is left to another allocator or there is no memory.
 pub fn begin(interval: u64) -> bool {
-    IS_POSSIBLE.load(Relaxed) && sampling::start(interval, some_seed())
+    native::mode() != Mode::Off && sampling::start(interval, some_seed())
 }
