@@ -84,7 +84,7 @@ class Evidence(unittest.TestCase):
         backtrace = """Program received signal SIGSEGV
 #0  0x00007ffff7cbcc92 in _PyObject_GC_UNTRACK (op=0x1) at x.h:3
 #1  context_tp_dealloc (self=0x1) at y.c:4
-#2  0x1 in pyhost_host::hooks::malloc<2> () at src/host/python/hooks.rs:26
+#2  0x1 in pyhost_host::python::hooks::malloc<2> () at src/host/python/hooks/mod.rs:26
 #3  0x2 in context_new () from /usr/lib/x.so"""
         self.assertEqual(evidence.c_functions(backtrace), ["_PyObject_GC_UNTRACK", "context_tp_dealloc", "context_new"])
         self.assertEqual(evidence.c_functions("==7==    at 0x48417B: free (vg.c:872)\n==7==    by 0x1B3: f (a.c:3)"), ["f"])

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::objects::Gil;
+use super::threads;
 use crate::heap::sampling::{Call, Step};
 use crate::heap::source_line::LineFinder;
 use pyhost_os::descriptor::format_into;
@@ -138,10 +139,16 @@ pub fn line(file: &mut [u8]) -> (usize, i32) {
     (length, line)
 }
 
-/// The line of Python that the calling thread runs.
+/// The line of Python that the calling thread runs. None before Python has started.
 pub const LINE_FINDER: LineFinder = LineFinder {
-    find: line_and_frames,
-    spot: || pyhost_spot(),
+    find: |file| match threads::has_main() {
+        true => line_and_frames(file),
+        false => (0, 0, 0),
+    },
+    spot: || match threads::has_main() {
+        true => pyhost_spot(),
+        false => 0,
+    },
 };
 
 /// [`line()`], and how many frames were read for it.

@@ -13,8 +13,6 @@ use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
 
@@ -45,14 +43,11 @@ struct Room {
 struct NativeCalls {
     known: OnceLock<Known>,
     room: Exclusive<Option<Room>>,
-    /// [`start`] was called.
-    is_sampled: AtomicBool,
 }
 
 static STATE: NativeCalls = NativeCalls {
     known: OnceLock::new(),
     room: Exclusive::new(None),
-    is_sampled: AtomicBool::new(false),
 };
 
 /// Prepares the walks. Before Python starts; `main_frame` is an address in the stack of the function that runs Python, whose
@@ -92,7 +87,6 @@ pub fn start(main_frame: usize) -> Result<(), &'static str> {
             text: [0; PATH + 1 + 2 * BUILD_ID],
         });
     }
-    STATE.is_sampled.store(true, Relaxed);
     Ok(())
 }
 

@@ -76,11 +76,11 @@ pub type Walk = fn(&mut dyn FnMut(Step<'_>));
 static HOST: OnceLock<Host> = OnceLock::new();
 
 /// Registers the functions. Once, while the process has one thread.
-pub(super) fn register(host: Host) {
+pub fn register(host: Host) {
     let _ = HOST.set(host);
 }
 
-/// The functions; `None` before [`super::start`], and in a process that is not hosted.
+/// The functions; `None` before [`register`], and in a process that is not hosted.
 pub(super) fn host() -> Option<&'static Host> {
     HOST.get()
 }

@@ -86,7 +86,7 @@ pub use booking::{
     release_resized, set_largest,
 };
 pub use ffi::ADDRESS_BITS;
-pub use host::{CapDecisions, Host, Request};
+pub use host::{CapDecisions, Host, Request, register};
 pub use pages::is_in_page;
 pub use pyhost_bfc as bfc;
 pub use walk::walk;
@@ -123,11 +123,9 @@ pub fn begin() {
     }
 }
 
-/// Registers the functions of the layer above and the handlers of thread ends and, with `heaps`, makes the heaps
-/// of the domains. Once, at the start of `main`, while the process has one thread. Returns false if
-/// mimalloc gives no heap.
-pub fn start(host: Host, heaps: bool) -> bool {
-    host::register(host);
+/// Puts the handlers of thread ends in place and, with `heaps`, makes the heaps of the domains. Once, at the start of `main`, while
+/// the process has one thread. Returns false if mimalloc gives no heap.
+pub fn start(heaps: bool) -> bool {
     gate::register();
     ends::watch();
     if !heaps {
@@ -152,6 +150,11 @@ pub fn start(host: Host, heaps: bool) -> bool {
     }
     pages::find_map();
     pages::has_map()
+}
+
+/// Whether [`start`] has made the heaps of the domains.
+pub fn has_heaps() -> bool {
+    !HEAPS.own[Account::Mem as usize].load(Relaxed).is_null()
 }
 
 /// The allocation of a live block whose bytes begin at `start`, if it is a checked or a guarded one.

@@ -80,7 +80,7 @@ fn place_gdb_commands() {
 }
 
 /// The functions by which memory is mapped: what libraries call and what the executable's own objects call are two, see
-/// `native/mapped/calls.c`, and `src/heap/bound/mod.rs` for mimalloc's `mprotect`. The linker leads references to the latter
+/// `libc_exports/native/mapped/calls.c`, and `src/heap/bound/mod.rs` for mimalloc's `mprotect`. The linker leads references to the latter
 /// (`--wrap`).
 const MAPPINGS: [&str; 6] = ["mmap", "mmap64", "munmap", "mremap", "madvise", "mprotect"];
 

@@ -73,6 +73,7 @@ fn run_python(mut options: Options, arguments: Strings<'_>) -> Result<i32, Error
     if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
         program.clone_into(name);
     }
+    heap::register(HOST);
     hide_host_words(arguments, &options);
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
@@ -136,7 +137,7 @@ const HOST: heap::Host = heap::Host {
 };
 
 fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
-    if !heap::start(HOST, native != Mode::Off) {
+    if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
     if native != Mode::Off {

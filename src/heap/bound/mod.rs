@@ -81,8 +81,8 @@ struct BoundedHeap {
     before_main: AtomicU64,
     locked: AtomicBool,
     huge_pages: AtomicBool,
-    /// Python is starting: without memory for that, nothing can be handled.
-    starting: AtomicBool,
+    /// Python has started. Before, a request that fails ends the process.
+    has_python: AtomicBool,
 }
 
 static STATE: BoundedHeap = BoundedHeap {
@@ -98,7 +98,7 @@ static STATE: BoundedHeap = BoundedHeap {
     before_main: AtomicU64::new(0),
     locked: AtomicBool::new(false),
     huge_pages: AtomicBool::new(false),
-    starting: AtomicBool::new(true),
+    has_python: AtomicBool::new(false),
 };
 
 /// The figures of the region in a report.
@@ -237,7 +237,7 @@ pub fn main_begins() {
 
 /// Python has started: from here on a request that fails is the script's to handle.
 pub fn python_started() {
-    STATE.starting.store(false, Relaxed);
+    STATE.has_python.store(true, Relaxed);
 }
 
 /// Exit status if the region is too small for Python to start.
@@ -247,7 +247,7 @@ pub const TOO_SMALL: libc::c_int = 2;
 /// up too, in one of many places and words.
 #[cold]
 pub(super) fn request_failed() {
-    if size().is_some() && STATE.starting.load(Relaxed) {
+    if size().is_some() && !STATE.has_python.load(Relaxed) {
         notice(format_args!(
             "--region: {} is too little for Python to start; expected a larger region",
             Exact(STATE.size.load(Relaxed))

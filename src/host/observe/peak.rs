@@ -118,8 +118,8 @@ pub const WATCHER: PeakWatcher = PeakWatcher {
 
 /// Begins to look. Once, with the GIL.
 pub fn start(_gil: Gil<'_>) {
-    begin();
     STATE.has_begun.store(true, Relaxed);
+    begin();
 }
 
 /// Looks from here on, as if nothing was seen before.

@@ -65,6 +65,11 @@ pub fn arm(python: Python) {
     let _ = PYTHON.set(python);
 }
 
+/// Whether [`arm`] was called: before, a request is met whatever the caps say.
+pub(super) fn is_armed() -> bool {
+    PYTHON.get().is_some()
+}
+
 /// The functions; `None` before the script runs and after it: requests are met up to the cap then, and no thread
 /// is notified.
 pub(super) fn python() -> Option<&'static Python> {

@@ -4,8 +4,9 @@ mod settings;
 
 pub use settings::LineSettings;
 
+use crate::heap;
 use crate::heap::sampling::{self, Seed};
-use crate::libc_exports::native::{self, Mode};
+use crate::libc_exports::native::Mode;
 use pyhost_os::{moment, process};
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
@@ -29,5 +30,5 @@ fn some_seed() -> Seed {
 
 /// Begins to sample anew, while the script runs; false where malloc is left to another allocator or there is no memory.
 pub fn begin(interval: u64) -> bool {
-    native::mode() != Mode::Off && sampling::start(interval, some_seed())
+    heap::has_heaps() && sampling::start(interval, some_seed())
 }

@@ -1,7 +1,7 @@
 //! The shared ledger: `--live` keeps card and ledger in a file of a directory, or in a file of a given
 //! name, so that others can read them while the process runs and after a kill.
 //!
-//! [`start`] runs while the process has one thread and before the heap's own handlers of forks. With
+//! [`start`] runs while the process has one thread. With
 //! a directory a forked child makes a file of its own; with a given name it keeps its counters to
 //! itself. An exit removes the process's file; what ends by a signal leaves it. The end and the
 //! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no

@@ -18,13 +18,13 @@ struct Span {
 
 struct Spans {
     open: Vec<Span>,
-    /// The number of the next one.
-    next: u64,
+    /// The number of the last one.
+    latest: u64,
 }
 
 static SPANS: Mutex<Spans> = Mutex::new(Spans {
     open: Vec::new(),
-    next: 0,
+    latest: 0,
 });
 
 /// Runs `work` on the spans. It must not allocate.
@@ -53,8 +53,8 @@ impl Spans {
 /// A number for a span.
 pub fn number() -> u64 {
     with_spans(|spans| {
-        spans.next += 1;
-        spans.next
+        spans.latest += 1;
+        spans.latest
     })
 }
 
