@@ -87,16 +87,16 @@ def on_version(python, version, names):
     built = (f"build on {version}",)
     yield Step(*built, ["cargo", "build", "--release", "--quiet"], needs=(PACKAGES,), seconds=130, environment=own)
     yield Step(f"functions that run at the start lie together on {version}", ["tools/function-order", "--check", pyhost],
-               needs=built, seconds=15, environment=own)
+               needs=built, seconds=10, environment=own)
     # A place takes half a second or hangs. A hang costs the time limit twice: it is looked for under stock Python, too.
     yield Step(f"one failed request in each of 60 places on {version}", ["python3", "embed-tests/fault_places/run.py", "--slice",
                "--jobs", "1", "--timeout", "30", "--pyhost", pyhost], needs=built, processors=0.5, seconds=100, environment=own,
                locks=PLACES)
     if has_suite(python):
         yield Step(f"CPython's own tests on {version}, a slice", ["python3", "embed-tests/cpython_suite/compare.py", "--python", python,
-                   "--pyhost", pyhost, "--slice"], needs=built, processors=0.5, seconds=110, environment=own)
+                   "--pyhost", pyhost, "--slice"], needs=built, processors=0.5, seconds=80, environment=own)
     yield Step(f"heap bugs of an extension on {version}", ["python3", "embed-tests/heap_bugs/run.py", "--tools", "hooks", "guard", "all",
-               "--python", python, "--pyhost", pyhost, "--pyhostctl", pyhostctl], needs=built, seconds=30, environment=own)
+               "--python", python, "--pyhost", pyhost, "--pyhostctl", pyhostctl], needs=built, seconds=40, environment=own)
     if names:
         # Only the tests' own program is compiled again.
         yield Step(f"tests on {version}, a slice", ["tools/test", "--built", f"{target}/release", *names], needs=built, seconds=100,
@@ -131,7 +131,7 @@ def on_newest(python, version, builds):
     hosts = [word for each, pyhost in builds.items() for word in ("--host", f"{each}={pyhost}")]
     yield script("growth below caps, a slice", "cap_matrix", *hosts, "--slice", seconds=80,
                  needs=tuple(f"build on {each}" for each in builds))
-    yield script("growth below a control group's limit", "cgroup_limit", "--host", host, seconds=60, locks=GROUPS)
+    yield script("growth below a control group's limit", "cgroup_limit", "--host", host, seconds=30, locks=GROUPS)
     yield step("growth below a group of version 2, in an emulated machine", "tools/in-vm", "python3", "embed-tests/cgroup_limit/run.py",
                "--scripts", "anonymous_maps", "objects", "--timeout", "600", "--host", host, seconds=150, locks=MACHINE)
     yield step("huge pages for everything, in an emulated machine", "tools/in-vm", "python3", "embed-tests/huge_pages/run.py",
