@@ -3,7 +3,6 @@
 use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::check::leaks::Scope;
-use crate::error::Error;
 use crate::heap::placement::HugePages;
 use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
@@ -26,6 +25,8 @@ pub const SEMICOLON: u8 = b';';
 pub trait Kind {
     /// The value.
     type Value;
+    /// Whether it may be given several times.
+    const IS_LIST: bool = false;
 
     /// Reads a value.
     ///
@@ -33,95 +34,43 @@ pub trait Kind {
     /// The text is wrong: the reason, which follows the option's or the variable's name.
     fn read(text: &OsStr) -> Result<Self::Value, String>;
 
-    /// Writes a value so that a child process, which may run in another directory, reads the same.
-    ///
-    /// # Errors
-    /// A path of `option` that cannot be made absolute.
-    fn show(value: &Self::Value, option: &str) -> Result<OsString, Error>;
+    /// Writes the texts that a child process reads as the value.
+    fn show(value: &Self::Value) -> Vec<OsString>;
 
     /// The names that a value is one of; empty for other values.
     fn names() -> String {
         String::new()
     }
-}
 
-/// A part of an option: a value, or a list of values.
-pub trait Field {
-    /// The value or the list.
-    type Value;
-    /// Whether it may be given several times.
-    const IS_LIST: bool;
-
-    /// Reads a value into its place or into the list.
+    /// Reads a value into the place of one or, for lists, adds it to those before.
     ///
     /// # Errors
     /// As [`Kind::read`].
-    fn add(value: &mut Option<Self::Value>, text: &OsStr) -> Result<(), String>;
-
-    /// Writes the values.
-    ///
-    /// # Errors
-    /// As [`Kind::show`].
-    fn show(value: &Self::Value, option: &str) -> Result<Vec<OsString>, Error>;
-
-    /// The names that a value is one of; empty for other values.
-    fn names() -> String;
-}
-
-impl<K: Kind> Field for K {
-    type Value = K::Value;
-    const IS_LIST: bool = false;
-
-    fn add(value: &mut Option<K::Value>, text: &OsStr) -> Result<(), String> {
-        *value = Some(K::read(text)?);
+    fn add(value: &mut Option<Self::Value>, text: &OsStr) -> Result<(), String> {
+        *value = Some(Self::read(text)?);
         Ok(())
-    }
-
-    fn show(value: &K::Value, option: &str) -> Result<Vec<OsString>, Error> {
-        Ok(vec![K::show(value, option)?])
-    }
-
-    fn names() -> String {
-        K::names()
     }
 }
 
 /// Several values of a kind.
 pub struct List<K>(PhantomData<K>);
 
-impl<K: Kind> Field for List<K> {
+impl<K: Kind> Kind for List<K> {
     type Value = Vec<K::Value>;
     const IS_LIST: bool = true;
 
+    fn read(text: &OsStr) -> Result<Vec<K::Value>, String> {
+        Ok(vec![K::read(text)?])
+    }
+
+    fn show(values: &Vec<K::Value>) -> Vec<OsString> {
+        values.iter().flat_map(K::show).collect()
+    }
+
     fn add(values: &mut Option<Vec<K::Value>>, text: &OsStr) -> Result<(), String> {
-        values.get_or_insert_default().push(K::read(text)?);
+        values.get_or_insert_default().extend(Self::read(text)?);
         Ok(())
     }
-
-    fn show(values: &Vec<K::Value>, option: &str) -> Result<Vec<OsString>, Error> {
-        values.iter().map(|value| K::show(value, option)).collect()
-    }
-
-    fn names() -> String {
-        K::names()
-    }
-}
-
-/// The absolute form of a path.
-///
-/// # Errors
-/// It is empty, or there is no working directory.
-pub fn absolute(option: &str, path: &OsStr) -> Result<Vec<u8>, Error> {
-    if path.is_empty() {
-        return Err(Error::option(format!("{option}: expected a value, a path")));
-    }
-    let absolute = std::path::absolute(path).map_err(|error| {
-        Error::option(format!(
-            "{option}: the working directory of '{}' cannot be found ({error})",
-            path.to_string_lossy()
-        ))
-    })?;
-    Ok(absolute.into_os_string().into_vec())
 }
 
 /// The reason why a value is wrong.
@@ -149,8 +98,8 @@ impl Kind for Flag {
         }
     }
 
-    fn show(value: &bool, _: &str) -> Result<OsString, Error> {
-        Ok(if *value { "1" } else { "0" }.into())
+    fn show(value: &bool) -> Vec<OsString> {
+        vec![u8::from(*value).to_string().into()]
     }
 }
 
@@ -168,16 +117,16 @@ impl<T: Named + PartialEq> Kind for Choice<T> {
 
     fn read(text: &OsStr) -> Result<T, String> {
         let found = T::ALL.iter().find(|(name, _)| text == *name);
-        let expected = || format!("one of {}", <Self as Kind>::names());
+        let expected = || format!("one of {}", Self::names());
         found.map_or_else(
             || Err(bad_value(text, &expected())),
             |(_, value)| Ok(*value),
         )
     }
 
-    fn show(value: &T, _: &str) -> Result<OsString, Error> {
-        let found = T::ALL.iter().find(|(_, known)| known == value);
-        Ok(found.map(|(name, _)| name.into()).unwrap_or_default())
+    fn show(value: &T) -> Vec<OsString> {
+        let found = T::ALL.iter().filter(|(_, known)| known == value);
+        found.map(|(name, _)| name.into()).collect()
     }
 
     fn names() -> String {
@@ -223,8 +172,8 @@ impl<T: FromStr<Err = Expected> + Display> Kind for Text<T> {
         parsed.map_err(|Expected(expected)| bad_value(text, expected))
     }
 
-    fn show(value: &T, _: &str) -> Result<OsString, Error> {
-        Ok(value.to_string().into())
+    fn show(value: &T) -> Vec<OsString> {
+        vec![value.to_string().into()]
     }
 }
 
@@ -243,26 +192,30 @@ impl<T: FromStr + Display> Kind for Number<T> {
         parsed.map_err(|_| bad_value(text, expected))
     }
 
-    fn show(value: &T, _: &str) -> Result<OsString, Error> {
-        Ok(value.to_string().into())
+    fn show(value: &T) -> Vec<OsString> {
+        vec![value.to_string().into()]
     }
 }
 
-/// A path that is the whole value of an option.
+/// A path that is the whole value of an option. It is made absolute: a child process may run in another directory.
 pub enum Path {}
 
 impl Kind for Path {
     type Value = OsString;
 
     fn read(text: &OsStr) -> Result<OsString, String> {
-        match text.is_empty() {
-            true => Err(bad_value(text, "a path")),
-            false => Ok(text.to_owned()),
+        match std::path::absolute(text) {
+            Ok(path) => Ok(path.into_os_string()),
+            Err(_) if text.is_empty() => Err(bad_value(text, "a path")),
+            Err(error) => Err(format!(
+                "the working directory of '{}' cannot be found ({error})",
+                text.to_string_lossy()
+            )),
         }
     }
 
-    fn show(value: &OsString, option: &str) -> Result<OsString, Error> {
-        absolute(option, value).map(OsString::from_vec)
+    fn show(value: &OsString) -> Vec<OsString> {
+        vec![value.clone()]
     }
 }
 
@@ -275,12 +228,12 @@ impl Kind for PathPart {
     fn read(text: &OsStr) -> Result<OsString, String> {
         let expected = || bad_value(text, "a path, in which a comma is written twice");
         let path = list::read(text.as_bytes(), COMMA).ok_or_else(expected)?;
-        <Path as Kind>::read(OsStr::from_bytes(&path))
+        Path::read(OsStr::from_bytes(&path))
     }
 
-    fn show(value: &OsString, option: &str) -> Result<OsString, Error> {
-        let path = absolute(option, value)?;
-        Ok(OsString::from_vec(list::written(&path, COMMA)))
+    fn show(value: &OsString) -> Vec<OsString> {
+        let path = list::written(value.as_bytes(), COMMA);
+        vec![OsString::from_vec(path)]
     }
 }
 
@@ -295,7 +248,7 @@ impl Kind for Live {
         Setting::of(text).ok_or_else(|| expected.to_owned())
     }
 
-    fn show(value: &Setting, _: &str) -> Result<OsString, Error> {
-        Ok(value.show())
+    fn show(value: &Setting) -> Vec<OsString> {
+        vec![value.show()]
     }
 }

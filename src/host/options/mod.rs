@@ -225,7 +225,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         stats,
         command: command::name(python_argv.get(1..).unwrap_or_default(), service.as_deref()),
         python_argv,
-        exports: values.exports(&outputs.missing)?,
+        exports: values.exports(&outputs.missing),
         notices: outputs.notices,
         argv,
     };

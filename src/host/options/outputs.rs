@@ -5,13 +5,13 @@
 //! that output. So is any trouble with a path that an outer host handed on: its child processes may
 //! live in another directory tree, or belong to another user.
 
-use super::kinds::absolute;
 use super::table::Values;
 use crate::error::Error;
 use crate::output::{self, OutputError, Target};
 use crate::process;
 use crate::template::PathBuffer;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// The outputs, looked at before the script starts.
 #[derive(Default)]
@@ -83,7 +83,7 @@ pub const LIVE_FILE: Output = Output {
 };
 
 impl Outputs {
-    /// Looks at the path of an output; its absolute form. `None` where it cannot be written to, which is then one of the
+    /// Looks at the path of an output, an absolute one. Returns `None` where it cannot be written to, which is then one of the
     /// notices. `is_inherited`: an outer host handed the path on.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Outputs {
         is_inherited: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
         let name = format!("{}{}", values.name(output.option), output.key);
-        let path = absolute(&name, path)?;
+        let path = path.as_bytes().to_vec();
         let refusal = match look(&path, output) {
             Ok(file) => {
                 self.claim(output.option, &name, &path, file)?;

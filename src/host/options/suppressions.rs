@@ -18,8 +18,6 @@ pub fn read(
     rules.names_unused = values.leak_unused.unwrap_or_default();
     for path in values.leak_suppressions.iter().flatten() {
         let text = std::fs::read_to_string(path);
-        // As child processes have it.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let path = path.display().to_string();
         match text {
             Ok(text) => rules

@@ -2,11 +2,10 @@
 //! option is derived from its row: the reader ([`super::reader`]), `--help`, what a variable says, what children
 //! inherit, and the table in `docs/options.md`.
 
-use super::kinds::{Choice, Field, Flag, Help, List, Live, Number, Path, PathPart, Text};
+use super::kinds::{Choice, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text};
 use crate::allocator::Allocator;
 use crate::check::faults::Spec;
 use crate::check::leaks;
-use crate::error::Error;
 use crate::heap::bound::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
@@ -102,8 +101,8 @@ macro_rules! options {
             help: $help,
             parts: &[$(Part {
                 key: $key,
-                is_list: <$kind as Field>::IS_LIST,
-                names: <$kind as Field>::names,
+                is_list: <$kind as Kind>::IS_LIST,
+                names: <$kind as Kind>::names,
             }),+],
         }),+),+];
 
@@ -111,7 +110,7 @@ macro_rules! options {
         #[derive(Default)]
         pub struct Values {
             $($($(#[doc = concat!("`", $option, " ", $key, "`.")]
-            pub $field: Option<<$kind as Field>::Value>,)+)+)+
+            pub $field: Option<<$kind as Kind>::Value>,)+)+)+
             /// The options that have a value, and whether a variable gave it.
             pub(super) given: Vec<(&'static str, bool)>,
         }
@@ -123,22 +122,19 @@ macro_rules! options {
             /// The reason why it is wrong.
             pub(super) fn add(&mut self, row: &Row, key: &str, text: &OsStr) -> Result<(), String> {
                 match (row.option, key) {
-                    $($($(($option, $key) => <$kind as Field>::add(&mut self.$field, text),)+)+)+
+                    $($($(($option, $key) => <$kind as Kind>::add(&mut self.$field, text),)+)+)+
                     _ => Ok(()),
                 }
             }
 
             /// The parts of an option's value, each with its key.
-            ///
-            /// # Errors
-            /// A path that cannot be made absolute.
-            pub(super) fn parts(&self, row: &Row) -> Result<Vec<(&'static str, OsString)>, Error> {
+            pub(super) fn parts(&self, row: &Row) -> Vec<(&'static str, OsString)> {
                 let mut parts = Vec::new();
                 $($($(if row.option == $option && let Some(value) = &self.$field {
-                    let texts = <$kind as Field>::show(value, $option)?;
+                    let texts = <$kind as Kind>::show(value);
                     parts.extend(texts.into_iter().map(|text| ($key, text)));
                 })+)+)+
-                Ok(parts)
+                parts
             }
         }
     };

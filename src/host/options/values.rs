@@ -77,44 +77,36 @@ impl Values {
     }
 
     /// The value of an option's variable, for child processes; empty if the option has no value.
-    ///
-    /// # Errors
-    /// A path that cannot be made absolute.
-    pub fn variable(&self, row: &Row) -> Result<OsString, Error> {
+    fn variable(&self, row: &Row) -> OsString {
+        let separator = if row.is_list() { SEMICOLON } else { COMMA };
         let mut text = Vec::new();
-        for (key, value) in self.parts(row)? {
-            if !text.is_empty() {
-                text.push(if row.is_list() { SEMICOLON } else { COMMA });
-            }
+        for (key, value) in self.parts(row) {
             let part = match key.split_once('=') {
                 Some((name, _)) => [name.as_bytes(), b"=", value.as_bytes()].concat(),
                 None if key.is_empty() => value.into_vec(),
                 None => key.as_bytes().to_vec(),
             };
+            if !text.is_empty() {
+                text.push(separator);
+            }
             text.extend(match row.is_list() {
                 true => list::written(&part, SEMICOLON),
                 false => part,
             });
         }
-        Ok(OsString::from_vec(text))
+        OsString::from_vec(text)
     }
 
     /// The variables that give child processes what the command line gave, without the outputs of the options
     /// `missing`. An empty variable is none.
-    ///
-    /// # Errors
-    /// A path that cannot be made absolute.
-    pub fn exports(&self, missing: &[&str]) -> Result<Vec<(String, OsString)>, Error> {
-        let mut exports = Vec::new();
-        for row in ROWS.iter().filter(|row| !row.variable.is_empty()) {
-            if self.is_given(row.option) || missing.contains(&row.option) {
-                let value = self.variable(row)?;
-                if !value.is_empty() || std::env::var_os(row.variable).is_some() {
-                    exports.push((row.variable.to_owned(), value));
-                }
-            }
-        }
-        Ok(exports)
+    pub fn exports(&self, missing: &[&str]) -> Vec<(String, OsString)> {
+        let rows = ROWS.iter().filter(|row| {
+            let is_changed = self.is_given(row.option) || missing.contains(&row.option);
+            is_changed && !row.variable.is_empty()
+        });
+        rows.map(|row| (row.variable.to_owned(), self.variable(row)))
+            .filter(|(name, value)| !value.is_empty() || std::env::var_os(name).is_some())
+            .collect()
     }
 }
 
@@ -170,14 +162,14 @@ mod tests {
             let mut values = Values::default();
             let arguments = std::iter::once(word.as_bytes());
             values.read(row, parts_of(row, arguments, None)).unwrap();
-            assert_eq!(values.variable(row).unwrap(), variable, "{option}");
+            assert_eq!(values.variable(row), variable, "{option}");
             let mut again = Values::default();
             let inherited = Some(variable.as_bytes());
             let nothing = std::iter::empty();
             again.read(row, parts_of(row, nothing, inherited)).unwrap();
-            assert_eq!(again.variable(row).unwrap(), variable, "{option}");
-            assert_eq!(values.exports(&[]).unwrap().len(), 1);
-            assert_eq!(again.exports(&[]).unwrap().len(), 0);
+            assert_eq!(again.variable(row), variable, "{option}");
+            assert_eq!(values.exports(&[]).len(), 1);
+            assert_eq!(again.exports(&[]).len(), 0);
         }
     }
 
