@@ -15,15 +15,19 @@ use clap::{Parser, Subcommand};
 use pyhost_record::directory::Setting;
 use std::path::PathBuf;
 
-/// Looks at hosts from outside: those that run, and what the killed have left.
-///
-/// Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad command line; `sweep` and
-/// `leaks` have two more.
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "pyhostctl", version)]
+#[command(
+    name = "pyhostctl",
+    version,
+    about = "Looks at hosts from outside: those that run, and what the killed have left",
+    long_about = None,
+    after_help = "Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad\n\
+                  command line; sweep and leaks have two more.",
+    disable_help_subcommand = true
+)]
 pub struct Cli {
-    /// The directory of --live [default: $PYHOST_LIVE, else $XDG_RUNTIME_DIR/pyhost, else
-    /// /dev/shm/pyhost-UID]
+    /// The directory of --live [default: $PYHOST_LIVE, or --live=on]
     #[arg(long, value_name = "DIR", global = true)]
     dir: Option<PathBuf>,
 
@@ -46,23 +50,23 @@ impl Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch the hosts that run, or one of them, in the terminal; --once: list them
+    /// Watch the hosts that run, or one of them; --once: list them
     Top(TopOptions),
-    /// Report on processes, alive or killed, without asking them, and show reports as tables
+    /// Report on processes, alive or killed; show reports as tables
     Report(ReportOptions),
-    /// Show the lines of Python that hold the memory, of a report or of a process that runs
+    /// Show the lines of Python that hold the memory
     Lines(LinesOptions),
     /// Make a page of a report, for a browser
     Html(HtmlOptions),
-    /// Compare two reports or processes, or a process with an earlier moment, an account a row
+    /// Compare two reports or processes, or a process with its baseline
     Diff(DiffOptions),
-    /// Watch a process and name the lines whose live bytes rise all the time
+    /// Watch a process and name the lines whose live bytes rise
     Leaks(LeaksOptions),
-    /// Convert the lines of a report (pyhost --lines) for other programs: pprof, OTLP, speedscope, flame graphs
+    /// Convert sampled lines for pprof, OTLP, speedscope, flame graphs
     Convert(ConvertOptions),
-    /// Serve the metrics of all hosts that run, for Prometheus, and heap profiles of those with --lines, for pprof
+    /// Serve metrics for Prometheus, and heap profiles for pprof
     Serve(ServeOptions),
-    /// Run a program once for each of its requests for memory, which fails, and find crashes, hangs and leaks
+    /// Run a program once for each request for memory, which fails
     Sweep(SweepOptions),
     /// Install a kernel for Jupyter that runs under the host
     #[command(hide = true)]

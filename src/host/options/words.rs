@@ -34,10 +34,10 @@ pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Er
         let refuse = |reason: &str| Err(Error::option(format!("{name}: {reason}")));
         match (row.form, found.value) {
             (Form::Alone, Some(_)) => return refuse("takes no value"),
-            (Form::Next(_), None) => {
+            (Form::Next(form), None) => {
                 let names = (row.parts[0].names)();
                 return match names.as_str() {
-                    "" => refuse("expected a value"),
+                    "" => refuse(&format!("expected a value, {form}")),
                     names => refuse(&format!("expected a value, one of {names}")),
                 };
             }
@@ -216,7 +216,7 @@ mod tests {
     fn a_word_that_is_wrong_is_named() {
         for (words, line) in [
             (&["--stats", "--cap", "1G"][..], ""),
-            (&["--cap", "-1"], "--cap: expected a value"),
+            (&["--cap", "-1"], "--cap: expected a value, [ACCOUNT=]SIZE"),
             (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
             (
                 &["--stats-file", "r"],
