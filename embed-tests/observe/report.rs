@@ -237,7 +237,7 @@ os.wait()";
     Run::host().at("--stats=file=", &file).code(family).ok();
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!(report["process"]["argv"][4], family);
+    assert_eq!(report["process"]["argv"][3], family);
     assert_eq!(
         std::fs::read_dir(&folder).unwrap().count(),
         1,
