@@ -53,15 +53,14 @@ pub mod own;
 mod own_calls;
 pub mod pages;
 pub mod placement;
-pub mod pool;
 mod probes;
-pub mod region;
 pub mod register;
 pub mod retention;
 pub mod sampling;
 pub mod seen_threads;
 mod small_pages;
 pub mod source_line;
+mod tensorflow;
 mod thread;
 mod walk;
 pub mod watched;
@@ -88,7 +87,8 @@ pub use booking::{
 pub use ffi::ADDRESS_BITS;
 pub use host::{CapDecisions, Host, Request, register};
 pub use pages::is_in_page;
-pub use pyhost_bfc as bfc;
+pub use pyhost_tensorflow::bfc;
+pub use tensorflow::{pool, region};
 pub use walk::walk;
 
 const NATIVE: usize = Account::Native as usize;

@@ -1,22 +1,18 @@
 //! The one region of array data of `--numpy bfc`, behind a lock.
-//!
-//! The lock is held inside the [`gate`], so that a forked child finds it free, and nothing is
-//! allocated under it. Any thread, without the GIL.
 
 #![allow(unsafe_code)]
 
-use super::bfc::{Bfc, ChunkView, Map, Statistics};
-use super::host::host;
-use super::thread::{state, thread_id};
-use super::{book, book_resized, count_failure, gate, may_book, placement, release, retention};
+use super::NUMPY;
+use crate::host::host;
 use crate::ledger::Account;
+use crate::thread::{state, thread_id};
+use crate::{book, book_resized, count_failure, gate, may_book, placement, release, retention};
 use pyhost_os::growing::Growing;
+use pyhost_tensorflow::bfc::{Bfc, ChunkView, Map, Statistics};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-
-const NUMPY: usize = Account::Numpy as usize;
 
 /// The region, and when to look for what it can give back.
 struct ArrayDataRegion {
@@ -146,7 +142,7 @@ fn give_back_idle(region: &mut Bfc) {
 }
 
 /// Gives memory back that is due, for a program which goes on without array data. Inside the gate.
-pub(super) fn give_back_what_is_due() {
+pub(crate) fn give_back_what_is_due() {
     // Where this thread has the lock, beneath a signal handler, the next look will do.
     if is_look_due()
         && let Ok(mut region) = REGION.bfc.try_lock()
