@@ -412,7 +412,7 @@ impl Case<'_> {
             Stage::New | Stage::Told => match self.place(python) {
                 CodePlace::Serving => false,
                 CodePlace::Nowhere if part.state.get() == Stage::New => false,
-                place if place.is_fragile() && !self.lacks_room(Reach::Middle) => false,
+                place if self.can_wait(place) => false,
                 place if (python.is_main)() && place != CodePlace::Nowhere => {
                     part.attempts.set(0);
                     part.base.set(self.slot.live());
@@ -428,6 +428,10 @@ impl Case<'_> {
             Stage::Posted => false,
             Stage::Missed => {
                 let place = self.place(python);
+                // The safe point would be in the same import.
+                if place != CodePlace::Serving && self.can_wait(place) {
+                    return false;
+                }
                 if !place.is_fragile() && part.attempts.get() >= ATTEMPTS {
                     return self.may_be_refused(part, python);
                 }
@@ -435,6 +439,11 @@ impl Case<'_> {
                 false
             }
         }
+    }
+
+    /// Whether an error for code at `place` waits until half of the reserve is gone.
+    fn can_wait(&self, place: CodePlace) -> bool {
+        place.is_fragile() && !self.lacks_room(Reach::Middle)
     }
 
     /// Whether the thread asks again for a number that it was refused, with nothing allocated between: CPython
