@@ -285,6 +285,7 @@ pub(super) fn decide(
         (request.undo)();
         let is_small = !is_large(bytes, case.reserve, false);
         if is_small && ends(account, bytes) && case.shortage().had_error() && case.is_full() {
+            LEDGER.count_refusal(account);
             case.end(How::Fatal, python);
         }
         case.refuse(part, python)
