@@ -13,6 +13,8 @@
 pub mod cap_errors;
 mod external;
 mod limits;
+#[cfg(test)]
+mod model_tests;
 mod pressure;
 mod python;
 mod refusal;
