@@ -8,7 +8,7 @@ fn main() {
     compile_frame_reader();
 }
 
-/// Names the folder of the headers of the Python that is built for, where pyo3 knows no interpreter: in a cross build.
+/// Names the folder of the headers of the Python that is built for, if pyo3 knows no interpreter: in a cross build.
 const HEADERS: &str = "PYHOST_PYTHON_INCLUDE";
 
 /// The folder of `Python.h`.

@@ -1,8 +1,8 @@
-//! SIGUSR2 has the report of the moment written, where a file for it was asked for and the script
+//! SIGUSR2 asks for the report of the moment, if a file for it was asked for and the script
 //! leaves the signal at its default.
 //!
 //! Python's own machinery carries the signal: its C handler only notes it, and what is called for it
-//! runs in the main thread between two instructions, also where that sleeps or waits. So nothing is
+//! runs in the main thread between two instructions, also when that sleeps or waits. So nothing is
 //! done in the signal handler, and no lock of CPython's is taken there, as `Py_AddPendingCall` would.
 //!
 //! The handler is an `int` of value 0 that can be called: `signal.getsignal` tells it as

@@ -1,6 +1,6 @@
 //! Sees extension modules being loaded, by whatever route: `import`, C, a lazy loader, another finder.
 //!
-//! All loaders of extension modules end in `_imp.exec_dynamic` (`_imp.exec_builtin` where a module is
+//! All loaders of extension modules end in `_imp.exec_dynamic` (`_imp.exec_builtin` if a module is
 //! linked in). The entry of the method in `_imp`'s own table is changed, so that the function's
 //! name, text and identity stay, in every interpreter. The cost is one look at the module's name
 //! for each extension module.
@@ -60,8 +60,8 @@ fn with_name(module: &Object<'_>, take: impl FnOnce(&[u8])) {
     }
 }
 
-/// Has `watcher` called for each extension module that is loaded from here on. Once, after
-/// initialisation. False where `_imp` is not as expected.
+/// Calls `watcher` for each extension module that is loaded from here on. Once, after
+/// initialisation. False if `_imp` is not as expected.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
     let _ = STATE.watcher.set(watcher);
     let replace = || -> Result<bool, Raised<'_>> {

@@ -58,7 +58,7 @@ pub enum CodePlace {
     /// elsewhere.
     Machinery,
     /// In the code of an event loop, a server or a pool: an error there ends a connection or a thread,
-    /// where one in the script's code that it calls ends a single request. Or while a traceback is printed. No place for an error.
+    /// while one in the script's code that it calls ends a single request. Or while a traceback is printed. No place for an error.
     Serving,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
@@ -132,7 +132,7 @@ pub fn place(libraries_count: bool) -> CodePlace {
     }
 }
 
-/// Writes the file of the line that the calling thread is at, its end where it is too long; its
+/// Writes the file of the line that the calling thread is at, its end if it is too long; its
 /// length and the line. (0, 0) without Python code. Frames of NumPy's are passed over.
 pub fn line(file: &mut [u8]) -> (usize, i32) {
     let (length, line, _) = line_and_frames(file);
@@ -234,7 +234,7 @@ pub fn stacks_change() {
     pyhost_stacks_change();
 }
 
-/// Has the ends of code objects noted, so that the numbers of calls are right: another object may get the address. A second
+/// Notes the ends of code objects from now on, so that the numbers of calls are right: another object may get the address. A second
 /// call does nothing.
 pub fn watch_codes(_gil: Gil<'_>) {
     pyhost_watch_codes();

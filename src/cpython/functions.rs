@@ -54,7 +54,7 @@ impl<'a, T> This<'a, T> {
     /// The object of a call.
     ///
     /// # Safety
-    /// CPython calls with the GIL, and with an instance whose value is a `T`, or any object where `T` is [`Module`].
+    /// CPython calls with the GIL, and with an instance whose value is a `T`, or any object if `T` is [`Module`].
     pub unsafe fn of(object: *mut PyObject) -> Self {
         let object = NonNull::new(object).expect("CPython passes an object");
         // SAFETY: the caller's duty.
@@ -654,7 +654,7 @@ impl<'a> Gil<'a> {
     }
 }
 
-/// Has `F` called in the main thread, between two instructions. Any thread, also without the GIL; returns false if too
+/// Asks the main thread to call `F` between two instructions. Any thread, also without the GIL; returns false if too
 /// many calls wait.
 pub fn add_pending_call<F>(_: F) -> bool
 where

@@ -46,7 +46,7 @@ fn find_and_load<'a>(this: This<'a, Module>, arguments: Arguments<'a>) -> Return
 static FIND_AND_LOAD: Table<Method<Module>, 1> =
     Table::new([Method::named(c"_find_and_load", find_and_load, c"")]);
 
-/// Has `watcher` called from here on. Once, after initialisation. False where this Python has no
+/// Registers `watcher`. Once, after initialisation. False if this Python has no
 /// such function.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
     let replace = || -> Result<(), Raised<'_>> {

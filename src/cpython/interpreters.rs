@@ -10,7 +10,7 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 
 /// Looks at the interpreter of the calling thread, whenever a module with an
 /// `exec` function of its own is loaded: each interpreter loads some when it starts, and the audit
-/// event of a new one is not raised where its maker had no thread state.
+/// event of a new one is not raised if its maker had no thread state.
 pub fn note(_gil: Gil<'_>) {
     // SAFETY: the GIL is held; both read a pointer.
     let is_main = unsafe { ffi::PyInterpreterState_Get() == ffi::PyInterpreterState_Main() };

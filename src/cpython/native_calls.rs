@@ -75,7 +75,7 @@ pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Has the samples' stacks begin with native calls. Once, as of [`prepare`].
+/// Makes the samples' stacks begin with native calls. Once, as of [`prepare`].
 ///
 /// # Errors
 /// As of [`prepare`].

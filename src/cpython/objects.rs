@@ -1,7 +1,7 @@
 //! Python's objects as safe types: the GIL as a token, a reference with an owner, an error as a result.
 //!
 //! PyO3's own `Python` and `Bound` are not used. Most of their constructors (`PyString::new`, `PyDict::new`, ints)
-//! end the process where CPython has no memory for the object, which is what caps and `--fail` bring about; here it
+//! end the process if CPython has no memory for the object, which is what caps and `--fail` bring about; here it
 //! is an `Err`, as in C. These types keep nothing in threads or statics either, so they work before PyO3's
 //! initialisation, in sub-interpreters, in forked children and while Python finalises.
 //!
@@ -11,7 +11,7 @@
 //! - **attached**: a `Gil` is only made in a thread that is attached to an interpreter for the token's lifetime.
 //!   Nothing here can be sent to another thread.
 //! - **live**: an `&Object` points at an object that lives as long as the borrow; an [`Owned`] holds one reference.
-//! - **checked**: functions of CPython that are called with an object of the wrong type raise an error. Where
+//! - **checked**: functions of CPython that are called with an object of the wrong type raise an error. If
 //!   they do not, the type is checked here first.
 
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{NonNull, null, null_mut};
 
-/// The calling thread is attached to an interpreter: it holds the GIL, where there is one.
+/// The calling thread is attached to an interpreter: it holds the GIL, if there is one.
 #[derive(Clone, Copy)]
 pub struct Gil<'a>(PhantomData<(&'a (), *mut ())>);
 

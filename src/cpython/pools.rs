@@ -29,7 +29,7 @@ const CLASS_STEP: usize = 2 * size_of::<usize>();
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;
-/// A leaf covers 8 GiB of addresses in 256 KiB, of which touched pages alone are resident; where addresses have 32 bits,
+/// A leaf covers 8 GiB of addresses in 256 KiB, of which touched pages alone are resident; if addresses have 32 bits,
 /// 256 MiB in 8 KiB. Large leaves keep the first level small: it is static memory, which RLIMIT_AS and RLIMIT_DATA count in
 /// every process. No arena is as large as a leaf covers.
 const LEAF_SHIFT: usize = if ADDRESS_BITS > 32 { 33 } else { 28 };
@@ -110,7 +110,7 @@ fn mark(start: usize, size: usize, inside: bool) {
     }
 }
 
-/// Remembers an arena. False where that takes memory that is not to be had.
+/// Remembers an arena. False if that takes memory that is not to be had.
 pub fn add_arena(start: usize, size: usize) -> bool {
     if size == 0 || !ensure_leaf(start) || !ensure_leaf(start + size - 1) {
         return false;

@@ -87,9 +87,9 @@ pub fn wait_for_last_frees() {
 #[cfg(target_env = "musl")]
 pub fn load_unwinder() {}
 
-/// Has glibc load what a thread's early end needs, while there is memory: CPython up to 3.13 ends daemon
+/// Makes glibc load what a thread's early end needs, while there is memory: CPython up to 3.13 ends daemon
 /// threads by `pthread_exit` while it finalises, and glibc, which loads its unwinder at the first one,
-/// aborts where that fails. `backtrace(3)` loads the same, once.
+/// aborts if that fails. `backtrace(3)` loads the same, once.
 #[cfg(target_env = "gnu")]
 pub fn load_unwinder() {
     let mut frame = std::ptr::null_mut();

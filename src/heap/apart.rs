@@ -7,10 +7,10 @@
 //! keep off the multiples of 4 GiB.
 //!
 //! Of all upper halves those from 0x7b00 to 0x7cff were the rarest in the data of CPython with its extension
-//! modules: no word but 10 with a small lower half, where 0x1100 to 0x12ff have 283. The letters of ASCII are
+//! modules: no word but 10 with a small lower half, while 0x1100 to 0x12ff have 283. The letters of ASCII are
 //! common as the highest byte, and above 0x7e00 lies what the kernel maps, with old pointers to it.
 //!
-//! The addresses are wishes: where the kernel has no such (39 bits on ARM64) or they are taken, heaps lie where
+//! The addresses are wishes: if the kernel has no such (39 bits on ARM64) or they are taken, heaps lie where
 //! they would without the check.
 
 #![allow(unsafe_code)]
@@ -30,13 +30,13 @@ const WISHES: std::ops::Range<u64> = 2 << 40..31 << 40;
 /// The alignment of the addresses that mimalloc asks for, and the gap between two (`MI_HINT_ALIGN`).
 const ALIGNMENT: u64 = 4 << 20;
 
-/// The next address; 0 where heaps lie where mimalloc wants them.
+/// The next address; 0 if heaps lie where mimalloc wants them.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Places the heaps from here on. Before mimalloc's first request; allocates nothing.
 pub fn start() {
     let mut random = [0u8; 2];
-    // SAFETY: fills an array of ours. Where it fails the first addresses do.
+    // SAFETY: fills an array of ours. If it fails the first addresses do.
     unsafe {
         system_call(
             libc::SYS_getrandom,
@@ -62,7 +62,7 @@ fn fit(next: u64, size: u64) -> Option<u64> {
     (start / SPAN < UPPER.end).then_some(start)
 }
 
-/// An address to ask the kernel for `size` bytes at; None where heaps lie anywhere, as with addresses of 32 bits.
+/// An address to ask the kernel for `size` bytes at; None if heaps lie anywhere, as with addresses of 32 bits.
 pub fn wish(size: usize) -> Option<usize> {
     let size = size as u64;
     let place = |next| match next {
@@ -89,7 +89,7 @@ pub(super) fn is_kept(start: *mut u8) -> bool {
     (is_apart || WISHES.contains(&start)) && (&raw const here).addr() as u64 > UPPER.end * SPAN
 }
 
-/// The address to ask the kernel for where an object of the executable asks for `start`.
+/// The address to ask the kernel for when an object of the executable asks for `start`.
 pub fn place(start: usize, size: usize, flags: c_int) -> usize {
     let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     match !is_fixed && WISHES.contains(&(start as u64)) {

@@ -3,7 +3,7 @@
 //! mimalloc's pages begin on a multiple of 64 KiB with their first or second block, and the sizes
 //! of its blocks above four alignments are multiples of the alignment: a request that is rounded
 //! up to a multiple of the alignment is met by an aligned block, without a header and by the
-//! inlined path. Where a page begins otherwise (memory straight from the system), mimalloc's own
+//! inlined path. If a page begins otherwise (memory straight from the system), mimalloc's own
 //! aligned allocation serves, which marks the page.
 //!
 //! All functions may be called from any thread, without the GIL. Failure is null.
@@ -45,7 +45,7 @@ pub fn alignment() -> usize {
     MASK.load(Relaxed) + 1
 }
 
-/// Allocates `size` bytes, zeroed where `ZERO`; booked to `numpy`, as a failure is, where `BOOK`.
+/// Allocates `size` bytes, zeroed if `ZERO`; booked to `numpy`, as a failure is, if `BOOK`.
 #[inline(always)]
 pub fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
     // 0 wraps around, and takes the slow path.
@@ -144,7 +144,7 @@ fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
     }
 }
 
-/// Makes a block read as zeros; a large one without touching its whole pages, where the system
+/// Makes a block read as zeros; a large one without touching its whole pages, if the system
 /// can.
 ///
 /// # Safety
@@ -207,7 +207,7 @@ pub fn slack(usable: usize) -> usize {
     usable / 4
 }
 
-/// Resizes a booked block; null where there is no memory, and the old block still lives.
+/// Resizes a booked block; null if there is no memory, and the old block still lives.
 ///
 /// # Safety
 /// As for [`free`].

@@ -1,6 +1,6 @@
 //! The live blocks of a heap, found by its pages' lists of free blocks.
 //!
-//! mimalloc's own walk follows the lists as they are, and never ends where a block was freed twice: then
+//! mimalloc's own walk follows the lists as they are, and never ends if a block was freed twice: then
 //! the list leads back to itself. Here no list is followed further than the page has blocks, and no link
 //! out of the page. What such a page has live cannot be known, so all of it that is not known to be
 //! free is given, and the caller is told so.
@@ -26,7 +26,7 @@ impl Free {
         self.bits[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Notes the blocks of a list of the page; false where it leads back to itself or out of the page's
+    /// Notes the blocks of a list of the page; false if it leads back to itself or out of the page's
     /// `made` blocks.
     fn add(&mut self, mut block: *const Block, page: &Page, made: usize) -> bool {
         let (first, size) = (page.page_start.addr(), page.block_size);

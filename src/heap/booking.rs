@@ -1,5 +1,5 @@
 //! Between the heaps and the ledger: booking what was allocated, with the caps' consent, and
-//! taking off what was freed, where the inlined paths could not.
+//! taking off what was freed, if the inlined paths could not.
 //!
 //! Any thread; the functions on blocks of a heap run inside the gate.
 
@@ -23,7 +23,7 @@ fn counts(account: Account) -> bool {
 /// What the slow paths ask before they book.
 struct Booking {
     /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
-    /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, where libc's
+    /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, while libc's
     /// malloc fails.
     largest: AtomicUsize,
     /// Whether the layer above has anything to look at.
@@ -95,7 +95,7 @@ pub(super) fn within_reach(account: Account, size: usize, more: usize) -> usize 
 }
 
 /// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
-/// Null, and the block is free again, where a cap refuses it.
+/// Null, and the block is free again, if a cap refuses it.
 ///
 /// # Safety
 /// A block of mimalloc's that nobody else has, or null, inside the gate.
@@ -123,7 +123,7 @@ pub(super) unsafe fn book_new(
     null_mut()
 }
 
-/// Counts a request that the heap could not meet, and records it where the region is full.
+/// Counts a request that the heap could not meet, and records it if the region is full.
 #[cold]
 pub(super) fn failed(account: Account, asked: usize) {
     LEDGER.count_failure(account);
@@ -177,7 +177,7 @@ pub(super) fn release_block(account: Account, block: *mut u8, bytes: usize, call
     look_at_caps();
 }
 
-/// Books a block that another allocator made; false where a cap refuses it, and nothing was
+/// Books a block that another allocator made; false if a cap refuses it, and nothing was
 /// booked: the caller gives it back.
 #[inline]
 pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {

@@ -67,7 +67,7 @@ impl NativeBlock {
         self.mark.set(0);
     }
 
-    /// As [`NativeBlock::unmark`], but where there is no mark nothing is written: fresh memory stays untouched.
+    /// As [`NativeBlock::unmark`], but if there is no mark nothing is written: fresh memory stays untouched.
     pub fn unmark_if_marked(&self) {
         if self.is_marked() {
             self.unmark();

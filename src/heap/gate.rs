@@ -10,7 +10,7 @@
 //! list lock; libc's own functions do not allocate while they hold that lock.
 //!
 //! Entering costs three plain stores and two loads: the forking thread pays for the ordering with
-//! `membarrier(2)`. Where the kernel has none, entering runs a fence.
+//! `membarrier(2)`. If the kernel has none, entering runs a fence.
 //!
 //! A slot says whether its thread tries to enter, or is inside and how deep. A signal handler may run between
 //! the two. It finds the try, which the forking thread may have seen or not, takes it back, and tries itself:

@@ -13,7 +13,7 @@ type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 pub struct Heaps {
     /// The accounts' own; null is the main heap, and until [`super::start`] every account's.
     pub own: EachAccount,
-    /// Null where there is none, or it is the main heap.
+    /// Null if there is none, or it is the main heap.
     pub before: EachAccount,
     /// For sampled blocks (see [`super::sampling`]); null without samples. A block of one takes the
     /// slow path when it is freed, so that the others need not be asked whether they are samples.

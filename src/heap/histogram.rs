@@ -28,7 +28,7 @@ const MOST: usize = 73 + 4 * 40;
 /// The blocks of one size in one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeClass {
-    /// Usable bytes of a block; of the largest in the class, where blocks have a page each.
+    /// Usable bytes of a block; of the largest in the class, if blocks have a page each.
     pub block_bytes: u64,
     /// Live blocks.
     pub live_blocks: u64,
@@ -118,7 +118,7 @@ impl Histogram {
     };
 
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
-    /// block of `native` would be among what is counted. None where there is no memory.
+    /// block of `native` would be among what is counted. None if there is no memory.
     pub fn taken() -> Option<Taken> {
         let mut taken = Taken(Mapped::private(1)?);
         taken.take();

@@ -10,7 +10,7 @@
 //!
 //! A freed block goes to the head of its page's list, and is the next that is given: mimalloc's own
 //! `free` puts it on a second list, which is taken up when the first is used up, so that a program
-//! that allocates and frees walks through a whole page of 64 KiB, a size class, where pymalloc stays
+//! that allocates and frees walks through a whole page of 64 KiB, a size class, while pymalloc stays
 //! on one line of the cache.
 //!
 //! The cost of the hooks in machine code (x86-64, release), for a small block of the calling thread:
@@ -233,14 +233,14 @@ pub fn may_be_alone() -> bool {
     !crate::ledger::LEDGER.is_overflow(slot) && slot.busy.load(Relaxed) == 0 && gate::is_open()
 }
 
-/// The theap of the calling thread in the account's heap, made if need be; null where there is no
+/// The theap of the calling thread in the account's heap, made if need be; null if there is no
 /// memory for it.
 fn new_theap(account: Account) -> *mut Theap {
     let heap = match state().before.get() {
         0 => HEAPS.own[account as usize].load(Acquire),
         _ => heaps::heap_before(account),
     };
-    // Where mimalloc cannot make the first theap of a thread it reads through a null pointer
+    // If mimalloc cannot make the first theap of a thread it reads through a null pointer
     // (`mi_heap_init_theap`), so it is not asked to.
     if !bound::has_room_for_a_thread() {
         return null_mut();
@@ -255,7 +255,7 @@ fn new_theap(account: Account) -> *mut Theap {
     theap
 }
 
-/// The theap of the calling thread in a heap that is never deleted, made if need be; null where mimalloc has no memory for
+/// The theap of the calling thread in a heap that is never deleted, made if need be; null if mimalloc has no memory for
 /// it. After [`bound::has_room_for_a_thread`].
 fn make_theap(heap: *mut ffi::Heap) -> *mut Theap {
     let before = own::table();
@@ -274,13 +274,13 @@ fn not_placeholder(theap: *mut Theap) -> *mut Theap {
 }
 
 /// Reserves the region of `--region`, `size` bytes, in which all that the heaps take lies. Before
-/// every constructor and while nothing was allocated; false where that is too late, or where the
+/// every constructor and while nothing was allocated; false if that is too late, or if the
 /// system gives no such range of addresses.
 pub fn reserve_region(size: u64) -> bool {
     start_mimalloc() && bound::reserve(size)
 }
 
-/// Sets the options that must be set before mimalloc's first allocation; false where that is done.
+/// Sets the options that must be set before mimalloc's first allocation; false if that is done.
 fn start_mimalloc() -> bool {
     let first = !START.has_options.swap(true, Relaxed);
     if first {
@@ -299,7 +299,7 @@ pub fn owns(pointer: *mut u8) -> bool {
 }
 
 /// Pops a block for `size` bytes, of which the bits of `mask` are 0, from the calling thread's
-/// own page and books it; null where the slow path must do it. The GIL is held where `A` is an account of the GIL.
+/// own page and books it; null if the slow path must do it. The GIL is held if `A` is an account of the GIL.
 #[inline(always)]
 fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize, mask: usize) -> *mut u8 {
     let state = state();
@@ -349,8 +349,8 @@ fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     }
 }
 
-/// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A` where `BOOK`. Null on
-/// failure. `A` is an account's index; the GIL is held where the account is of the GIL, or its counts go wrong.
+/// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A` if `BOOK`. Null on
+/// failure. `A` is an account's index; the GIL is held if the account is of the GIL, or its counts go wrong.
 #[inline(always)]
 pub fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
     let block = pop::<A, ZERO, BOOK>(size, 0);
@@ -494,7 +494,7 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 ///
 /// # Safety
 /// `pointer` is null or was allocated and not freed since, by whatever allocator. The GIL is
-/// held where `A` is an account of the GIL. Unless `A` is `Native`, [`start`] has made the heaps. A guarded block
+/// held if `A` is an account of the GIL. Unless `A` is `Native`, [`start`] has made the heaps. A guarded block
 /// counts as none of mimalloc's: see [`guards::free`].
 #[inline(always)]
 pub unsafe fn free<const A: usize, const BOOK: bool>(pointer: *mut u8) -> bool {
@@ -526,14 +526,14 @@ unsafe fn push_or_free<const A: usize, const BOOK: bool>(page: *mut Page, block:
     }
 }
 
-/// Pushes a block back to its page and takes it off the ledger; false, having done nothing, where
+/// Pushes a block back to its page and takes it off the ledger; false, having done nothing, if
 /// the slow path must do it.
 ///
 /// # Safety
-/// `page` is the page of the live `block`. The GIL is held where `A` is an account of the GIL.
+/// `page` is the page of the live `block`. The GIL is held if `A` is an account of the GIL.
 #[inline(always)]
 unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8) -> bool {
-    // SAFETY: the page of a live block. Where its thread word equals the caller's, without flags,
+    // SAFETY: the page of a live block. If its thread word equals the caller's, without flags,
     // the caller owns it and the pointer is the start of a block.
     unsafe {
         if (*page).xthread_id.load(Relaxed) != thread_id()
@@ -624,8 +624,8 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
     }
 }
 
-/// Ends the process where `pointer` is not the start of a live block, as far as that can be seen: of
-/// `native` always, of other accounts where it lies in the middle of a block.
+/// Ends the process if `pointer` is not the start of a live block, as far as that can be seen: of
+/// `native` always, of other accounts if it lies in the middle of a block.
 ///
 /// # Safety
 /// It lies in `page`, which is of the account.
@@ -662,7 +662,7 @@ pub fn largest_within(room: u64) -> u64 {
 
 /// The result of [`reallocate`].
 pub enum Reallocated {
-    /// The block, moved or not; null where there was no memory, and the old block still lives.
+    /// The block, moved or not; null if there was no memory, and the old block still lives.
     Block(*mut u8),
     /// The pointer is not mimalloc's; nothing was done.
     Foreign,

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// The latest guarded block of before the mark.
 static GUARDED_BEFORE: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the mark, for `native` too where asked. Once, while the process has one thread. False
-/// where mimalloc gives no heap.
+/// Sets the mark, for `native` too if asked. Once, while the process has one thread. False
+/// if mimalloc gives no heap.
 pub fn set(native: bool) -> bool {
     let state = state();
     let _inside = gate::enter(state.slot(), thread_id());
@@ -35,7 +35,7 @@ pub fn set(native: bool) -> bool {
         }
         let before = HEAPS.own[account as usize].swap(heap, Relaxed);
         HEAPS.before[account as usize].store(before, Release);
-        // The next sample has a heap made.
+        // The next sample makes a heap.
         let before = HEAPS.sampled[account as usize].swap(null_mut(), Relaxed);
         HEAPS.sampled_before[account as usize].store(before, Release);
         let before = HEAPS.checked[account as usize].load(Acquire);

@@ -12,7 +12,7 @@ use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// From here on moving pages is faster than copying them: 64 entries of the page table, where a page
+/// From here on moving pages is faster than copying them: 64 entries of the page table, if a page
 /// has 4 KiB.
 const LEAST: usize = 256 << 10;
 
@@ -23,7 +23,7 @@ const MOST_MOVES: u32 = 8_000;
 /// The first moves are checked: more than threads make at the same time. See [`is_mapped`].
 const CHECKED_MOVES: u32 = 64;
 
-/// Moves so far; [`MOST_MOVES`] where the system has none.
+/// Moves so far; [`MOST_MOVES`] if the system has none.
 static MOVES: AtomicU32 = AtomicU32::new(0);
 
 /// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that

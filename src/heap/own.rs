@@ -20,7 +20,7 @@ struct Kind {
     blocks: AtomicU64,
 }
 
-/// Threads' tables by size: for 16 heaps, or for 32 where a process has more heaps than 16. Free
+/// Threads' tables by size: for 16 heaps, or for 32 if a process has more heaps than 16. Free
 /// entries come last.
 static TABLES: [Kind; 4] = [const {
     Kind {

@@ -64,7 +64,7 @@ pub(super) fn has_map() -> bool {
 /// exists.
 ///
 /// # Safety
-/// It is an address of user space; where `STARTED`, the heaps of the domains have been made.
+/// It is an address of user space; if `STARTED`, the heaps of the domains have been made.
 #[inline(always)]
 pub(super) unsafe fn page_of<const STARTED: bool>(pointer: *mut u8) -> *mut Page {
     let slice = pointer.addr() >> ffi::SLICE_SHIFT;

@@ -1,7 +1,7 @@
 //! Where and on what pages the memory of arrays lies: advice on huge pages, and a NUMA node.
 //!
 //! Applied to each run of memory that the `numpy` heap takes into use. The advice stays with the
-//! addresses; where another heap uses them later it does no harm, since it is a preference.
+//! addresses; if another heap uses them later it does no harm, since it is a preference.
 
 #![allow(unsafe_code)]
 
@@ -109,10 +109,10 @@ fn advise_on(start: *mut u8, size: usize) {
 /// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).
 pub const MAX_NODES: u32 = 1024;
 
-/// `MPOL_PREFERRED` of `linux/mempolicy.h`: where the node is full, others serve.
+/// `MPOL_PREFERRED` of `linux/mempolicy.h`: if the node is full, others serve.
 const MPOL_PREFERRED: libc::c_int = 1;
 
-/// Has pages of a run of memory taken from `node` first (mbind(2)); false where refused.
+/// Asks for the pages of a run of memory from `node` first (mbind(2)); false if refused.
 fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
     let mut nodes = [0u64; MAX_NODES as usize / 64];
     let Some(word) = nodes.get_mut(node as usize / 64) else {

@@ -73,7 +73,7 @@ impl BigBlock {
 }
 
 /// A block, by a sequence lock: written only by the thread that has set `key` to 1, and read by copies that are
-/// thrown away where `key` has changed meanwhile. Words of atomics, so that a copy that is torn is no data race.
+/// thrown away if `key` has changed meanwhile. Words of atomics, so that a copy that is torn is no data race.
 struct Entry {
     /// The block's key; 0 is free, 1 is being written.
     key: AtomicUsize,

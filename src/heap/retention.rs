@@ -88,7 +88,7 @@ const MOST_KEPT: usize = 128 << 20;
 
 /// What was freed and waits, and what became of what was given back.
 struct FreedMemory {
-    /// Bytes of pages that became empty since the last look; far below zero where none is made.
+    /// Bytes of pages that became empty since the last look; far below zero if none is made.
     debt: AtomicIsize,
     /// Whether a page has become empty since a wait gave all back.
     has_empty: AtomicBool,

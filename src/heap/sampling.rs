@@ -136,7 +136,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     true
 }
 
-/// Has the samples kept in memory that other processes can read: those that there are, and those of later. False if there are
+/// Keeps the samples, present and later ones, in memory that other processes can read. False if there are
 /// samples and no such memory.
 pub fn publish_by(renew: Renew) -> bool {
     let _ = STATE.renew.set(renew);
@@ -424,7 +424,7 @@ fn generation() -> u32 {
     }
 }
 
-/// Has the thread begin or end to count its bytes.
+/// Makes the thread begin or end to count its bytes.
 #[cold]
 fn switch(state: &ThreadState, inside: &Inside<'_>) {
     let generation = generation();
@@ -511,7 +511,7 @@ fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) 
 #[cold]
 pub(super) fn page_comes(block: *mut u8) {
     // SAFETY: a block that was just given to the calling thread, or null. mimalloc expects nothing of the memory of blocks
-    // that a page has not made; where the system refuses, as for locked memory, it stays.
+    // that a page has not made; if the system refuses, as for locked memory, it stays.
     unsafe {
         if let Some(page) = super::live_page(block)
             && page.used.get() == 1

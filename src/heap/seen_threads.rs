@@ -14,10 +14,10 @@ pub const MOST: usize = 1 << 16;
 /// Places that are tried for one: a table that is full must not cost each new thread a walk.
 const TRIED: usize = 64;
 
-/// Zeroes where none is. A pointer is in the first place that was free, from that of its page on.
+/// Zeroes if none is. A pointer is in the first place that was free, from that of its page on.
 static SEEN: OnceLock<&'static [AtomicUsize]> = OnceLock::new();
 
-/// Begins to note them. Does nothing where the system has no address space.
+/// Begins to note them. Does nothing if the system has no address space.
 pub fn watch() {
     if let Some(table) = Mapped::<AtomicUsize>::reserve(MOST) {
         let _ = SEEN.set(table.leak());

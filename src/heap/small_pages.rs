@@ -1,4 +1,4 @@
-//! Keeps the heaps on small pages where the system has huge ones for everything.
+//! Keeps the heaps on small pages if the system has huge ones for everything.
 //!
 //! Many distributions set transparent huge pages to `always`: then the first byte of each 2 MiB (32 on ARM64 with pages
 //! of 16 KiB) makes all of them resident, and the kernel joins later what the heaps have given back. The heaps' memory and
@@ -20,7 +20,7 @@ const LEAST_MAPPING: usize = 1 << 20;
 /// Bytes of a block that asks for huge pages.
 const LEAST_BLOCK: usize = 4 << 20;
 
-/// Where huge pages are refused. Not zero, so it does not lie in the memory that is to stay untouched.
+/// The refusal of huge pages. Not zero, so it does not lie in the memory that is to stay untouched.
 struct SmallPages {
     /// Whether mappings refuse huge pages.
     are_refused: AtomicBool,

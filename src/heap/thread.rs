@@ -187,7 +187,7 @@ impl ThreadState {
         slot
     }
 
-    /// The thread's theap of `account`; null where the heap cannot make one. Inside the gate.
+    /// The thread's theap of `account`; null if the heap cannot make one. Inside the gate.
     #[inline]
     pub fn theap(&self, account: Account) -> *mut Theap {
         let cached = &self.own[account as usize];
@@ -232,7 +232,7 @@ impl ThreadState {
         self.before.get() > 0
     }
 
-    /// Has the thread's next requests look for their heaps again.
+    /// Makes the thread's next requests look for their heaps again.
     pub fn forget_theaps(&self) {
         for theap in self.theaps.iter().chain(&self.own) {
             theap.set(EMPTY);

@@ -18,8 +18,8 @@ pub fn is_on() -> bool {
     checked::is_on() || guards::are_small()
 }
 
-/// Allocates `size` bytes, zeroed where `ZERO`, booked to account `A`; null on failure. `alignment` is a power of two; the
-/// GIL is held where the account is of the GIL.
+/// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A`; null on failure. `alignment` is a power of two; the
+/// GIL is held if the account is of the GIL.
 #[cold]
 pub fn allocate<const A: usize, const ZERO: bool>(size: usize, alignment: usize) -> *mut u8 {
     let account = Account::ALL[A];

@@ -105,7 +105,7 @@ fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
         .compile_intermediates()
 }
 
-/// Has the linker lay together what runs at a start: see tools/function-order. Not in a debug build, nor by the linkers
+/// Makes the linker lay together what runs at a start: see tools/function-order. Not in a debug build, nor by the linkers
 /// that do not read such a file.
 fn order_functions(link: &mut Link) {
     const ORDER: &str = "function-order.ld";
@@ -129,7 +129,7 @@ fn order_functions(link: &mut Link) {
     }
 }
 
-/// Links GCC's unwinder in, where the compiler has it as an archive: the standard library needs it for
+/// Links GCC's unwinder in, if the compiler has it as an archive: the standard library needs it for
 /// the backtrace of a panic alone, and `libgcc_s.so` would be mapped at every start. Without
 /// link-time optimisation the linker may still take the shared one.
 fn link_unwinder() {
@@ -213,7 +213,7 @@ fn fail(line: impl std::fmt::Display) -> ! {
 const RUN_PATH: &str = "PYHOST_RUN_PATH";
 
 /// Adds the run path of a shared libpython, or all of a static one. Nothing for the library that is preloaded: the
-/// interpreter has the C API, and pyo3 links no libpython either where this variable is set.
+/// interpreter has the C API, and pyo3 links no libpython either if this variable is set.
 fn link_python(link: &mut Link) {
     pyo3_build_config::use_pyo3_cfgs();
     println!("cargo::rustc-check-cfg=cfg(shares_calls)");
@@ -283,7 +283,7 @@ fn is_cross_build() -> bool {
     std::env::var_os("HOST") != std::env::var_os("TARGET")
 }
 
-/// Says which form of the host was made where the interpreter does not use the libpython that the host is linked with,
+/// Says which form of the host was made if the interpreter does not use the libpython that the host is linked with,
 /// but has a copy of its own, as Debian's has: calls within it are direct. A free-threaded one cannot have a host inside.
 fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
     let code = "import sys, sysconfig; print(sys.executable); \

@@ -5,9 +5,9 @@ use std::fmt;
 
 /// Exit status of a bad host option; nothing was run.
 pub const BAD_OPTION: i32 = 2;
-/// Exit status where a script has used up the reserve of a cap (as Fil's for out of memory).
+/// Exit status if a script has used up the reserve of a cap (as Fil's for out of memory).
 pub const CAP_EXHAUSTED: i32 = 53;
-/// Exit status where the host itself cannot start, as Python's own failed start.
+/// Exit status if the host itself cannot start, as Python's own failed start.
 pub const CANNOT_START: i32 = 1;
 
 /// A failure of the host. Displays as one line without a full stop.

@@ -63,7 +63,7 @@ pub fn runs_program(program: (u64, u64)) -> bool {
         let found = file::status_of(path, 0);
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == program)
     };
-    // Valgrind answers for the program that it runs where the link is read, and not where it is followed.
+    // Valgrind answers for the program that it runs when the link is read, and not when it is followed.
     let named = || {
         let mut room = [0; 4096];
         let path = template::PathBuffer::of(file::read_link(OWN, &mut room).ok()?)?;

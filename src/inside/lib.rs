@@ -42,7 +42,7 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
 }
 
 /// Stores an environment for mimalloc's constructor, which goes through all of it for each of its options: an empty one
-/// where no variable is its own. libc stores the real one in a constructor of its own, after those of this library.
+/// if no variable is its own. libc stores the real one in a constructor of its own, after those of this library.
 /// Before glibc 2.34 it has done so already.
 fn give_mimalloc(environment: &Strings<'_>) {
     struct Empty(*const c_char);

@@ -46,12 +46,12 @@ extern "C" fn main() -> i32 {
     status
 }
 
-/// Prints a line; nothing where standard error is closed.
+/// Prints a line; nothing if standard error is closed.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "pyhost: {line}");
 }
 
-/// Becomes the interpreter; returns only where that fails.
+/// Becomes the interpreter; returns only if that fails.
 fn start(mut words: Vec<OsString>) -> Failure {
     let (python, added) = match prepare(&mut words) {
         Ok(prepared) => prepared,
@@ -110,7 +110,7 @@ fn prepare(words: &mut Vec<OsString>) -> Result<(PathBuf, [OsString; 2]), Failur
     Ok((python, added))
 }
 
-/// Takes `--python PATH` or `--python=PATH` out of the command line, where it comes first.
+/// Takes `--python PATH` or `--python=PATH` out of the command line, if it comes first.
 fn take_python(words: &mut Vec<OsString>) -> Result<Option<PathBuf>, Failure> {
     let Some(first) = words.get(1) else {
         return Ok(None);
@@ -141,7 +141,7 @@ fn look_up(name: &OsStr) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
-/// This program's file, with no links in its path. Where the loader was named on the command line, the kernel says that
+/// This program's file, with no links in its path. If the loader was named on the command line, the kernel says that
 /// the process runs the loader.
 fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
     let unreadable = |error| {

@@ -1,4 +1,4 @@
-//! Booking where a slot's own cell does not suffice: the slow paths.
+//! Booking when a slot's own cell does not suffice: the slow paths.
 //!
 //! Two policies:
 //!
@@ -16,7 +16,7 @@
 //! A release never raises a bound: what is live falls, and a bound that rose above a ceiling would be
 //! taken for a peak that the ceiling did not allow.
 //!
-//! A peak is that of a *segment*, which begins at the start or where [`super::segment`] ended the one
+//! A peak is that of a *segment*, which begins at the start or when [`super::segment`] ended the one
 //! before; the highest of the ended ones is kept beside it.
 
 use super::account::Account;
@@ -53,7 +53,7 @@ impl Heights {
 }
 
 impl Ledger {
-    /// Books a block where [`Slot::book`] could not.
+    /// Books a block if [`Slot::book`] could not.
     ///
     /// `slot` is the caller's own or the overflow slot.
     ///
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// Releases a block where [`Slot::release`] could not; the counterpart of `book_slow`.
+    /// Releases a block if [`Slot::release`] could not; the counterpart of `book_slow`.
     pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
         // Without a height nothing is refused.
         let _ = self.adjust::<false>(slot, account, -(bytes as i64), gils, Reach::Cap);
@@ -105,7 +105,7 @@ impl Ledger {
         shared.foreign_freed.fetch_add(1, Relaxed);
     }
 
-    /// Moves the live bytes of `slot` by `delta`; up to `reach` where `CAPPED`.
+    /// Moves the live bytes of `slot` by `delta`; up to `reach` if `CAPPED`.
     fn adjust<const CAPPED: bool>(
         &self,
         slot: &Slot,
@@ -382,7 +382,7 @@ impl Ledger {
             shared.bound.fetch_sub(moved, Relaxed);
             return Err(Scope::Total);
         };
-        // Where the total had less room, the account's window shrinks to that.
+        // If the total had less room, the account's window shrinks to that.
         let surplus = (total_want - unwanted) - total_moved;
         if surplus > 0 {
             shared.bound.fetch_sub(surplus, Relaxed);
@@ -404,7 +404,7 @@ fn raise_alone(peak: &AtomicI64, value: i64) {
     }
 }
 
-/// Raises a maximum; a locked instruction only where it is new.
+/// Raises a maximum; a locked instruction only if it is new.
 pub(super) fn raise(peak: &AtomicI64, value: i64) {
     if value > peak.load(Relaxed) {
         peak.fetch_max(value, Relaxed);

@@ -36,7 +36,7 @@ pub enum ProcessState {
     Exhausted = 4,
 }
 
-/// A string of at most `8 * WORDS` bytes, which ends with a zero byte where it is shorter.
+/// A string of at most `8 * WORDS` bytes, which ends with a zero byte if it is shorter.
 #[repr(C)]
 pub struct Text<const WORDS: usize>([AtomicU64; WORDS]);
 
@@ -129,7 +129,7 @@ pub struct LinesCell {
     pub answered: AtomicU64,
     /// A [`LinesAnswer`].
     pub answer: AtomicU64,
-    /// The system's error if the samples cannot be written where others read them, else 0.
+    /// The system's error if the samples cannot be written if others read them, else 0.
     pub file_error: AtomicU64,
 }
 
@@ -216,7 +216,7 @@ pub struct Card {
     pub forks: AtomicU64,
     /// Live bytes of all accounts that a forked child began with, which are its parent's too.
     pub inherited: AtomicU64,
-    /// Resident bytes at the process's end, or at the sampler's last look; 0 where there was neither.
+    /// Resident bytes at the process's end, or at the sampler's last look; 0 if there was neither.
     pub resident: AtomicU64,
     /// The highest resident size that was read; 0 if none was.
     pub resident_peak: AtomicU64,
@@ -381,7 +381,7 @@ impl Card {
         (state, self.status.load(Relaxed))
     }
 
-    /// How it ended, in words, where it runs no more.
+    /// How it ended, in words, if it runs no more.
     pub fn ending(&self) -> String {
         match self.state() {
             (ProcessState::Running, _) => "was killed".to_owned(),
@@ -406,13 +406,13 @@ impl Card {
     }
 
     /// The resident size at the end, or at the sampler's last look, and the highest that was seen; None
-    /// where there was none.
+    /// if there was none.
     pub fn last_resident(&self) -> (Option<u64>, Option<u64>) {
         let known = |bytes: &AtomicU64| Some(bytes.load(Relaxed)).filter(|&bytes| bytes > 0);
         (known(&self.resident), known(&self.resident_peak))
     }
 
-    /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 where it has not.
+    /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 if it has not.
     pub fn ended(&self) -> u64 {
         self.ended.load(Relaxed)
     }
@@ -460,7 +460,7 @@ impl Card {
         self.marks.load(Acquire)
     }
 
-    /// The mark of a number, from 1 on; None where it has given way or is being written.
+    /// The mark of a number, from 1 on; None if it has given way or is being written.
     pub fn mark_of(&self, number: u64) -> Option<Mark> {
         let cell = &self.cells[usize::try_from(number.checked_sub(1)?).ok()? % MARKS];
         if cell.number.load(Acquire) != number {

@@ -105,7 +105,7 @@ impl Ceiling {
 }
 
 /// Moves a bound by `want`, or by as much of it as there is room below `height`, at least by
-/// `need`: how far it moved, and where it then was. None where even `need` would go up past it.
+/// `need`: how far it moved, and where it then was. None if even `need` would go up past it.
 #[inline(always)]
 pub(super) fn grant(bound: &AtomicI64, height: i64, need: i64, want: i64) -> Option<(i64, i64)> {
     if height == NONE {

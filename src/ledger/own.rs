@@ -67,7 +67,7 @@ pub fn addresses() -> Range<usize> {
 }
 
 /// The addresses of the pages of `page` bytes that hold the card and the ledger, and nothing else;
-/// `None` where a page is larger than [`LARGEST_PAGE`].
+/// `None` if a page is larger than [`LARGEST_PAGE`].
 pub fn pages(page: usize) -> Option<Range<usize>> {
     let own = addresses();
     let is_possible = page.is_power_of_two() && (UNIT..=LARGEST_PAGE).contains(&page);

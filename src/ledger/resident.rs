@@ -2,7 +2,7 @@
 //!
 //! The peak is `VmHWM` of `/proc/self/status`, which belongs to the memory of this program. The
 //! kernel's other figure, `ru_maxrss`, belongs to the process and survives `exec`: for a program that
-//! a large process started it is the size of that process. It is the fallback where `/proc` is not
+//! a large process started it is the size of that process. It is the fallback if `/proc` is not
 //! readable. No function here allocates or locks; a signal handler may call them.
 
 #![deny(unsafe_code)]
@@ -55,7 +55,7 @@ pub fn note(bytes: u64) {
 /// `ru_maxrss` at the start of this program, in bytes: what is above it is this program's.
 static EARLIER_USAGE: AtomicU64 = AtomicU64::new(0);
 /// When the peak was last noted from `ru_maxrss`, in milliseconds of `CLOCK_MONOTONIC_COARSE`; `NEVER`
-/// where nobody reads the card.
+/// if nobody reads the card.
 static NOTED_AT: AtomicU64 = AtomicU64::new(NEVER);
 const NEVER: u64 = u64::MAX;
 /// Milliseconds between two notes at least.
@@ -64,14 +64,14 @@ const PAUSE: u64 = 100;
 /// What else is to be done as often, and when a ceiling has changed.
 static ALSO: OnceLock<fn()> = OnceLock::new();
 
-/// Has [`note_growth`] note the peak, and do something more, from here on: somebody may read the card after a kill.
+/// Makes [`note_growth`] note the peak, and do something more, from here on: somebody may read the card after a kill.
 pub fn keep_noting(also: fn()) {
     let _ = ALSO.set(also);
     NOTED_AT.store(0, Relaxed);
     resident();
 }
 
-/// Notes the peak, at most ten times a second. Called where the ledger is booked to past a thread's
+/// Notes the peak, at most ten times a second. Called when the ledger is booked to past a thread's
 /// own cell; a system call without a descriptor, of which the script could see nothing.
 #[inline]
 pub fn note_growth() {

@@ -162,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// Has every thread's next booking take the slow path.
+    /// Makes every thread's next booking take the slow path.
     pub fn close_cells(&self) {
         // The pages of slots that nobody has claimed stay untouched.
         for slot in self
@@ -179,7 +179,7 @@ impl Ledger {
         self.magic.load(Relaxed) == MAGIC
     }
 
-    /// A free slot, now the caller's; the overflow slot where all are taken. Any thread.
+    /// A free slot, now the caller's; the overflow slot if all are taken. Any thread.
     pub fn claim(&self) -> &Slot {
         for (index, slot) in self.slots.iter().enumerate() {
             let claimed = &slot.claimed;
@@ -236,7 +236,7 @@ impl Ledger {
         self.total_bound.fetch_add(after - before, Relaxed);
     }
 
-    /// Takes what is published down to what is live: of the caller's own slot and, where one GIL
+    /// Takes what is published down to what is live: of the caller's own slot and, if one GIL
     /// serialises an account, of all. The caller holds the GIL and owns the slot.
     pub fn close_windows(&self, slot: &Slot) {
         for account in Account::ALL {

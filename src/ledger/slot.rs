@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// One thread's share of one account.
 ///
 /// Only the thread that claimed the slot writes `live`, `total_blocks` and `freed_blocks`; any
-/// thread may read them. `live` is negative where the thread frees what others allocated.
+/// thread may read them. `live` is negative if the thread frees what others allocated.
 #[repr(C)]
 pub struct Cell {
     pub(super) live: AtomicI64,
@@ -107,11 +107,11 @@ impl Slot {
     }
 
     /// Books an allocated block of `bytes` to account `A`, or returns false, having changed
-    /// nothing, where the slow path must do it.
+    /// nothing, if the slow path must do it.
     ///
     /// A load, an add, a compare and a store for the bytes, one increment for the block; for an
     /// account of the GIL one compare more, with the cell's highest so far. The caller must own the slot, and hold the
-    /// GIL where `A` is an account of the GIL.
+    /// GIL if `A` is an account of the GIL.
     #[inline(always)]
     pub fn book<const A: usize>(&self, bytes: usize) -> bool {
         let cell = &self.cells[A];
@@ -140,7 +140,7 @@ impl Slot {
         true
     }
 
-    /// The live bytes of this slot over all accounts of the total: negative where its threads freed what others
+    /// The live bytes of this slot over all accounts of the total: negative if its threads freed what others
     /// allocated.
     pub fn live(&self) -> i64 {
         let live = |account: &Account| self.cell(*account).live.load(Relaxed);

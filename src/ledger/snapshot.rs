@@ -85,7 +85,7 @@ impl Snapshot {
 }
 
 impl Ledger {
-    /// The figures of this moment: exact where no thread is booking, else close. Sums wrap, since a
+    /// The figures of this moment: exact if no thread is booking, else close. Sums wrap, since a
     /// ledger that was read from a file may hold anything.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::EMPTY;

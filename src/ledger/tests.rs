@@ -397,7 +397,7 @@ fn peaks_start_anew_from_what_is_live() {
     assert!(snapshot.total_peak_bytes <= 1200 + SLACK as u64);
 }
 
-/// Books where a ceiling allows it.
+/// Books if a ceiling allows it.
 fn try_book<const A: usize>(ledger: &Ledger, slot: &Slot, bytes: usize, reach: Reach) -> bool {
     slot.book::<A>(bytes)
         || ledger

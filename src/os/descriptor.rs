@@ -29,7 +29,7 @@ pub struct Descriptor {
     patience: c_int,
 }
 
-/// How long a full pipe is waited for, in milliseconds, where its descriptor does not wait itself.
+/// How long a full pipe is waited for, in milliseconds, if its descriptor does not wait itself.
 const PATIENCE: c_int = 5000;
 
 impl Descriptor {
@@ -45,7 +45,7 @@ impl Descriptor {
         }
     }
 
-    /// Has a full pipe be an error after so many milliseconds.
+    /// Makes a pipe that stays full for so many milliseconds an error.
     pub fn with_patience(self, milliseconds: c_int) -> Self {
         Descriptor {
             patience: milliseconds,
@@ -102,7 +102,7 @@ impl Write for Descriptor {
     }
 }
 
-/// Waits until a descriptor takes more bytes; false where it does not in so many milliseconds.
+/// Waits until a descriptor takes more bytes; false if it does not in so many milliseconds.
 fn has_room(descriptor: c_int, milliseconds: c_int) -> bool {
     let poll = libc::pollfd {
         fd: descriptor,
@@ -112,8 +112,8 @@ fn has_room(descriptor: c_int, milliseconds: c_int) -> bool {
     file::wait(&mut [poll], milliseconds as u64 * 1_000_000) != Ok(0)
 }
 
-/// Calls `act`, which writes to a file, without the signals that a write sends: SIGPIPE where nobody
-/// reads a pipe, SIGXFSZ where a file may not grow (`ulimit -f`). The default of both ends the
+/// Calls `act`, which writes to a file, without the signals that a write sends: SIGPIPE if nobody
+/// reads a pipe, SIGXFSZ if a file may not grow (`ulimit -f`). The default of both ends the
 /// process, and a script's handler must not run for what the host writes.
 pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
     const OF_WRITES: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
@@ -146,7 +146,7 @@ pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
 /// Makes a file in memory that may grow to so many bytes.
 ///
 /// # Errors
-/// The system's reason; `EFBIG` where a file may not (`ulimit -f`).
+/// The system's reason; `EFBIG` if a file may not (`ulimit -f`).
 pub fn in_memory_of(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
     match soft(libc::RLIMIT_FSIZE) < bytes {
         true => Err(Errno(libc::EFBIG)),
@@ -183,7 +183,7 @@ pub unsafe fn close_range(first: c_int, last: c_int) {
 /// notice comes from everywhere, with nothing but its text.
 static IS_ONE_OF_SEVERAL: AtomicBool = AtomicBool::new(false);
 
-/// Has the lines of this process name it from now on.
+/// Makes the lines of this process name it from now on.
 pub fn name_process() {
     IS_ONE_OF_SEVERAL.store(true, Relaxed);
 }
@@ -200,7 +200,7 @@ impl fmt::Display for Speaker {
     }
 }
 
-/// Says one line of the host's on standard error, or nothing where that cannot be written. Whatever names are in it, it is
+/// Says one line of the host's on standard error, or nothing if that cannot be written. Whatever names are in it, it is
 /// one line of letters.
 pub fn notice(text: fmt::Arguments<'_>) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);

@@ -16,7 +16,7 @@ use std::ptr::null;
 
 /// An open descriptor, closed when dropped.
 ///
-/// Not std's `OwnedFd`: with debug assertions that ends the process where the number is no longer open, and a
+/// Not std's `OwnedFd`: with debug assertions that ends the process if the number is no longer open, and a
 /// script may close every number that there is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fd(RawFd);
@@ -75,13 +75,13 @@ impl Fd {
     /// Duplicates a descriptor to the lowest free number from `least` on, closed in programs that are executed.
     ///
     /// # Errors
-    /// The system's reason: `EBADF` where the number is not open.
+    /// The system's reason: `EBADF` if the number is not open.
     pub fn copy(file: &impl AsRawFd, least: c_int) -> Result<Fd, Errno> {
         // SAFETY: the call touches no memory and closes nothing.
         opened(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })
     }
 
-    /// Moves the descriptor to a number from `least` on; where there is none it stays.
+    /// Moves the descriptor to a number from `least` on; if there is none it stays.
     pub fn moved_up(self, least: c_int) -> Fd {
         Fd::copy(&self, least).unwrap_or(self)
     }
@@ -140,7 +140,7 @@ fn count(result: isize) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno::last())
 }
 
-/// Calls `act` again where a signal has interrupted it.
+/// Calls `act` again if a signal has interrupted it.
 pub(crate) fn again(mut act: impl FnMut() -> isize) -> Result<usize, Errno> {
     loop {
         match count(act()) {
@@ -240,12 +240,12 @@ pub fn truncate(file: &impl AsRawFd, length: u64) -> Result<(), Errno> {
     done(calls::ftruncate(file.as_raw_fd(), length as libc::off_t))
 }
 
-/// Where the next write goes; `None` where the file has no places, as a pipe.
+/// Where the next write goes; `None` if the file has no places, as a pipe.
 pub fn position(file: &impl AsRawFd) -> Option<u64> {
     u64::try_from(calls::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR)).ok()
 }
 
-/// Has the next read or write begin at the start.
+/// Makes the next read or write begin at the start.
 pub fn rewind(file: &impl AsRawFd) {
     calls::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
 }
@@ -274,7 +274,7 @@ pub fn is_open(number: RawFd) -> bool {
 /// What the system knows of an open file.
 ///
 /// # Errors
-/// The system's reason: `EBADF` where the number is not open.
+/// The system's reason: `EBADF` if the number is not open.
 pub fn status(file: &impl AsRawFd) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
     done(calls::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
@@ -316,7 +316,7 @@ pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
     ))
 }
 
-/// Reads the target of a symbolic link, cut where the buffer is full.
+/// Reads the target of a symbolic link, cut if the buffer is full.
 ///
 /// # Errors
 /// The system's reason.
@@ -327,7 +327,7 @@ pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Errn
     Ok(&buffer[..length])
 }
 
-/// Which file a descriptor is open for: device and inode. `None` where it is not open.
+/// Which file a descriptor is open for: device and inode. `None` if it is not open.
 pub fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
     let found = status(file).ok()?;
     Some((found.st_dev, found.st_ino))
@@ -363,7 +363,7 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// Locks a file by flock(2), without waiting.
 ///
 /// # Errors
-/// The system's reason: `EWOULDBLOCK` where another open file has the lock.
+/// The system's reason: `EWOULDBLOCK` if another open file has the lock.
 pub fn lock(file: &impl AsRawFd, operation: c_int) -> Result<(), Errno> {
     done(calls::flock(file.as_raw_fd(), operation | libc::LOCK_NB))
 }

@@ -1,7 +1,7 @@
 //! The system for the host and `pyhostctl`, and how they write text: nothing here knows of
 //! accounts, Python, mimalloc or options.
 //!
-//! Where a function allocates, its comment says so; every other one may be called from inside an
+//! If a function allocates, its comment says so; every other one may be called from inside an
 //! allocation or a signal handler.
 
 pub mod array;

@@ -37,7 +37,7 @@ impl Mapping {
     }
 
     /// As [`Mapping::private`], for much more than will be used: untouched pages are not charged,
-    /// except where vm.overcommit_memory is 2.
+    /// except if vm.overcommit_memory is 2.
     pub fn reserve(bytes: usize) -> Option<Mapping> {
         Mapping::map(bytes, libc::MAP_PRIVATE | libc::MAP_NORESERVE)
     }

@@ -174,7 +174,7 @@ const REAL_TIME: [&str; 30] = [
     "SIGRTMIN+29",
 ];
 
-/// The name of a signal, or its number where it has none here.
+/// The name of a signal, or its number if it has none here.
 pub fn signal_words(signal: i32) -> String {
     match signal_name(signal) {
         "signal" => format!("signal {signal}"),

@@ -98,7 +98,7 @@ impl<'a> Strings<'a> {
     }
 
     /// Takes the first part out of the list, parted by colons or spaces, that `name` has in an environment; the
-    /// whole entry where nothing is left. `name` ends with `=`.
+    /// whole entry if nothing is left. `name` ends with `=`.
     ///
     /// # Safety
     /// The entry's text is memory that may be written to, and nobody has a reference to it.

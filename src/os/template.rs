@@ -6,7 +6,7 @@ use crate::file;
 use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write};
 
-/// Formats into a buffer of the caller's, cut where it is full.
+/// Formats into a buffer of the caller's, cut if it is full.
 pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
     struct Cursor<'a>(&'a mut [u8], usize);
     impl Write for Cursor<'_> {
@@ -40,7 +40,7 @@ pub struct PathBuffer {
 }
 
 impl PathBuffer {
-    /// Replaces `%p` by `pid` and `%%` by `%`, and appends `suffix`; None where it is too long.
+    /// Replaces `%p` by `pid` and `%%` by `%`, and appends `suffix`; None if it is too long.
     pub fn expand(template: &[u8], pid: i32, suffix: &[u8]) -> Option<Self> {
         let mut digits = [0u8; 12];
         let digits = format_into(&mut digits, format_args!("{pid}"));
@@ -77,7 +77,7 @@ impl PathBuffer {
         Some(path)
     }
 
-    /// A path as it stands; `None` where it is too long or holds a zero byte.
+    /// A path as it stands; `None` if it is too long or holds a zero byte.
     pub fn of(path: &[u8]) -> Option<Self> {
         let mut buffer = PathBuffer {
             bytes: [0; libc::PATH_MAX as usize],
@@ -87,7 +87,7 @@ impl PathBuffer {
         (!path.contains(&0)).then_some(buffer)
     }
 
-    /// This path with something behind it; `None` where it is too long.
+    /// This path with something behind it; `None` if it is too long.
     pub fn with(&self, suffix: &[u8]) -> Option<Self> {
         let length = self.as_bytes().len();
         let mut path = PathBuffer { bytes: self.bytes };

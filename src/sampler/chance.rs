@@ -17,7 +17,7 @@ impl Chance {
         }
     }
 
-    /// Has later draws depend on a number.
+    /// Makes later draws depend on a number.
     pub fn stir(&mut self, number: u64) {
         self.state = hash(self.state ^ hash(number.wrapping_add(1))) | 1;
     }

@@ -6,7 +6,7 @@
 //! blocks. The sum of these weights over any set of allocations has the set's bytes as its mean, whatever their sizes.
 //!
 //! A [`Samples`] is plain data: the caller holds a lock. It takes memory from the system alone, and its tables grow
-//! by doubling. Where the system has none, the sample is dropped and counted.
+//! by doubling. If the system has none, the sample is dropped and counted.
 //!
 //! [`Samples`] sums by *site*: one account, one call stack and one thread. A site has a sum of what is live and of when it
 //! came, one of what was allocated so far, and one for each kind of moment: live when the total was highest, when its account was, and at the last mark.
@@ -51,7 +51,7 @@ pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(Step<'_>)) + 'a;
 /// A live sampled block.
 #[derive(Clone, Copy, Default)]
 struct Live {
-    /// Its address, as [`hidden`] writes it; 0 where the entry is free.
+    /// Its address, as [`hidden`] writes it; 0 if the entry is free.
     address: u64,
     site: u32,
     /// The tick at which it came.
@@ -148,7 +148,7 @@ impl Samples {
         }
     }
 
-    /// Has the samples kept, from now on, in memory that others can read as well. False if there is no such memory yet: it is
+    /// Keeps the samples, from now on, in memory that others can read as well. False if there is no such memory yet: it is
     /// asked for again from time to time, as samples come.
     pub fn publish_by(&mut self, renew: Renew) -> bool {
         self.renew = Some(renew);
@@ -212,7 +212,7 @@ impl Samples {
     }
 
     /// Adds a sample, which was allocated at the calls that `walk` gives, outermost first. `heights` are the live bytes with
-    /// this block; None where the samples' own sums are exact.
+    /// this block; None if the samples' own sums are exact.
     pub fn add(
         &mut self,
         allocation: Allocation,
@@ -370,7 +370,7 @@ impl Samples {
     }
 
     /// Makes this moment the highest, of the total and of each account. `heights` gives the live bytes for an account;
-    /// None where the samples' own sums are exact.
+    /// None if the samples' own sums are exact.
     pub fn restart_peaks(&mut self, heights: impl Fn(u8) -> Option<Heights>) {
         if !self.is_over {
             self.sites.restart_peaks(heights);
@@ -522,7 +522,7 @@ impl Samples {
         self.stacks.frames()
     }
 
-    /// The calls of a site, innermost first: native ones, then those of Python; none where no Python code ran and no
+    /// The calls of a site, innermost first: native ones, then those of Python; none if no Python code ran and no
     /// native call was read.
     pub fn calls(&self, site: Site) -> impl Iterator<Item = FrameView<'_>> {
         self.stacks.calls(self.sites.key(site).stack)

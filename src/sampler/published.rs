@@ -3,7 +3,7 @@
 //!
 //! The copy is words. The first of them say what it is and how much of it there is; behind them is a section for each
 //! table. While the writer changes it its sequence number is odd. A reader takes a copy between two equal even numbers
-//! where it can; after a kill the number may stay odd. So the reader trusts nothing: each number is checked.
+//! if it can; after a kill the number may stay odd. So the reader trusts nothing: each number is checked.
 
 use crate::sites;
 use crate::{Samples, Time};

@@ -128,7 +128,7 @@ impl Object {
         unsafe { CStr::from_ptr(self.name) }.to_bytes()
     }
 
-    /// Its program headers. None where they are not in the first page: some tools move them.
+    /// Its program headers. None if they are not in the first page: some tools move them.
     fn headers(&self) -> Option<&[libc::Elf64_Phdr]> {
         let size = size_of::<libc::Elf64_Phdr>();
         if self.header == 0 {

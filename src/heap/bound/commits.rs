@@ -93,8 +93,8 @@ impl Commits {
         }
     }
 
-    /// Commits the slices; None, having counted nothing, where that would pass the limit, where
-    /// there are no such slices, or where `grant`, which makes them usable, says no.
+    /// Commits the slices; None, having counted nothing, if that would pass the limit, if
+    /// there are no such slices, or if `grant`, which makes them usable, says no.
     pub fn commit(
         &mut self,
         slices: Range<usize>,
@@ -179,7 +179,7 @@ impl Commits {
         }
     }
 
-    /// Counts whole blocks from here on; false, having done nothing, where that would pass the
+    /// Counts whole blocks from here on; false, having done nothing, if that would pass the
     /// limit. Before it is true, `widen` is told each block of which any slice is committed.
     pub fn count_blocks(&mut self, mut widen: impl FnMut(Range<usize>) -> bool) -> bool {
         let sum = |blocks: &[Bits]| blocks.iter().map(|&bits| Self::weight(true, bits)).sum();
@@ -203,7 +203,7 @@ impl Commits {
         true
     }
 
-    /// The runs of slices that are committed, or of blocks where these are counted.
+    /// The runs of slices that are committed, or of blocks if these are counted.
     pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         let is_set = |slice: usize| match self.blocks[slice / BLOCK_SLICES] {
             bits if self.whole_blocks => bits != 0,

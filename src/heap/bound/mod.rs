@@ -139,7 +139,7 @@ fn range_for(size: u64) -> Option<usize> {
     range.checked_next_multiple_of(ARENA_UNIT)
 }
 
-/// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false where the
+/// Reserves the region and gives it to mimalloc. Before mimalloc's first request; false if the
 /// system gives no such range, after which mimalloc is as it is without a region.
 pub(super) fn reserve(size: u64) -> bool {
     let Some(range) = range_for(size) else {
@@ -179,7 +179,7 @@ pub(super) fn reserve(size: u64) -> bool {
     taken
 }
 
-/// Has mimalloc take all its memory from the range.
+/// Makes mimalloc take all its memory from the range.
 ///
 /// # Safety
 /// The range is [`BoundedHeap::base`]'s, and mimalloc has none yet.
@@ -327,14 +327,14 @@ pub fn forked() {
     backing::forked();
 }
 
-/// Whether a thread may get its part of a heap: mimalloc would take it from the system where the
+/// Whether a thread may get its part of a heap: mimalloc would take it from the system if the
 /// region is full.
 pub(super) fn has_room_for_a_thread() -> bool {
     STATE.size.load(Relaxed) == 0
         || STATE.committed.load(Relaxed) + THREAD_ROOM <= STATE.size.load(Relaxed)
 }
 
-/// The slices that a run of addresses touches; None where it is not within the range.
+/// The slices that a run of addresses touches; None if it is not within the range.
 fn slices_of(start: usize, bytes: usize) -> Option<Range<usize>> {
     let base = STATE.base.load(Relaxed);
     let offset = start.checked_sub(base)?;
@@ -386,7 +386,7 @@ fn forget(slices: Range<usize>) -> bool {
     true
 }
 
-/// Commits a run of addresses; None where it is refused, else whether all of it is zero.
+/// Commits a run of addresses; None if it is refused, else whether all of it is zero.
 fn commit(slices: Range<usize>) -> Option<bool> {
     let mut guard = locked();
     let commits = guard.as_mut()?;
@@ -406,7 +406,7 @@ fn commit(slices: Range<usize>) -> Option<bool> {
     added.map(|added| added.all_new && !whole)
 }
 
-/// Gives a run of addresses back; false where it stays committed.
+/// Gives a run of addresses back; false if it stays committed.
 fn release(slices: Range<usize>) -> bool {
     let mut guard = locked();
     let Some(commits) = guard.as_mut() else {
@@ -446,7 +446,7 @@ unsafe extern "C" fn on_commit(
 }
 
 /// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's
-/// `--wrap`: where mimalloc extends a page into the next slice, it does not ask the function that
+/// `--wrap`: when mimalloc extends a page into the next slice, it does not ask the function that
 /// it was given but calls this.
 ///
 /// # Safety

@@ -20,7 +20,7 @@ pub const NEED: u64 = 16 * SLICE as u64;
 const STEPS: u64 = 9 * SLICE as u64;
 const MOST_STEPS: u64 = 6 * SLICE as u64;
 
-/// How many promises are open at a time. Further threads are made where there is plenty of room.
+/// How many promises are open at a time. Further threads are made if there is plenty of room.
 const COUNT: usize = 256;
 
 /// A promise by its place and its number, which no later one at that place has.
@@ -106,7 +106,7 @@ impl Promises {
         self.set(THREAD.with(|thread| thread.given.take()), 0);
     }
 
-    /// Keeps room for a thread that the calling one makes; a name of nothing where too many are made at
+    /// Keeps room for a thread that the calling one makes; a name of nothing if too many are made at
     /// once.
     pub fn keep(&mut self) -> Name {
         self.latest += 1;

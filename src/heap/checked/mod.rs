@@ -7,7 +7,7 @@
 //!
 //! The ledger books the whole block, until it is freed: blocks in the quarantine belong to no account.
 //!
-//! Called from any thread, inside the [`gate`] where the heap is touched. Nothing is locked or allocated. What is wrong ends
+//! Called from any thread, inside the [`gate`] if the heap is touched. Nothing is locked or allocated. What is wrong ends
 //! the process with one line, as libc does.
 
 mod look;
@@ -274,7 +274,7 @@ fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &
 /// Frees a checked block, which the hook of `caller` was given: into the quarantine.
 ///
 /// # Safety
-/// `pointer` lies in `page`, which has checked blocks. The GIL is held where `caller` is an account of the GIL.
+/// `pointer` lies in `page`, which has checked blocks. The GIL is held if `caller` is an account of the GIL.
 #[cold]
 pub(super) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
     let inside = gate::enter(state().slot(), thread_id());

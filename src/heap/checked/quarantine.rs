@@ -52,7 +52,7 @@ fn place(number: usize) -> Option<&'static AtomicU64> {
     STATE.ring.get()?.get(number % MOST_BLOCKS)
 }
 
-/// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest where there are too
+/// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest if there are too
 /// many. Inside the gate.
 pub fn add(block: *mut u8, bytes: usize, inside: &Inside<'_>) {
     let Some(place) = place(STATE.added.fetch_add(1, Relaxed)) else {

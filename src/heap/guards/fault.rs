@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// An access to a closed page, as one line.
 pub struct Fault {
-    /// Whether it was a write; None where the processor does not tell.
+    /// Whether it was a write; None if the processor does not tell.
     pub is_write: Option<bool>,
     address: usize,
     start: usize,
@@ -22,7 +22,7 @@ pub struct Fault {
     pub freed: Option<Origin>,
 }
 
-/// The fault at an address; None where it is not in the range, or no block is near.
+/// The fault at an address; None if it is not in the range, or no block is near.
 pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
     let range = RANGE.get().filter(|range| range.holds(address))?;
     let record = range.nearest(address)?;

@@ -12,7 +12,7 @@
 //! page, hold a pattern that `free` looks at.
 //!
 //! Called from the slow paths alone, from any thread, inside the [`gate`]; nothing is locked, so
-//! that neither a fork nor a signal handler can find a lock held. Where the range, the system's
+//! that neither a fork nor a signal handler can find a lock held. If the range, the system's
 //! mappings or the class are exhausted, null is given and the heap serves the request.
 
 mod fault;
@@ -123,7 +123,7 @@ pub fn script_begins() {
     }
 }
 
-/// Whether a request of `size` bytes is to be guarded; counts it where it is one to choose from.
+/// Whether a request of `size` bytes is to be guarded; counts it if it is one to choose from.
 #[inline]
 pub fn wants(size: usize) -> bool {
     size >= STATE.from.load(Relaxed) && is_sampled()
@@ -156,7 +156,7 @@ pub fn figures() -> Option<GuardFigures> {
 }
 
 /// A guarded block of `size` bytes that read as zeros, aligned to `alignment`, a power of two,
-/// booked to `account`, or null where a cap refuses it; None where there is no room.
+/// booked to `account`, or null if a cap refuses it; None if there is no room.
 #[cold]
 pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut u8> {
     let slot = state().slot();
@@ -281,7 +281,7 @@ impl fmt::Display for Block {
 }
 
 /// Frees a guarded block, which `caller`'s hook was given; false for a pointer outside the range,
-/// having done nothing. Ends the process where the block is none, was freed before, or was written
+/// having done nothing. Ends the process if the block is none, was freed before, or was written
 /// around.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
@@ -393,7 +393,7 @@ fn overwritten(slot_end: usize, record: &Record) -> Option<Outside> {
     found.map(|found| found.of(record.account()))
 }
 
-/// Ends the process where the pattern around a block is damaged.
+/// Ends the process if the pattern around a block is damaged.
 fn check_around(slot_end: usize, record: &Record) {
     let Some(outside) = overwritten(slot_end, record) else {
         return;
@@ -406,7 +406,7 @@ fn check_around(slot_end: usize, record: &Record) {
     );
 }
 
-/// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also where they are in the pads of
+/// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of
 /// CPython's debug hooks. While no other thread allocates or frees.
 pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, Outside)) {
     let Some(range) = RANGE.get() else { return };
@@ -448,7 +448,7 @@ pub fn origin_of(start: usize) -> Option<Origin> {
     is_it.then(|| record.made.get())
 }
 
-/// The memory of the records of guarded blocks; None where there are none.
+/// The memory of the records of guarded blocks; None if there are none.
 pub fn table() -> Option<Range<usize>> {
     RANGE.get().map(GuardRange::table)
 }

@@ -20,9 +20,9 @@ pub enum GuardSettings {
 
 /// The smallest blocks that `all` guards: smaller ones would take all of the room.
 const LEAST_OF_ALL: u64 = 1024;
-/// The least size where none is given.
+/// The least size if none is given.
 const DEFAULT_MIN: u64 = 4096;
-/// One of how many where that is not given.
+/// One of how many if that is not given.
 const DEFAULT_EVERY: u64 = 8;
 
 impl FromStr for GuardSettings {

@@ -29,7 +29,7 @@ pub const FREED: u32 = 3;
 /// Could not be closed; not used again.
 pub const STUCK: u32 = 4;
 
-/// Classes: blocks of up to 2^18 pages, 1 GiB where a page has 4 KiB. If addresses have 32 bits, of up to 16 MiB.
+/// Classes: blocks of up to 2^18 pages, 1 GiB if a page has 4 KiB. If addresses have 32 bits, of up to 16 MiB.
 const CLASSES: usize = if IS_64_BIT { 19 } else { 13 };
 /// Slots of a class, at most.
 const SLOTS: usize = 32768;
@@ -272,7 +272,7 @@ impl GuardRange {
         None
     }
 
-    /// Closes the pages of a block that ends at `end`, and gives their memory back. False where the
+    /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the
     /// system does not.
     pub fn close(&self, end: usize, mapped: usize) -> bool {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;

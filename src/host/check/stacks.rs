@@ -42,7 +42,7 @@ static STATE: NativeStacks = NativeStacks {
     program: OnceLock::new(),
 };
 
-/// Has the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
+/// Makes the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
 pub fn start(main_frame: usize) {
     if native_calls::prepare(main_frame).is_ok() && calls::start(read, tell) {
@@ -170,7 +170,7 @@ impl Write for Text {
     }
 }
 
-/// Has the program copy a file to another one; `None` if it did not. It does not write to the text's place itself: only
+/// Makes the program copy a file to another one; `None` if it did not. It does not write to the text's place itself: only
 /// what is complete goes there, and [`Descriptor`] waits for a slow reader.
 fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     let named = in_memory_of(c"pyhost-named", ROOM).ok()?;

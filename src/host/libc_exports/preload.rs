@@ -2,7 +2,7 @@
 //! host that runs in a virtual environment: a child that is to run the environment's python runs the host, by that name.
 //!
 //! The library is not in the environment while a script runs, so that other programs are not disturbed.
-//! Here it is added for one call of `execve` or `posix_spawn`, where the new program is the interpreter that this
+//! Here it is added for one call of `execve` or `posix_spawn`, if the new program is the interpreter that this
 //! process runs: by its path, through `PATH`, or by the `#!` line of a script.
 //!
 //! Nothing here allocates or locks: the caller may be the child of a `vfork`.
@@ -46,12 +46,12 @@ static STATE: PreloadedLibrary = PreloadedLibrary {
     stands_in: OnceLock::new(),
 };
 
-/// Has children that run `program`, a device and an inode, load `library`. Once, at the start.
+/// Makes children that run `program`, a device and an inode, load `library`. Once, at the start.
 pub fn start(library: &'static CStr, program: (u64, u64)) {
     let _ = STATE.preload.set(Preload { library, program });
 }
 
-/// Has children that are to run `python`, by this very path, run `host`. Once, at the start.
+/// Makes children that are to run `python`, by this very path, run `host`. Once, at the start.
 pub fn stand_in_for(python: &Path, host: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
     let _ = STATE.stands_in.set((text(python), text(host)));
@@ -75,7 +75,7 @@ pub fn is_on() -> bool {
     STATE.preload.get().is_some()
 }
 
-/// The folder of the commands that were installed with the library; none where the host is an executable.
+/// The folder of the commands that were installed with the library; none if the host is an executable.
 pub fn commands() -> Option<PathBuf> {
     let library = Path::new(OsStr::from_bytes(STATE.preload.get()?.library.to_bytes()));
     Some(library.parent()?.parent()?.parent()?.join("bin"))
@@ -118,7 +118,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Calls `run` with the environment for a new program: the one given, and the library where the program is to be
+/// Calls `run` with the environment for a new program: the one given, and the library if the program is to be
 /// hosted.
 pub fn with_library<R>(
     program: Program<'_>,
@@ -177,7 +177,7 @@ impl Preload {
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.program)
     }
 
-    /// Calls `run` with the library and the handshake added; with what was given where there is no room for them.
+    /// Calls `run` with the library and the handshake added; with what was given if there is no room for them.
     fn add<R>(&self, environment: Strings<'_>, run: impl FnOnce(Strings<'_>) -> R) -> R {
         let mut list = [0u8; LONGEST];
         let mut handshake = [0u8; 64];
@@ -233,7 +233,7 @@ fn extended<const ROOM: usize, R>(
     run(unsafe { Strings::at(array.as_ptr()) })
 }
 
-/// Writes parts one after the other; false where there is no room.
+/// Writes parts one after the other; false if there is no room.
 fn join(parts: &[&[u8]], mut room: &mut [u8]) -> bool {
     for part in parts {
         let Some((place, rest)) = std::mem::take(&mut room).split_at_mut_checked(part.len()) else {

@@ -52,7 +52,7 @@ static STATE: IdleReturn = IdleReturn {
 /// A mask of signals to wait with; `None` for the thread's own.
 type Mask<'a> = Option<&'a SignalSet>;
 
-/// Has waits give back memory. Once, by the only thread; `interpreter` is an address in CPython's code, and the function
+/// Makes waits give back memory. Once, by the only thread; `interpreter` is an address in CPython's code, and the function
 /// says whether a signal has come whose handler in Python has not run yet: from any thread, without the GIL.
 pub fn start(interpreter: usize, signal_is_due: fn() -> bool) {
     let _ = STATE.signal_is_due.set(signal_is_due);

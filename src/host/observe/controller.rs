@@ -43,7 +43,7 @@ pub fn find() -> Option<CString> {
         .find_map(executable)
 }
 
-/// The path as the system takes it, where it is a file that the user may run.
+/// The path as the system takes it, if it is a file that the user may run.
 fn executable(path: PathBuf) -> Option<CString> {
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
     file::is_executable(&path).then_some(path)

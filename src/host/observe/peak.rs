@@ -15,7 +15,7 @@
 //! sheet.
 //!
 //! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
-//! which is beyond reach where no report is planned ([`heights`]). [`fall`] and [`ask`] run inside the
+//! which is beyond reach if no report is planned ([`heights`]). [`fall`] and [`ask`] run inside the
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
 #![allow(unsafe_code)]
@@ -107,7 +107,7 @@ const LAST_CHANCE: i64 = 4;
 /// The cost of a sheet: nanoseconds, and nanoseconds for each MiB that is resident.
 const SHEET_TAKES: u64 = 1_000_000;
 const MIB_TAKES: u64 = 60_000;
-/// Nanoseconds until a safe point is asked for again, where the resident size has not followed yet.
+/// Nanoseconds until a safe point is asked for again, if the resident size has not followed yet.
 const SHEET_REST: u64 = 10_000_000;
 
 /// The looks of the heap.
@@ -227,7 +227,7 @@ fn glance() {
     STATE.glance_again.store(monotonic() + GLANCE_REST, Relaxed);
 }
 
-/// Takes a sheet, if the resident size has grown and there is time for it; ahead of time where live bytes
+/// Takes a sheet, if the resident size has grown and there is time for it; ahead of time if live bytes
 /// have grown by one in `early` since the last.
 fn sheet(bound: i64, early: i64) {
     let (time, begun) = (time(), monotonic());

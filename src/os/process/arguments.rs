@@ -44,7 +44,7 @@ impl Map {
         })
     }
 
-    /// Has the system show the bytes from `start` to `end` as the arguments. Returns false if it refuses, as a kernel
+    /// Makes the system show the bytes from `start` to `end` as the arguments. Returns false if it refuses, as a kernel
     /// without `CONFIG_CHECKPOINT_RESTORE` does.
     fn show(mut self, start: usize, end: usize) -> bool {
         self.places[ARG_START] = start as u64;
@@ -122,7 +122,7 @@ pub unsafe fn take_out(arguments: Strings<'_>, count: usize) {
     }
 }
 
-/// Has the system show a text as the only argument of this process, which is a copy of another one and has one thread. Does
+/// Makes the system show a text as the only argument of this process, which is a copy of another one and has one thread. Does
 /// nothing if the text is longer than the arguments, or if the system refuses.
 pub fn replace(text: &CStr) {
     let bytes = text.to_bytes_with_nul();

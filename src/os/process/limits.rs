@@ -6,7 +6,7 @@ use crate::errno::KeptErrno;
 use crate::mapping::{FromZeros, page_size};
 use crate::process::{pages_of_statm, small_file};
 
-/// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB where
+/// Less than this is too little for a Python whose memory comes from mimalloc: its heaps begin with a few MiB while
 /// `malloc` begins with some KiB.
 const LEAST_DATA: u64 = 32 << 20;
 /// The same for addresses. The host starts with 30 MiB, stock Python with 17.

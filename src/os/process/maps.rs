@@ -55,12 +55,12 @@ impl<'a> Mapping<'a> {
 pub struct Memory(Fd);
 
 impl Memory {
-    /// Opens it; None where the kernel does not let us.
+    /// Opens it; None if the kernel does not let us.
     pub fn open() -> Option<Self> {
         small_file::open(c"/proc/self/mem").map(Memory)
     }
 
-    /// Reads what is at `address`; how many bytes, 0 where there is no memory.
+    /// Reads what is at `address`; how many bytes, 0 if there is no memory.
     pub fn read(&self, address: usize, buffer: &mut [u8]) -> usize {
         file::read_at(&self.0, buffer, address as u64).unwrap_or(0)
     }
@@ -168,7 +168,7 @@ const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 
 impl<'a> PageMap<'a> {
-    /// Opens it; None where the kernel does not let us.
+    /// Opens it; None if the kernel does not let us.
     pub fn open(buffer: &'a mut [Entry]) -> Option<Self> {
         Some(PageMap {
             file: small_file::open(c"/proc/self/pagemap")?,

@@ -70,14 +70,14 @@ fn huge_pages_are(choice: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.contains(choice))
 }
 
-/// Bytes of a transparent huge page, which follow from those of a page; `None` where the kernel does
+/// Bytes of a transparent huge page, which follow from those of a page; `None` if the kernel does
 /// not say (before Linux 4.20). Allocates.
 pub fn huge_page_size() -> Option<u64> {
     let path = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The machine's memory nodes, by number; none where the kernel knows of none. Allocates.
+/// The machine's memory nodes, by number; none if the kernel knows of none. Allocates.
 pub fn numa_nodes() -> Vec<u32> {
     let path = "/sys/devices/system/node/has_memory";
     node_list(&std::fs::read_to_string(path).unwrap_or_default())
@@ -112,7 +112,7 @@ pub fn stat_fields(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether another thread of the process runs, waits for a processor, or for a page: the letters R and D
-/// of `/proc/self/task/TID/stat` (proc(5)). Where the system does not list them, whether there is another.
+/// of `/proc/self/task/TID/stat` (proc(5)). If the system does not list them, whether there is another.
 pub fn another_thread_runs() -> bool {
     let mut runs = false;
     let are_listed = each_other_thread(|thread| {
@@ -122,13 +122,13 @@ pub fn another_thread_runs() -> bool {
     runs || !are_listed && has_several_threads()
 }
 
-/// Whether the process has another thread, which unshare(2) refuses to part from: `EINVAL`. False where the system forbids
+/// Whether the process has another thread, which unshare(2) refuses to part from: `EINVAL`. False if the system forbids
 /// to ask. For the calling thread alone there is nothing to part from.
 fn has_several_threads() -> bool {
     calls::unshare(libc::CLONE_THREAD) != 0 && errno() == libc::EINVAL
 }
 
-/// Visits the ids of the process's threads but the calling one; false where the system does not list them. Allocates
+/// Visits the ids of the process's threads but the calling one; false if the system does not list them. Allocates
 /// nothing.
 pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
     let Ok(folder) = Fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY) else {
@@ -161,7 +161,7 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// The file of this program. Where it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
+/// The file of this program. If it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
 /// loader's: then the file that this function is mapped from.
 pub fn executable() -> Option<PathBuf> {
     let started = std::fs::read_link("/proc/self/exe").ok()?;

@@ -90,7 +90,7 @@ impl Write for Line {
     }
 }
 
-/// Opens the log. `fresh` empties it. Where that fails the script runs without it, which a notice says.
+/// Opens the log. `fresh` empties it. If that fails the script runs without it, which a notice says.
 pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
     let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
         None => Err(OutputError::TooLong),
@@ -200,7 +200,7 @@ fn take_back(descriptor: c_int, written: usize) {
     }
 }
 
-/// Removes the log where it was made for this process and nothing was written to it.
+/// Removes the log if it was made for this process and nothing was written to it.
 fn discard(log: &Log, descriptor: c_int) {
     if file::status(&descriptor).is_ok_and(|found| found.st_size == 0) {
         let _ = file::unlink(log.path.as_c_str());

@@ -33,7 +33,7 @@ pub const MAX_RULES: usize = 8;
 /// The options for forced failures.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSettings {
-    /// The rules; empty where `--fail` is not given.
+    /// The rules; empty if `--fail` is not given.
     pub rules: Vec<Spec>,
     /// The file with a line for each injected failure, as an absolute path.
     pub log: Option<PathBuf>,

@@ -116,7 +116,7 @@ pub(super) fn add(spec: &Spec) {
     }
 }
 
-/// Has `function` called when the rules begin to hold, with `true`, and when they end to. Once.
+/// Registers `function`, called with `true` when rules begin to hold, and with `false` when they end to. Once.
 pub(super) fn call_when_armed(function: fn(bool)) {
     let _ = STATE.when_armed.set(function);
 }
@@ -153,14 +153,14 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Requests and injected failures of its rule so far; (0, 0) where it has none.
+    /// Requests and injected failures of its rule so far; (0, 0) if it has none.
     pub fn seen(self) -> (u64, u64) {
         self.index.map_or((0, 0), seen)
     }
 }
 
 /// Opens a block with a rule of its own, or with none, and with the rules that wait for one. None
-/// where too many are open.
+/// if too many are open.
 pub fn open(spec: Option<&Spec>) -> Option<Handle> {
     let index = match spec {
         Some(spec) => Some(lay(spec)?),
@@ -206,7 +206,7 @@ fn draw(seed: u64, count: u64) -> u64 {
 }
 
 impl Rule {
-    /// Counts a request; its number where it fails.
+    /// Counts a request; its number if it fails.
     fn decide(&self, account: Account, size: u64) -> Option<u64> {
         if self.accounts.load(Relaxed) & (1 << account as usize) == 0
             || size < self.least_size.load(Relaxed)
@@ -240,7 +240,7 @@ pub fn fails(account: Account, size: usize) -> bool {
     while bits != 0 {
         let index = bits.trailing_zeros() as usize;
         bits &= bits - 1;
-        // Each rule counts, also where another one lets the request fail.
+        // Each rule counts, also if another one lets the request fail.
         if let Some(number) = STATE.table[index].decide(account, size as u64) {
             failed = failed.or(Some(number));
         }

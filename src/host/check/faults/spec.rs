@@ -64,7 +64,7 @@ fn account_bit(name: &str) -> Option<u8> {
         .map(|&account| 1 << account as usize)
 }
 
-/// The accounts of `a+b`; None where one is unknown.
+/// The accounts of `a+b`; None if one is unknown.
 fn accounts(text: &str) -> Option<u8> {
     text.split('+')
         .try_fold(0, |bits, name| Some(bits | account_bit(name)?))

@@ -86,21 +86,21 @@ pub struct Group {
     pub size: usize,
     /// How many.
     pub blocks: u64,
-    /// The name of the objects' type, filled up with zeros; all zero where they are no objects.
+    /// The name of the objects' type, filled up with zeros; all zero if they are no objects.
     name: [u8; NAME],
     site: Option<Site>,
-    /// What allocated them, where blocks keep it.
+    /// What allocated them, if blocks keep it.
     pub origin: Origin,
     source: SourceLine,
 }
 
 impl Group {
-    /// The name of the objects' type; empty where they are no objects.
+    /// The name of the objects' type; empty if they are no objects.
     pub fn type_name(&self) -> &str {
         text_of(&self.name)
     }
 
-    /// The file and the line that allocated them, where tracemalloc knew, or the blocks.
+    /// The file and the line that allocated them, if tracemalloc knew, or the blocks.
     pub fn place(&self) -> Option<(&str, i32)> {
         match self.site {
             Some(site) => Some((site.file(), site.line)),
@@ -294,7 +294,7 @@ fn asked(block: &Block) -> usize {
 }
 
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
-/// searched from `top` on. None where the check is not armed, or the system has no memory for it.
+/// searched from `top` on. None if the check is not armed, or the system has no memory for it.
 pub fn check(top: &StackTop) -> Option<&'static Findings> {
     if !is_armed() {
         return None;

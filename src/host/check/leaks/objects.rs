@@ -1,7 +1,7 @@
 //! Which Python object a block holds, read off the block itself after Python was finalised.
 //!
 //! Layout after `object.h`, `pycore_gc.h` and `pycore_object.h` of CPython 3.9 to 3.14: a container
-//! has two words of the collector's in front, and from 3.11 on, where its type has a managed
+//! has two words of the collector's in front, and from 3.11 on, if its type has a managed
 //! dictionary or weak references, two more before those.
 
 #![allow(unsafe_code)]
@@ -85,7 +85,7 @@ pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
     })
 }
 
-/// The object in a block of OBJ that starts at `start` and holds `size` bytes; None where it holds
+/// The object in a block of OBJ that starts at `start` and holds `size` bytes; None if it holds
 /// none.
 pub fn object_in(memory: &impl Memory, start: usize, size: usize) -> Option<Object> {
     let word = |address| memory.word(address);
@@ -142,7 +142,7 @@ pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     cfg!(Py_3_12) && (is_immortal || is_interned())
 }
 
-/// The name of a type that [`object_in`] found, cut where it is long; empty where it is no text.
+/// The name of a type that [`object_in`] found, cut if it is long; empty if it is no text.
 pub fn type_name(memory: &impl Memory, kind: usize) -> [u8; NAME] {
     let mut name = [0; NAME];
     let place = kind + offset_of!(PyTypeObject, tp_name);

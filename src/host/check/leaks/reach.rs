@@ -1,6 +1,6 @@
 //! Which blocks nothing points at any more.
 //!
-//! A block that was allocated since the mark is lost where no pointer to it, or into it, can be
+//! A block that was allocated since the mark is lost if no pointer to it, or into it, can be
 //! found by way of the roots: the data of the libraries, the memory that they have mapped, the stack, libc's
 //! description of the thread, and every block of before the mark. All that is found is searched in turn. A word that
 //! happens to look like a pointer keeps a block, so that the error is on the side of silence. The links of Python's
@@ -90,7 +90,7 @@ unsafe fn blocks_since(
     Some(blocks)
 }
 
-/// The blocks of `accounts` since the mark, those that are reached marked so; None where the system
+/// The blocks of `accounts` since the mark, those that are reached marked so; None if the system
 /// has no memory for it. Memory of the second list of ranges may be unmapped meanwhile. `front`: bytes of the debug hooks
 /// in front of each of CPython's.
 ///

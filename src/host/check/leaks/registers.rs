@@ -1,7 +1,7 @@
 //! The registers of the process's other threads: one that waits in the system may have a pointer there alone.
 //!
 //! A thread cannot read those of the others of its process, so a copy of the process does, by ptrace(2): it stops each for a
-//! moment. Where the system forbids that, or a debugger has the threads already, their registers are not searched.
+//! moment. If the system forbids that, or a debugger has the threads already, their registers are not searched.
 
 #![allow(unsafe_code)]
 
@@ -85,7 +85,7 @@ fn is_asked_for() -> bool {
         .is_some_and(|scope| scope.starts_with(b"1"))
 }
 
-/// Waits, and looks each millisecond; false where it took longer than so many nanoseconds.
+/// Waits, and looks each millisecond; false if it took longer than so many nanoseconds.
 fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
     let since = monotonic();
     while !is_so() {

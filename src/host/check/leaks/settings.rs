@@ -13,5 +13,5 @@ pub enum Scope {
     Native = 2,
 }
 
-/// The exit status of a leak where none is chosen.
+/// The exit status of a leak if none is chosen.
 pub const DEFAULT_STATUS: u8 = 23;

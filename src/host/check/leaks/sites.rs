@@ -2,7 +2,7 @@
 //!
 //! Its own tables are gone when Python has been finalised, so the innermost line of each block that
 //! lives at the script's end is copied then. Of CPython's debug hooks nothing can be had: they keep
-//! a serial number only where CPython was built with `PYMEM_DEBUG_SERIALNO`.
+//! a serial number only if CPython was built with `PYMEM_DEBUG_SERIALNO`.
 
 #![allow(unsafe_code)]
 
@@ -59,7 +59,7 @@ static STATE: LeakSites = LeakSites {
 };
 
 unsafe extern "C" {
-    /// A new reference to the frames of an allocation, innermost first, or to None where nothing
+    /// A new reference to the frames of an allocation, innermost first, or to None if nothing
     /// is known (`Python/tracemalloc.c`; exported by every version from 3.6 on).
     fn _PyTraceMalloc_GetTraceback(domain: c_uint, pointer: usize) -> *mut PyObject;
 }
@@ -93,7 +93,7 @@ fn is_tracing(gil: Gil<'_>) -> bool {
 /// tracemalloc's domain of NumPy's array data (`NPY_TRACE_DOMAIN`), to which NumPy reports itself.
 const NUMPY_DOMAIN: c_uint = 389_047;
 
-/// Frames of the block at `address`; None where tracemalloc knows of none.
+/// Frames of the block at `address`; None if tracemalloc knows of none.
 fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Option<Owned<'_>> {
     let look = |domain, pointer| {
         // SAFETY: attached; a new reference, or null with an exception set.

@@ -27,7 +27,7 @@ pub fn is_in_table(address: usize) -> bool {
         .any(|(start, length)| address.wrapping_sub(start.load(Relaxed)) < length.load(Relaxed))
 }
 
-/// An empty table of up to `capacity` entries; None where the system gives no address space.
+/// An empty table of up to `capacity` entries; None if the system gives no address space.
 pub fn new_table<T>(capacity: usize) -> Option<Table<T>> {
     let memory = Mapped::reserve(capacity.max(1))?;
     let (start, length) = PIECES.all.get(PIECES.count.fetch_add(1, Relaxed))?;

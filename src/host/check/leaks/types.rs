@@ -97,7 +97,7 @@ impl Kinds for Types<'_> {
     }
 }
 
-/// Has the samples know the types of the objects that are live. Nothing of Python runs.
+/// Tells the samples the types of the objects that are live. Nothing of Python runs.
 pub fn look(gil: Gil<'_>, samples: &mut Samples) {
     let nothing = Growing::filled(KNOWN, (0, None));
     if let Some(known) = nothing.filter(|_| !IS_FREE_THREADED) {

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 /// Gets the status, and null.
 type AtExit = extern "C" fn(c_int, *mut c_void);
 
-/// Has `exit` call a function, after those that are registered later.
+/// Registers a function that `exit` calls, after those that are registered later.
 #[cfg(target_env = "gnu")]
 pub fn on_exit(function: AtExit) {
     pyhost_os::calls::on_exit(function, std::ptr::null_mut());
@@ -38,7 +38,7 @@ mod kept {
         functions: [const { OnceLock::new() }; 2],
     };
 
-    /// Has `exit` call a function, after those that `atexit` registers later. At the start, by the only thread.
+    /// Registers a function that `exit` calls, after those that `atexit` registers later. At the start, by the only thread.
     pub fn on_exit(function: AtExit) {
         let place = EXIT
             .functions

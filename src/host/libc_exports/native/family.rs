@@ -163,7 +163,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// As [`malloc_otherwise`]; None where the request is served as in the other modes. The next malloc takes over
+/// As [`malloc_otherwise`]; None if the request is served as in the other modes. The next malloc takes over
 /// a block of a heap of the host's, which is from before the mode changed: what watches it is to see the block.
 ///
 /// # Safety

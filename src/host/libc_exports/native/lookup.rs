@@ -166,7 +166,7 @@ pub fn refused_by_libc() -> Option<&'static str> {
         .then_some(text)
 }
 
-/// Stands in for libc's `dlopen` where it was not found.
+/// Stands in for libc's `dlopen` if it was not found.
 #[unsafe(no_mangle)]
 extern "C" fn pyhost_no_dlopen() -> *mut c_void {
     null_mut()

@@ -83,7 +83,7 @@ pub fn is_off_from_the_start() -> bool {
     mode() == Mode::Off && !STATE.handed_over.load(Relaxed)
 }
 
-/// Lets requests fail where `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
+/// Lets requests fail if `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
 /// which alone every block is booked.
 pub fn inject(on: bool) {
     if !on && crate::heap::watched::is_on() {

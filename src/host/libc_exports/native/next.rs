@@ -201,7 +201,7 @@ found::symbols! {
         unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 }
 
-/// Calls of the functions that free and resize behind the host's own, where not all calls are. A signal handler asks whose call
+/// Calls of the functions that free and resize behind the host's own, if not all calls are. A signal handler asks whose call
 /// ended the process, so it is not a thread's own.
 static PASSING_ON: AtomicUsize = AtomicUsize::new(0);
 
@@ -286,14 +286,14 @@ fn pass_on<F: Copy, R>(
     result
 }
 
-/// Whether the host gives a block to the allocator behind its own at this moment, in any thread; it may always, where it gives
+/// Whether the host gives a block to the allocator behind its own at this moment, in any thread; it may always, if it gives
 /// all of them.
 #[cfg(target_env = "gnu")]
 pub fn passes_on() -> bool {
     mode() == Mode::Off || PASSING_ON.load(Relaxed) > 0
 }
 
-/// Usable bytes of a pointer that is not mimalloc's; 0 where nobody can say.
+/// Usable bytes of a pointer that is not mimalloc's; 0 if nobody can say.
 ///
 /// # Safety
 /// As `malloc_usable_size(3)` of the allocator that made the pointer.

@@ -76,7 +76,7 @@ fn role(asked: usize, error_passes: bool) -> Role {
     }
 }
 
-/// Has the caps count the `MemoryError`s that end. Once.
+/// Makes the caps count the `MemoryError`s that end. Once.
 fn watch_errors(_gil: Gil<'_>) {
     // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
     unsafe {
@@ -125,7 +125,7 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     Err(gil.raise_text(Kind::Memory, text))
 }
 
-/// Has `function` called when a soft cap is passed. In the main interpreter.
+/// Registers `function`, called when a soft cap is passed. In the main interpreter.
 pub fn add_relief<'a>(function: &Object<'a>) -> Result<(), Raised<'a>> {
     let gil = function.gil();
     if STATE.reliefs.get().is_none() {
@@ -155,7 +155,7 @@ fn relieve(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     Ok(())
 }
 
-/// A line as C has it, cut where it is too long.
+/// A line as C has it, cut if it is too long.
 fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
     let most = buffer.len() - 1;
     let length = format_into(&mut buffer[..most], line).len();

@@ -41,7 +41,7 @@ struct Error {
     last: Last,
 }
 
-/// The last error that was raised since much of the limit was left; `external` is 0 where none was.
+/// The last error that was raised since much of the limit was left; `external` is 0 if none was.
 struct Last {
     /// Bytes charged beside the ledger then.
     external: AtomicI64,
@@ -70,7 +70,7 @@ impl Error {
         self.state.load(Relaxed) == state
     }
 
-    /// Has the main thread call for the error, where `state` is what it is in.
+    /// Asks the main thread to call for the error, if `state` is still the present state.
     fn post(&self, state: u8, python: &Python) {
         let posted = self.state.compare_exchange(state, POSTED, Relaxed, Relaxed);
         if posted.is_ok() && !(python.post)() {
@@ -157,7 +157,7 @@ fn record(number: u64, bytes: usize, limit: u64, charged: i64, how: How, python:
     (python.first_refusal)(&refusal);
 }
 
-/// Reads the charges where growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
+/// Reads the charges when growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
 pub(super) fn read(force: bool) {
     watch::read(force, look);
 }
@@ -184,12 +184,12 @@ pub(super) fn try_again() {
     }
 }
 
-/// Has the main thread get its error, unless it had one and little was charged since. The error is stale when libraries
+/// Asks for the main thread's error, unless it had one and little was charged since. The error is stale when libraries
 /// have mapped less than `least`. `counted` is the number of the refused map that it is for, else 0.
 fn call_for(limit: u64, left: i64, least: i64, counted: u64) {
     let external = watch::external().unwrap_or(0);
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
-    // Where the heaps have it all, their own requests are refused, whatever is mapped and untouched.
+    // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
     if external < zone(limit) || !ERROR.last.allows(external, charged) {
         return;
     }

@@ -72,7 +72,7 @@ struct Table {
 /// The caps in force, by scope.
 struct CapTable {
     table: Mutex<Table>,
-    /// One past the limit that is each scope's ceiling; 0 where the cap is.
+    /// One past the limit that is each scope's ceiling; 0 if the cap is.
     binding: [AtomicUsize; Scope::COUNT],
     /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
     fixed: [[AtomicU64; 2]; Scope::COUNT],
@@ -287,7 +287,7 @@ pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 
-/// The limit that is a scope's ceiling; None where a cap is, or nothing. Any thread, also inside
+/// The limit that is a scope's ceiling; None if a cap is, or nothing. Any thread, also inside
 /// the allocator.
 pub fn binding(scope: Scope) -> Option<CodeBlockLimit> {
     let index = STATE.binding[scope.index()].load(Relaxed).checked_sub(1)?;

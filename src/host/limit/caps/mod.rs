@@ -45,7 +45,7 @@ pub const DECISIONS: CapDecisions = CapDecisions {
     region_is_full,
 };
 
-/// Books a block that was made, beneath a ceiling; false where a cap refuses it: nothing was booked, and
+/// Books a block that was made, beneath a ceiling; false if a cap refuses it: nothing was booked, and
 /// the block was given back. Inside the heap's gate.
 fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     if !is_armed() {
@@ -107,7 +107,7 @@ pub fn rests() {
     external::read(false);
 }
 
-/// Records a request that the region of `size` bytes has no room for; `is_first` where it had room
+/// Records a request that the region of `size` bytes has no room for; `is_first` if it had room
 /// before. Inside the heap's gate.
 fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
     if let Some(python) = python() {
@@ -133,7 +133,7 @@ pub fn no_thread_in_region(size: u64, need: u64) {
 }
 
 /// Looks whether live bytes have fallen or risen enough to matter. Called by the slow paths of booking
-/// and of releasing, where somebody asked for that.
+/// and of releasing, if somebody asked for that.
 fn look() {
     external::read(false);
     external::try_again();

@@ -1,6 +1,6 @@
 //! Soft caps: past one, memory is relieved at the next safe point, and nothing fails.
 //!
-//! A shortage begins where the published bytes of a scope pass its soft cap, and ends where they
+//! A shortage begins when the published bytes of a scope pass its soft cap, and ends when they
 //! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
 //! shortage.
 

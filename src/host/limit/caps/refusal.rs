@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 /// Room for a traceback, in bytes of UTF-8.
 pub const TRACE: usize = 2048;
 
-/// Writes the calling thread's Python traceback, cut where the buffer is full, and returns its length. Any thread, also
+/// Writes the calling thread's Python traceback, cut if the buffer is full, and returns its length. Any thread, also
 /// inside the allocator.
 pub type Trace = fn(&mut [u8]) -> usize;
 
@@ -63,7 +63,7 @@ pub struct Refusal {
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,
-    /// What the group's limit leaves this process, where it was a cap of `--cap auto`.
+    /// What the group's limit leaves this process, if it was a cap of `--cap auto`.
     pub group: Option<watch::Held>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
     pub is_region: bool,

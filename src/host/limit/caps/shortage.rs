@@ -169,7 +169,7 @@ fn reach(account: Account, bytes: usize) -> Reach {
     }
 }
 
-/// Whether nothing can go on where a small request of `account` gets null: Python has no memory to
+/// Whether nothing can go on if a small request of `account` gets null: Python has no memory to
 /// handle that with, or a call of the system's library fails in whatever code is next.
 fn ends(account: Account, bytes: usize) -> bool {
     match account {
@@ -210,7 +210,7 @@ fn begin(scope: Scope) -> u64 {
     number
 }
 
-/// Ends the scope's shortage where live bytes have fallen below the reserve; whether one lasts.
+/// Ends the scope's shortage if live bytes have fallen below the reserve; whether one lasts.
 pub(super) fn look(scope: Scope) -> bool {
     if running::of(scope).number() == 0 {
         return false;
@@ -248,7 +248,7 @@ impl<'a> Case<'a> {
 }
 
 /// Decides on a block that does not fit below the reserve of `scope`, and books it with `book`
-/// where it may be had; whether it was booked. Where it was not, it was given back.
+/// if it may be had; whether it was booked. If it was not, it was given back.
 #[cold]
 pub(super) fn decide(
     slot: &Slot,
@@ -629,7 +629,7 @@ pub fn error_ended() {
 }
 
 /// Whether a thread that is made now would have what it needs for its first steps; else that is a
-/// refusal, and where the process had an error before, its end. Not inside the allocator.
+/// refusal, and if the process had an error before, its end. Not inside the allocator.
 pub fn may_start_thread(slot: &Slot) -> bool {
     let need = FIRST_STEPS as usize;
     let lacking = |reach| LEDGER.lacks_room(Account::Obj, need, reach);

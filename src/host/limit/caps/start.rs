@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// Has the total follow the charges: the group's, or where it is shared the process's own.
+    /// Makes the total follow the charges: the group's, or the process's own if the group is shared.
     fn follow(&self, bytes: u64, share: u64) {
         let group = self.group.as_ref().filter(|_| share == 1);
         watch::start(bytes, group, self.source());
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Says what was chosen, where the option does not.
+    /// Says what was chosen, if the option does not.
     fn tell(&self, rule: &Rule, bytes: u64) {
         let from = self.source();
         match rule.size {

@@ -57,7 +57,7 @@ struct Charges {
     source: String,
     /// The largest charge that this process, or its share of the group, may reach.
     limit: u64,
-    /// The group; None where only this process counts.
+    /// The group; None if only this process counts.
     group: Option<Watch>,
     /// Bytes charged to this process beside the ledger's live bytes at its start.
     beside: u64,
@@ -102,7 +102,7 @@ static STATE: LimitWatch = LimitWatch {
     others: AtomicI64::new(0),
 };
 
-/// Has the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
+/// Makes the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.
 pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
     let charged = own().map_or(0, |charged| charged.total());
@@ -127,7 +127,7 @@ pub(super) fn is_near() -> bool {
     STATE.is_near.load(Relaxed)
 }
 
-/// Has the files read at the next chance.
+/// Asks for the files to be read at the next chance.
 pub(super) fn look_soon() {
     STATE.next_time.store(0, Relaxed);
 }
@@ -137,7 +137,7 @@ fn microseconds() -> i64 {
     (moment::monotonic() / 1000) as i64
 }
 
-/// Reads the charges anew where growth or time demands it, or `force`. If they were read, `look` gets the limit and the
+/// Reads the charges anew when growth or time demands it, or `force`. If they were read, `look` gets the limit and the
 /// bytes left of it, before another thread reads.
 pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
     let Some(charges) = STATE.charges.get() else {

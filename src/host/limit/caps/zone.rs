@@ -34,7 +34,7 @@ pub(super) fn near(limit: u64) -> i64 {
     (limit / 4).max((limit / 2).min(96 << 20))
 }
 
-/// Bytes that libraries have mapped and not touched so far, where this process is charged `own` and the
+/// Bytes that libraries have mapped and not touched so far, if this process is charged `own` and the
 /// ledger has `live`.
 pub(super) fn untouched(own: u64, live: i64) -> i64 {
     let touched = (own as i64 - live).max(0);

@@ -1,7 +1,7 @@
 //! Anonymous mappings that a library has made itself, such as the work space of a BLAS. They are recognised
 //! by the library's own data, which holds their address.
 //!
-//! A mapping counts as a library's where a word of some library's writable data points to its first
+//! A mapping counts as a library's if a word of some library's writable data points to its first
 //! memory page. Mappings that only the heap or a stack points to are not found.
 
 use crate::process::maps::Memory;

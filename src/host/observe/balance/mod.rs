@@ -174,7 +174,7 @@ struct Sheet<'a> {
     page: usize,
     /// The heap's page that was found last: a later mapping may hold the rest of it.
     latest: Option<PageView>,
-    /// The closed memory right before, where there is any.
+    /// The closed memory right before, if there is any.
     guard: Range<usize>,
     pagemap: Option<PageMap<'a>>,
     balance: Balance,
@@ -340,7 +340,7 @@ impl Sheet<'_> {
         (Part::Nobody, end.min(next))
     }
 
-    /// The part of a heap's page that contains `address`: its description, its blocks, or the rest, where it
+    /// The part of a heap's page that contains `address`: its description, its blocks, or the rest, if it
     /// has no blocks yet. The rest may still hold data that was freed before the page began.
     fn part_of_page(&self, page: PageView, address: usize, end: usize) -> (Part, usize) {
         let blocks = page.blocks.0 & !(self.page - 1);

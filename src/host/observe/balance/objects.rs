@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Collects what the dynamic linker knows; the executable's addresses.
 ///
-/// Takes the linker's lock: not with the gate closed, where another thread may have the lock and
+/// Takes the linker's lock: not with the gate closed, when another thread may have the lock and
 /// wait at the gate.
 pub fn add_loaded(extents: &mut Extents<'_>, page: usize) -> Range<usize> {
     let mut executable = 0..0;
@@ -58,7 +58,7 @@ pub fn add_chunks(extents: &mut Extents<'_>, chunks: &[ChunkView], page: usize) 
     }
 }
 
-/// Adds the calling thread's stack for signal handlers, where it is a mapping of its own.
+/// Adds the calling thread's stack for signal handlers, if it is a mapping of its own.
 pub fn add_signal_stack(extents: &mut Extents<'_>, page: usize) {
     let stack = handler_stack();
     let (start, is_on) = (stack.ss_sp.addr(), stack.ss_flags & libc::SS_DISABLE == 0);

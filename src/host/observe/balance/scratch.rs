@@ -84,7 +84,7 @@ pub fn add(extents: &mut Extents<'_>, range: Range<usize>, row: Owner, page: usi
 }
 
 impl Scratch {
-    /// Maps it; None where the system does not.
+    /// Maps it; None if the system does not.
     pub fn new() -> Option<Self> {
         Mapped::private(1).map(Scratch)
     }

@@ -2,7 +2,7 @@
 //!
 //! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
 //! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
-//! kernel keeps the host's handler where the script asked for the default, and the script reads back
+//! kernel keeps the host's handler if the script asked for the default, and the script reads back
 //! the default that it asked for. This file exports the functions that set a handler; libpython and
 //! extension modules reach them through the dynamic symbol table. Children that `exec` or
 //! `posix_spawn` makes have the real default, since the kernel resets handlers there.
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
 /// One more than the highest signal.
 const SIGNALS: usize = 65;
 
-/// A disposition that the script sees where the kernel has the host's handler.
+/// A disposition that the script sees while the kernel has the host's handler.
 struct View {
     handler: AtomicUsize,
     flags: AtomicI32,

@@ -52,7 +52,7 @@ extern "C" fn _Exit(status: c_int) -> ! {
     end_now(status)
 }
 
-/// `kill(2)`: a process that kills itself can report before, where no handler will.
+/// `kill(2)`: a process that kills itself reports before, if no handler of the host will run.
 ///
 /// Python dies of Ctrl-C this way, after it has finalised.
 #[unsafe(no_mangle)]
@@ -69,7 +69,7 @@ extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
     next::kill(pid, signal)
 }
 
-/// Writes the report before `$symbol` replaces the process; a later ending rewrites it where
+/// Writes the report before `$symbol` replaces the process; a later ending rewrites it if
 /// the call fails. Unsafe as the symbol.
 macro_rules! exec {
     ($symbol:ident($($argument:expr),*)) => {{

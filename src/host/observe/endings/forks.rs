@@ -163,14 +163,14 @@ unsafe extern "C" fn pyhost_note_syscall(number: c_long, first: c_long, second: 
 #[unsafe(no_mangle)]
 static PYHOST_COUNT: &AtomicU64 = COUNT;
 
-/// Stands in for libc's `vfork` where it was not found: a plain fork is allowed by POSIX.
+/// Stands in for libc's `vfork` if it was not found: a plain fork is allowed by POSIX.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_fork() -> *mut c_void {
     // SAFETY: no arguments.
     unsafe { libc::fork() as usize as *mut c_void }
 }
 
-/// Stands in for libc's `clone` and `syscall` where they were not found.
+/// Stands in for libc's `clone` and `syscall` if they were not found.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_no_such_call() -> c_long {
     Errno(libc::ENOSYS).set();

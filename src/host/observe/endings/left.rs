@@ -20,7 +20,7 @@ use pyhost_os::cell::Published;
 /// The figures of that moment.
 #[derive(Clone, Copy)]
 pub struct Left {
-    /// Nanoseconds since the host started, where somebody looks for the peak.
+    /// Nanoseconds since the host started, if somebody looks for the peak.
     pub time: u64,
     /// The ledger.
     pub ledger: Snapshot,
@@ -34,7 +34,7 @@ pub struct Left {
     pub resident: Option<u64>,
     /// The big blocks.
     pub big_blocks: BigBlocks,
-    /// The balance and the size classes, where they were taken.
+    /// The balance and the size classes, if they were taken.
     pub exhibits: Option<&'static Exhibits>,
 }
 
@@ -50,7 +50,7 @@ static STATE: ScriptEnd = ScriptEnd {
     exhibits: Room::new(),
 };
 
-/// Takes the figures of this moment, and with them the balance and the size classes where a report
+/// Takes the figures of this moment, and with them the balance and the size classes if a report
 /// `shows` them. Once; later calls do nothing.
 pub fn take(gil: Gil<'_>, shows: bool) {
     leaks::leave_out(&STATE.left);

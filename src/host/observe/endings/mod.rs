@@ -5,7 +5,7 @@
 //! signals that end a process through handlers ([`signals`]). It runs in any thread, inside
 //! signal handlers and in forked children, so it allocates nothing and takes no lock.
 //!
-//! Only the process that was asked writes: a forked child does so where the file's name holds
+//! Only the process that was asked writes: a forked child does so if the file's name holds
 //! `%p`, a child of `vfork` never.
 
 #![allow(unsafe_code)]
@@ -89,7 +89,7 @@ static DUMP_EXHIBITS: Room = Room::new();
 const NOTHING: u8 = 0;
 /// A signal handler is writing.
 const IN_HANDLER: u8 = 1;
-/// A signal handler has written. Where the process lives on (a debugger took the signal), its end is
+/// A signal handler has written. If the process lives on (a debugger took the signal), its end is
 /// written anew.
 const BY_SIGNAL: u8 = 2;
 /// The last report is written, or is being written.
@@ -121,7 +121,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     calls::at_quick_exit(exports::at_quick_exit);
 }
 
-/// Puts the signal handlers in place where a report is to be written, or a line about a fault at a guard page, by bytes of
+/// Puts the signal handlers in place if a report is to be written, or a line about a fault at a guard page, by bytes of
 /// the debug hooks, or about a block that libc's own `free` refuses. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
     if live::is_shared() || STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
@@ -136,7 +136,7 @@ pub fn watch_signals() {
     }
 }
 
-/// Has the process looked at near its peak, where a report shows it. With the GIL.
+/// Makes the host look at the process near its peak, if a report shows it. With the GIL.
 pub fn watch_peak(gil: Gil<'_>) {
     if STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
         peak::start(gil);
@@ -186,8 +186,8 @@ fn end_at(status: c_int, top: &StackTop) {
     }
 }
 
-/// Tells of leaks, where they are to be looked for and Python was finalised; the exit status that
-/// takes the place of the script's, which is kept where it is not 0.
+/// Tells of leaks, if they are to be looked for and Python was finalised; the exit status that
+/// takes the place of the script's, which is kept if it is not 0.
 fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     let plan = STATE.plan.get()?;
     if !STATE.finalized.load(Relaxed) || STATE.owner.load(Relaxed) != process::id() {
@@ -320,18 +320,18 @@ fn file_of(plan: &Plan) -> Option<(&[u8], Format)> {
     }
 }
 
-/// Whether a process writes what was planned: the one that was asked, and a forked child where the
+/// Whether a process writes what was planned: the one that was asked, and a forked child if the
 /// file's name distinguishes them.
 fn writes_here(plan: &Plan, pid: i32) -> bool {
     pid == plan.pid || file_of(plan).is_some_and(|(path, _)| names_process(path))
 }
 
-/// Whether SIGUSR2 is to have the report of the moment written.
+/// Whether SIGUSR2 is to write the report of the moment.
 pub fn dumps_on_signal() -> bool {
     STATE.plan.get().is_some_and(|plan| file_of(plan).is_some())
 }
 
-/// Writes the report of this moment to its file, while the process goes on; false where this process
+/// Writes the report of this moment to its file, while the process goes on; false if this process
 /// writes none. With the GIL, outside signal handlers.
 fn dump() -> bool {
     let Some(plan) = STATE.plan.get() else {
@@ -358,7 +358,7 @@ pub fn dump_on_signal() {
 }
 
 /// Writes the report of this moment to its file from inside a signal handler, while the process goes
-/// on; false where no file was asked for, or in a child of `vfork`.
+/// on; false if no file was asked for, or in a child of `vfork`.
 fn dump_from_handler() -> bool {
     let Some(plan) = STATE.plan.get() else {
         return false;

@@ -143,7 +143,7 @@ fn write_stream(report: &Report<'_>, format: Format, path: &PathBuffer) -> Resul
     fill(report, format, stream.as_raw_fd())
 }
 
-/// Writes into a descriptor of the caller's, where it is still the one of the start.
+/// Writes into a descriptor of the caller's, if it is still the one of the start.
 fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
     let known = DESCRIPTOR.get().filter(|known| known.0 == descriptor);
     if known.is_some_and(|known| output::identity(&descriptor) != Some(known.1)) {

@@ -2,11 +2,11 @@
 //! it would have done.
 //!
 //! Installed after Python has initialised, so that `signal.getsignal` returns what it returns without
-//! the host, and not where the signal is ignored. What was there before comes next: the default,
-//! or faulthandler where `-X faulthandler` asked for it. A script that sets its own handler takes
+//! the host, and not if the signal is ignored. What was there before comes next: the default,
+//! or faulthandler if `-X faulthandler` asked for it. A script that sets its own handler takes
 //! the place of ours; one that asks for the default has ours: see [`dispositions`].
 //!
-//! SIGUSR2 asks for the report of the moment where there is a file for it. `python::dump` takes it,
+//! SIGUSR2 asks for the report of the moment if there is a file for it. `python::dump` takes it,
 //! until the script puts the signal back to its default; then the handler here does.
 
 #![allow(unsafe_code)]
@@ -131,7 +131,7 @@ fn goes_on(info: &libc::siginfo_t) -> bool {
     info.si_code == BUS_ADRERR && live::goes_on_without_file(unsafe { info.si_addr() }.addr())
 }
 
-/// Writes the report of this moment; false where none was asked for.
+/// Writes the report of this moment; false if none was asked for.
 fn dump() -> bool {
     let mut is_done = false;
     stack::with_room(|| is_done = super::dump_from_handler());
@@ -234,7 +234,7 @@ fn filled(_context: &libc::ucontext_t) -> Option<Filled> {
 
 /// The address of the thread's last access that failed, and whether it was a write.
 ///
-/// The processor's registers are asked, not `si_addr`: faulthandler, where a script has enabled it
+/// The processor's registers are asked, not `si_addr`: faulthandler, if a script has enabled it
 /// after us, writes its traceback first and then raises the signal again, without an address.
 #[cfg(target_arch = "x86_64")]
 fn access(_info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
@@ -320,7 +320,7 @@ pub fn install(signals: impl Iterator<Item = c_int>) {
 /// Gives the main thread a stack for handlers.
 fn give_stack() {
     let current = handler_stack();
-    // faulthandler's own, where -X asked for it, is too small.
+    // faulthandler's own, if -X asked for it, is too small.
     let is_small = current.ss_flags & libc::SS_DISABLE != 0 || current.ss_size < STACK;
     if let Some(memory) = is_small.then(|| Mapped::private(STACK)).flatten() {
         set_handler_stack(memory.leak());
@@ -339,7 +339,7 @@ pub fn watch(signals: impl Iterator<Item = c_int>) {
 }
 
 /// The one C function that Python has as the handler of every signal with a Python function, told
-/// by SIGINT; None where SIGINT has none.
+/// by SIGINT; None if SIGINT has none.
 fn pythons_handler() -> Option<usize> {
     let handler = dispositions::current(libc::SIGINT)?.handler();
     (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)

@@ -1,6 +1,6 @@
 //! A stack for an ending that comes on one that is too small.
 //!
-//! faulthandler, where a script enables it after the host, gives the main thread a signal stack of 16 KiB
+//! faulthandler, if a script enables it after the host, gives the main thread a signal stack of 16 KiB
 //! (`SIGSTKSZ` twice), on which a report does not fit.
 
 #![allow(unsafe_code)]
@@ -17,7 +17,7 @@ struct Memory([u8; STACK]);
 
 static MEMORY: Exclusive<Memory> = Exclusive::new(Memory([0; STACK]));
 
-/// Runs `work`, which must not unwind: on a stack of its own where the calling thread is on a small signal stack,
+/// Runs `work`, which must not unwind: on a stack of its own if the calling thread is on a small signal stack,
 /// and no other thread has that stack. All signals are blocked there: a handler would begin at the
 /// signal stack's top, over the frames that are to be returned to.
 pub fn with_room(mut work: impl FnMut()) {

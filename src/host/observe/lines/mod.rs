@@ -28,7 +28,7 @@ fn some_seed() -> Seed {
     Seed::Any(moment::monotonic() ^ (process::id() as u64) << 40)
 }
 
-/// Begins to sample anew, while the script runs; false where malloc is left to another allocator or there is no memory.
+/// Begins to sample anew, while the script runs; false if malloc is left to another allocator or there is no memory.
 pub fn begin(interval: u64) -> bool {
     heap::has_heaps() && sampling::start(interval, some_seed())
 }

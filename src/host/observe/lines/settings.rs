@@ -19,7 +19,7 @@ pub enum LineSettings {
     },
 }
 
-/// The interval where none is given: see docs/results/lines.md for its cost.
+/// The interval if none is given: see docs/results/lines.md for its cost.
 const DEFAULT_INTERVAL: u64 = 128 << 10;
 /// The longest interval.
 const MOST: u64 = 1 << 40;

@@ -146,7 +146,7 @@ pub fn warn_if_due() {
     ));
 }
 
-/// Begins or ends the samples, if another process has asked for that, and has a warning written that is due.
+/// Begins or ends the samples, if another process has asked for that, and asks for a warning that is due.
 pub fn answer() {
     let cell = &CARD.lines;
     let asked = cell.asked.load(Acquire);

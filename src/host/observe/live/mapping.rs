@@ -43,7 +43,7 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: pages of structures of atomics alone and of what fills the first page in front of them; nothing is
-    // booked between the copy and the mapping, as this module's callers promise. Where it fails nothing was mapped.
+    // booked between the copy and the mapping, as this module's callers promise. If it fails nothing was mapped.
     unsafe {
         // Whole: a page that has no room on the disk would be a SIGBUS later.
         quietly(|| {
@@ -159,7 +159,7 @@ pub fn restore(address: usize) -> Option<bool> {
     is_done.then_some(true)
 }
 
-/// Moves both into anonymous memory, shared with later children or not; false where the system
+/// Moves both into anonymous memory, shared with later children or not; false if the system
 /// refuses.
 pub fn onto_memory(shared: bool) -> bool {
     let Some(pages) = pages() else { return false };

@@ -124,8 +124,8 @@ const KILL: u8 = 3;
 const TOLD: usize = 3;
 
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
-/// reads them, where they are to stay in memory. Of `argv`, `host_words` after the first are the
-/// host's options. Where a resource is missing the ledger stays in memory, and a notice says so.
+/// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
+/// host's options. If a resource is missing the ledger stays in memory, and a notice says so.
 ///
 /// # Errors
 /// A directory that must not be used.
@@ -167,7 +167,7 @@ pub fn start(
     })
 }
 
-/// Shares the ledger with the sampler alone; false where the system refuses.
+/// Shares the ledger with the sampler alone; false if the system refuses.
 fn in_memory() -> bool {
     let is_shared = mapping::onto_memory(true);
     if !is_shared {
@@ -233,7 +233,7 @@ pub fn arm() {
     lines::arm();
 }
 
-/// Keeps the ledger in one file; false where it cannot, which a notice says.
+/// Keeps the ledger in one file; false if it cannot, which a notice says.
 fn in_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
     let kept = path.ok_or(OutputError::TooLong).and_then(|mut path| {
@@ -250,7 +250,7 @@ fn in_file(template: &[u8]) -> bool {
 }
 
 /// Maps the ledger onto a file at `path`. It is a new one, since another process may have mapped the one
-/// that is there; only where none can be moved there, the old one.
+/// that is there; only if none can be moved there, the old one.
 fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
     let is_placed = match Draft::apart(path, target, 0) {
         Ok(draft) => {
@@ -278,7 +278,7 @@ fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Keeps the ledger in a file of the process's own; false where it cannot, which a notice says.
+/// Keeps the ledger in a file of the process's own; false if it cannot, which a notice says.
 ///
 /// # Errors
 /// A directory that was asked for and must not be used.
@@ -406,7 +406,7 @@ fn is_locked_file(lock: c_int) -> bool {
     of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
 }
 
-/// Writes the name of a forked child's file; None where it cannot be known.
+/// Writes the name of a forked child's file; None if it cannot be known.
 fn name_child() -> Option<()> {
     let mut text = [0u8; 1024];
     let ticks = start_ticks(read_once(c"/proc/self/stat", &mut text)?)?;
@@ -452,8 +452,8 @@ pub fn start_fails() {
     }
 }
 
-/// Says on the card how the process ends; where it ends by itself its file goes. `left` is the ledger as
-/// the script left it, where Python was finalised since. Any thread, also from a signal handler; not in a
+/// Says on the card how the process ends; if it ends by itself its file goes. `left` is the ledger as
+/// the script left it, if Python was finalised since. Any thread, also from a signal handler; not in a
 /// child of `vfork`.
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
     let reason = STATE.reason.load(Relaxed);

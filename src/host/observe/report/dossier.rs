@@ -29,7 +29,7 @@ pub struct Dossier {
 /// How many size classes a dossier names.
 const CLASSES: usize = 6;
 
-/// Writes a dossier for people; the region of `bfc` with it, where there is one.
+/// Writes a dossier for people; the region of `bfc` with it, if there is one.
 pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {
     let refusal = &dossier.refusal;
     let (pid, now) = (process::id(), Utc(moment::now()));

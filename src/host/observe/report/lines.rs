@@ -353,7 +353,7 @@ fn account_of(site: Site) -> Account {
     Account::ALL[usize::from(site.account)]
 }
 
-/// The sites that a view has bytes of, most first; of `grown` also those that shrank, by how much they did. None where the
+/// The sites that a view has bytes of, most first; of `grown` also those that shrank, by how much they did. None if the
 /// system has no memory for the list.
 fn sorted(samples: &Samples, view: View) -> Rows {
     let mut found = Growing::new();
@@ -522,7 +522,7 @@ fn write_line(
     writeln!(out)
 }
 
-/// The sum of each line, see [`Lines::line_of`]. None where the system has no memory for the table.
+/// The sum of each line, see [`Lines::line_of`]. None if the system has no memory for the table.
 fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<Growing<LineSum>> {
     let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
     let in_total = |site: &Site| account_of(*site).is_in_total();

@@ -84,7 +84,7 @@ pub enum Ending {
 pub struct Report<'a> {
     /// Facts that do not change while the process runs.
     pub facts: &'a Facts,
-    /// Peaks and totals; also live bytes and blocks where Python was not finalised.
+    /// Peaks and totals; also live bytes and blocks if Python was not finalised.
     pub now: Snapshot,
     /// Live bytes and blocks as the script left them, before Python was finalised.
     pub at_end: Option<Snapshot>,
@@ -96,7 +96,7 @@ pub struct Report<'a> {
     pub inherited: Option<u64>,
     /// How the process ended.
     pub ending: Ending,
-    /// Made inside a signal handler, where another thread may be booking.
+    /// Made inside a signal handler, while another thread may be booking.
     pub partial: bool,
     /// The allocator of array data; `None` if no NumPy is counted.
     pub numpy: Option<numpy::ArrayFigures>,
@@ -106,17 +106,17 @@ pub struct Report<'a> {
     pub guards: Option<GuardFigures>,
     /// The findings of the leak check; `None` if it has not run.
     pub leaks: Option<&'static Findings>,
-    /// The resident size explained, of the moment of the live figures; None where it was not taken.
+    /// The resident size explained, of the moment of the live figures; None if it was not taken.
     pub balance: Option<&'a Balance>,
     /// The live blocks by size, of that moment too.
     pub size_classes: Option<&'a Histogram>,
     /// The blocks of 1 MiB and more, of that moment too.
     pub big_blocks: BigBlocks,
-    /// The highest moment that was seen; None where nobody looked.
+    /// The highest moment that was seen; None if nobody looked.
     pub at_peak: Option<AtPeak>,
     /// Memory as the kernel sees it: of that moment; the peak is that of the whole run.
     pub resident: Resident,
-    /// Resident bytes after Python was finalised; None where it was not.
+    /// Resident bytes after Python was finalised; None if it was not.
     pub finalized_resident: Option<u64>,
     /// The largest child.
     pub largest_child: LargestChild,
@@ -236,7 +236,7 @@ impl Report<'_> {
     }
 }
 
-/// A figure, or null where it is not known.
+/// A figure, or null if it is not known.
 fn known(sink: &mut impl Sink, key: &str, value: Option<u64>) {
     match value {
         Some(value) => sink.int(key, value as i64),

@@ -13,7 +13,7 @@ use std::fmt::{self, Write};
 
 /// Where the highest moment is found.
 pub struct AtPeak {
-    /// The highest moment that was seen; None where the moment that the report shows is as high.
+    /// The highest moment that was seen; None if the moment that the report shows is as high.
     glance: Option<HeldLatest<'static, Glance>>,
     /// The highest balance sheet.
     sheet: HighestSheet,
@@ -119,7 +119,7 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
     sink.end();
 }
 
-/// Writes the lines of the table, where the peak is an eighth above what the report shows anyway.
+/// Writes the lines of the table, if the peak is an eighth above what the report shows anyway.
 pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     let Some(peak) = Moment::of(report) else {
         return Ok(());

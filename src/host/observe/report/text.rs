@@ -9,7 +9,7 @@ use crate::resident::{Resident, Source};
 use pyhost_record::table;
 use std::fmt::{self, Display, Write};
 
-/// Bytes, or a word where they are not known.
+/// Bytes, or a word if they are not known.
 struct OrUnknown(Option<u64>);
 
 impl Display for OrUnknown {
@@ -31,7 +31,7 @@ impl Display for LeftTo {
     }
 }
 
-/// The resident peak, and where only a bound of it is known, why.
+/// The resident peak, and if only a bound of it is known, why.
 struct Peak<'a>(&'a Resident);
 
 impl Display for Peak<'_> {

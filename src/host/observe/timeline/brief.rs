@@ -2,9 +2,9 @@
 //! termination log.
 //!
 //! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal
-//! whose story it tells and at its end, the sampler again where the host was killed. It is rewritten in
+//! whose story it tells and at its end, the sampler again if the host was killed. It is rewritten in
 //! place, in one call: an orchestrator binds its log there as a file. Into a device, a FIFO or an
-//! open descriptor it is written once, at the end. A forked child has its own where the file's name
+//! open descriptor it is written once, at the end. A forked child has its own if the file's name
 //! holds `%p`. Nothing here allocates but [`start`].
 
 #![allow(unsafe_code)]
@@ -109,7 +109,7 @@ pub fn descriptor() -> c_int {
     STATE.file.load(Relaxed)
 }
 
-/// Rewrites the file where there is news: in the sampler.
+/// Rewrites the file if there is news: in the sampler.
 pub fn tell_progress(snapshot: &Snapshot) {
     let told = STATE.told_peak.load(Relaxed);
     let peak = snapshot.total_peak_bytes;
@@ -165,7 +165,7 @@ fn open_now() -> Result<c_int, OutputError> {
     .map_err(OutputError::System)
 }
 
-/// In a forked child: the file is its parent's. It has one of its own at its end where the name holds
+/// In a forked child: the file is its parent's. It has one of its own at its end if the name holds
 /// `%p`.
 pub fn leave_to_parent() {
     close();

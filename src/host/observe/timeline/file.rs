@@ -199,7 +199,7 @@ impl TimelineFile {
         self.events < EVENTS
     }
 
-    /// A sample: live bytes of each account, and the resident bytes where they are known.
+    /// A sample: live bytes of each account, and the resident bytes if they are known.
     pub fn sample(&mut self, seconds: f64, snapshot: &Snapshot, resident: Option<u64>) {
         if self.samples > 0 && self.samples.is_multiple_of(SAMPLES) {
             match self.is_regular() {
@@ -277,7 +277,7 @@ impl TimelineFile {
         });
     }
 
-    /// Writes the file anew with every second sample; where that fails it goes on in the old one.
+    /// Writes the file anew with every second sample; if that fails it goes on in the old one.
     fn halve(&mut self) {
         self.samples = 0;
         let Ok(draft) = Draft::apart(&self.path, Target::Old, libc::O_APPEND) else {
@@ -305,7 +305,7 @@ impl TimelineFile {
 }
 
 /// Copies all events and every second sample, renumbered, but not the first line; how many samples
-/// were kept and how many bytes that makes, or None where the file cannot be read or written.
+/// were kept and how many bytes that makes, or None if the file cannot be read or written.
 fn copy_half(from: c_int, to: c_int) -> Option<(u32, u64)> {
     let mut out = Descriptor::new(to);
     let mut room = [0u8; 4096];

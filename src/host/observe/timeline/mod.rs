@@ -53,8 +53,8 @@ static STATE: TimelineProcesses = TimelineProcesses {
 /// Nanoseconds that a host waits for the end of its timeline.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// Starts the sampler, where there is anything to be written. What cannot be written is left out, with
-/// a notice; so is all of it where the system gives no process.
+/// Starts the sampler, if there is anything to be written. What cannot be written is left out, with
+/// a notice; so is all of it if the system gives no process.
 pub fn start(settings: &TimelineSettings) {
     let timeline = settings.timeline.as_deref().and_then(|template| {
         let opened = open_timeline(template, settings);
@@ -99,7 +99,7 @@ pub fn start(settings: &TimelineSettings) {
     before.make_mask();
 }
 
-/// Has the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
+/// Makes the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
 /// end it with the host, as in a container whose first process the host is. A line says if it has not. Any thread, also
 /// from a signal handler; after the card says how the host ends.
 pub fn end() {

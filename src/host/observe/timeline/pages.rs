@@ -79,7 +79,7 @@ pub fn open() -> Option<Fd> {
     Some(requests)
 }
 
-/// Has the page of a report, read from its begin, written to an open file, with the host's timeline if `is_sampled`.
+/// Asks for the page of a report, read from its begin, in an open file, with the host's timeline if `is_sampled`.
 ///
 /// # Errors
 /// There is no page: why.

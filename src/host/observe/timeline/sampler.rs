@@ -145,7 +145,7 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
     caps
 }
 
-/// Writes the last line, has the last pages made, and ends the sampler.
+/// Writes the last line, makes the last pages, and ends the sampler.
 fn end(
     sampler: &Sampler,
     timeline: Option<&mut TimelineFile>,
@@ -178,7 +178,7 @@ fn end(
 /// The host, seen from the sampler.
 struct Host {
     process: Watched,
-    /// Readable once it has sent [`WAKE`]; `None` where the system has no room for it.
+    /// Readable once it has sent [`WAKE`]; `None` if the system has no room for it.
     call: Option<Fd>,
     /// Its `/proc/PID/statm`.
     statm: Option<Fd>,
@@ -203,7 +203,7 @@ impl Host {
         (self.process.has_ended(), polls[2].revents != 0)
     }
 
-    /// Its resident bytes; None where it has let go of its memory already.
+    /// Its resident bytes; None if it has let go of its memory already.
     fn resident(&self) -> Option<u64> {
         let mut text = [0u8; 128];
         let text = small_file::read(self.statm.as_ref()?, &mut text)?;

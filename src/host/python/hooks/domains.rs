@@ -85,7 +85,7 @@ struct DebugContext {
     table: PyMemAllocatorEx,
 }
 
-/// The table under CPython's debug hooks, or the table itself where it is none of theirs.
+/// The table under CPython's debug hooks, or the table itself if it is none of theirs.
 ///
 /// A debug hook's context is a [`DebugContext`]. CPython's other tables of that moment have no context; those of a
 /// preloaded library have whatever they need.
@@ -138,7 +138,7 @@ fn allocator_of_environment() -> Option<Allocator> {
     }
 }
 
-/// Installs `allocator`, and CPython's debug hooks over it where `debug_hooks`.
+/// Installs `allocator`, and CPython's debug hooks over it if `debug_hooks`.
 ///
 /// Once, between pre-initialisation and initialisation, while the process has one thread.
 pub fn install(allocator: Allocator, debug_hooks: bool) {
@@ -186,7 +186,7 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
     });
 }
 
-/// Has each pointer looked at before CPython's debug hooks get it, which [`install`] has put over a domain.
+/// Makes the host look at each pointer before CPython's debug hooks get it, which [`install`] has put over a domain.
 fn watch<const A: usize>(domain: PyMemAllocatorDomain) {
     let hooks = get(domain);
     if hooks.ctx.is_null() {
@@ -220,7 +220,7 @@ fn count_over(own: &Tables) {
 /// of before stay where they are until they are freed. After initialisation, with the GIL: a thread that
 /// asks for raw memory meanwhile uses one table or the other, and no function reads its context.
 ///
-/// False, having done nothing, where another hook lies over the host's tables (tracemalloc, `--fail`).
+/// False, having done nothing, if another hook lies over the host's tables (tracemalloc, `--fail`).
 pub fn hand_over(debug_hooks: bool) -> bool {
     let (Some(own), Some(installed)) = (STATE.own.get(), STATE.installed.get()) else {
         return false;
@@ -272,11 +272,11 @@ fn are_tracemallocs(tables: &[PyMemAllocatorEx; 3]) -> bool {
         && obj == raw.wrapping_add(size)
 }
 
-/// Has the domains count bytes for samples, or no more, as samples have begun or ended: beneath tracemalloc, too, which puts the
-/// tables that it has found back when it stops. With the GIL, also inside the allocator: a thread that asks for raw memory
+/// Makes the domains count bytes for samples, or count no more, when samples have begun or ended: also under tracemalloc, which
+/// puts the tables that it found back when it stops. With the GIL, also inside the allocator: a thread that asks for raw memory
 /// meanwhile uses one table or the other, whose contexts and blocks are the same.
 ///
-/// False where another hook lies over one of the host's tables (`--fail`). What that passes on is sampled in any case: the other
+/// False if another hook lies over one of the host's tables (`--fail`). What that passes on is sampled in any case: the other
 /// table is slower, and no more.
 pub fn follow_samples() -> bool {
     let Some(installed) = STATE.installed.get() else {

@@ -26,7 +26,7 @@ const ARENA: usize = Account::Arena as usize;
 /// The target of each table's `ctx`.
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
 
-/// `COUNT` has the bytes counted for samples.
+/// With `COUNT` the bytes are counted for samples.
 #[inline(always)]
 fn allocate<const A: usize, const COUNT: bool, const ZERO: bool>(size: usize) -> *mut c_void {
     match COUNT {

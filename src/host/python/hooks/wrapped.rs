@@ -5,8 +5,8 @@
 //! bytes are pymalloc's, whose pools have the size; larger ones pymalloc would take from RAW, so
 //! the hook takes them itself, from RAW's own allocator or from the account's heap, and books
 //! them to the domain that asked. What lies in a pool is also booked to `pooled`, since its
-//! arena is booked too. Where `PYTHONMALLOC=malloc` made libc the allocator of all domains there
-//! are no pools, and every size is libc's. Where CPython's allocators take the place of the host's late
+//! arena is booked too. If `PYTHONMALLOC=malloc` made libc the allocator of all domains there
+//! are no pools, and every size is libc's. If CPython's allocators take the place of the host's late
 //! (`domains::hand_over`), blocks of before are freed to the heap that they came from.
 //!
 //! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
@@ -43,7 +43,7 @@ unsafe impl<T> Sync for Original<T> {}
 struct WrappedAllocators {
     domains: [Original<PyMemAllocatorEx>; 3],
     arenas: Original<PyObjectArenaAllocator>,
-    /// CPython's own, where they took the place of [`WrappedAllocators::arenas`] late.
+    /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
     late_arenas: Original<PyObjectArenaAllocator>,
 }
 
@@ -86,7 +86,7 @@ unsafe fn usable(pointer: *mut c_void) -> usize {
 /// having done nothing, for any other.
 ///
 /// # Safety
-/// Null or a live block; with the GIL where `A` is an account of the GIL.
+/// Null or a live block; with the GIL if `A` is an account of the GIL.
 unsafe fn free_own<const A: usize>(pointer: *mut c_void) -> bool {
     if !heap::owns(pointer.cast()) {
         return false;
@@ -183,7 +183,7 @@ mod plain {
         original!(original::<A>(), free(pointer));
     }
 
-    /// Books a block that `table` made; null, and the block is free again, where a cap refuses it.
+    /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
     pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: *mut c_void) -> *mut c_void {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
@@ -295,7 +295,7 @@ mod pymalloc {
         // SAFETY: a live block of the domain, with the GIL.
         let pooled = unsafe { pools::block_size(pointer.addr()) };
         match pooled {
-            // As pymalloc: a block stays where it fits and wastes no more than a quarter.
+            // As pymalloc: a block stays if it fits and wastes no more than a quarter.
             Some(before) if size <= before && 4 * size > 3 * before => pointer,
             Some(before) => {
                 // Never a realloc of pymalloc's: it may leave the pools.
@@ -491,7 +491,7 @@ pub fn over_pymalloc<const A: usize, const HEAP: bool>(
 }
 
 /// The arena allocator over `table` that knows which addresses are arenas, and counts them
-/// where `BOOK`.
+/// if `BOOK`.
 pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
     if STATE.arenas.0.set(table).is_err() {
         let _ = STATE.late_arenas.0.set(table);

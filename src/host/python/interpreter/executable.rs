@@ -1,4 +1,4 @@
-//! The files that `sys.executable` and `sys._base_executable` name, where CPython would find others or none:
+//! The files that `sys.executable` and `sys._base_executable` name, if CPython would find others or none:
 //! it looks for the host by the name that it was called by.
 
 use crate::process;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const ACTIVE: &str = "VIRTUAL_ENV";
 
 /// The python of a virtual environment of this Python's version that the host runs in, while the environment's own python is
-/// another program: of the one that `argv0` leads to, else of the active one. `None` outside of such, and where the
+/// another program: of the one that `argv0` leads to, else of the active one. `None` outside of such, and if the
 /// host stands in an environment itself, unless a shell finds the active one's commands first. A host that is called by a
 /// name of python's knows no active environment, as `python3` does not.
 ///
@@ -83,9 +83,9 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// The executable outside the venv, where CPython would name one that is not there. It takes the name of
+/// The executable outside the venv, if CPython would name one that is not there. It takes the name of
 /// the venv's python (`python`) in the folder of the python that made the venv, and the host is called
-/// `pyhost` there. None outside a venv, and where that file exists.
+/// `pyhost` there. None outside a venv, and if that file exists.
 ///
 /// `executable` is what `sys.executable` will be, if `argv0` does not name it.
 pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {

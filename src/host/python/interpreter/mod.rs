@@ -1,7 +1,7 @@
 //! CPython's start and run, through `PyPreConfig`, `PyConfig` and `Py_RunMain` (PEP 587).
 //!
 //! The configuration is the one that `python` itself uses; only `executable` and `base_executable` are set,
-//! and only where CPython would find another file or none: see [`executable`].
+//! and only if CPython would find another file or none: see [`executable`].
 
 #![allow(unsafe_code)]
 
@@ -50,7 +50,7 @@ impl Arguments {
     }
 }
 
-/// Ends the process as Python does where a step of its start fails.
+/// Ends the process as Python does if a step of its start fails.
 fn check(status: PyStatus) {
     // SAFETY: a status that CPython returned; the second call does not return.
     unsafe {
@@ -62,7 +62,7 @@ fn check(status: PyStatus) {
 
 /// Pre-initialises: reads the options and variables that concern encoding and allocators.
 ///
-/// Ends the process, with Python's message, where Python would refuse them.
+/// Ends the process, with Python's message, if Python would refuse them.
 pub fn preinitialize(arguments: &Arguments) {
     let mut config = MaybeUninit::<PyPreConfig>::uninit();
     // SAFETY: the first call fills the structure; the strings outlive the process.
@@ -81,7 +81,7 @@ pub struct Interpreter(PhantomData<*mut ()>);
 
 /// Initialises Python. The calling thread is its main thread from here on and holds the GIL.
 ///
-/// Ends the process, with Python's message, where Python would.
+/// Ends the process, with Python's message, if Python would.
 pub fn initialize(arguments: &Arguments) -> Interpreter {
     let mut config = MaybeUninit::<PyConfig>::uninit();
     let config = config.as_mut_ptr();
@@ -152,7 +152,7 @@ impl Interpreter {
     }
 }
 
-/// Has `function` called when Python has been finalised, last of all.
+/// Registers `function`, called last of all when Python has been finalised.
 ///
 /// # Errors
 /// Python has no room for another function.

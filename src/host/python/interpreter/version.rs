@@ -37,7 +37,7 @@ pub fn check() -> Result<(), Error> {
     )))
 }
 
-/// What a Python of this version is, where it is not one that the host was built for.
+/// What a Python of this version is, if it is not one that the host was built for.
 fn refusal(version: &str, counts_references: bool) -> Option<String> {
     let number = version.split([' ', '+']).next().unwrap_or_default();
     let minor = number.strip_prefix(BUILT_FOR);

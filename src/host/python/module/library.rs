@@ -1,4 +1,4 @@
-//! The parts of the module that are Python: sources that the executable holds, run where one of their
+//! The parts of the module that are Python: sources that the executable holds, run when one of their
 //! names is first asked for (PEP 562), so that a host that needs none of them pays nothing.
 //!
 //! Each source is run in a dictionary of its own, once an interpreter, with the name of the module
@@ -120,7 +120,7 @@ fn run<'a>(gil: Gil<'a>, part: &Part) -> Returned<'a> {
     Ok(globals)
 }
 
-/// Runs the part that defines `name` and puts what it defines into `module`, where another thread
+/// Runs the part that defines `name` and puts what it defines into `module`, if another thread
 /// has not done so meanwhile: its objects stay then. Returns the named one.
 fn load<'a>(module: &Object<'a>, part: &Part, name: &CStr) -> Returned<'a> {
     let globals = run(module.gil(), part)?;

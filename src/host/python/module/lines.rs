@@ -16,7 +16,7 @@ d['at_peak'], d['at_account_peak'], d['live'], d['allocated'] and d['grown'] (si
 d['grown'] have 'age_seconds' too, and d['live'] has 'types', a list of {'type', 'bytes', 'blocks', 'error_bytes'}. Bytes are integers. May be
 called from any thread.";
 
-/// The `Lines` of a text in JSON that `render` gives; None where it gives none.
+/// The `Lines` of a text in JSON that `render` gives; None if it gives none.
 pub fn object<'a>(
     gil: Gil<'a>,
     render: impl FnOnce(&mut dyn FnMut(&str) -> Returned<'a>) -> Option<Returned<'a>>,

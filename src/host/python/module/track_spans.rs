@@ -1,6 +1,6 @@
 //! The spans that are being tracked: which are open, and the peaks of each so far.
 //!
-//! Where any span begins or ends, the ledger's segment ends and its peaks are folded into every open
+//! When any span begins or ends, the ledger's segment ends and its peaks are folded into every open
 //! span, so that spans may overlap in any way: nested, in several threads, in several interpreters.
 //! Under a lock, since interpreters may have GILs of their own; held for a few microseconds, in the
 //! gate, so that no fork finds it held, and therefore without allocating.
@@ -58,7 +58,7 @@ pub fn number() -> u64 {
     })
 }
 
-/// Makes room for one more span. False where there is no memory.
+/// Makes room for one more span. False if there is no memory.
 pub fn make_room() -> bool {
     let mut larger: Vec<Span> = Vec::new();
     loop {
@@ -81,7 +81,7 @@ pub fn make_room() -> bool {
     }
 }
 
-/// Begins a span: the figures of its first moment. None where there is no memory.
+/// Begins a span: the figures of its first moment. None if there is no memory.
 pub fn begin(number: u64) -> Option<Snapshot> {
     loop {
         let begun = with_spans(|spans| {

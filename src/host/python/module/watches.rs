@@ -15,7 +15,7 @@ fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
 static ALLOCATED_BLOCKS: Original = Original::new();
 
 /// Lets `sys.getallocatedblocks()` answer from the ledger, in every interpreter, since pymalloc
-/// has no blocks to count. Returns false where `sys` has no such function.
+/// has no blocks to count. Returns false if `sys` has no such function.
 pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
     let function = gil.of_sys(c"getallocatedblocks");
     let by = Method::plain(c"", allocated_blocks, c"");
@@ -34,8 +34,8 @@ static SCRIPT_ENDED: Table<Method<Module>, 1> = Table::new([Method::plain(
     c"Take the script's last figures.",
 )]);
 
-/// Has the live figures taken when the script has ended and its own `atexit` functions have
-/// run: registered first, called last. Returns false where that failed.
+/// Registers a function that takes the live figures when the script has ended and its own `atexit` functions have
+/// run: registered first, called last. Returns false if that failed.
 pub fn watch_script_end(gil: Gil<'_>) -> bool {
     let register = || -> Result<(), Raised<'_>> {
         let register = gil.import(c"atexit")?.attribute(c"register")?;

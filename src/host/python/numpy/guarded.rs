@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 /// `S`, but for the blocks that are guarded.
 pub struct Guarded<S>(PhantomData<S>);
 
-/// A guarded block, or null where a cap refuses it; None where none is asked for, or there is no
+/// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no
 /// room.
 fn guarded(size: usize) -> Option<*mut u8> {
     guards::wants(size)

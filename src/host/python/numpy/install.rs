@@ -7,7 +7,7 @@
 //!
 //! A context variable does not let its default be changed: its structure (`PyContextVar` of
 //! CPython's `contextvars`) is searched for the old default, which must be there exactly once. All
-//! is verified before the first change; where anything is not as expected, nothing is changed.
+//! is verified before the first change; if anything is not as expected, nothing is changed.
 
 #![allow(unsafe_code)]
 

@@ -94,7 +94,7 @@ pub struct ArrayFigures {
     pub region: Option<bfc::Statistics>,
 }
 
-/// Where `--numpy region` is not given: what is in use from the start.
+/// If `--numpy region` is not given: what is in use from the start.
 const FIRST_REGION: u64 = 64 << 20;
 
 /// libc's own alignment, which [`ArrayAllocator::System`] leaves.
@@ -243,7 +243,7 @@ fn check_node(node: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// How the full name of NumPy's extension module ends, also where another package carries a copy.
+/// How the full name of NumPy's extension module ends, also if another package carries a copy.
 const EXTENSION: &[u8] = b"._multiarray_umath";
 
 /// Where the module is found once it is loaded: 2.x, then 1.x.
@@ -259,7 +259,7 @@ pub fn look_for_loaded(gil: Gil<'_>) {
     }
 }
 
-/// Installs the handler where the extension module that has been loaded is NumPy's. No exception is set.
+/// Installs the handler if the extension module that has been loaded is NumPy's. No exception is set.
 pub fn extension_loaded(name: &[u8], module: &Object<'_>) {
     if name.ends_with(EXTENSION) {
         loaded(module);

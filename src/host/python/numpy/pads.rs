@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 
 /// Bytes of each pad.
 const PAD: usize = 16;
-/// Bytes in front of the data where the alignment is not larger.
+/// Bytes in front of the data if the alignment is not larger.
 const LEAD: usize = 256;
 /// Marks a record of a live block.
 const LIVE: u64 = u64::from_le_bytes(*b"pyhost[]");

@@ -85,7 +85,7 @@ impl fmt::Display for ArrayRegion {
     }
 }
 
-/// The `--numpy-*` options; None where not given.
+/// The `--numpy-*` options; None if not given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArraySettings {
     /// `--numpy`.
@@ -102,7 +102,7 @@ pub struct ArraySettings {
     pub region: Option<ArrayRegion>,
 }
 
-/// The alignment where none is chosen: a cache line, and the widest vector register.
+/// The alignment if none is chosen: a cache line, and the widest vector register.
 pub const DEFAULT_ALIGNMENT: Alignment = Alignment(64);
 
 /// The largest alignment of [`ArrayAllocator::Bfc`], whose chunks are multiples of it.

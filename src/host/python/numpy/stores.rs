@@ -14,7 +14,7 @@ pub type Free = unsafe fn(*mut u8);
 
 /// An allocator of array data that books to `numpy`. Any thread, without the GIL.
 pub trait Store {
-    /// `size` bytes, zeroed where `ZERO`; a block of its own for 0. Null on failure.
+    /// `size` bytes, zeroed if `ZERO`; a block of its own for 0. Null on failure.
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8;
 
     /// Resizes a block to a size; null on failure, and the old block still lives. Null allocates.
@@ -95,7 +95,7 @@ impl Store for System {
                 return null_mut();
             }
             // NumPy's own handler asks for huge pages too: without, a large array takes 512
-            // faults where it could take one.
+            // faults while it could take one.
             placement::place(pointer, usable);
         }
         pointer

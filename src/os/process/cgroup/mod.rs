@@ -45,7 +45,7 @@ pub struct GroupLimit {
     pub bytes: u64,
     /// The interface that it was read through.
     pub version: Version,
-    /// The file and, where that holds several numbers, which.
+    /// The file and, if that holds several numbers, which.
     name: &'static str,
     /// The group's folder.
     folder: PathBuf,
@@ -138,7 +138,7 @@ fn limits_v1(group: &Group) -> Vec<GroupLimit> {
     found
 }
 
-/// The number in a file of a group; None for `max`, and where there is no such file or number.
+/// The number in a file of a group; None for `max`, and if there is no such file or number.
 fn number(folder: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(folder.join(name)).ok()?;
     let bytes = text.trim().parse().ok()?;

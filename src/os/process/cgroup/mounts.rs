@@ -2,7 +2,7 @@
 //!
 //! `/proc/self/cgroup` names a group by its path in the hierarchy as the reader's cgroup namespace
 //! shows it, `/proc/self/mountinfo` (proc(5)) says which part of a hierarchy is mounted where; the
-//! folder is what the two together give. Both may hold `..` where a process or a mount lies
+//! folder is what the two together give. Both may hold `..` if a process or a mount lies
 //! outside the namespace's root (cgroup_namespaces(7)).
 
 use super::Version;
@@ -124,8 +124,8 @@ fn path_in(membership: &[u8], version: Version) -> Option<PathBuf> {
     })
 }
 
-/// The relative path from the group that a mount shows to the process's group; empty where the
-/// first is an ancestor by names that cannot be known; None where it is no ancestor.
+/// The relative path from the group that a mount shows to the process's group; empty if the
+/// first is an ancestor by names that cannot be known; None if it is no ancestor.
 fn below(hierarchy_root: &Path, path: &Path) -> Option<PathBuf> {
     let (root_ups, root_names) = climbed(hierarchy_root)?;
     let (path_ups, path_names) = climbed(path)?;

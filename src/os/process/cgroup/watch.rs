@@ -75,7 +75,7 @@ impl Watch {
         assert_eq!(made, self.statistics.descriptor);
     }
 
-    /// The bytes that the group and those below it are charged now; None where the file cannot be read or
+    /// The bytes that the group and those below it are charged now; None if the file cannot be read or
     /// is not what it should be. Neither allocates nor locks.
     pub fn charged(&self) -> Option<Charged> {
         let _errno = KeptErrno::new();
@@ -149,7 +149,7 @@ fn charged_v2(text: &[u8]) -> Option<Charged> {
     })
 }
 
-/// All but `kernel`. Where the kernel does not list shared memory (before 4.12), the lists of
+/// All but `kernel`. If the kernel does not list shared memory (before 4.12), the lists of
 /// pages that need swap to be reclaimed hold it beside anonymous memory.
 fn charged_v1(text: &[u8]) -> Option<Charged> {
     let get = |name: &[u8]| field(text, name);
@@ -170,7 +170,7 @@ fn charged_v1(text: &[u8]) -> Option<Charged> {
 }
 
 /// Version 1's kernel memory, of which page tables and threads are taken for what cannot be
-/// reclaimed. Counts the threads only where that decides.
+/// reclaimed. Counts the threads only if that decides.
 fn part_of_kernel(usage: u64, charged: Charged, threads: fn() -> u64) -> u64 {
     if usage <= kernel_bound(charged, 1) {
         return usage;
@@ -186,7 +186,7 @@ fn kernel_bound(charged: Charged, threads: u64) -> u64 {
         .saturating_add(threads.saturating_mul(32 << 10))
 }
 
-/// The number of a line `NAME NUMBER`; None where there is no such whole line.
+/// The number of a line `NAME NUMBER`; None if there is no such whole line.
 pub fn field(text: &[u8], name: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| decimal(line.strip_prefix(name)?.strip_prefix(b" ")?))
 }
@@ -233,7 +233,7 @@ impl File {
         })
     }
 
-    /// The file's first bytes; opened anew where the script has closed the descriptor.
+    /// The file's first bytes; opened anew if the script has closed the descriptor.
     fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         if identity(&self.descriptor) == Some(self.identity) {
             return read(&self.descriptor, buffer);

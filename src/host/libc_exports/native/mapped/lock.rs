@@ -28,11 +28,11 @@ const SIGNAL_SET: usize = 8;
 
 /// The lock and the table behind it.
 struct MapTableLock {
-    /// The thread that holds the lock; 0 where none does.
+    /// The thread that holds the lock; 0 if none does.
     holder: AtomicUsize,
     /// Whether the table holds anything.
     used: AtomicBool,
-    /// Where the table's memory is; 0 before it is needed, 1 where the system gives none.
+    /// Where the table's memory is; 0 before it is needed, 1 if the system gives none.
     memory: AtomicUsize,
     /// Never busy for the holder of the lock.
     table: Exclusive<Option<Table<'static>>>,
@@ -87,7 +87,7 @@ fn take(own: usize) -> bool {
     false
 }
 
-/// Gives the table, made if need be, to `work`; None where that cannot be.
+/// Gives the table, made if need be, to `work`; None if that cannot be.
 pub fn with_table<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
     let signals = block_signals(u64::MAX);
     let answer = with_signals_blocked(work);

@@ -65,7 +65,7 @@ fn may_grow(bytes: usize) -> bool {
     !fails && caps::admits_map(bytes)
 }
 
-/// Changes the table by `work`; what that changes of the sums is booked. False where the table
+/// Changes the table by `work`; what that changes of the sums is booked. False if the table
 /// cannot be had.
 fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
     change_by(grown, |table| {
@@ -369,7 +369,7 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
     status.unwrap_or_else(protect)
 }
 
-/// `madvise(2)` of libraries: what is given back is looked for at once where a limit is followed.
+/// `madvise(2)` of libraries: what is given back is looked for at once if a limit is followed.
 ///
 /// # Safety
 /// As madvise(2).

@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
         bytes
     }
 
-    /// Puts a range in, in place of what was there. False where there is no room.
+    /// Puts a range in, in place of what was there. False if there is no room.
     pub fn put(&mut self, range: Range) -> bool {
         if range.start >= range.end {
             return true;
