@@ -426,7 +426,7 @@ static int is_numpys(const char *file, size_t length)
 int pyhost_place_is_known(void) { return layout_is_known(); }
 
 /* Whether a file is of what serves others: event loops, servers, pools, queues. An error in its code ends a
-   connection, a pool's thread or the loop, where one in the code that it calls ends a single request. */
+   connection, a pool's thread or the loop, while one in the code that it calls ends a single request. */
 static int serves(PyObject *file)
 {
     static const char *const folders[] = {"/asyncio/",     "/uvicorn/",   "/hypercorn/", "/gunicorn/", "/h11/",
@@ -454,9 +454,9 @@ static int is_of_library(PyObject *file)
            has_part(file, "/dist-packages/") || starts_with(file, "<frozen ");
 }
 
-/* Whether the calling thread is inside an import, where an error would leave half a module behind: 1, or 2 where the
-   innermost frame itself is of what imports. 3 where the innermost frame is of what serves, or, if libraries count, of
-   a library that it calls; and where a traceback is printed: the error would hide the one that is printed. */
+/* Whether the calling thread is inside an import, where an error would leave half a module behind: 1, or 2 if the
+   innermost frame itself is of what imports. 3 if the innermost frame is of what serves, or, if libraries count, of
+   a library that it calls; and if a traceback is printed: the error would hide the one that is printed. */
 int pyhost_is_fragile(int libraries_count)
 {
     int depth = 0, may_serve = 1;
@@ -505,7 +505,7 @@ int pyhost_handles_memory_error(void) { return 0; }
 #endif
 
 /* Finds the handler that would get an error that is raised here: its frame and its place in the
-   code, both 0 where there is none. 0 where the thread runs no Python code, 2 where the error
+   code, both 0 if there is none. 0 if the thread runs no Python code, 2 if the error
    would leave by a jump, else 1. */
 int pyhost_handler(uintptr_t *frame_out, intptr_t *handler_out)
 {
@@ -725,7 +725,7 @@ int pyhost_signal_is_due(void)
 }
 
 /* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and
-   `name`, and the line. 0 where there is none. */
+   `name`, and the line. 0 if there is none. */
 int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t *name_length,
                  int *line)
 {
@@ -743,7 +743,7 @@ int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t 
 
 /* Whether the innermost call's frame object takes so many bytes with what the collector keeps before it.
    While an error passes, CPython makes one for each line of the traceback, and one for the caller of each
-   call that ends (take_ownership in Python/frame.c): up to 3.13 the error is lost where that cannot be
+   call that ends (take_ownership in Python/frame.c): up to 3.13 the error is lost if that cannot be
    had. Up to 3.10 every call has one from its beginning. */
 int pyhost_is_frame(size_t bytes)
 {

@@ -234,8 +234,8 @@ pub fn stacks_change() {
     pyhost_stacks_change();
 }
 
-/// Notes the ends of code objects from now on, so that the numbers of calls are right: another object may get the address. A second
-/// call does nothing.
+/// Notes the ends of code objects from now on, so that the numbers of calls are right: another object may get the address.
+/// A second call does nothing.
 pub fn watch_codes(_gil: Gil<'_>) {
     pyhost_watch_codes();
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
 /// of them decides itself whether there is anything to do. They neither allocate, panic nor wait.
 pub struct Host {
-    /// What becomes of a request beneath a ceiling.
+    /// What becomes of a request under a ceiling.
     pub caps: CapDecisions,
     /// Looks at the process near its peak.
     pub peak: PeakWatcher,
@@ -42,9 +42,9 @@ pub struct Request<'a> {
 
 /// The decisions of the layer above.
 pub struct CapDecisions {
-    /// Whether a request for so many bytes may be tried, beneath a ceiling.
+    /// Whether a request for so many bytes may be tried, under a ceiling.
     pub fits: fn(&Slot, Account, usize) -> bool,
-    /// Books a block that was made, beneath a ceiling. Returns false if a cap refuses the block: then
+    /// Books a block that was made, under a ceiling. Returns false if a cap refuses the block: then
     /// nothing was booked, and the block was given back.
     pub book: fn(&Slot, &Request, &Gils) -> bool,
     /// Acts if live bytes have fallen or risen enough to matter.

@@ -1,4 +1,4 @@
-//! The heaps: one mimalloc heap an account, and allocation that books as it goes.
+//! The heaps: a mimalloc heap for each account that has blocks of its own, and allocation that books as it goes.
 //!
 //! The account of a block is the heap of its page, which `free` finds on a line that it reads
 //! anyway: no header, no table. `native` is mimalloc's main heap, since it must serve before
@@ -6,7 +6,7 @@
 //!
 //! A small request takes the inlined path: pop a block from the thread's own page, book it in
 //! the thread's own slot. Everything else (no free block, larger sizes, another thread's page, a
-//! bound of the ledger) goes to a `_slow` function, inside the [`gate`].
+//! bound of the ledger) takes the slow path, inside the [`gate`].
 //!
 //! A freed block goes to the head of its page's list, and is the next that is given: mimalloc's own
 //! `free` puts it on a second list, which is taken up when the first is used up, so that a program

@@ -196,7 +196,7 @@ pub fn forget() {
     }
 }
 
-/// A fork is on its way: the child's draws differ from its parent's and its brothers'.
+/// A fork is on its way: the child's draws differ from its parent's and its siblings'.
 pub(super) fn forking() {
     STATE.forks.fetch_add(1, Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The errors before the script runs: one line each, and the exit status.
+//! The host's own errors, one line each, and its exit statuses.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! What happens when the process forks: one list, in the order in which it happens.
 //!
 //! libc runs handlers of `pthread_atfork` last registered first before a fork, and first registered first after it. These are
-//! registered before those of any library that the script loads: the gate closes last and opens first. Processes that libc starts
-//! without these handlers (`vfork`, `clone`) are counted in [`crate::observe::endings`].
+//! registered before those of any library that the script loads: this list runs last before a fork, and first after it.
+//! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in [`crate::observe::endings`].
 
 use crate::cpython::threads;
 use crate::heap;

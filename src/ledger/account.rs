@@ -14,7 +14,7 @@ pub enum Account {
     Obj = 2,
     /// pymalloc's arenas, and from CPython 3.11 on the chunks of frame data stacks.
     Arena = 3,
-    /// NumPy's array data (NEP 49); inactive so far.
+    /// NumPy's array data (NEP 49).
     Numpy = 4,
     /// The process's malloc family, outside CPython's domains.
     Native = 5,
@@ -58,9 +58,9 @@ impl Account {
         }
     }
 
-    /// How far, in bytes, a thread's share may move before the shared counters hear of it.
+    /// How far, in bytes, a thread's share may move before the shared counters change.
     ///
-    /// The windows of one thread add up to 64 KiB, which bounds how much too high a peak can
+    /// The windows of one thread add up to 72 KiB, which bounds how much too high a peak can
     /// be. 0 makes every booking exact, at the price of the slow path each time.
     pub(super) const fn window(self) -> i64 {
         match self {

@@ -144,7 +144,7 @@ impl Ledger {
         }
     }
 
-    /// How far a cell may move from where it is without a word, if the account's bytes are about `live`.
+    /// How far a cell may move from where it is without the slow path, if the account's bytes are about `live`.
     fn half_window(&self, account: Account, live: impl FnOnce() -> i64) -> i64 {
         let half = account.window() / 2;
         match self.precise_spans.load(Relaxed) {

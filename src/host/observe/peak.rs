@@ -1,7 +1,7 @@
 //! The process at its peak: the accounts, the resident size, the big blocks, and the balance
 //! sheet.
 //!
-//! Nobody knows that a peak was one before it has passed, so looks are taken on the way up. A *glance*
+//! Nobody knows that a peak was one before it has passed, so the host looks when live bytes rise. A *glance*
 //! costs some 30 microseconds: it copies the ledger, reads `/proc/self/status` and goes through the
 //! register of big blocks. It is due once live bytes are 1/128 (at least 256 KiB) above the last one. A
 //! *sheet* is the balance sheet; the kernel needs about 60 microseconds for each MiB that is resident. It

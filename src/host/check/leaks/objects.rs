@@ -1,6 +1,6 @@
 //! Which Python object a block holds, read off the block itself after Python was finalised.
 //!
-//! Layout after `object.h`, `pycore_gc.h` and `pycore_object.h` of CPython 3.9 to 3.14: a container
+//! Layout after `object.h`, `pycore_gc.h` and `pycore_object.h` of CPython 3.9 to 3.15: a container
 //! has two words of the collector's in front, and from 3.11 on, if its type has a managed
 //! dictionary or weak references, two more before those.
 

@@ -72,7 +72,7 @@ struct Table {
 /// The caps in force, by scope.
 struct CapTable {
     table: Mutex<Table>,
-    /// One past the limit that is each scope's ceiling; 0 if the cap is.
+    /// For each scope 1 + the index of the limit that is its ceiling; 0 if its cap is.
     binding: [AtomicUsize; Scope::COUNT],
     /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
     fixed: [[AtomicU64; 2]; Scope::COUNT],
@@ -287,8 +287,8 @@ pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 
-/// The limit that is a scope's ceiling; None if a cap is, or nothing. Any thread, also inside
-/// the allocator.
+/// The limit of a block of code that is a scope's ceiling; None if its cap is, or if it has no ceiling. Any
+/// thread, also inside the allocator.
 pub fn binding(scope: Scope) -> Option<CodeBlockLimit> {
     let index = STATE.binding[scope.index()].load(Relaxed).checked_sub(1)?;
     LABELS[index].get()

@@ -1,6 +1,6 @@
 //! Caps: what happens to a request that does not fit below a ceiling.
 //!
-//! A ceiling of the ledger has a cap and, beneath it, a reserve. A request that would go into the
+//! A ceiling of the ledger has a cap and, below it, a reserve. A request that would go into the
 //! reserve ends up in [`shortage`]: a large one is refused at once; a small one is served from the
 //! reserve, and the thread that took more than a slice of it is notified, by an error that Python
 //! raises at a place where the script can catch it, or by one refused request. The last refusal
@@ -37,7 +37,7 @@ use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
 use python::{is_armed, python};
 
-/// What becomes of a request beneath a cap.
+/// What becomes of a request under a cap.
 pub const DECISIONS: CapDecisions = CapDecisions {
     fits,
     book,
@@ -45,7 +45,7 @@ pub const DECISIONS: CapDecisions = CapDecisions {
     region_is_full,
 };
 
-/// Books a block that was made, beneath a ceiling; false if a cap refuses it: nothing was booked, and
+/// Books a block that was made, under a ceiling; false if a cap refuses it: nothing was booked, and
 /// the block was given back. Inside the heap's gate.
 fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     if !is_armed() {

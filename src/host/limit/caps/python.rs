@@ -65,13 +65,13 @@ pub fn arm(python: Python) {
     let _ = PYTHON.set(python);
 }
 
-/// Whether [`arm`] was called: before, a request is met whatever the caps say.
+/// Whether [`arm`] was called. Before that every request is met, whatever the caps say.
 pub(super) fn is_armed() -> bool {
     PYTHON.get().is_some()
 }
 
-/// The functions; `None` before the script runs and after it: requests are met up to the cap then, and no thread
-/// is notified.
+/// The functions; `None` before [`arm`], and once Python is being finalised: from then on requests are met up to the
+/// cap, and no thread is notified.
 pub(super) fn python() -> Option<&'static Python> {
     PYTHON.get().filter(|python| (python.is_running)())
 }

@@ -25,9 +25,9 @@
 //!
 //! CPython also ignores some refusals: if the table of interned strings cannot grow, it clears the error
 //! and continues. So a refusal does not prove that the script got an error. [`error_ended`] counts the
-//! errors that passed through Python code. Without one of these in the process, or one that the host raised, the last
-//! quarter of the reserve is kept, and the process is not ended. With one, a small request that finds the cap full
-//! ends the process, whichever thread makes it: the next would be refused where Python cannot go on.
+//! errors that passed through Python code. As long as the process had no such error, and the host raised none, the last
+//! quarter of the reserve is kept, and the process is not ended. After an error, a small request that finds the cap full
+//! ends the process, whichever thread makes it: Python could not go on if the next were refused.
 //!
 //! Some requests must not be refused, see [`Role`]: CPython loses the error if it gets no frame object
 //! while it raises another error (3.11 to 3.13), and raises none if it gets no further chunk of its data
@@ -156,8 +156,8 @@ fn slice(reserve: u64) -> i64 {
     (reserve / 32).min(64 << 10) as i64
 }
 
-/// How far into the reserve an account's small requests go before the script had an error. Those past the objects stop
-/// before its end, so that Python can still handle what comes of it.
+/// How far into the reserve an account's small requests may go before the script had an error. Those outside of `mem`, `obj`
+/// and `arena` stop at three quarters, tiny ones of `raw` and `native` apart: Python needs the rest to handle a refusal.
 fn reach(account: Account, bytes: usize) -> Reach {
     match account {
         Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
@@ -224,7 +224,7 @@ pub(super) fn look(scope: Scope) -> bool {
     true
 }
 
-/// A request that does not fit beneath a ceiling's reserve.
+/// A request that does not fit below a ceiling's reserve.
 struct Case<'a> {
     slot: &'a Slot,
     account: Account,
@@ -460,8 +460,8 @@ impl Case<'_> {
         is_same && !last.is_repeated
     }
 
-    /// Whether it may be this small request: one of which CPython makes an error, unless little is
-    /// left. Chunks of the data stack are served to the end.
+    /// Whether this small request may be the one that is refused: CPython makes an error of it, and does not need it for an
+    /// error that passes; a function's only if little is left. Chunks of the data stack are served to the end.
     fn may_be_refused(&self, part: &ThreadPart, python: &Python) -> bool {
         surfaces(self.account)
             && self.account != Account::Arena
@@ -628,8 +628,8 @@ pub fn error_ended() {
     running::count_error();
 }
 
-/// Whether a thread that is made now would have what it needs for its first steps; else that is a
-/// refusal, and if the process had an error before, its end. Not inside the allocator.
+/// Whether a new thread would have the memory for its first steps. If not, that counts as a refusal, which ends the
+/// process if the shortage had an error before. Not inside the allocator.
 pub fn may_start_thread(slot: &Slot) -> bool {
     let need = FIRST_STEPS as usize;
     let lacking = |reach| LEDGER.lacks_room(Account::Obj, need, reach);

@@ -28,7 +28,7 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
             if rule.size == CapSize::Auto {
                 machine.follow(bytes, share);
             }
-            // One that follows must be possible at all, and is then lowered as need be.
+            // A cap that follows the charges must be possible as it is; the charges then lower it.
             limits::set(scope, Some(bytes), slot)
                 .map_err(|error| too_low(rule, bytes, share, error))?;
             machine.tell(rule, bytes);

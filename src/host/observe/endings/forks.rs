@@ -1,8 +1,8 @@
 //! Counts the processes that this one starts: functions of libc that the executable exports in its own
 //! form, since no fork handler sees them. Each counts, then does what libc's does.
 //!
-//! Counted is every process: `fork` and what libc makes of it (`daemon`, `forkpty`) by a fork handler
-//! of [`super`]; `vfork`, `_Fork`, `clone` without a thread, `posix_spawn`, `system` and `popen` here;
+//! Counted is every process: `fork` and what libc makes of it (`daemon`, `forkpty`) by the fork handlers
+//! of `src/host/forks.rs`; `vfork`, `_Fork`, `clone` without a thread, `posix_spawn`, `system` and `popen` here;
 //! and `syscall(2)` of `fork`, `vfork`, `clone` and `clone3`. Not seen: a library's own instruction
 //! for a system call, and `wordexp`. `vfork`, `clone` and `syscall` return twice or in another frame, so
 //! they are jumped to and count before they are known to succeed.
