@@ -1,6 +1,6 @@
 //! The C library's own functions, past every library that is preloaded.
 //!
-//! A preloaded library takes the place of libc's functions in the host, too, if libc's malloc calls its own. The host's
+//! A preloaded library takes the place of libc's functions in the host, too, while libc's malloc calls libc's own. The host's
 //! allocator would call them: libfaketime's `clock_gettime` allocates at its first call, libuid_wrapper's `syscall` takes a
 //! lock that the thread may hold already. [`bind_own_calls`] makes this object's calls lead to libc itself. The calls of
 //! other objects stay as they are.

@@ -92,7 +92,7 @@ pub fn is_same(left: usize, right: usize) -> bool {
     same
 }
 
-/// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing, if a
+/// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing. A
 /// program that asks before its own first `dlopen` expects null. At the end of the host's own lookups.
 pub fn clear_error() {
     // SAFETY: the text that it returns is not read.

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 
 def _command():
-    """The command `pyhost` that was installed with this package; None where it is not there."""
+    """The command `pyhost` that was installed with this package; None if it is not there."""
     try:
         files = distribution("pyhost").files or ()
     except PackageNotFoundError:

@@ -24,7 +24,7 @@ class Leaks:
     repeat is the number of calls that were measured. bytes_per_call and blocks_per_call are of all accounts but arena.
     accounts is a dictionary by name of (bytes, blocks) a call; sizes a list of dictionaries with account,
     block_bytes and blocks_per_call; types one with type and objects_per_call, of the objects that the garbage collector
-    knows; lines one with file, line, function, account, bytes_per_call and blocks_per_call, or None where no lines
+    knows; lines one with file, line, function, account, bytes_per_call and blocks_per_call, or None if no lines
     could be recorded. lines_are_sampled is True if lines were recorded before, as by --lines: then their figures are estimates.
     """
 
@@ -141,7 +141,7 @@ def _figures(function, repeat):
 
 
 def _growth(moments):
-    """The middle growth of a call, as (bytes, blocks); None where too few calls grow."""
+    """The middle growth of a call, as (bytes, blocks); None if too few calls grow."""
     bytes_of = sorted(after[0] - before[0] for before, after in zip(moments, moments[1:]))
     blocks_of = sorted(after[1] - before[1] for before, after in zip(moments, moments[1:]))
     fourth = len(bytes_of) // 4

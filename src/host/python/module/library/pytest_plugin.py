@@ -323,7 +323,7 @@ class _Meter:
         self.default = None if size is None else _Limit(size)
         # A peak that is compared between runs must not depend on when the collector last ran.
         self.collects = config.option.memory_collect or config.option.memory_baseline
-        # Lines cost: a test's are rendered only where they may be shown.
+        # Lines cost: a test's are rendered only if they may be shown.
         self.shows = config.option.memory_top or config.option.memory_baseline
 
         # Of the test that runs: what measures its function, and whether it did.
