@@ -60,40 +60,38 @@ impl Document {
     pub fn into_report(self) -> (Box<Report>, String) {
         match self {
             Document::Report(report, text) => (report, text),
-            record => {
-                let report = record.report();
+            Document::Record(record, alive, path) => {
+                let report = report_of(&record, alive, &path);
                 let text = report.to_json();
                 (report, text)
             }
         }
     }
 
-    /// The report: of a ledger, what it says and the samples beside it, which are read now.
-    pub fn report(self) -> Box<Report> {
-        match self {
-            Document::Record(record, alive, path) => {
-                let mut report = Report::of_record(&record, alive);
-                report.lines = samples_of(&path).map(|mut samples| {
-                    if alive {
-                        samples.look_at_clock(moment::monotonic());
-                    }
-                    SampledLines::of_samples(&samples)
-                });
-                let unwritten = unwritten_samples(record.card());
-                report.lines_missing = unwritten.filter(|_| report.lines.is_none());
-                Box::new(report)
-            }
-            Document::Report(report, _) => report,
-        }
-    }
-
     /// The summary of its process.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(self) -> Summary {
         match self {
-            Document::Record(record, alive, _) => Summary::of_record(record, *alive),
             Document::Report(report, _) => Summary::of_report(report),
+            Document::Record(record, alive, path) => {
+                let report = report_of(&record, alive, &path);
+                Summary::of_record(&record, alive, report)
+            }
         }
     }
+}
+
+/// The report of a ledger: what it says, and the samples beside it, which are read now.
+fn report_of(record: &Record, alive: bool, path: &Path) -> Box<Report> {
+    let mut report = Report::of_record(record, alive);
+    report.lines = samples_of(path).map(|mut samples| {
+        if alive {
+            samples.look_at_clock(moment::monotonic());
+        }
+        SampledLines::of_samples(&samples)
+    });
+    let unwritten = unwritten_samples(record.card());
+    report.lines_missing = unwritten.filter(|_| report.lines.is_none());
+    Box::new(report)
 }
 
 /// The text of a regular file, or what is wrong with it.

@@ -10,53 +10,15 @@ mod of_record;
 
 pub use lines::{SampledLines, StackRow};
 
+use indexmap::IndexMap;
 use pyhost_os::plain::plain;
 use pyhost_record::describe::SCHEMA;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer, de};
-use serde_json::Value;
-use std::fmt;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use std::fmt::Write;
-use std::marker::PhantomData;
 
 /// The members of an object, in their order.
-#[derive(Debug)]
-pub struct Ordered<T>(pub Vec<(String, T)>);
-
-impl<T> Default for Ordered<T> {
-    fn default() -> Self {
-        Ordered(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Ordered<T>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered<T>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Ordered(members))
-            }
-        }
-        input.deserialize_map(Members(PhantomData))
-    }
-}
-
-impl<T: Serialize> Serialize for Ordered<T> {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
+pub type Ordered<T> = IndexMap<String, T>;
 
 impl Report {
     /// Reads a report in JSON. The text may be anything: serde_json bounds how deeply it may nest.
@@ -231,7 +193,7 @@ pub struct Account {
     pub finalized_live_bytes: Option<i64>,
 }
 
-/// The figures of all accounts together.
+/// The figures of all accounts together, or those of one at a refusal.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Total {
@@ -242,10 +204,12 @@ pub struct Total {
 }
 
 /// The section `caps`: scopes and their ceilings, and what was refused.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Caps {
-    /// Bytes a scope, `total` or an account, and where its reserve begins.
-    pub scopes: Vec<(String, Cap)>,
+    /// A ceiling for each scope, `total` or an account; and what this version does not know.
+    #[serde(flatten)]
+    pub scopes: Map<String, Value>,
     /// The first refusal of the latest shortage.
     pub dossier: Option<Dossier>,
     /// How many refusals the host reported.
@@ -254,51 +218,24 @@ pub struct Caps {
     pub last_refusal: Option<String>,
 }
 
-impl Serialize for Caps {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let mut map = out.serialize_map(None)?;
-        for (name, cap) in &self.scopes {
-            map.serialize_entry(name, cap)?;
-        }
-        map.serialize_entry("dossier", &self.dossier)?;
-        map.serialize_entry("told_refusals", &self.told_refusals)?;
-        map.serialize_entry("last_refusal", &self.last_refusal)?;
-        map.end()
-    }
-}
-
 impl Caps {
+    /// The scopes, the ceiling of each in bytes, and where its reserve begins.
+    pub fn heights(&self) -> impl Iterator<Item = (&str, i64, Option<i64>)> {
+        self.scopes.iter().filter_map(|(scope, cap)| {
+            let reserve_from = cap["reserve_from_bytes"].as_i64();
+            Some((scope.as_str(), cap["cap_bytes"].as_i64()?, reserve_from))
+        })
+    }
+
     /// The ceiling of a scope, in bytes.
     pub fn of(&self, scope: &str) -> Option<i64> {
-        let found = self.scopes.iter().find(|(name, _)| name == scope);
-        found.map(|(_, cap)| cap.cap_bytes)
+        self.scopes.get(scope)?["cap_bytes"].as_i64()
     }
 }
 
-/// A ceiling.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Cap {
-    pub cap_bytes: i64,
-    #[serde(default)]
-    pub reserve_from_bytes: Option<i64>,
-}
-
+/// The section where it may be null.
 fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
-    let members: Option<Ordered<Value>> = Option::deserialize(input)?;
-    let mut caps = Caps::default();
-    for (name, value) in members.unwrap_or_default().0 {
-        match name.as_str() {
-            "dossier" => caps.dossier = serde_json::from_value(value).map_err(de::Error::custom)?,
-            "told_refusals" => caps.told_refusals = value.as_i64(),
-            "last_refusal" => caps.last_refusal = value.as_str().map(str::to_owned),
-            _ if value.is_object() => {
-                let cap = serde_json::from_value(value).map_err(de::Error::custom)?;
-                caps.scopes.push((name, cap));
-            }
-            _ => {}
-        }
-    }
-    Ok(caps)
+    Option::deserialize(input).map(Option::unwrap_or_default)
 }
 
 /// A refused request, and the memory that was live then.
@@ -314,7 +251,8 @@ pub struct Dossier {
     pub how: String,
     pub limit: Option<Limit>,
     pub traceback: Vec<String>,
-    pub accounts: Ordered<Held>,
+    /// Each account's live and peak bytes.
+    pub accounts: Ordered<Total>,
     pub size_classes: Vec<HeldClass>,
     pub big_blocks: i64,
     pub big_bytes: i64,
@@ -329,14 +267,6 @@ pub struct Limit {
     pub base_bytes: i64,
     pub file: String,
     pub line: i64,
-}
-
-/// An account at a refusal.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Held {
-    pub live_bytes: i64,
-    pub peak_bytes: i64,
 }
 
 /// A size class at a refusal.
@@ -527,7 +457,7 @@ mod tests {
     fn accounts_keep_their_order() {
         let text = r#"{"accounts":{"raw":{"live_bytes":1},"mem":{},"arena":{}}}"#;
         let report: Report = serde_json::from_str(text).unwrap();
-        let names: Vec<&str> = report.accounts.0.iter().map(|row| row.0.as_str()).collect();
+        let names: Vec<&str> = report.accounts.keys().map(String::as_str).collect();
         assert_eq!(names, ["raw", "mem", "arena"]);
     }
 }

@@ -5,7 +5,7 @@ use super::signed;
 use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Stacks, View};
 use pyhost_os::bytes::Bytes;
-use pyhost_record::describe::Sink;
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -83,7 +83,7 @@ impl<'a> LineChanges<'a> {
         let (largest, more) = self.largest();
         for change in largest {
             let [a, b, error] = [change.a, change.b, change.error].map(shown_bytes);
-            let difference = signed(change.a as u64, change.b as u64);
+            let difference = signed(change.bytes());
             let subject = change.subject;
             let _ = writeln!(text, "{a:>19}{b:>11}{difference:>12}{error:>12}  {subject}");
         }
@@ -112,36 +112,32 @@ impl<'a> LineChanges<'a> {
     }
 
     /// The member `lines` of the JSON form.
-    pub fn describe(&self, sink: &mut impl Sink) {
-        sink.begin("lines");
-        sink.text("view", self.view.name());
-        sink.begin("left_out_bytes");
-        sink.int("a", self.left_out[0]);
-        sink.int("b", self.left_out[1]);
-        sink.end();
-        sink.int("within_error", self.others as i64);
-        sink.begin_list("changes");
-        for change in &self.changes {
-            sink.begin("");
-            sink.text("name", &change.subject.to_string());
+    pub fn to_json(&self) -> Value {
+        let row = |change: &Change| {
+            let mut row = json!({"name": change.subject.to_string()});
             if let Subject::Line {
                 file,
                 line,
                 function,
             } = change.subject
             {
-                sink.text("file", file);
-                sink.int("line", line.into());
-                sink.text("function", function);
+                row["file"] = file.into();
+                row["line"] = line.into();
+                row["function"] = function.into();
             }
-            sink.int("a", change.a);
-            sink.int("b", change.b);
-            sink.int("change", change.bytes());
-            sink.int("error_bytes", change.error);
-            sink.end();
-        }
-        sink.end();
-        sink.end();
+            row["a"] = change.a.into();
+            row["b"] = change.b.into();
+            row["change"] = change.bytes().into();
+            row["error_bytes"] = change.error.into();
+            row
+        };
+        let [a, b] = self.left_out;
+        json!({
+            "view": self.view.name(),
+            "left_out_bytes": {"a": a, "b": b},
+            "within_error": self.others,
+            "changes": self.changes.iter().map(row).collect::<Vec<_>>(),
+        })
     }
 }
 

@@ -12,13 +12,13 @@ use crate::baseline;
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::path_of;
+use crate::model::{Account, Ordered, escaped};
 use crate::stacks::{Stacks, View};
-use crate::summary::{AccountSummary, Summary};
+use crate::summary::Summary;
 use clap::Args;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
-use pyhost_record::describe::Sink;
-use pyhost_record::json::Json;
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -71,12 +71,12 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
 
 /// The summary of a report or of a process, and its sampled lines; None if it has none.
 fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
-    let document = Document::read(path)?;
-    let summary = document.summary();
-    let report = document.report();
-    let stacks = report.lines.is_some().then(|| Stacks::by_thread(&report));
+    let summary = Document::read(path)?.summary();
+    let report = &summary.report;
+    let stacks = report.lines.is_some().then(|| Stacks::by_thread(report));
     let refuse = |what| Failure(format!("'{}' {what}", path.display()));
-    Ok((summary, stacks.transpose().map_err(refuse)?))
+    let stacks = stacks.transpose().map_err(refuse)?;
+    Ok((summary, stacks))
 }
 
 /// Both forms of a comparison.
@@ -86,57 +86,50 @@ pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>) -> [String; 
     [text, to_json(a, b, &pairs, lines)]
 }
 
-/// The accounts of both, in A's order and then B's; one that only the other has counts nothing.
-fn pairs(a: &Summary, b: &Summary) -> Vec<(AccountSummary, AccountSummary)> {
-    let named =
-        |rows: &[AccountSummary], name: &str| rows.iter().find(|row| row.name == name).cloned();
-    let mut names: Vec<&str> = a.accounts.iter().map(|row| row.name.as_str()).collect();
-    let others = b.accounts.iter().map(|row| row.name.as_str());
-    let others: Vec<&str> = others.filter(|name| !names.contains(name)).collect();
-    names.extend(others);
-    let row = |rows: &[AccountSummary], name: &str| {
-        named(rows, name).unwrap_or_else(|| AccountSummary {
-            name: name.to_owned(),
-            ..AccountSummary::default()
-        })
-    };
-    let both = names
-        .iter()
-        .map(|name| (row(&a.accounts, name), row(&b.accounts, name)));
-    both.collect()
-}
+/// An account of A and of B, of which one may not have it.
+type Pair<'a> = [Option<&'a Account>; 2];
 
-/// A difference of bytes, with its sign; empty if there is none.
-pub fn signed(a: u64, b: u64) -> String {
-    match a.cmp(&b) {
-        std::cmp::Ordering::Equal => "0".to_owned(),
-        std::cmp::Ordering::Less => format!("+{}", Bytes(b - a)),
-        std::cmp::Ordering::Greater => format!("-{}", Bytes(a - b)),
+/// The accounts of both, in A's order and then B's.
+fn pairs<'a>(a: &'a Summary, b: &'a Summary) -> Ordered<Pair<'a>> {
+    let mut pairs: Ordered<Pair<'a>> = Ordered::new();
+    for (side, summary) in [a, b].into_iter().enumerate() {
+        for (name, account) in summary.accounts() {
+            pairs.entry(name.clone()).or_default()[side] = Some(account);
+        }
     }
+    pairs
 }
 
-/// B less A, as far as it fits.
-fn change(a: u64, b: u64) -> i64 {
-    let change = i128::from(b) - i128::from(a);
-    change.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+/// A figure of both; an account that only the other has counts nothing.
+fn of(pair: &Pair, figure: fn(&Account) -> i64) -> [i64; 2] {
+    pair.map(|account| account.map_or(0, figure))
+}
+
+/// The resident bytes of both, if both are known.
+fn resident(a: &Summary, b: &Summary) -> Option<[i64; 2]> {
+    let bytes = |of: &Summary| Some(of.report.process.resident_bytes?.max(0));
+    Some([bytes(a)?, bytes(b)?])
+}
+
+/// A difference of bytes, with its sign.
+pub fn signed(change: i64) -> String {
+    let sign = match change {
+        0 => return "0".to_owned(),
+        1.. => '+',
+        _ => '-',
+    };
+    format!("{sign}{}", Bytes(change.unsigned_abs()))
 }
 
 fn line_of(letter: char, summary: &Summary) -> String {
-    let when = match summary.seconds {
+    let when = match summary.report.process.wall_seconds {
         Some(seconds) => format!(", {seconds:.1} s after its start"),
         None => String::new(),
     };
-    format!(
-        "{letter}: process {} ({}), Python {}, since {}{when}: {}\n",
-        summary.pid,
-        summary.command,
-        plain(&summary.python),
-        plain(&summary.started),
-        plain(&summary.status)
-    )
+    format!("{letter}: {}", summary.line(&when))
 }
 
-fn to_text(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)]) -> String {
+fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
     let mut text = line_of('A', a) + &line_of('B', b);
     let _ = writeln!(
         text,
@@ -152,96 +145,72 @@ fn to_text(a: &Summary, b: &Summary, pairs: &[(AccountSummary, AccountSummary)])
         "blocks B",
         "change"
     );
-    let bytes = |a, b| {
-        format!(
-            "{:>11}{:>11}{:>12}",
-            Bytes(a).to_string(),
-            Bytes(b).to_string(),
-            signed(a, b)
-        )
+    let bytes = |[a, b]: [i64; 2]| {
+        let [a_bytes, b_bytes] = [a, b].map(|bytes| Bytes(bytes as u64).to_string());
+        format!("{a_bytes:>11}{b_bytes:>11}{:>12}", signed(b - a))
     };
-    for (a, b) in pairs {
-        let blocks = match change(a.live_blocks, b.live_blocks) {
+    for (name, pair) in pairs {
+        let [blocks_a, blocks_b] = of(pair, |account| account.live_blocks);
+        let blocks = match blocks_b - blocks_a {
             0 => "0".to_owned(),
             change => format!("{change:+}"),
         };
         let _ = writeln!(
             text,
-            "{:<8}{}{}{:>10}{:>10}{blocks:>11}",
-            plain(&a.name),
-            bytes(a.live_bytes, b.live_bytes),
-            bytes(a.peak_bytes, b.peak_bytes),
-            a.live_blocks,
-            b.live_blocks
+            "{:<8}{}{}{blocks_a:>10}{blocks_b:>10}{blocks:>11}",
+            plain(name),
+            bytes(of(pair, |account| account.live_bytes)),
+            bytes(of(pair, |account| account.peak_bytes)),
         );
     }
-    let _ = writeln!(
-        text,
-        "{:<8}{}{}",
-        "total",
-        bytes(a.total.0, b.total.0),
-        bytes(a.total.1, b.total.1)
-    );
-    if let (Some(a), Some(b)) = (a.resident.0, b.resident.0) {
-        let _ = writeln!(text, "{:<8}{}", "resident", bytes(a, b));
+    let [live, peak] = totals(a, b).map(bytes);
+    let _ = writeln!(text, "{:<8}{live}{peak}", "total");
+    if let Some(pair) = resident(a, b) {
+        let _ = writeln!(text, "{:<8}{}", "resident", bytes(pair));
     }
     text
 }
 
-fn to_json(
-    a: &Summary,
-    b: &Summary,
-    pairs: &[(AccountSummary, AccountSummary)],
-    lines: Option<&LineChanges>,
-) -> String {
-    let mut text = String::new();
-    let mut sink = Json::new(&mut text);
-    sink.text("schema", SCHEMA);
-    for (key, summary) in [("a", a), ("b", b)] {
-        sink.begin(key);
-        sink.int("pid", summary.pid);
-        sink.begin_list("argv");
-        for word in &summary.argv {
-            sink.text("", word);
-        }
-        sink.end();
-        sink.text("started", &summary.started);
-        match summary.seconds {
-            Some(seconds) => sink.fraction("wall_seconds", seconds),
-            None => sink.null("wall_seconds"),
-        }
-        sink.end();
-    }
-    sink.begin("accounts");
-    for (a, b) in pairs {
-        sink.begin(&a.name);
-        both("live_bytes", a.live_bytes, b.live_bytes, &mut sink);
-        both("peak_bytes", a.peak_bytes, b.peak_bytes, &mut sink);
-        both("live_blocks", a.live_blocks, b.live_blocks, &mut sink);
-        both("total_blocks", a.total_blocks, b.total_blocks, &mut sink);
-        sink.end();
-    }
-    sink.end();
-    sink.begin("total");
-    both("live_bytes", a.total.0, b.total.0, &mut sink);
-    both("peak_bytes", a.total.1, b.total.1, &mut sink);
-    sink.end();
-    match (a.resident.0, b.resident.0) {
-        (Some(a), Some(b)) => both("resident_bytes", a, b, &mut sink),
-        _ => sink.null("resident_bytes"),
-    }
-    match lines {
-        Some(lines) => lines.describe(&mut sink),
-        None => sink.null("lines"),
-    }
-    sink.finish();
-    text
+/// The live bytes of both, and their peaks.
+fn totals(a: &Summary, b: &Summary) -> [[i64; 2]; 2] {
+    let (a, b) = (&a.report.total, &b.report.total);
+    [[a.live_bytes, b.live_bytes], [a.peak_bytes, b.peak_bytes]]
 }
 
-fn both(key: &str, a: u64, b: u64, sink: &mut impl Sink) {
-    sink.begin(key);
-    sink.int("a", change(0, a));
-    sink.int("b", change(0, b));
-    sink.int("change", change(a, b));
-    sink.end();
+fn to_json(a: &Summary, b: &Summary, pairs: &Ordered<Pair>, lines: Option<&LineChanges>) -> String {
+    let side = |summary: &Summary| {
+        let process = &summary.report.process;
+        json!({
+            "pid": process.pid.unwrap_or_default(),
+            "argv": process.argv,
+            "started": process.started.as_deref().unwrap_or_default(),
+            "wall_seconds": process.wall_seconds,
+        })
+    };
+    let account = |pair: &Pair| {
+        json!({
+            "live_bytes": both(of(pair, |account| account.live_bytes)),
+            "peak_bytes": both(of(pair, |account| account.peak_bytes)),
+            "live_blocks": both(of(pair, |account| account.live_blocks)),
+            "total_blocks": both(of(pair, |account| account.total_blocks)),
+        })
+    };
+    let accounts = pairs
+        .iter()
+        .map(|(name, pair)| (name.clone(), account(pair)));
+    let [live, peak] = totals(a, b).map(both);
+    let value = json!({
+        "schema": SCHEMA,
+        "a": side(a),
+        "b": side(b),
+        "accounts": accounts.collect::<Map<_, _>>(),
+        "total": {"live_bytes": live, "peak_bytes": peak},
+        "resident_bytes": resident(a, b).map(both),
+        "lines": lines.map(LineChanges::to_json),
+    });
+    escaped(&value.to_string())
+}
+
+fn both([a, b]: [i64; 2]) -> Value {
+    json!({"a": a, "b": b, "change": b - a})
 }

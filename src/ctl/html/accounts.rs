@@ -33,19 +33,18 @@ fn bar(account: &Account, class: &str, most: i64) -> Markup {
 
 /// The section.
 pub fn section(report: &Report) -> Markup {
-    let accounts = &report.accounts.0;
-    let most = accounts.iter().map(|(_, account)| account.peak_bytes).max();
+    let accounts = &report.accounts;
+    let most = accounts.values().map(|account| account.peak_bytes).max();
     let most = most.unwrap_or(0);
-    let has_finalized = accounts
-        .iter()
-        .any(|(_, account)| account.finalized_live_bytes.is_some());
+    let mut finalized = accounts
+        .values()
+        .map(|account| account.finalized_live_bytes);
+    let has_finalized = finalized.any(|bytes| bytes.is_some());
     let cap = |scope: &str| match report.caps.of(scope) {
         Some(cap) => bytes(cap),
         None => html! { span.unknown { "none" } },
     };
-    let sum = |figure: fn(&Account) -> i64| -> i64 {
-        text::sum(accounts.iter().map(|(_, account)| figure(account)))
-    };
+    let sum = |figure: fn(&Account) -> i64| text::sum(accounts.values().map(figure));
     let table = html! {
         table #accounts-table {
             thead { tr {

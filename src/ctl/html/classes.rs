@@ -104,7 +104,7 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
 pub fn section(accounts: &Ordered<Vec<SizeClass>>) -> Markup {
     html! {
         p.note { "A column for each size of block, from the smallest to the largest: filled, what is live; pale, the room of its pages." }
-        @for (name, classes) in accounts.0.iter().filter(|(_, classes)| !classes.is_empty()) { (account(name, classes)) }
+        @for (name, classes) in accounts.iter().filter(|(_, classes)| !classes.is_empty()) { (account(name, classes)) }
     }
 }
 

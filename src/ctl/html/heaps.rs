@@ -7,11 +7,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 fn members(members: &Ordered<Value>) -> Markup {
-    let rows: Vec<(String, Markup)> = members
-        .0
-        .iter()
-        .map(|(name, member)| (words(name), value(name, member)))
-        .collect();
+    let member = |(name, member): (&String, &Value)| (words(name), value(name, member));
+    let rows: Vec<(String, Markup)> = members.iter().map(member).collect();
     facts(&rows)
 }
 

@@ -98,6 +98,6 @@ fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
 
 fn baseline_of(what: &str, directory: &Path) -> Result<Baseline, Failure> {
     let input = input::read(what, directory)?;
-    let baseline = Baseline::new(&input.report);
+    let baseline = Baseline::new(input.report);
     baseline.map_err(|what| Failure(format!("{} {what}", input.name)))
 }

@@ -32,7 +32,7 @@ pub fn section(peak: &AtPeak) -> Markup {
                 th scope="col" .number { "share" }
             } }
             tbody {
-                @for (name, live) in &peak.accounts.0 {
+                @for (name, live) in &peak.accounts {
                     tr {
                         th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
                         td.number { (bytes(*live)) }

@@ -24,11 +24,11 @@ fn scopes(caps: &Caps) -> Markup {
                 th scope="col" .number { "reserve from" }
             } }
             tbody {
-                @for (scope, cap) in &caps.scopes {
+                @for (scope, cap, reserve_from) in caps.heights() {
                     tr {
                         th scope="row" { (text::clean(scope)) }
-                        td.number { (bytes(cap.cap_bytes)) }
-                        td.number { (cap.reserve_from_bytes.map_or_else(unknown, bytes)) }
+                        td.number { (bytes(cap)) }
+                        td.number { (reserve_from.map_or_else(unknown, bytes)) }
                     }
                 }
             }
@@ -62,7 +62,7 @@ pub fn blocks(blocks: &[BigBlock]) -> Markup {
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
-    let total = text::sum(dossier.accounts.0.iter().map(|(_, held)| held.live_bytes));
+    let total = text::sum(dossier.accounts.values().map(|held| held.live_bytes));
     let asked = vec![
         ("asked for".to_owned(), bytes(dossier.size_bytes)),
         ("live then".to_owned(), bytes(dossier.live_bytes)),
@@ -80,7 +80,7 @@ fn dossier(dossier: &Dossier) -> Markup {
                 th scope="col" .number { "peak" }
             } }
             tbody {
-                @for (name, held) in &dossier.accounts.0 {
+                @for (name, held) in &dossier.accounts {
                     tr {
                         th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
                         td.number { (bytes(held.live_bytes)) }
@@ -147,11 +147,12 @@ fn dossier(dossier: &Dossier) -> Markup {
 
 /// The section; None where there is neither a cap nor a refusal.
 pub fn section(caps: &Caps) -> Option<Markup> {
-    if caps.scopes.is_empty() && caps.dossier.is_none() && caps.last_refusal.is_none() {
+    let has_caps = caps.heights().next().is_some();
+    if !has_caps && caps.dossier.is_none() && caps.last_refusal.is_none() {
         return None;
     }
     Some(html! {
-        @if !caps.scopes.is_empty() { (scopes(caps)) }
+        @if has_caps { (scopes(caps)) }
         @match (&caps.dossier, &caps.last_refusal) {
             (Some(found), _) => (dossier(found)),
             (None, Some(line)) => p { "The last refusal: " (text::clean(line)) },

@@ -17,7 +17,7 @@
 use super::watch::{Look, Watched};
 use crate::stacks::Age;
 use pyhost_ledger::Account;
-use pyhost_record::origin::is_users;
+use pyhost_record::rows;
 use pyhost_sampler::{FrameView, Site, Sum, View};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -127,7 +127,8 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
     };
     let mut lines: HashMap<Option<u32>, Line> = HashMap::new();
     let looks = &watched.looks;
-    let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+    let finder = rows::Lines::new(&watched.last);
+    let (Some(first), Some(last), Some(finder)) = (looks.first(), looks.last(), finder) else {
         return Vec::new();
     };
     let late = &looks[looks.len() * 2 / 3];
@@ -135,7 +136,7 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         let Some(account) = account_of(site) else {
             continue;
         };
-        let call = line_of(watched, site);
+        let call = finder.line_of(site);
         let line = lines.entry(call.map(|call| call.number)).or_insert(Line {
             call,
             live: vec![0; watched.looks.len()],
@@ -170,18 +171,6 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
 fn account_of(site: Site) -> Option<Account> {
     let account = Account::ALL.get(usize::from(site.account)).copied();
     account.filter(|account| account.is_in_total())
-}
-
-fn line_of(watched: &Watched, site: Site) -> Option<FrameView<'_>> {
-    let python = || {
-        watched
-            .last
-            .calls(site)
-            .filter(|call| call.native.is_none())
-    };
-    let own = python().find(|call| is_users(call.file));
-    own.or_else(|| python().next())
-        .or_else(|| watched.last.calls(site).next())
 }
 
 /// The growth of a line that rises; None of one that does not.

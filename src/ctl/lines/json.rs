@@ -1,109 +1,80 @@
 //! The table as JSON, schema `pyhost-lines/1`.
 
 use super::rows::{By, Row, Subject, Table};
-use crate::stacks::{Amount, Frame};
-use pyhost_record::describe::Sink;
-use pyhost_record::json::Json;
+use crate::model::escaped;
+use crate::stacks::Frame;
+use serde_json::{Value, json};
 
 /// The schema's name, the first field.
 const SCHEMA: &str = "pyhost-lines/1";
 
 /// A line of JSON with the first `top` rows.
 pub fn text(table: &Table, top: usize) -> String {
-    let mut text = String::new();
-    let mut sink = Json::new(&mut text);
-    sink.text("schema", SCHEMA);
-    sink.text("command", &table.stacks.command);
-    sink.text("view", table.view.name());
-    sink.text("by", table.by.name());
-    optional("account", table.account, &mut sink);
-    sink.int("interval_bytes", table.stacks.interval);
-    sink.int("samples", table.stacks.samples);
-    sink.int("dropped", table.stacks.dropped);
-    sink.int("total_bytes", table.total);
-    sink.int("left_out_bytes", table.left_out);
     let (shown, others) = table.rows.split_at(top.min(table.rows.len()));
-    sink.begin_list("rows");
-    for row in shown {
-        describe(table, row, &mut sink);
-    }
-    sink.end();
-    sink.begin("more");
-    sink.int("rows", others.len() as i64);
-    figures(table, Table::sum_of(others), &mut sink);
-    sink.end();
-    sink.finish();
-    text
+    let more = Table::sum_of(others);
+    let value = json!({
+        "schema": SCHEMA,
+        "command": table.stacks.command,
+        "view": table.view.name(),
+        "by": table.by.name(),
+        "account": table.account,
+        "interval_bytes": table.stacks.interval,
+        "samples": table.stacks.samples,
+        "dropped": table.stacks.dropped,
+        "total_bytes": table.total,
+        "left_out_bytes": table.left_out,
+        "rows": shown.iter().map(|row| described(table, row)).collect::<Vec<_>>(),
+        "more": {
+            "rows": others.len(),
+            "bytes": more.bytes,
+            "error_bytes": table.stacks.error_bytes(more),
+            "blocks": more.blocks,
+        },
+    });
+    escaped(&value.to_string())
 }
 
-fn describe(table: &Table, row: &Row, sink: &mut impl Sink) {
-    sink.begin("");
-    sink.text("name", &row.subject.to_string());
+fn described(table: &Table, row: &Row) -> Value {
+    let mut value = json!({"name": row.subject.to_string()});
     match row.subject {
         Subject::Line {
             file,
             line,
             function,
         } => {
-            place(file, line, function, sink);
-            optional("package", table.package_of(row), sink);
+            value["file"] = file.into();
+            value["line"] = line.into();
+            value["function"] = function.into();
+            value["package"] = table.package_of(row).into();
         }
         Subject::Function { file, function } => {
-            sink.text("file", file);
-            sink.text("function", function);
+            value["file"] = file.into();
+            value["function"] = function.into();
         }
-        _ if table.by == By::Stack => stack(table, row, sink),
+        _ if table.by == By::Stack => {
+            let calls = table.stacks.calls_of(row.sites[0]);
+            value["stack"] = calls.map(call).collect();
+        }
         _ => {}
     }
-    sink.text("account", row.account());
-    sink.begin_list("accounts");
-    row.accounts.iter().for_each(|name| sink.text("", name));
-    sink.end();
-    figures(table, row.sum, sink);
+    value["account"] = row.account().into();
+    value["accounts"] = json!(row.accounts);
+    value["bytes"] = row.sum.bytes.into();
+    value["error_bytes"] = table.stacks.error_bytes(row.sum).into();
+    value["blocks"] = row.sum.blocks.into();
     if table.has_ages() {
-        match row.sum.age.seconds() {
-            Some(seconds) => sink.fraction("age_seconds", seconds),
-            None => sink.null("age_seconds"),
-        }
+        value["age_seconds"] = row.sum.age.seconds().into();
     }
-    sink.fraction("share", row.sum.bytes as f64 / table.total.max(1) as f64);
-    sink.end();
+    value["share"] = (row.sum.bytes as f64 / table.total.max(1) as f64).into();
+    value
 }
 
-fn stack(table: &Table, row: &Row, sink: &mut impl Sink) {
-    sink.begin_list("stack");
-    for Frame {
-        name,
-        place: at,
-        library,
-    } in table.stacks.calls_of(row.sites[0])
-    {
-        let (file, line) = at.as_ref().map_or(("", 0), |(file, line)| (file, *line));
-        sink.begin("");
-        place(file, line, name, sink);
-        if let Some(library) = library {
-            sink.text("library", library);
-        }
-        sink.end();
+fn call(frame: &Frame) -> Value {
+    let place = frame.place.as_ref();
+    let (file, line) = place.map_or(("", 0), |(file, line)| (file, *line));
+    let mut value = json!({"file": file, "line": line, "function": frame.name});
+    if let Some(library) = &frame.library {
+        value["library"] = library.as_str().into();
     }
-    sink.end();
-}
-
-fn place(file: &str, line: u32, function: &str, sink: &mut impl Sink) {
-    sink.text("file", file);
-    sink.int("line", line.into());
-    sink.text("function", function);
-}
-
-fn figures(table: &Table, sum: Amount, sink: &mut impl Sink) {
-    sink.int("bytes", sum.bytes);
-    sink.int("error_bytes", table.stacks.error_bytes(sum));
-    sink.int("blocks", sum.blocks);
-}
-
-fn optional(key: &str, text: Option<&str>, sink: &mut impl Sink) {
-    match text {
-        Some(text) => sink.text(key, text),
-        None => sink.null(key),
-    }
+    value
 }

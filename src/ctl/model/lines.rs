@@ -105,7 +105,7 @@ impl SampledLines {
             samples: whole(taken),
             dropped: whole(dropped),
             libraries: libraries(samples),
-            sums: Ordered(samples.views().map(named).collect()),
+            sums: samples.views().map(named).collect(),
             at_peak: rows(View::AtPeak),
             at_account_peak: rows(View::AtAccountPeak),
             live: rows(View::Live),
@@ -207,7 +207,7 @@ fn sums(samples: &Samples, view: View) -> Ordered<LineSum> {
         };
         (account.name().to_owned(), row)
     };
-    Ordered(rows.map(row).collect())
+    rows.map(row).collect()
 }
 
 #[cfg(test)]
@@ -258,8 +258,8 @@ mod tests {
                 assert!(bytes.is_sorted_by(|a, b| a > b) && bytes[0] == 10_000);
             }
             // The sums have the rows that are left out, too.
-            let (_, sums) = &lines.sums.0[2];
-            assert_eq!(sums.0[0].1.stacks, 1000);
+            let sums = &lines.sums[2];
+            assert_eq!(sums[0].stacks, 1000);
         }
     }
 }

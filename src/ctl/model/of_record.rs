@@ -1,12 +1,13 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
-use super::{Account, Cap, Caps, Children, HostFacts, Process, Python, Report, Total};
+use super::{Account, Caps, Children, HostFacts, Process, Python, Report, Total};
 use crate::process::resident_of_record;
 use pyhost_ledger::card::{Card, ProcessState};
 use pyhost_os::moment::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::Record;
 use pyhost_record::describe::SCHEMA;
+use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A count as a report has it. Only a damaged file has more than fits.
@@ -33,10 +34,8 @@ impl Report {
             (account.name().to_owned(), row)
         });
         let caps = record.caps.iter().map(|cap| {
-            let height = Cap {
-                cap_bytes: whole(cap.bytes),
-                reserve_from_bytes: Some(whole(cap.reserve_from)),
-            };
+            let [bytes, reserve_from] = [cap.bytes, cap.reserve_from].map(whole);
+            let height = json!({"cap_bytes": bytes, "reserve_from_bytes": reserve_from});
             (cap.scope.name().to_owned(), height)
         });
         Report {
@@ -59,7 +58,7 @@ impl Report {
             }),
             allocator: Some(card.allocator.get()),
             debug_hooks: Some(card.debug_hooks.load(Relaxed) == 1),
-            accounts: super::Ordered(accounts.collect()),
+            accounts: accounts.collect(),
             total: Total {
                 live_bytes: whole(record.snapshot.total_live_bytes),
                 peak_bytes: whole(record.snapshot.total_peak_bytes),

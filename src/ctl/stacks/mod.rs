@@ -14,8 +14,8 @@ pub mod tests;
 pub use error::{error_bytes, missed};
 pub use frames::{Age, Amount, Frame, Numbering, View, named};
 
-use crate::model::{Ordered, Report, SampledLines, StackRow};
-use crate::summary::Summary;
+use crate::model::{Report, SampledLines, StackRow};
+use crate::summary;
 use crate::symbols::Symbols;
 use pyhost_ledger::Account;
 use pyhost_os::moment::Utc;
@@ -123,7 +123,7 @@ impl Stacks {
         let (frames, sites) = gathering.finish();
         let command = match &process.command {
             Some(command) => named(command),
-            None => named(&Summary::of_report(report).command),
+            None => named(&summary::command(report)),
         };
         Ok(Stacks {
             command,
@@ -214,9 +214,8 @@ impl Gathering {
                 self.add_types(site, row, lines)?;
             }
         }
-        let sums = lines.sums.0.iter().find(|(key, _)| key == name);
         let listed = listed(rows, lines.interval_bytes);
-        for (account, sum) in sums.map_or(&[][..], |(_, Ordered(sums))| sums) {
+        for (account, sum) in lines.sums.get(name).into_iter().flatten() {
             let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, view)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum, view) {

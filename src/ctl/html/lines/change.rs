@@ -14,11 +14,12 @@ pub fn section(stacks: &Stacks, baseline: &Baseline, views: &[View]) -> Markup {
         summary,
         stacks: before,
     } = baseline;
+    let process = &summary.report.process;
     html! {
         p #baseline {
-            "Compared with a baseline: process " (summary.pid) " (" code { (text::short(&summary.command, 120)) } ")"
-            @if !summary.started.is_empty() { ", since " (text::clean(&summary.started)) }
-            @if let Some(seconds) = summary.seconds { ", " (text::seconds(seconds)) " after its start" }
+            "Compared with a baseline: process " (process.pid.unwrap_or_default()) " (" code { (text::short(&summary.command, 120)) } ")"
+            @if let Some(started) = &process.started { ", since " (text::clean(started)) }
+            @if let Some(seconds) = process.wall_seconds { ", " (text::seconds(seconds)) " after its start" }
             "."
         }
         (in_views("Lines that changed most", views, |view| {

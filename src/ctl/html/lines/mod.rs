@@ -29,9 +29,9 @@ impl Baseline {
     ///
     /// # Errors
     /// It has no valid samples: the end of a line that begins with its name.
-    pub fn new(report: &Report) -> Result<Self, String> {
+    pub fn new(report: Box<Report>) -> Result<Self, String> {
         Ok(Baseline {
-            stacks: Stacks::by_thread(report)?,
+            stacks: Stacks::by_thread(&report)?,
             summary: Summary::of_report(report),
         })
     }
