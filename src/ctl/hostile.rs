@@ -3,8 +3,10 @@
 
 use crate::document::Document;
 use crate::model::Report;
+use crate::stacks::Stacks;
+use crate::stacks::tests::{mutated, sample_value};
 use crate::summary::Summary;
-use crate::{diff, top};
+use crate::{convert, diff, lines, top};
 use pyhost_ledger::card::Card;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
@@ -71,69 +73,43 @@ fn no_mutated_record_harms_its_reader() {
 }
 
 #[test]
-fn no_mutated_report_harms_its_reader() {
+fn no_mutated_report_harms_its_readers() {
     let mut random = Random(66);
-    let whole = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true).to_json();
-    assert!(Report::of_json(&whole).is_ok());
-    let pieces = [
-        "{",
-        "}",
-        "[",
-        "]",
-        "\"",
-        ",",
-        ":",
-        "null",
-        "-1",
-        "1e999",
-        "18446744073709551615",
-        "18446744073709551616",
-        "0.5",
-        "true",
-        "\\u001b[2J",
-        "\\ud800",
-        "\u{9b}",
-        "\u{7f}",
-        "\0",
-        "\"accounts\":7,",
-        "\"process\":[],",
-        "\"argv\":[\"\\u001b]0;x\\u0007\"],",
-        "\"caps\":\"\",",
-        "\"told_refusals\":3,\"last_refusal\":\"\\r\\u009b\",",
-        "\"schema\":\"pyhost-report/2\",",
-    ];
-    let mut read = 0;
-    for _ in 0..5000 {
-        let mut text: Vec<char> = whole.chars().collect();
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(text.len());
-            match random.below(4) {
-                0 => drop(text.drain(at..(at + random.below(30)).min(text.len()))),
-                1 => text.truncate(at),
-                // After a comma or a brace, so that it is a member as often as not.
-                2 => {
-                    let next = text[at..]
-                        .iter()
-                        .position(|letter| matches!(letter, ',' | '{'));
-                    let place = at + next.map_or(0, |place| place + 1);
-                    text.splice(place..place, random.of(&pieces).chars());
-                }
-                _ => drop(text.splice(at..at, random.of(&pieces).chars())),
+    let blank = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true).to_json();
+    let whole = [blank, sample_value().to_string()];
+    assert!(Report::of_json(&whole[0]).is_ok());
+    let is_line = |error: &str| {
+        assert_plain(error);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    };
+    let (mut read, mut with_stacks, mut refused) = (0, 0, 0);
+    for round in 0..9000 {
+        let text = mutated(&whole[round % 2], &mut random);
+        let report = match Report::of_json(&text) {
+            Ok(report) => report,
+            Err(error) => {
+                is_line(&error);
+                continue;
             }
-        }
-        let text: String = text.into_iter().collect();
-        match Report::of_json(&text) {
-            Ok(report) => {
-                read += 1;
-                show(&Summary::of_report(Box::new(report)));
+        };
+        read += 1;
+        match [Stacks::of_report, Stacks::by_thread][random.below(2)](&report) {
+            Ok(stacks) => {
+                with_stacks += 1;
+                convert::tests::convert_all(&stacks);
+                lines::tests::show_all(&stacks);
             }
             Err(error) => {
-                assert_plain(&error);
-                assert_eq!(error.lines().count(), 1);
+                refused += 1;
+                is_line(&error);
             }
         }
+        show(&Summary::of_report(Box::new(report)));
     }
-    assert!(read > 100, "{read} of them were read");
+    assert!(
+        read > 1000 && with_stacks > 500 && refused > 500,
+        "{read}, {with_stacks}, {refused}"
+    );
 }
 
 #[test]

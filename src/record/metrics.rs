@@ -228,12 +228,9 @@ impl<W: Write> Samples<'_, W> {
     /// Writes what describes the family.
     fn begin(&mut self) -> fmt::Result {
         let Family {
-            name,
-            kind,
-            unit,
-            help,
-            ..
+            name, kind, help, ..
         } = self.family;
+        let unit = self.family.unit();
         // The family's name, and its type where the form can say it.
         let (name, kind) = match (kind, self.form) {
             (Kind::Gauge, _) => (*name, Some("gauge")),

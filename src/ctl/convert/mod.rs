@@ -9,7 +9,7 @@ pub mod pprof;
 mod speedscope;
 mod svg;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use crate::failure::{Failure, print_bytes};
 use crate::stacks::{Stacks, View};

@@ -1,7 +1,7 @@
 //! The table of accounts: live and peak bytes, with bars, and what was refused.
 
 use super::chart::account_class;
-use super::figures::{bytes, count, percent, scroll, swatch, trouble};
+use super::figures::{self, bytes, count, scroll, swatch, trouble};
 use super::text;
 use crate::model::{Account, Report};
 use maud::{Markup, html};
@@ -20,22 +20,14 @@ fn about(name: &str) -> &'static str {
     }
 }
 
-/// A bar: the peak, and in it what is live.
-fn bar(account: &Account, class: &str, most: i64) -> Markup {
-    html! {
-        svg class={ "bar " (class) } aria-hidden="true" width="100%" height="14" {
-            rect.track width="100%" height="14" rx="3" {}
-            rect.peak width=(percent(account.peak_bytes, most)) height="14" rx="3" {}
-            rect.live width=(percent(account.live_bytes, most)) height="14" rx="3" {}
-        }
-    }
-}
-
 /// The section.
 pub fn section(report: &Report) -> Markup {
     let accounts = &report.accounts;
     let most = accounts.values().map(|account| account.peak_bytes).max();
     let most = most.unwrap_or(0);
+    let bar = |account: &Account, class: &str| {
+        figures::bar(class, [account.peak_bytes, account.live_bytes], most)
+    };
     let mut finalized = accounts
         .values()
         .map(|account| account.finalized_live_bytes);
@@ -68,7 +60,7 @@ pub fn section(report: &Report) -> Markup {
                             (swatch(class)) (text::clean(name))
                             @if !account.active { span.unknown { " not in use" } }
                         }
-                        td.wide-only { (bar(account, class, most)) }
+                        td.wide-only { (bar(account, class)) }
                         td.number data-field="live_bytes" { (bytes(account.live_bytes)) }
                         td.number data-field="peak_bytes" { (bytes(account.peak_bytes)) }
                         td.number data-field="live_blocks" { (count(account.live_blocks)) }
@@ -109,7 +101,7 @@ pub fn section(report: &Report) -> Markup {
         ul.bars aria-hidden="true" {
             @for (name, account) in accounts.iter().filter(|(_, account)| account.active) {
                 @let class = account_class(name);
-                li { span { (text::clean(name)) } (bar(account, class, most)) span { (text::bytes(account.live_bytes)) } }
+                li { span { (text::clean(name)) } (bar(account, class)) span { (text::bytes(account.live_bytes)) } }
             }
         }
         (scroll("Table of accounts", &table))

@@ -1,7 +1,7 @@
 //! The balance sheet: what the resident size is made of.
 
 use super::chart::account_class;
-use super::figures::{bytes, scroll, swatch, words};
+use super::figures::{bytes, head, scroll, swatch, words};
 use super::text;
 use crate::model::{Balance, BalanceRow};
 use maud::{Markup, html};
@@ -71,12 +71,7 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
     let (parts, sum) = parts(balance);
     let table = html! {
         table #(id) {
-            thead { tr {
-                th scope="col" { "part" }
-                th scope="col" .number { "resident" }
-                th scope="col" .number { "share" }
-                th scope="col" { "what it is" }
-            } }
+            (head([&["part"], &["resident", "share"], &["what it is"]]))
             tbody {
                 @for row in &balance.rows {
                     tr {
@@ -128,11 +123,7 @@ fn mapped(balance: &Balance) -> Markup {
     libraries.sort_by_key(|it| std::cmp::Reverse((it.resident_bytes, it.mapped_bytes)));
     html! {
         table .mapped-table {
-            thead { tr {
-                th scope="col" { "library" }
-                th scope="col" .number { "mapped" }
-                th scope="col" .number { "resident" }
-            } }
+            (head([&["library"], &["mapped", "resident"], &[]]))
             tbody {
                 @for library in libraries {
                     tr {

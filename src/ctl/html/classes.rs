@@ -1,7 +1,7 @@
 //! Blocks by size: a histogram an account, live bytes against what the heap has room for.
 
 use super::chart::account_class;
-use super::figures::{bytes, count, scroll};
+use super::figures::{bytes, count, swatch, table};
 use super::text;
 use crate::model::{Ordered, SizeClass};
 use maud::{Markup, html};
@@ -62,31 +62,19 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
     let capacity = text::sum(classes.iter().map(|class| class.capacity_bytes));
     let blocks = text::sum(classes.iter().map(|class| class.live_blocks));
     let name = text::clean(name);
-    let table = html! {
-        table {
-            thead { tr {
-                th scope="col" .number { "block size" }
-                th scope="col" .number { "live blocks" }
-                th scope="col" .number { "live" }
-                th scope="col" .number { "room" }
-                th scope="col" .number { "fragmentation" }
-            } }
-            tbody {
-                @for class in classes {
-                    tr {
-                        th scope="row" .number { (bytes(class.block_bytes)) }
-                        td.number { (count(class.live_blocks)) }
-                        td.number { (bytes(class.live_bytes)) }
-                        td.number { (bytes(class.capacity_bytes)) }
-                        td.number { (shown(fragmentation(class.live_bytes, class.capacity_bytes))) }
-                    }
-                }
-            }
+    let row = |class: &SizeClass| {
+        html! {
+            th scope="row" .number { (bytes(class.block_bytes)) }
+            td.number { (count(class.live_blocks)) }
+            td.number { (bytes(class.live_bytes)) }
+            td.number { (bytes(class.capacity_bytes)) }
+            td.number { (shown(fragmentation(class.live_bytes, class.capacity_bytes))) }
         }
     };
+    let titles = &["block size", "live blocks", "live", "room", "fragmentation"];
     html! {
         article.classes data-account=(name) {
-            h3 { (super::figures::swatch(account_class(&name))) (name) }
+            h3 { (swatch(account_class(&name))) (name) }
             p.note {
                 (count(blocks)) " blocks, " (bytes(live)) " live of " (bytes(capacity)) " that their pages have room for"
                 @if let Some(part) = fragmentation(live, capacity) { "; fragmentation " strong { (shown(Some(part))) } }
@@ -94,7 +82,7 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
             (histogram(classes, account_class(&name)))
             details {
                 summary { "All " (classes.len()) " sizes of " (name) }
-                (scroll(&format!("Table of the sizes of {name}"), &table))
+                (table(&format!("Table of the sizes of {name}"), [&[], titles, &[]], classes.iter().map(row)))
             }
         }
     }

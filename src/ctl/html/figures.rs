@@ -44,7 +44,7 @@ pub fn place(file: Option<&str>, line: Option<i64>) -> Markup {
 }
 
 /// A part in percent of a whole, for widths; between 0 and 100.
-pub fn percent(part: i64, whole: i64) -> String {
+fn percent(part: i64, whole: i64) -> String {
     let share = match whole {
         ..=0 => 0.0,
         _ => (part.max(0) as f64 * 100.0 / whole as f64).min(100.0),
@@ -62,8 +62,41 @@ pub fn scroll(label: &str, table: &impl Render) -> Markup {
     html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
 }
 
+/// The titles of a table's columns: of texts, of numbers behind them, and of more texts.
+pub type Titles<'a> = [&'a [&'a str]; 3];
+
+/// The head of a table.
+pub fn head([left, numbers, right]: Titles) -> Markup {
+    html! {
+        thead { tr {
+            @for title in left { th scope="col" { (title) } }
+            @for title in numbers { th scope="col" .number { (title) } }
+            @for title in right { th scope="col" { (title) } }
+        } }
+    }
+}
+
+/// A table in a box of its own, of the cells of its rows.
+pub fn table(label: &str, titles: Titles, rows: impl Iterator<Item = Markup>) -> Markup {
+    scroll(
+        label,
+        &html! { table { (head(titles)) tbody { @for row in rows { tr { (row) } } } } },
+    )
+}
+
+/// A bar: the peak, and in it what is live.
+pub fn bar(class: &str, [peak, live]: [i64; 2], most: i64) -> Markup {
+    html! {
+        svg class={ "bar " (class) } aria-hidden="true" width="100%" height="14" {
+            rect.track width="100%" height="14" rx="3" {}
+            rect.peak width=(percent(peak, most)) height="14" rx="3" {}
+            rect.live width=(percent(live, most)) height="14" rx="3" {}
+        }
+    }
+}
+
 /// Names with their values.
-pub fn facts(facts: &[(String, Markup)]) -> Markup {
+pub fn facts(facts: &[(impl Render, Markup)]) -> Markup {
     html! {
         dl.facts {
             @for (name, value) in facts { div { dt { (name) } dd { (value) } } }

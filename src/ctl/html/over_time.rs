@@ -2,7 +2,7 @@
 //! browsers that run scripts, and the samples and events as tables for all.
 
 use super::chart::{self, NARROW, Outline, Picture, STRETCHES, WIDE, account_class};
-use super::figures::{maybe_bytes, scroll, swatch};
+use super::figures::{head, maybe_bytes, scroll, swatch};
 use super::text;
 use super::timeline::{Event, Sample, Timeline};
 use maud::{Markup, html};
@@ -98,7 +98,7 @@ fn events(timeline: &Timeline) -> Markup {
     let more = (events.len().saturating_sub(MOST_EVENTS)) as i64 + timeline.events_left_out;
     let table = html! {
         table #events {
-            thead { tr { th scope="col" .number { "time" } th scope="col" { "event" } th scope="col" { "what" } } }
+            (head([&[], &["time"], &["event", "what"]]))
             tbody { @for event in events.iter().take(MOST_EVENTS) { (row(event)) } }
         }
     };

@@ -1,7 +1,7 @@
 //! The peak: the highest moment that the host saw, with its big blocks and its balance sheet.
 
 use super::chart::account_class;
-use super::figures::{bytes, count, facts, maybe_bytes, scroll, swatch};
+use super::figures::{Titles, bytes, count, facts, maybe_bytes, swatch, table};
 use super::{balance, refusal, text};
 use crate::model::{AtPeak, BigBlocks};
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
         @if found.blocks > 0 {
             h3 { "Big blocks" }
             p.note { (count(found.blocks)) " of 1 MiB and more, " (bytes(found.bytes)) " together; the largest:" }
-            (scroll(label, &refusal::blocks(&found.largest)))
+            (refusal::blocks(label, &found.largest))
         }
     }
 }
@@ -20,32 +20,22 @@ pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
 /// The section.
 pub fn section(peak: &AtPeak) -> Markup {
     let moment = vec![
-        ("after".to_owned(), html! { (text::seconds(peak.seconds)) }),
-        ("live".to_owned(), bytes(peak.live_bytes)),
-        ("resident".to_owned(), maybe_bytes(peak.resident_bytes)),
+        ("after", html! { (text::seconds(peak.seconds)) }),
+        ("live", bytes(peak.live_bytes)),
+        ("resident", maybe_bytes(peak.resident_bytes)),
     ];
-    let accounts = html! {
-        table {
-            thead { tr {
-                th scope="col" { "account" }
-                th scope="col" .number { "live then" }
-                th scope="col" .number { "share" }
-            } }
-            tbody {
-                @for (name, live) in &peak.accounts {
-                    tr {
-                        th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
-                        td.number { (bytes(*live)) }
-                        td.number { (text::share(*live, peak.live_bytes)) }
-                    }
-                }
-            }
+    let row = |(name, live): (&String, &i64)| {
+        html! {
+            th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
+            td.number { (bytes(*live)) }
+            td.number { (text::share(*live, peak.live_bytes)) }
         }
     };
+    let titles: Titles = [&["account"], &["live then", "share"], &[]];
     html! {
         p.note { "The highest moment that the host saw. It looks now and then, so the peak itself may be a little higher." }
         (facts(&moment))
-        (scroll("Table of accounts at the peak", &accounts))
+        (table("Table of accounts at the peak", titles, peak.accounts.iter().map(row)))
         (big_blocks(&peak.big_blocks, "Table of the big blocks at the peak"))
         @if let Some(sheet) = &peak.balance {
             h3 { "Balance sheet after " (text::seconds(sheet.seconds)) ", with " (bytes(sheet.live_bytes)) " live" }

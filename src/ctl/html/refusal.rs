@@ -1,9 +1,9 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
 use super::chart::account_class;
-use super::figures::{bytes, count, facts, place, scroll, swatch, unknown};
+use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, swatch, table};
 use super::text;
-use crate::model::{BigBlock, Caps, Dossier};
+use crate::model::{BigBlock, Caps, Dossier, HeldClass, Total};
 use maud::{Markup, html};
 
 fn how(name: &str) -> &str {
@@ -16,101 +16,62 @@ fn how(name: &str) -> &str {
 }
 
 fn scopes(caps: &Caps) -> Markup {
-    let table = html! {
-        table {
-            thead { tr {
-                th scope="col" { "over" }
-                th scope="col" .number { "cap" }
-                th scope="col" .number { "reserve from" }
-            } }
-            tbody {
-                @for (scope, cap, reserve_from) in caps.heights() {
-                    tr {
-                        th scope="row" { (text::clean(scope)) }
-                        td.number { (bytes(cap)) }
-                        td.number { (reserve_from.map_or_else(unknown, bytes)) }
-                    }
-                }
-            }
+    let row = |(scope, cap, reserve_from): (&str, i64, Option<i64>)| {
+        html! {
+            th scope="row" { (text::clean(scope)) }
+            td.number { (bytes(cap)) }
+            td.number { (maybe_bytes(reserve_from)) }
         }
     };
-    scroll("Table of caps", &table)
+    let titles: Titles = [&["over"], &["cap", "reserve from"], &[]];
+    table("Table of caps", titles, caps.heights().map(row))
 }
 
 /// The table of the largest blocks of a moment.
-pub fn blocks(blocks: &[BigBlock]) -> Markup {
-    html! {
-        table {
-            thead { tr {
-                th scope="col" { "account" }
-                th scope="col" .number { "size" }
-                th scope="col" .number { "age" }
-                th scope="col" { "made at" }
-            } }
-            tbody {
-                @for block in blocks {
-                    tr {
-                        th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
-                        td.number { (bytes(block.size_bytes)) }
-                        td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
-                        td { (place(block.file.as_deref(), block.line)) }
-                    }
-                }
-            }
+pub fn blocks(label: &str, blocks: &[BigBlock]) -> Markup {
+    let row = |block: &BigBlock| {
+        html! {
+            th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
+            td.number { (bytes(block.size_bytes)) }
+            td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
+            td { (place(block.file.as_deref(), block.line)) }
         }
-    }
+    };
+    table(
+        label,
+        [&["account"], &["size", "age"], &["made at"]],
+        blocks.iter().map(row),
+    )
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
     let total = text::sum(dossier.accounts.values().map(|held| held.live_bytes));
     let asked = vec![
-        ("asked for".to_owned(), bytes(dossier.size_bytes)),
-        ("live then".to_owned(), bytes(dossier.live_bytes)),
+        ("asked for", bytes(dossier.size_bytes)),
+        ("live then", bytes(dossier.live_bytes)),
         (
-            "cap".to_owned(),
+            "cap",
             html! { (bytes(dossier.cap_bytes)) " (" (text::clean(&dossier.scope)) ")" },
         ),
     ];
-    let accounts = html! {
-        table {
-            thead { tr {
-                th scope="col" { "account" }
-                th scope="col" .number { "live then" }
-                th scope="col" .number { "share" }
-                th scope="col" .number { "peak" }
-            } }
-            tbody {
-                @for (name, held) in &dossier.accounts {
-                    tr {
-                        th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
-                        td.number { (bytes(held.live_bytes)) }
-                        td.number { (text::share(held.live_bytes, total)) }
-                        td.number { (bytes(held.peak_bytes)) }
-                    }
-                }
-            }
+    let account = |(name, held): (&String, &Total)| {
+        html! {
+            th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
+            td.number { (bytes(held.live_bytes)) }
+            td.number { (text::share(held.live_bytes, total)) }
+            td.number { (bytes(held.peak_bytes)) }
         }
     };
-    let classes = html! {
-        table {
-            thead { tr {
-                th scope="col" { "account" }
-                th scope="col" .number { "block size" }
-                th scope="col" .number { "blocks" }
-                th scope="col" .number { "together" }
-            } }
-            tbody {
-                @for class in &dossier.size_classes {
-                    tr {
-                        th scope="row" { (swatch(account_class(&class.account))) (text::clean(&class.account)) }
-                        td.number { (bytes(class.block_bytes)) }
-                        td.number { (count(class.blocks)) }
-                        td.number { (bytes(class.block_bytes.saturating_mul(class.blocks))) }
-                    }
-                }
-            }
+    let class = |class: &HeldClass| {
+        html! {
+            th scope="row" { (swatch(account_class(&class.account))) (text::clean(&class.account)) }
+            td.number { (bytes(class.block_bytes)) }
+            td.number { (count(class.blocks)) }
+            td.number { (bytes(class.block_bytes.saturating_mul(class.blocks))) }
         }
     };
+    let of_accounts: Titles = [&["account"], &["live then", "share", "peak"], &[]];
+    let of_classes: Titles = [&["account"], &["block size", "blocks", "together"], &[]];
     html! {
         article #dossier {
             h3 { "Refusal " (count(dossier.number)) ": " (text::clean(&dossier.account)) " asked for " (text::bytes(dossier.size_bytes)) }
@@ -131,15 +92,15 @@ fn dossier(dossier: &Dossier) -> Markup {
                 }
             }
             h4 { "What held the memory" }
-            (scroll("Table of accounts at the refusal", &accounts))
+            (table("Table of accounts at the refusal", of_accounts, dossier.accounts.iter().map(account)))
             @if !dossier.size_classes.is_empty() {
                 h4 { "Largest size classes" }
-                (scroll("Table of the largest size classes", &classes))
+                (table("Table of the largest size classes", of_classes, dossier.size_classes.iter().map(class)))
             }
             @if dossier.big_blocks > 0 || !dossier.largest.is_empty() {
                 h4 { "Big blocks" }
                 p.note { (count(dossier.big_blocks)) " of 1 MiB and more, " (bytes(dossier.big_bytes)) " together; the largest:" }
-                (scroll("Table of the largest blocks", &blocks(&dossier.largest)))
+                (blocks("Table of the largest blocks", &dossier.largest))
             }
         }
     }

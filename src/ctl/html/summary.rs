@@ -149,9 +149,5 @@ pub fn details(report: &Report) -> Markup {
     if let Some(left_out) = report.big_blocks_left_out.filter(|&count| count > 0) {
         rows.push(("big blocks left out", figures::count(left_out)));
     }
-    let rows: Vec<(String, Markup)> = rows
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
     facts(&rows)
 }

@@ -10,32 +10,15 @@ use crate::failure::{Failure, print};
 use crate::find::{self, Name};
 use clap::Args;
 use pyhost_os::duration;
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 const LEAST: Duration = Duration::from_secs(2);
 const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a process is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(pub Duration);
-
-impl FromStr for Span {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = duration::parse(text, Some("s"), LEAST..=MOST);
-        let expected = "expected a time between 2s and 168h, such as 90s, 10m or 8h";
-        found.map(Span).ok_or(expected)
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}s", self.0.as_secs())
-    }
+fn span(text: &str) -> Result<Duration, &'static str> {
+    let expected = "expected a time between 2s and 168h, such as 90s, 10m or 8h";
+    duration::parse(text, Some("s"), LEAST..=MOST).ok_or(expected)
 }
 
 /// The options of `leaks`.
@@ -45,8 +28,8 @@ impl fmt::Display for Span {
 #[derive(Debug, Args)]
 pub struct LeaksOptions {
     /// How long the process is watched
-    #[arg(long = "for", value_name = "TIME", default_value = "60s")]
-    pub span: Span,
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = span)]
+    pub span: Duration,
 
     /// As JSON, schema pyhost-leaks/1
     #[arg(long)]
@@ -68,7 +51,7 @@ const NOTHING_TESTED: u8 = 25;
 /// It does not run or takes no samples, or standard output cannot be written.
 pub fn run(options: &LeaksOptions, directory: &Path) -> Result<u8, Failure> {
     let path = find::of_process(&options.pid, directory)?;
-    let watched = watch::watch(&path, &options.pid, options.span.0)?;
+    let watched = watch::watch(&path, &options.pid, options.span)?;
     let verdict = verdict::judge(&watched);
     print(&match options.json {
         true => text::json(&watched, &verdict),

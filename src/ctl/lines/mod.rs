@@ -5,7 +5,7 @@ mod json;
 mod rows;
 mod switch;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod text;
 
 pub use rows::{By, Row, Subject, Table};
@@ -21,7 +21,7 @@ use pyhost_ledger::REPORTED;
 use pyhost_ledger::card::Card;
 use pyhost_record::lines::unwritten_samples;
 use std::path::Path;
-use switch::Interval;
+use switch::interval;
 
 /// The options that say which table is shown: `--start` and `--stop` show none.
 const OF_A_TABLE: [&str; 5] = ["view", "by", "account", "top", "json"];
@@ -50,8 +50,8 @@ pub struct LinesOptions {
     pub json: bool,
 
     /// Have a running process take samples from now on, one in INTERVAL bytes [default: 128K]
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", conflicts_with = "stop", conflicts_with_all = OF_A_TABLE)]
-    pub start: Option<Interval>,
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", value_parser = interval, conflicts_with = "stop", conflicts_with_all = OF_A_TABLE)]
+    pub start: Option<u64>,
 
     /// Have a running process take no more samples
     #[arg(long, conflicts_with_all = OF_A_TABLE)]

@@ -34,18 +34,9 @@ pub enum By {
 
 impl By {
     /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            By::Line => "line",
-            By::Function => "function",
-            By::File => "file",
-            By::Package => "package",
-            By::Library => "library",
-            By::Account => "account",
-            By::Stack => "stack",
-            By::Thread => "thread",
-            By::Type => "type",
-        }
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 

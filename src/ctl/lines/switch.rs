@@ -7,7 +7,6 @@ use pyhost_os::bytes::{self, Bytes, Expected};
 use pyhost_record::Record;
 use pyhost_record::lines::{Answer, ask, unwritten_samples};
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// How long the host may take to answer.
@@ -16,31 +15,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST: u64 = 1 << 40;
 
 /// The mean distance of two samples, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval(u64);
-
-impl FromStr for Interval {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<Self, Expected> {
-        let interval = bytes::parse(text).filter(|bytes| (1..=MOST).contains(bytes));
-        let expected = Expected("expected a size from 1 to 1T such as 64K");
-        interval.map(Interval).ok_or(expected)
-    }
+pub fn interval(text: &str) -> Result<u64, Expected> {
+    let interval = bytes::parse(text).filter(|bytes| (1..=MOST).contains(bytes));
+    interval.ok_or(Expected("expected a size from 1 to 1T such as 64K"))
 }
 
 /// Has the samples of `what` begin with an interval, or end.
 ///
 /// # Errors
 /// `what` is no process that runs, its file cannot be written, or its host cannot do it.
-pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), Failure> {
+pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failure> {
     let name = what.parse::<find::Name>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
     let path = find::of_process(&name, directory)?;
     if !Document::read(&path)?.is_running() {
         return Err(find::runs_no_more(name));
     }
-    let answer = ask(&path, start.map_or(0, |interval| interval.0), PATIENCE);
+    let answer = ask(&path, start.unwrap_or(0), PATIENCE);
     // Its file goes when it ends, perhaps in the middle.
     let answer = answer.map_err(|error| match Document::read(&path) {
         Ok(document) if document.is_running() => {
@@ -49,8 +40,8 @@ pub fn run(what: &str, start: Option<Interval>, directory: &Path) -> Result<(), 
         _ => find::runs_no_more(name),
     })?;
     let done = match start {
-        Some(Interval(1)) => "samples every allocation".to_owned(),
-        Some(Interval(interval)) => format!("takes one sample in {}", Bytes(interval)),
+        Some(1) => "samples every allocation".to_owned(),
+        Some(interval) => format!("takes one sample in {}", Bytes(interval)),
         None => "takes no more samples; those until now can be read".to_owned(),
     };
     let card = Record::read(&path);

@@ -1,9 +1,8 @@
 use super::*;
 use crate::lines::{json, text};
 use crate::model::Report;
-use crate::stacks::tests::{call, mutated, sample_value, stacks_of, with_lines};
+use crate::stacks::tests::{call, sample_value, stacks_of, with_lines};
 use clap::ValueEnum;
-use pyhost_testing::Random;
 use serde_json::{Value, json};
 
 const PANDAS: &str = "/v/lib/python3.11/site-packages/pandas/io.py";
@@ -224,7 +223,7 @@ fn live_bytes_have_an_age() {
     assert!(!json::text(&types, 20).contains("age_seconds"));
 }
 
-fn show_all(stacks: &Stacks) {
+pub fn show_all(stacks: &Stacks) {
     for by in By::value_variants() {
         for view in View::ALL {
             let table = Table::new(stacks, view, *by, None);
@@ -253,22 +252,6 @@ fn errors_that_no_host_writes_are_refused_or_bounded() {
         assert!(stacks.error_bytes(table.rows[0].sum) > 0);
         show_all(&stacks);
     }
-}
-
-#[test]
-fn no_mutated_report_harms_the_table() {
-    let mut random = Random(78);
-    let whole = sample_value().to_string();
-    let mut shown = 0;
-    for _ in 0..2000 {
-        let text = mutated(&whole, &mut random);
-        let stacks = Report::of_json(&text).and_then(|report| Stacks::by_thread(&report));
-        if let Ok(stacks) = stacks {
-            shown += 1;
-            show_all(&stacks);
-        }
-    }
-    assert!(shown > 250, "{shown}");
 }
 
 /// A report in which a line's bytes were replaced by those of another stack since the mark.

@@ -30,7 +30,7 @@ pub fn text(table: &Table, top: usize) -> String {
     }
     text += "  ";
     let name = table.by.name();
-    write_names(&mut text, table, "account", name);
+    write_names(&mut text, table, "account", &name);
     let (shown, others) = table.rows.split_at(top.min(table.rows.len()));
     for row in shown {
         text += &figures(table, row.sum);

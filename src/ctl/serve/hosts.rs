@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The metrics of these hosts and of the machine, as text.
 pub fn metrics_of(found: &Found, form: Form) -> String {
-    let texts: Vec<Texts> = found
+    let texts: Vec<(String, [String; 6])> = found
         .hosts
         .iter()
-        .map(|host| Texts::of(host.record.card()))
+        .map(|host| texts(host.record.card()))
         .collect();
     let namespace = directory::pid_namespace();
     let hosts = found.hosts.iter().zip(&texts);
@@ -30,34 +30,27 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     text
 }
 
-/// The strings of a card.
-struct Texts {
-    command: String,
-    host: String,
-    python: String,
-    mimalloc: String,
-    allocator: String,
-    native: String,
-    profile: String,
-}
-
-impl Texts {
-    fn of(card: &Card) -> Self {
-        Texts {
-            command: card.script.get(),
-            host: card.host.get(),
-            python: card.python.get(),
-            mimalloc: card.mimalloc.get(),
-            allocator: card.allocator.get(),
-            native: card.native.get(),
-            profile: card.profile.get(),
-        }
-    }
+/// The strings of a card: the script's name, and what it runs on.
+fn texts(card: &Card) -> (String, [String; 6]) {
+    let about = [
+        &card.host,
+        &card.python,
+        &card.mimalloc,
+        &card.allocator,
+        &card.native,
+        &card.profile,
+    ];
+    (card.script.get(), about.map(|text| text.get()))
 }
 
 /// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are
 /// labelled with theirs.
-fn process<'a>(host: &'a FoundHost, texts: &'a Texts, namespace: u64) -> Process<'a> {
+fn process<'a>(
+    host: &'a FoundHost,
+    (command, about): &'a (String, [String; 6]),
+    namespace: u64,
+) -> Process<'a> {
+    let [host_version, python, mimalloc, allocator, native, profile] = about;
     let (record, card) = (&host.record, host.record.card());
     let mut active = [false; REPORTED.len()];
     for &account in REPORTED {
@@ -74,13 +67,13 @@ fn process<'a>(host: &'a FoundHost, texts: &'a Texts, namespace: u64) -> Process
             id: host.identity.pid,
         }),
         about: About {
-            command: &texts.command,
-            host: &texts.host,
-            python: &texts.python,
-            mimalloc: &texts.mimalloc,
-            allocator: &texts.allocator,
-            native: &texts.native,
-            profile: &texts.profile,
+            command,
+            host: host_version,
+            python,
+            mimalloc,
+            allocator,
+            native,
+            profile,
         },
         now: &record.snapshot,
         live: &record.snapshot,

@@ -5,7 +5,6 @@
 //! request is answered only where the name is one that the server is known by. An address cannot be
 //! made to lead elsewhere.
 
-use std::ffi::CStr;
 use std::net::IpAddr;
 
 /// The names and addresses that the server answers to.
@@ -71,13 +70,9 @@ fn without_port(host: &str) -> &str {
 }
 
 /// The name of the machine.
-#[allow(unsafe_code)]
 fn machine_name() -> Option<String> {
-    let mut room = [0u8; 256];
-    // SAFETY: a buffer and its length, of which the last byte stays zero.
-    let known = unsafe { libc::gethostname(room.as_mut_ptr().cast(), room.len() - 1) } == 0;
-    let name = CStr::from_bytes_until_nul(&room).ok()?.to_str().ok()?;
-    (known && !name.is_empty()).then(|| name.to_owned())
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -37,29 +37,26 @@ impl Request {
             Ok(Status::Partial) | Err(Error::TooManyHeaders) => return Err(Response::too_large()),
             Err(_) => return Err(Response::bad_request()),
         }
-        let accept = parsed
-            .headers
-            .iter()
-            .filter(|header| header.name.eq_ignore_ascii_case("accept"))
-            .filter_map(|header| std::str::from_utf8(header.value).ok());
-        let mut hosts = parsed
-            .headers
-            .iter()
-            .filter(|header| header.name.eq_ignore_ascii_case("host"))
-            .map(|header| String::from_utf8_lossy(header.value).trim().to_owned());
+        let values = |name: &'static str| {
+            let headers = parsed.headers.iter();
+            let named = headers.filter(move |header| header.name.eq_ignore_ascii_case(name));
+            named.map(|header| header.value)
+        };
+        let accept = values("accept").filter_map(|value| std::str::from_utf8(value).ok());
+        let mut hosts =
+            values("host").map(|value| String::from_utf8_lossy(value).trim().to_owned());
         let first = hosts.next();
         let host = match hosts.all(|other| Some(other) == first) {
             true => first,
             false => Some(String::new()),
         };
-        let target = parsed.path.unwrap_or_default();
-        let path = path_of(target);
+        let (absolute_host, path) = parts_of(parsed.path.unwrap_or_default());
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Ok(Some(Request {
             method: parsed.method.unwrap_or_default().to_owned(),
             path: path.to_owned(),
             query: Query::of(query),
-            host: absolute_host(target).or(host),
+            host: absolute_host.or(host),
             prefers_openmetrics: prefers_openmetrics(accept),
         }))
     }
@@ -75,19 +72,15 @@ impl Request {
     }
 }
 
-/// The host of a request target that is a whole address, `http://host/path` (RFC 9112, 3.2.2): it
-/// counts instead of the header.
-fn absolute_host(target: &str) -> Option<String> {
-    let rest = target.strip_prefix("http://")?;
-    Some(rest.split('/').next().unwrap_or_default().to_owned())
-}
-
-/// The path of a request target.
-fn path_of(target: &str) -> &str {
-    match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
-        None => target,
-    }
+/// The host of a request target that is a whole address, `http://host/path` (RFC 9112, 3.2.2), where it counts instead
+/// of the header; and the path.
+fn parts_of(target: &str) -> (Option<String>, &str) {
+    let Some(rest) = target.strip_prefix("http://") else {
+        return (None, target);
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.is_empty() { "/" } else { path };
+    (Some(host.to_owned()), path)
 }
 
 /// Compares the weights that the `Accept` headers give to the two formats (RFC 9110, 12.5.1).

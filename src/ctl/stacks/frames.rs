@@ -228,6 +228,13 @@ impl<T> Default for Numbering<T> {
     }
 }
 
+impl<T: Default + Eq + std::hash::Hash> Numbering<T> {
+    /// With the zero value as number 0, as profiles want it.
+    pub fn from_zero() -> Self {
+        Numbering(HashMap::from([(T::default(), 0)]))
+    }
+}
+
 impl<T: Eq + std::hash::Hash> Numbering<T> {
     /// The value's number, from 0 on.
     pub fn number(&mut self, value: T) -> usize {

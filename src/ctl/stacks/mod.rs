@@ -219,7 +219,8 @@ impl Gathering {
             let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, view)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum, view) {
-                let site = self.site(account, None, vec![Frame::label(LEFT_OUT)]);
+                let stack = vec![self.frames.number(Frame::label(LEFT_OUT))];
+                let site = self.site(account, None, stack);
                 total = self.add(site, rest, view, total)?;
             }
         }
@@ -227,9 +228,8 @@ impl Gathering {
     }
 
     /// The number of a site.
-    fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<Frame>) -> usize {
-        let stack = stack.into_iter().map(|frame| self.frames.number(frame));
-        let key = (named(account), thread.map(named), stack.collect());
+    fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<usize>) -> usize {
+        let key = (named(account), thread.map(named), stack);
         let site = self.keys.number(key);
         if site == self.amounts.len() {
             self.amounts.push([Amount::default(); View::ALL.len()]);
@@ -267,10 +267,10 @@ impl Gathering {
         Ok(())
     }
 
-    /// The frames of a row, the innermost first.
-    fn frames_of_row(&mut self, row: &StackRow) -> Vec<Frame> {
+    /// The numbers of a row's frames, the innermost first.
+    fn frames_of_row(&mut self, row: &StackRow) -> Vec<usize> {
         if row.stack.is_empty() {
-            return vec![Frame::label(OUTSIDE)];
+            return vec![self.frames.number(Frame::label(OUTSIDE))];
         }
         let mut frames = Vec::new();
         for call in &row.stack {
@@ -279,10 +279,14 @@ impl Gathering {
                     let places = self
                         .symbols
                         .of_call(&call.file, &call.function, offset as u64);
-                    let natives = places.iter().map(|place| Frame::native(place, &call.file));
-                    frames.extend(natives);
+                    for place in &places {
+                        frames.push(self.frames.number(Frame::native(place, &call.file)));
+                    }
                 }
-                None => frames.push(Frame::call(&call.function, &call.file, call.line)),
+                None => {
+                    let frame = Frame::call(&call.function, &call.file, call.line);
+                    frames.push(self.frames.number(frame));
+                }
             }
         }
         frames

@@ -1,8 +1,9 @@
 //! The stacks of a process that runs: of all its samples, while a report has the largest only; and their change.
 
 use super::{
-    Age, Amount, DEEPEST, Frame, LEFT_OUT, Numbering, OUTSIDE, Site, Stacks, View, error, named,
+    Age, Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
+use crate::symbols::Symbols;
 use pyhost_ledger::Account;
 use pyhost_record::threads::thread_name;
 use pyhost_sampler::{self as sampler, Samples};
@@ -24,20 +25,18 @@ impl Stacks {
         };
         let mut found: Vec<sampler::Site> = samples.sites().collect();
         found.sort_by_cached_key(|site| Reverse(most_bytes(*site)));
-        let mut frames = Numbering::default();
-        let outside = frames.number(Frame::label(OUTSIDE));
-        let left_out = frames.number(Frame::label(LEFT_OUT));
+        let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
         let mut known = HashMap::new();
-        let mut keys = Numbering::default();
-        let mut amounts: Vec<[Amount; View::ALL.len()]> = Vec::new();
         let mut totals = [Amount::default(); View::ALL.len()];
         let mut calls = 0;
         for site in found {
             let Some(account) = Account::ALL.get(usize::from(site.account)) else {
                 continue; // of a damaged file
             };
-            let mut stack: Vec<usize> = match calls < MOST_CALLS {
-                false => vec![left_out],
+            let frames = &mut gathering.frames;
+            let is_listed = calls < MOST_CALLS;
+            let mut stack: Vec<usize> = match is_listed {
+                false => vec![frames.number(Frame::label(LEFT_OUT))],
                 true => samples
                     .calls(site)
                     .take(DEEPEST)
@@ -52,37 +51,18 @@ impl Stacks {
                     .collect(),
             };
             if stack.is_empty() {
-                stack.push(outside);
+                stack.push(frames.number(Frame::label(OUTSIDE)));
             }
             calls += stack.len();
-            let is_listed = stack[0] != left_out;
-            let thread = is_listed.then(|| named(&thread_name(samples, site).to_string()));
-            let place = keys.number((account.name(), thread, stack));
-            if place == amounts.len() {
-                amounts.push([Amount::default(); View::ALL.len()]);
-            }
-            for (number, view) in View::ALL.into_iter().enumerate() {
-                let more = amount(samples, site, view);
-                let total = totals[number].plus(more);
-                totals[number] =
-                    total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
-                // It is at most the total, which fits.
-                amounts[place][number] = amounts[place][number].plus(more).unwrap_or_default();
+            let thread = is_listed.then(|| thread_name(samples, site).to_string());
+            let place = gathering.site(account.name(), thread.as_deref(), stack);
+            for (total, view) in totals.iter_mut().zip(View::ALL) {
+                *total = gathering.add(place, amount(samples, site, view), view, *total)?;
             }
         }
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
-        let keys = keys.into_values().into_iter();
-        let sites = keys
-            .zip(amounts)
-            .map(|((account, thread, stack), amounts)| Site {
-                account: account.to_owned(),
-                thread,
-                is_listed: stack[0] != left_out,
-                stack,
-                types: Vec::new(),
-                amounts,
-            });
+        let (frames, sites) = gathering.finish();
         Ok(Stacks {
             command: named(command),
             started: None,
@@ -90,8 +70,8 @@ impl Stacks {
             interval: whole(samples.interval()),
             samples: whole(taken),
             dropped: whole(dropped),
-            sites: sites.collect(),
-            frames: frames.into_values(),
+            frames,
+            sites,
         })
     }
 

@@ -126,6 +126,12 @@ pub fn mutated(whole: &str, random: &mut Random) -> String {
         "\"live\":[],",
         "\"sums\":null,",
         "\"account\":\"x 5\",",
+        "\"accounts\":7,",
+        "\"process\":[],",
+        "\"argv\":[\"\\u001b]0;x\\u0007\"],",
+        "\"caps\":\"\",",
+        "\"told_refusals\":3,\"last_refusal\":\"\\r\\u009b\",",
+        "\"schema\":\"pyhost-report/2\",",
     ];
     let mut text: Vec<char> = whole.chars().collect();
     for _ in 0..1 + random.below(3) {
@@ -139,7 +145,14 @@ pub fn mutated(whole: &str, random: &mut Random) -> String {
                 let found = text[at..].iter().position(char::is_ascii_digit);
                 found.into_iter().for_each(|place| text[at + place] = digit);
             }
-            _ => drop(text.splice(at..at, random.of(&pieces).chars())),
+            6 => drop(text.splice(at..at, random.of(&pieces).chars())),
+            // After a comma or a brace, so that it is a member as often as not.
+            _ => {
+                let is_before = |letter: &char| matches!(letter, ',' | '{');
+                let place = text[at..].iter().position(is_before);
+                let place = place.map_or(at, |place| at + place + 1);
+                text.splice(place..place, random.of(&pieces).chars());
+            }
         }
         if text.is_empty() {
             break;

@@ -6,7 +6,6 @@
 
 mod columns;
 mod draw;
-mod interval;
 mod keys;
 mod list;
 mod sample;
@@ -16,26 +15,42 @@ mod tables;
 #[cfg(test)]
 pub mod tests;
 
-use interval::Interval;
-
 use crate::failure::{Failure, print};
 use crate::find::Name;
 use clap::Args;
 use columns::ViewPart;
 use keys::{Keys, Wake};
+use pyhost_os::duration;
 use sample::Sampler;
 use screen::Screen;
 use state::{Step, View};
 use std::io::IsTerminal;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The time between two readings where none is named, and its bounds.
+const INTERVAL: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_millis(50);
+const MOST: Duration = Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, &'static str> {
+    const EXPECTED: &str = "expected a time between 50ms and 1h, such as 500ms, 1s or 2m";
+    duration::parse(text, Some("s"), LEAST..=MOST).ok_or(EXPECTED)
+}
+
+fn shown(interval: Duration) -> String {
+    match interval.as_millis() {
+        short if short % 1000 != 0 => format!("{short} ms"),
+        long => format!("{} s", long / 1000),
+    }
+}
 
 /// The options of `top`.
 #[derive(Debug, Args)]
 pub struct TopOptions {
     /// How often to look: 50ms to 1h; a number alone is of seconds [default: 1s]
-    #[arg(long, value_name = "TIME")]
-    pub interval: Option<Interval>,
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub interval: Option<Duration>,
 
     /// List the hosts, or the accounts of one, and end; with --interval, with rates over it. Where standard input or
     /// output is no terminal, top does so, too, with rates
@@ -75,7 +90,7 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
     let mut moment = sampler.look()?;
     let has_rates = !options.once || options.interval.is_some();
     if has_rates && !moment.hosts.is_empty() && moment.ended.is_none() {
-        std::thread::sleep(options.interval.unwrap_or_default().0);
+        std::thread::sleep(options.interval.unwrap_or(INTERVAL));
         moment = sampler.look()?;
     }
     let mut state = View::new(options.pid.map(|name| name.pid));
@@ -96,13 +111,13 @@ fn watch(
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
     let mut state = View::new(options.pid.map(|name| name.pid));
-    let interval = options.interval.unwrap_or_default();
-    let place = format!("every {interval}  {}", directory.display());
+    let interval = options.interval.unwrap_or(INTERVAL);
+    let place = format!("every {}  {}", shown(interval), directory.display());
     let mut next = Instant::now();
     loop {
         if state.looks() && Instant::now() >= next {
             state.take(sampler.look()?);
-            next = Instant::now() + interval.0;
+            next = Instant::now() + interval;
         }
         screen
             .terminal

@@ -16,12 +16,27 @@ const OF_RUNS: [&[u8]; 6] = [
     b"pyhcard", // --live=file:PATH, of each version
 ];
 
-/// Those of `pyhostctl`.
-const OF_RESULTS: [&[u8]; 2] = [
+/// The formats of `pyhostctl`: the first bytes, and others that soon follow.
+const OF_RESULTS: [(&[u8], &[u8]); 5] = [
     // pyhostctl sweep --junit
-    b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pyhostctl sweep of ",
+    (
+        b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
+        b"\n<testsuites name=\"pyhostctl sweep of ",
+    ),
     // pyhostctl convert --to speedscope
-    b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@",
+    (
+        b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",",
+        b",\"exporter\":\"pyhostctl@",
+    ),
+    // pyhostctl html
+    (
+        b"<!DOCTYPE html>",
+        b"<meta name=\"generator\" content=\"pyhostctl ",
+    ),
+    // pyhostctl convert --to svg
+    (b"<?xml ", b"<!--NOTES: pyhostctl "),
+    // pyhostctl convert --to otlp: field 1, and soon the scope, whose first field is the program's name
+    (b"\x0a", b"\x0a\x09pyhostctl\x12"),
 ];
 
 /// Whether a file that begins with these bytes was written by pyhost. `beginning` holds [`ENOUGH`]
@@ -35,12 +50,9 @@ pub fn is_ours(beginning: &[u8]) -> bool {
 
 /// Whether such a file is a result of `pyhostctl`, which it can make again, and no measurement of a run.
 pub fn is_result(beginning: &[u8]) -> bool {
-    OF_RESULTS.iter().any(|known| beginning.starts_with(known))
-        || is_page(beginning)
-        || is_profile(beginning)
-        || is_otlp(beginning)
-        || is_picture(beginning)
-        || is_collapsed(beginning)
+    let has = |part: &[u8]| beginning.windows(part.len()).any(|found| found == part);
+    let is = |(first, other): &(&[u8], &[u8])| beginning.starts_with(first) && has(other);
+    OF_RESULTS.iter().any(is) || is_profile(beginning) || is_collapsed(beginning)
 }
 
 /// A report in JSON, of each version.
@@ -49,15 +61,6 @@ fn is_report(beginning: &[u8]) -> bool {
     let rest = beginning.strip_prefix(b"{\"schema\":\"");
     let rest = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
     rest.is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// A page of `pyhostctl html`.
-fn is_page(beginning: &[u8]) -> bool {
-    const GENERATOR: &[u8] = b"<meta name=\"generator\" content=\"pyhostctl ";
-    beginning.starts_with(b"<!DOCTYPE html>")
-        && beginning
-            .windows(GENERATOR.len())
-            .any(|part| part == GENERATOR)
 }
 
 /// A log of `--fail log`: process, number, account, size, place.
@@ -83,18 +86,6 @@ fn is_profile(beginning: &[u8]) -> bool {
         && beginning
             .get(HEADER..)
             .is_some_and(|rest| rest.starts_with(b"pyhostctl "))
-}
-
-/// Profiles of `pyhostctl convert --to otlp`: field 1, and soon the scope, whose first field is the program's name.
-fn is_otlp(beginning: &[u8]) -> bool {
-    const NAME: &[u8] = b"\x0a\x09pyhostctl\x12";
-    beginning.starts_with(b"\x0a") && beginning.windows(NAME.len()).any(|part| part == NAME)
-}
-
-/// A flame graph of `pyhostctl convert --to svg`.
-fn is_picture(beginning: &[u8]) -> bool {
-    const NOTES: &[u8] = b"<!--NOTES: pyhostctl ";
-    beginning.starts_with(b"<?xml ") && beginning.windows(NOTES.len()).any(|part| part == NOTES)
 }
 
 /// Stacks of `pyhostctl convert --to collapsed`: an account, then a call with its place, or words for none.

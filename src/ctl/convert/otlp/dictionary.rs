@@ -4,64 +4,49 @@ use super::message::{
     AnyValue, Function, KeyValueAndUnit, Line, Link, Location, Mapping, ProfilesDictionary, Stack,
 };
 use crate::stacks::{Frame, Numbering, Site, Stacks};
-use std::hash::Hash;
 
 /// The attribute of a call: what runs its code. Key and values are those of OpenTelemetry's semantic conventions.
 const FRAME_TYPE: &str = "profile.frame.type";
 
-/// A table whose first entry is the zero value.
-struct Entries<T>(Numbering<T>);
-
-impl<T: Eq + Hash + Default> Entries<T> {
-    fn new() -> Self {
-        let mut numbering = Numbering::default();
-        numbering.number(T::default());
-        Entries(numbering)
-    }
-
-    /// A report has at most 16 MiB, so that every index fits.
-    fn index(&mut self, entry: T) -> i32 {
-        self.0.number(entry) as i32
-    }
-}
-
-/// The tables while they are filled.
+/// The tables while they are filled. A report has at most 16 MiB, so that every index fits.
 pub struct Dictionary {
-    texts: Entries<String>,
-    functions: Entries<Function>,
-    locations: Entries<Location>,
-    stacks: Entries<Stack>,
-    attributes: Entries<KeyValueAndUnit>,
+    texts: Numbering<String>,
+    functions: Numbering<Function>,
+    locations: Numbering<Location>,
+    stacks: Numbering<Stack>,
+    attributes: Numbering<KeyValueAndUnit>,
 }
 
 impl Dictionary {
     pub fn new() -> Self {
         Dictionary {
-            texts: Entries::new(),
-            functions: Entries::new(),
-            locations: Entries::new(),
-            stacks: Entries::new(),
-            attributes: Entries::new(),
+            texts: Numbering::from_zero(),
+            functions: Numbering::from_zero(),
+            locations: Numbering::from_zero(),
+            stacks: Numbering::from_zero(),
+            attributes: Numbering::from_zero(),
         }
     }
 
     pub fn text(&mut self, text: &str) -> i32 {
-        self.texts.index(text.to_owned())
+        self.texts.number(text.to_owned()) as i32
     }
 
     pub fn attribute(&mut self, key: &str, value: &str) -> i32 {
         let key_strindex = self.text(key);
-        self.attributes.index(KeyValueAndUnit {
+        let value = Some(text_value(value));
+        let attribute = KeyValueAndUnit {
             key_strindex,
-            value: Some(text_value(value)),
-        })
+            value,
+        };
+        self.attributes.number(attribute) as i32
     }
 
     /// The stack of a site.
     pub fn stack(&mut self, stacks: &Stacks, site: &Site) -> i32 {
         let frames = site.stack.iter().map(|number| &stacks.frames[*number]);
         let location_indices = frames.map(|frame| self.location(frame)).collect();
-        self.stacks.index(Stack { location_indices })
+        self.stacks.number(Stack { location_indices }) as i32
     }
 
     fn location(&mut self, frame: &Frame) -> i32 {
@@ -80,28 +65,29 @@ impl Dictionary {
             filename_strindex: self.text(file),
         };
         let line = Line {
-            function_index: self.functions.index(function),
+            function_index: self.functions.number(function) as i32,
             line: line.into(),
         };
-        self.locations.index(Location {
+        let location = Location {
             lines: vec![line],
             attribute_indices,
-        })
+        };
+        self.locations.number(location) as i32
     }
 
     pub fn finish(self) -> ProfilesDictionary {
         ProfilesDictionary {
             mapping_table: vec![Mapping {}],
-            location_table: self.locations.0.into_values(),
-            function_table: self.functions.0.into_values(),
+            location_table: self.locations.into_values(),
+            function_table: self.functions.into_values(),
             // The form of the zero value that readers with ids of a fixed length take, too.
             link_table: vec![Link {
                 trace_id: vec![0; 16],
                 span_id: vec![0; 8],
             }],
-            string_table: self.texts.0.into_values(),
-            attribute_table: self.attributes.0.into_values(),
-            stack_table: self.stacks.0.into_values(),
+            string_table: self.texts.into_values(),
+            attribute_table: self.attributes.into_values(),
+            stack_table: self.stacks.into_values(),
         }
     }
 }

@@ -58,10 +58,10 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         true => "alloc_space",
         false => "inuse_space",
     };
-    let mut texts = Texts::new();
+    let mut texts = Numbering::from_zero();
     let mut value_type = |name, unit| ValueType {
-        r#type: texts.index(name),
-        unit: texts.index(unit),
+        r#type: index(name, &mut texts),
+        unit: index(unit, &mut texts),
     };
     let sample_type = vec![
         value_type("alloc_objects", "count"),
@@ -82,7 +82,7 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         sample,
         mapping: vec![Mapping {
             id: MAPPING,
-            filename: texts.index(&stacks.command),
+            filename: index(&stacks.command, &mut texts),
             has_functions: true,
             has_filenames: true,
             has_line_numbers: true,
@@ -96,9 +96,12 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         duration_nanos: (stacks.seconds.unwrap_or(0.0).max(0.0) * 1e9) as i64,
         period_type,
         period: stacks.interval,
-        comment: comments.iter().map(|text| texts.index(text)).collect(),
-        default_sample_type: texts.index(default),
-        string_table: texts.0.into_values(),
+        comment: comments
+            .iter()
+            .map(|text| index(text, &mut texts))
+            .collect(),
+        default_sample_type: index(default, &mut texts),
+        string_table: texts.into_values(),
     }
 }
 
@@ -116,7 +119,7 @@ fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
     comments
 }
 
-fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
+fn sample(site: &Site, in_use: View, texts: &mut Numbering<String>) -> Sample {
     let alloc = site.amount(View::Allocated);
     // A stack that shrank has none in use.
     let in_use = Some(site.amount(in_use)).filter(|amount| amount.bytes > 0);
@@ -128,8 +131,8 @@ fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
         value: vec![alloc.blocks, alloc.bytes, in_use.blocks, in_use.bytes],
         label: labels
             .map(|(key, text)| Label {
-                key: texts.index(key),
-                str: texts.index(text),
+                key: index(key, texts),
+                str: index(text, texts),
             })
             .collect(),
     }
@@ -139,7 +142,7 @@ fn sample(site: &Site, in_use: View, texts: &mut Texts) -> Sample {
 ///
 /// The functions have no `system_name`: where it is the name, pprof takes it for one of C++ and removes what is between
 /// `<` and `>`, which is all of `<module>` (seen with pprof of Go 1.19).
-fn locations(frames: &[Frame], texts: &mut Texts) -> (Vec<Location>, Vec<Function>) {
+fn locations(frames: &[Frame], texts: &mut Numbering<String>) -> (Vec<Location>, Vec<Function>) {
     let mut functions = Numbering::default();
     let mut locations = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
@@ -147,8 +150,8 @@ fn locations(frames: &[Frame], texts: &mut Texts) -> (Vec<Location>, Vec<Functio
             Some((file, line)) => (file.as_str(), i64::from(*line)),
             None => ("", 0),
         };
-        let name = texts.index(&frame.name);
-        let function = functions.number((name, texts.index(file)));
+        let name = index(&frame.name, texts);
+        let function = functions.number((name, index(file, texts)));
         locations.push(Location {
             id: id(number),
             mapping_id: MAPPING,
@@ -172,17 +175,7 @@ fn id(number: usize) -> u64 {
     number as u64 + 1
 }
 
-/// The string table.
-struct Texts(Numbering<String>);
-
-impl Texts {
-    fn new() -> Self {
-        let mut texts = Texts(Numbering::default());
-        texts.index("");
-        texts
-    }
-
-    fn index(&mut self, text: &str) -> i64 {
-        self.0.number(text.to_owned()) as i64
-    }
+/// The index of a text.
+fn index(text: &str, texts: &mut Numbering<String>) -> i64 {
+    texts.number(text.to_owned()) as i64
 }
