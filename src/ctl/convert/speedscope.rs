@@ -2,49 +2,10 @@
 
 use crate::model::escaped;
 use crate::stacks::{Frame, Numbering, Stacks, View};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The name by which speedscope knows its format.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct File<'a> {
-    #[serde(rename = "$schema")]
-    schema: &'static str,
-    exporter: &'static str,
-    name: &'a str,
-    active_profile_index: usize,
-    shared: Shared,
-    profiles: Vec<Profile>,
-}
-
-#[derive(Serialize)]
-struct Shared {
-    frames: Vec<SharedFrame>,
-}
-
-#[derive(Serialize)]
-struct SharedFrame {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Profile {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    name: String,
-    unit: &'static str,
-    start_value: i64,
-    end_value: i64,
-    samples: Vec<Vec<usize>>,
-    weights: Vec<i64>,
-}
 
 /// A line of JSON. The chosen view is the first profile.
 pub fn text(stacks: &Stacks, first: View) -> String {
@@ -52,59 +13,56 @@ pub fn text(stacks: &Stacks, first: View) -> String {
     let others = View::ALL.into_iter();
     let others = others.filter(|view| *view != first && !stacks.of_view(*view).is_empty());
     let views = std::iter::once(first).chain(others);
-    let profiles = views
+    let profiles: Vec<Value> = views
         .map(|view| profile(stacks, view, &mut frames))
         .collect();
-    let frames = frames.into_values().into_iter().map(shared);
-    let file = File {
-        schema: SCHEMA,
-        exporter: concat!("pyhostctl@", env!("CARGO_PKG_VERSION")),
-        name: &stacks.command,
-        active_profile_index: 0,
-        shared: Shared {
-            frames: frames.collect(),
-        },
-        profiles,
-    };
-    let text = serde_json::to_string(&file).expect("its keys are strings");
-    escaped(&text)
+    let frames: Vec<Value> = frames.into_values().into_iter().map(shared).collect();
+    let file = json!({
+        "$schema": SCHEMA,
+        "exporter": concat!("pyhostctl@", env!("CARGO_PKG_VERSION")),
+        "name": stacks.command,
+        "activeProfileIndex": 0,
+        "shared": {"frames": frames},
+        "profiles": profiles,
+    });
+    escaped(&file.to_string())
 }
 
-fn profile(stacks: &Stacks, view: View, frames: &mut Numbering<Frame>) -> Profile {
+fn profile(stacks: &Stacks, view: View, frames: &mut Numbering<Frame>) -> Value {
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for site in stacks.of_view(view) {
         let account = frames.number(Frame::label(&site.account));
         let calls = stacks.frames_of(site);
         let calls = calls.map(|frame| frames.number(frame.clone()));
-        samples.push(std::iter::once(account).chain(calls).collect());
+        samples.push(std::iter::once(account).chain(calls).collect::<Vec<_>>());
         weights.push(site.amount(view).bytes);
     }
-    Profile {
-        kind: "sampled",
-        name: format!("{}: {}", view.name(), view.title()),
-        unit: "bytes",
-        start_value: 0,
-        end_value: weights.iter().sum(),
-        samples,
-        weights,
-    }
+    json!({
+        "type": "sampled",
+        "name": format!("{}: {}", view.name(), view.title()),
+        "unit": "bytes",
+        "startValue": 0,
+        "endValue": weights.iter().sum::<i64>(),
+        "samples": samples,
+        "weights": weights,
+    })
 }
 
-fn shared(frame: Frame) -> SharedFrame {
-    let Frame { name, place, .. } = frame;
-    let (file, line) = place.unzip();
-    SharedFrame {
-        name,
-        file,
-        line: line.filter(|line| *line > 0),
+fn shared(frame: Frame) -> Value {
+    let mut shared = json!({"name": frame.name});
+    if let Some((file, line)) = frame.place {
+        shared["file"] = file.into();
+        if line > 0 {
+            shared["line"] = line.into();
+        }
     }
+    shared
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stacks::tests::{sample, total};
-    use serde_json::Value;
 
     #[test]
     fn indices_are_in_range_and_weights_are_the_views_bytes() {

@@ -8,6 +8,7 @@ use super::timeline::Timeline;
 use super::{accounts, balance, checks, classes, heaps, over_time, peak, refusal, summary, text};
 use crate::model::Report;
 use crate::stacks::View;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -193,31 +194,12 @@ fn packed(json: &str) -> Result<String, String> {
         .write_all(json.as_bytes())
         .and_then(|()| encoder.finish());
     let bytes = bytes.map_err(|error| format!("cannot be deflated ({error})"))?;
-    Ok(base64(&bytes))
+    Ok(BASE64_STANDARD.encode(bytes))
 }
 
 /// The digest of a policy: SHA-256 in base 64.
 fn digest(text: &str) -> String {
-    base64(&Sha256::digest(text.as_bytes()))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for group in bytes.chunks(3) {
-        let number = (0..3).fold(0_u32, |number, index| {
-            number << 8 | u32::from(group.get(index).copied().unwrap_or(0))
-        });
-        for digit in 0..4 {
-            match digit <= group.len() {
-                true => out.push(char::from(
-                    DIGITS[(number >> (18 - 6 * digit) & 63) as usize],
-                )),
-                false => out.push('='),
-            }
-        }
-    }
-    out
+    BASE64_STANDARD.encode(Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -228,8 +210,16 @@ mod tests {
     fn digests_are_those_of_a_policy() {
         // printf '' | openssl dgst -sha256 -binary | base64
         assert_eq!(digest(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
-        // printf a | base64; printf ab | base64
-        assert_eq!([base64(b"a"), base64(b"ab")], ["YQ==", "YWI="]);
+    }
+
+    /// Changes a value and all that are in it.
+    fn each(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
+        change(value);
+        match value {
+            Value::Array(members) => members.iter_mut().for_each(|member| each(member, change)),
+            Value::Object(members) => members.values_mut().for_each(|member| each(member, change)),
+            _ => {}
+        }
     }
 
     #[test]
@@ -237,17 +227,11 @@ mod tests {
         let evil = "<img src=x onerror=alert(1)>'\"</script><script>alert(1)</script>";
         // Every text of a full report becomes hostile.
         let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
-        fn poison(value: &mut Value, evil: &str) {
-            match value {
-                Value::String(text) => *text = evil.to_owned(),
-                Value::Array(members) => members.iter_mut().for_each(|member| poison(member, evil)),
-                Value::Object(members) => {
-                    members.values_mut().for_each(|member| poison(member, evil));
-                }
-                _ => {}
+        each(&mut value, &mut |value| {
+            if let Value::String(text) = value {
+                *text = evil.to_owned();
             }
-        }
-        poison(&mut value, evil);
+        });
         let json = value.to_string();
         let report: Report = serde_json::from_str(&json).unwrap();
         let page = page(&report, &json, None, None).unwrap();
@@ -259,23 +243,13 @@ mod tests {
 
     #[test]
     fn figures_may_be_as_large_as_they_can() {
-        fn swell(value: &mut Value, number: i64) {
-            match value {
-                Value::Number(found) => *found = number.into(),
-                Value::Array(members) => {
-                    members.iter_mut().for_each(|member| swell(member, number))
-                }
-                Value::Object(members) => {
-                    members
-                        .values_mut()
-                        .for_each(|member| swell(member, number));
-                }
-                _ => {}
-            }
-        }
         for number in [i64::MAX, i64::MIN, -1] {
             let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
-            swell(&mut value, number);
+            each(&mut value, &mut |value| {
+                if value.is_number() {
+                    *value = number.into();
+                }
+            });
             let json = value.to_string();
             let report: Report = serde_json::from_str(&json).unwrap();
             let sample = format!(

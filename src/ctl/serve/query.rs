@@ -1,5 +1,7 @@
 //! The values behind the question mark of a request.
 
+use percent_encoding::percent_decode_str;
+
 /// The names and values of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
@@ -7,13 +9,11 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads `a=1&b=2`.
     pub fn of(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        let plain = |text: &str| decoded(&text.replace('+', " "));
-        let pairs = pairs.map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (plain(name), plain(value))
-        });
-        Query(pairs.collect())
+        Query(
+            form_urlencoded::parse(text.as_bytes())
+                .into_owned()
+                .collect(),
+        )
     }
 
     /// The first value of that name; None if it is empty, too.
@@ -27,22 +27,7 @@ impl Query {
 
 /// A text with its percent-encoded bytes decoded (RFC 3986, 2.1). A `%` that begins none stays.
 pub fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        let digit = |place: usize| (*others.get(place)? as char).to_digit(16);
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = &others[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = others;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -107,17 +107,6 @@ mod tests {
     use super::super::ending::End;
     use super::*;
 
-    fn run(end: End) -> Run {
-        Run {
-            end,
-            injected: Vec::new(),
-            errors: Vec::new(),
-            errors_left_out: 0,
-            seconds: 0.5,
-            requests: None,
-        }
-    }
-
     #[test]
     fn runs_are_put_together_by_the_line_whose_request_failed() {
         let mut cases = Cases::default();
@@ -133,7 +122,7 @@ mod tests {
             ),
             (Some("3 native 80 -"), End::Hang),
         ] {
-            cases.add(line, &run(end), || "<\u{1b}&>\n".to_owned());
+            cases.add(line, &Run::of(end), || "<\u{1b}&>\n".to_owned());
         }
         assert_eq!(
             cases.text("mem above 1.0 KiB"),

@@ -155,14 +155,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
     fn run_of(number: u64) -> Run {
-        Run {
-            end: End::Status(number as i32),
-            injected: Vec::new(),
-            errors: Vec::new(),
-            errors_left_out: 0,
-            seconds: 0.0,
-            requests: None,
-        }
+        Run::of(End::Status(number as i32))
     }
 
     #[derive(Default)]

@@ -41,6 +41,21 @@ pub struct Run {
     pub requests: Option<u64>,
 }
 
+#[cfg(test)]
+impl Run {
+    /// A run that ended so, of which nothing else is known.
+    pub fn of(end: End) -> Self {
+        Run {
+            end,
+            injected: Vec::new(),
+            errors: Vec::new(),
+            errors_left_out: 0,
+            seconds: 0.5,
+            requests: None,
+        }
+    }
+}
+
 /// The variable of `--fail` with these rules and a log.
 fn failing(rules: &str, log: &Path) -> OsString {
     let log = list::written(&list::written(log.as_os_str().as_bytes(), b','), b';');

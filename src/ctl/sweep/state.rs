@@ -204,12 +204,10 @@ mod tests {
 
     fn run(end: End) -> Run {
         Run {
-            end,
             injected: vec!["7 mem 100 script.py:1 in <module>".to_owned()],
             errors: vec!["\u{1b}[31mred".to_owned()],
             errors_left_out: 3,
-            seconds: 0.25,
-            requests: None,
+            ..Run::of(end)
         }
     }
 

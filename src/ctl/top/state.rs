@@ -30,36 +30,26 @@ pub enum Sort {
 }
 
 impl Sort {
-    const ALL: [Sort; 9] = [
-        Sort::Live,
-        Sort::Peak,
-        Sort::Resident,
-        Sort::Used,
-        Sort::Allocations,
-        Sort::Growth,
-        Sort::Refused,
-        Sort::Time,
-        Sort::Pid,
+    /// All, with the titles of their columns.
+    const ALL: [(Sort, &str); 9] = [
+        (Sort::Live, "LIVE"),
+        (Sort::Peak, "PEAK"),
+        (Sort::Resident, "RESIDENT"),
+        (Sort::Used, "USED"),
+        (Sort::Allocations, "ALLOC/S"),
+        (Sort::Growth, "GROWTH/S"),
+        (Sort::Refused, "REFUSED"),
+        (Sort::Time, "TIME"),
+        (Sort::Pid, "PID"),
     ];
 
     /// The title of its column.
     pub fn title(self) -> &'static str {
-        match self {
-            Sort::Live => "LIVE",
-            Sort::Peak => "PEAK",
-            Sort::Resident => "RESIDENT",
-            Sort::Used => "USED",
-            Sort::Allocations => "ALLOC/S",
-            Sort::Growth => "GROWTH/S",
-            Sort::Refused => "REFUSED",
-            Sort::Time => "TIME",
-            Sort::Pid => "PID",
-        }
+        Sort::ALL[self as usize].1
     }
 
     fn next(self) -> Self {
-        let at = Sort::ALL.iter().position(|&sort| sort == self);
-        Sort::ALL[(at.unwrap_or(0) + 1) % Sort::ALL.len()]
+        Sort::ALL[(self as usize + 1) % Sort::ALL.len()].0
     }
 
     /// The value to sort by; an unknown value is the least.

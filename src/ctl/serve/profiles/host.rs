@@ -31,7 +31,8 @@ impl Sampled {
                 hosts.retain(|host| name.fits(&host.host.identity));
                 let entries = hosts.iter().map(Sampled::entry).collect();
                 let chosen = name.choose(entries, directory);
-                let chosen = chosen.map_err(|Failure(text)| refuse("400 Bad Request", &text))?;
+                let chosen = chosen
+                    .map_err(|Failure(text)| Response::no_profile("400 Bad Request", &text))?;
                 let found = chosen.and_then(|entry| {
                     hosts
                         .into_iter()
@@ -43,7 +44,7 @@ impl Sampled {
                          (/debug/pprof/ lists them)",
                         directory.display()
                     );
-                    refuse("404 Not Found", &text)
+                    Response::no_profile("404 Not Found", &text)
                 })
             }
             None => {
@@ -51,7 +52,7 @@ impl Sampled {
                 hosts.retain(Sampled::has_samples);
                 match (hosts.len(), hosts.pop()) {
                     (1, Some(host)) => Ok(host),
-                    (0, _) => Err(refuse(
+                    (0, _) => Err(Response::no_profile(
                         "404 Not Found",
                         &match count {
                             0 => format!(
@@ -65,7 +66,7 @@ impl Sampled {
                             ),
                         },
                     )),
-                    (several, _) => Err(refuse(
+                    (several, _) => Err(Response::no_profile(
                         "400 Bad Request",
                         &format!(
                             "{several} hosts take samples; expected ?pid=PID, or the path /hosts/PID/debug/pprof/heap \
@@ -86,7 +87,7 @@ impl Sampled {
         let found = hosts.find(|host| host.host.identity == self.host.identity);
         found.ok_or_else(|| {
             let text = format!("process {} has ended meanwhile", self.name);
-            refuse("404 Not Found", &text)
+            Response::no_profile("404 Not Found", &text)
         })
     }
 
@@ -96,7 +97,8 @@ impl Sampled {
     /// It takes no samples, or its file is damaged.
     pub fn stacks(&self) -> Result<Stacks, Response> {
         let samples = samples_of(&self.path);
-        let samples = samples.ok_or_else(|| refuse("404 Not Found", &self.without_samples()))?;
+        let samples = samples
+            .ok_or_else(|| Response::no_profile("404 Not Found", &self.without_samples()))?;
         let command = self.host.record.card().script.get();
         let stacks = Stacks::of_samples(&command, &samples);
         let stacks = stacks.map_err(|what| {
@@ -162,8 +164,4 @@ pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
             name,
         })
         .collect())
-}
-
-fn refuse(status: &'static str, text: &str) -> Response {
-    Response::no_profile(status, text)
 }

@@ -15,7 +15,7 @@ use super::response::{PLAIN, Response};
 use crate::convert::pprof;
 use crate::find::Name;
 use crate::lines::{By, Table, text};
-use crate::stacks::Stacks;
+use crate::stacks::{Stacks, View};
 use host::Sampled;
 use pyhost_os::moment::monotonic;
 use std::path::Path;
@@ -148,7 +148,7 @@ fn change(
 
 fn compressed(stacks: &Stacks, wish: &Wish, name: &str) -> Result<Response, Response> {
     let choice = pprof::Choice {
-        in_use: wish.kind.in_use(),
+        in_use: View::Live,
         alloc_first: wish.kind == Kind::Allocs,
         remark: wish.remark(),
     };

@@ -37,11 +37,6 @@ impl Kind {
             Kind::Allocs => View::Allocated,
         }
     }
-
-    /// The view of the bytes in use.
-    pub fn in_use(self) -> View {
-        View::Live
-    }
 }
 
 /// A request for a profile.
