@@ -12,9 +12,7 @@ use pyhost_os::moment;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_record::{self as record, Record, SIZE};
-use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The largest report that is read, in bytes.
@@ -115,12 +113,7 @@ pub fn text_of(input: impl Read) -> Result<String, String> {
 /// The bytes of a regular file of at most [`LARGEST`], or what is wrong with it.
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |error| format!("cannot be read ({error})");
-    let mut options = OpenOptions::new();
-    // Neither a pipe nor a terminal of that name does more than be refused.
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).map_err(cannot)?;
+    let file = record::open(path).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
     if !found.is_file() {
         return Err("is not a regular file".to_owned());

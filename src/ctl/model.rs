@@ -9,6 +9,7 @@ mod lines;
 mod of_record;
 
 pub use lines::{SampledLines, StackRow};
+pub use of_record::whole;
 
 use indexmap::IndexMap;
 use pyhost_os::plain::plain;

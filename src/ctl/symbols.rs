@@ -10,8 +10,8 @@ use object::Object;
 use object::read::ReadCache;
 use pyhost_os::moment::Utc;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 
 /// A call of a function, by its source if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +104,7 @@ fn is_same(path: &str, build_id: &str, started: Option<Utc>) -> bool {
 }
 
 fn open(path: &str) -> Option<File> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = pyhost_record::open(path.as_ref());
     file.ok()
         .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
 }

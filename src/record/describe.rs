@@ -1,11 +1,10 @@
-//! The parts that reports of the host and of `pyhostctl` share: the schema's name, the receiver of the
-//! fields, and the parts that need only the ledger.
+//! Parts of reports: the schema's name, which `pyhostctl` reads, too, the receiver of the fields, and the accounts.
 //!
 //! Nothing here allocates, so that a signal handler can write a report.
 
 #![deny(unsafe_code)]
 
-use pyhost_ledger::{Account, Scope, Snapshot};
+use pyhost_ledger::{Account, Snapshot};
 
 /// The schema's name, the first field of every JSON report.
 pub const SCHEMA: &str = "pyhost-report/1";
@@ -69,21 +68,4 @@ pub fn describe_accounts(
         sink.int("finalized_live_bytes", now.total_live_bytes as i64);
     }
     sink.end();
-}
-
-/// A cap, and where its reserve begins, in bytes.
-pub fn describe_cap(scope: Scope, cap: u64, reserve_from: u64, sink: &mut impl Sink) {
-    sink.begin(scope.name());
-    sink.int("cap_bytes", cap as i64);
-    sink.int("reserve_from_bytes", reserve_from as i64);
-    sink.end();
-}
-
-/// How many refusals were reported, and the last of them in a line.
-pub fn describe_last_refusal(told: u64, last: Option<&str>, sink: &mut impl Sink) {
-    sink.int("told_refusals", told as i64);
-    match last {
-        Some(text) => sink.text("last_refusal", text),
-        None => sink.null("last_refusal"),
-    }
 }

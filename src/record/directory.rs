@@ -15,11 +15,11 @@ use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
 use pyhost_os::{calls, moment};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The folder, inside the directory, of what `pyhostctl diff --keep` keeps.
@@ -220,10 +220,7 @@ impl Here {
 /// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for
 /// locked.
 fn is_locked(path: &Path) -> bool {
-    // A pipe of that name must not stop the caller.
-    let mut options = OpenOptions::new();
-    let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-    let Ok(file) = options.open(path) else {
+    let Ok(file) = crate::open(path) else {
         return true;
     };
     // What this locks, closing it unlocks.

@@ -14,7 +14,7 @@ use pyhost_os::bytes::Bytes;
 use pyhost_os::plain::plain;
 use pyhost_os::signals::signal_name;
 use std::fmt::{self, Write};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -28,6 +28,15 @@ const LEDGER: usize = size_of::<Ledger>();
 pub fn start_in_file(length: u64) -> Option<usize> {
     let start = usize::try_from(length.checked_sub(SIZE as u64)?).ok()?;
     (start.is_multiple_of(UNIT) && start < LARGEST_PAGE).then_some(start)
+}
+
+/// Opens a file to read, which may be anything: neither a pipe nor a terminal of that name does more than be refused later.
+///
+/// # Errors
+/// The system's reason.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Whether the bytes of a file begin as a record does, whole or not.
@@ -97,10 +106,7 @@ impl Record {
     /// # Errors
     /// It is no file of a host's of this version.
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
-        let mut options = OpenOptions::new();
-        // A pipe of that name must not stop the reader.
-        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-        let file = options.open(path).map_err(Unreadable::System)?;
+        let file = open(path).map_err(Unreadable::System)?;
         let found = file.metadata().map_err(Unreadable::System)?;
         if !found.is_file() {
             return Err(Unreadable::NoFile);

@@ -17,4 +17,6 @@ pub mod rows;
 pub mod table;
 pub mod threads;
 
-pub use file::{Cap, Killed, Record, SIZE, Unreadable, begins, blank, start_in_file, was_killed};
+pub use file::{
+    Cap, Killed, Record, SIZE, Unreadable, begins, blank, open, start_in_file, was_killed,
+};

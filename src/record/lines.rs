@@ -54,9 +54,7 @@ pub fn unwritten_samples(card: &Card) -> Option<String> {
 }
 
 fn open(path: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    // A pipe of that name must not stop the reader.
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = crate::open(path);
     file.ok()
         .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
 }

@@ -2,7 +2,7 @@
 //!
 //! Rows and calls have all their fields: a host that writes the section writes them.
 
-use super::{Ordered, escaped};
+use super::{Ordered, escaped, whole};
 use pyhost_ledger::Account;
 use pyhost_record::rows::{Lines, Row};
 use pyhost_record::threads::thread_name;
@@ -91,7 +91,6 @@ pub struct Call {
 impl SampledLines {
     /// A process's samples, as its host would report them.
     pub fn of_samples(samples: &Samples) -> Self {
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
         let named = |view: View| (view.name().to_owned(), sums(samples, view));
         // Without a mark there is no growth since.

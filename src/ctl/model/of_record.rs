@@ -11,7 +11,7 @@ use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A count as a report has it. Only a damaged file has more than fits.
-fn whole(count: u64) -> i64 {
+pub fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

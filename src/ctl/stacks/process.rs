@@ -3,6 +3,7 @@
 use super::{
     Age, Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
+use crate::model::whole;
 use crate::symbols::Symbols;
 use pyhost_ledger::Account;
 use pyhost_record::threads::thread_name;
@@ -60,7 +61,6 @@ impl Stacks {
                 *total = gathering.add(place, amount(samples, site, view), view, *total)?;
             }
         }
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let (taken, dropped) = samples.counts();
         let (frames, sites) = gathering.finish();
         Ok(Stacks {
@@ -119,7 +119,7 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
             blocks: sum.blocks(),
             square: error::square(
                 sum.error_bytes(samples.interval()),
-                i64::try_from(samples.interval()).unwrap_or(i64::MAX),
+                whole(samples.interval()),
             ),
             age: Age::default(),
         },

@@ -13,9 +13,9 @@ use pyhost_os::moment;
 use pyhost_record::directory::{self, Entry, Here, Identity};
 use pyhost_record::{Record, SIZE};
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -263,10 +263,7 @@ impl Watched {
         let Some(entry) = name.choose(alive.collect(), directory)? else {
             return Ok(None);
         };
-        let mut options = OpenOptions::new();
-        // A pipe of that name must not stop the reader.
-        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-        let file = match options.open(&entry.path) {
+        let file = match pyhost_record::open(&entry.path) {
             Ok(file) => file,
             // It has just ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

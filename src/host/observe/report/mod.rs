@@ -48,7 +48,7 @@ use crate::observe::balance::Balance;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
 use pyhost_os::moment::Utc;
-use pyhost_record::describe::{describe_accounts, describe_cap, describe_last_refusal};
+use pyhost_record::describe::describe_accounts;
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +186,11 @@ impl Report<'_> {
         sink.begin("caps");
         for scope in Scope::all() {
             if let Some(cap) = LEDGER.cap(scope) {
-                describe_cap(scope, cap, LEDGER.hold(scope).unwrap_or(cap), sink);
+                let reserve_from = LEDGER.hold(scope).unwrap_or(cap);
+                sink.begin(scope.name());
+                sink.int("cap_bytes", cap as i64);
+                sink.int("reserve_from_bytes", reserve_from as i64);
+                sink.end();
             }
         }
         match first_refusal::latest() {
@@ -194,7 +198,11 @@ impl Report<'_> {
             None => sink.null("dossier"),
         }
         let mut room = [0; 512];
-        describe_last_refusal(CARD.refusals(), CARD.refusal_into(&mut room), sink);
+        sink.int("told_refusals", CARD.refusals() as i64);
+        match CARD.refusal_into(&mut room) {
+            Some(text) => sink.text("last_refusal", text),
+            None => sink.null("last_refusal"),
+        }
         sink.end();
     }
 
