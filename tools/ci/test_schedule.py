@@ -125,6 +125,9 @@ class Running(unittest.TestCase):
         self.assertRegex(run(shell("slow", "sleep 0.5"))[1], r"=== 0 s, running: slow \(0 s\)\n")
 
     def test_an_interrupted_run_ends_its_steps_and_says_what_they_printed(self):
+        # A shell starts what it leaves in the background with SIGINT ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
         timer.start()
         passed, said = run(shell("long", "echo begun; exec sleep 60"), shell("later", needs=("long",)))
