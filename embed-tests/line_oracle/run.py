@@ -72,7 +72,8 @@ class Program:
 
     def run(self, allocator, lines):
         """Runs it once; its report, and the truth that it printed."""
-        file = self.folder / f"{allocator}-{lines}.json"
+        # A comma in a path is two in an option.
+        file = self.folder / f"{allocator}-{lines}.json".replace(",", "-")
         command = [self.pyhost, "--allocator", allocator, f"--lines={lines}", f"--stats=file={file}",
                    PROGRAMS / "program.py", *MODULES]
         answer = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -383,7 +383,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::alloc::{Layout, alloc, dealloc};
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
 
     fn layout(size: usize) -> Layout {
         Layout::from_size_align(HEADER + size, GRAIN).unwrap()
@@ -391,8 +391,13 @@ mod tests {
 
     fn new(size: usize) -> PoolBlock {
         // SAFETY: a fresh block, with a header in front and room for the links.
-        let block =
-            unsafe { PoolBlock::of(NonNull::new(alloc(layout(size))).unwrap().add(HEADER)) };
+        let block = unsafe {
+            PoolBlock::of(
+                NonNull::new(alloc_zeroed(layout(size)))
+                    .unwrap()
+                    .add(HEADER),
+            )
+        };
         block.describe(size, size);
         block
     }
