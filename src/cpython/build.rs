@@ -1,7 +1,11 @@
 //! Compiles what reads CPython's frames, against the headers of the Python that is linked.
 
+#[path = "../build_variables.rs"]
+mod variables;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use variables::{baked, fail, refuse};
 
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();
@@ -75,25 +79,4 @@ fn compile_frame_reader() {
         .define("NDEBUG", None)
         .warnings(false)
         .compile("pyhost_frames");
-}
-
-/// A variable of the build that is set and not empty.
-fn baked(variable: &str) -> Option<String> {
-    println!("cargo::rerun-if-env-changed={variable}");
-    let value = std::env::var_os(variable)?;
-    let value = value.to_string_lossy().into_owned();
-    (!value.is_empty()).then_some(value)
-}
-
-/// Ends the build with one line about a variable.
-fn refuse(variable: &str, value: &str, expected: &str) -> ! {
-    fail(format_args!(
-        "{variable}: bad value '{value}'; expected {expected}"
-    ))
-}
-
-/// Ends the build with one line.
-fn fail(line: impl std::fmt::Display) -> ! {
-    println!("cargo::error={line}");
-    std::process::exit(1)
 }

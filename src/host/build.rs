@@ -8,8 +8,12 @@ mod bytes;
 mod link_static;
 
 use link_static::is_static;
+#[path = "../build_variables.rs"]
+mod variables;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use variables::{baked, fail, refuse};
 
 /// Symbols that the executable offers to every library of the process.
 const EXPORTS: &str = "exports.txt";
@@ -185,27 +189,6 @@ fn bake() {
             );
         }
     }
-}
-
-/// A variable of the build that is set and not empty.
-fn baked(variable: &str) -> Option<String> {
-    println!("cargo::rerun-if-env-changed={variable}");
-    let value = std::env::var_os(variable)?;
-    let value = value.to_string_lossy().into_owned();
-    (!value.is_empty()).then_some(value)
-}
-
-/// Ends the build with one line about a variable.
-fn refuse(variable: &str, value: &str, expected: &str) -> ! {
-    fail(format_args!(
-        "{variable}: bad value '{value}'; expected {expected}"
-    ))
-}
-
-/// Ends the build with one line.
-fn fail(line: impl std::fmt::Display) -> ! {
-    println!("cargo::error={line}");
-    std::process::exit(1)
 }
 
 /// The folder of libpython and of the libraries of extension modules at run time, such as `$ORIGIN/../lib`, instead of the
