@@ -13,7 +13,7 @@ type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 pub struct Heaps {
     /// The accounts' own; null is the main heap, and until [`super::start`] every account's.
     pub own: EachAccount,
-    /// Null if there is none, or it is the main heap.
+    /// Null before the mark, and for the main heap.
     pub before: EachAccount,
     /// For sampled blocks (see [`super::sampling`]); null without samples. A block of one takes the
     /// slow path when it is freed, so that the others need not be asked whether they are samples.
@@ -78,16 +78,21 @@ pub fn sampled(account: Account) -> impl Iterator<Item = *mut Heap> {
     heaps.into_iter().filter(|heap| !heap.is_null())
 }
 
-/// All heaps of an account, the main heap as null.
-pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let all = [
+/// The heaps of an account that are not its own.
+fn others(account: Account) -> [*mut Heap; 5] {
+    [
         &HEAPS.before,
         &HEAPS.sampled,
         &HEAPS.sampled_before,
         &HEAPS.checked,
         &HEAPS.checked_before,
-    ];
-    let others = all.map(|heaps| heaps[account as usize].load(Relaxed));
+    ]
+    .map(|heaps| heaps[account as usize].load(Relaxed))
+}
+
+/// All heaps of an account, the main heap as null.
+pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let others = others(account);
     let own = HEAPS.own[account as usize].load(Relaxed);
     let main = account == Account::Native && !own.is_null();
     let others = others.into_iter().filter(|heap| !heap.is_null());
@@ -109,16 +114,5 @@ pub fn heap_before(account: Account) -> *mut Heap {
 #[cold]
 pub fn account_of_other(heap: *mut Heap) -> Option<Account> {
     let mut all = REPORTED.iter().copied();
-    all.find(|&account| {
-        let others = [
-            &HEAPS.before,
-            &HEAPS.sampled,
-            &HEAPS.sampled_before,
-            &HEAPS.checked,
-            &HEAPS.checked_before,
-        ];
-        others
-            .map(|heaps| heaps[account as usize].load(Relaxed))
-            .contains(&heap)
-    })
+    all.find(|&account| others(account).contains(&heap))
 }
