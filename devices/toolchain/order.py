@@ -9,7 +9,7 @@ from .targets import HERE
 sys.path.append(str(HERE / "tools"))
 from start_functions import SCRIPTS, WITH_OPTIONS, patterns  # noqa: E402
 
-# What a program may run after the start.
+# Functions that a program may run after the start.
 PROGRAMS = [
     ["python-scripts/where_memory_went.py"],
     [

@@ -5,8 +5,8 @@
 
 use super::objects::Gil;
 use super::threads;
+use crate::heap::LineFinder;
 use crate::heap::sampling::{Call, Step};
-use crate::heap::source_line::LineFinder;
 use pyhost_os::descriptor::format_into;
 use pyhost_os::plain::Plain;
 use std::ffi::{c_char, c_int, c_void};
@@ -62,7 +62,7 @@ pub enum CodePlace {
     Serving,
     /// At a jump from which an error would leave past the handlers of its loop.
     Jump,
-    /// Inside the handler with this identity; all 0 if there is none.
+    /// Inside the handler with this identity; both are 0 without a handler.
     Within {
         /// The frame that has the handler.
         frame: usize,

@@ -1,5 +1,5 @@
 //! The native calls of the calling thread that count: of samples with `--lines native`, after those of Python, and of the
-//! blocks of `--debug-hooks` and `--guard`. For callers inside an allocator, as `place`.
+//! blocks of `--debug-hooks` and `--guard`. For callers inside an allocator, as [`frames`].
 //!
 //! The interpreter's own code and the host's are left out, wherever they are on the stack. The walk ends at the
 //! interpreter's innermost loop, below which the calls of Python say the rest. The loop is known by an address within its

@@ -118,7 +118,7 @@ const ACCOUNT_BITS: usize = 7;
 // A page begins on a multiple of 8. A ninth account needs another place than these bits.
 const _: () = assert!(ACCOUNTS <= ACCOUNT_BITS + 1);
 
-/// What freed blocks are marked with.
+/// The marks of freed blocks.
 struct DoubleFree {
     emptied: [Emptied; KEPT],
     next: AtomicUsize,

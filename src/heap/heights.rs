@@ -3,7 +3,6 @@
 //! The slow paths compare the ledger's bound with these numbers, which are out of reach until the layer
 //! above lowers them. [`falls`] and [`rises`] run inside the allocator, on any thread.
 
-pub use super::host::PeakWatcher;
 use super::host::host;
 use crate::ledger::{LEDGER, Scope};
 use std::sync::atomic::AtomicI64;

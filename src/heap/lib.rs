@@ -85,7 +85,7 @@ pub use booking::{
     release_resized, set_largest,
 };
 pub use ffi::ADDRESS_BITS;
-pub use host::{CapDecisions, Host, Request, register};
+pub use host::{CapDecisions, Host, LineFinder, PeakWatcher, Request, register};
 pub use pages::is_in_page;
 pub use pyhost_tensorflow::bfc;
 pub use tensorflow::{pool, region};

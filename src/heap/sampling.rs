@@ -69,7 +69,7 @@ struct SampleState {
     renew: OnceLock<Renew>,
     /// The last request that was acted on, or that there was at the start.
     answered: AtomicU64,
-    /// A signal that came to a thread that holds the samples, and is raised again once it does not; 0 if there is none.
+    /// A signal that came to a thread that holds the samples, and is raised again when it no longer holds them; 0 without such a signal.
     deferred: AtomicI32,
 }
 

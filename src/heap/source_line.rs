@@ -1,7 +1,6 @@
 //! A line of Python, kept as plain data: nothing is allocated, and there is no pointer that the leak check
 //! could take for a use.
 
-pub use super::host::LineFinder;
 use super::host::host;
 use pyhost_os::plain::Plain;
 use std::fmt;

@@ -193,11 +193,7 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
     if heap::watched::is_on() {
         native::inject(true);
     }
-    faults::start(
-        &options.faults,
-        |line| frames::calls_in_a_line(line),
-        native::inject,
-    );
+    faults::start(&options.faults, native::inject);
     domains::install(python, debug_hooks);
     let context = hooks::context(Account::Numpy);
     numpy::start(&allocators.numpy, python, debug_hooks, context)

@@ -26,7 +26,7 @@ const COUNT: usize = 256;
 /// A promise by its place and its number, which no later one at that place has.
 type Name = super::Promise;
 
-/// What a thread has to do with promises.
+/// The promises of a thread.
 struct ThreadPromises {
     /// The room that was kept for the calling thread.
     own: Cell<Option<Name>>,

@@ -280,9 +280,8 @@ impl fmt::Display for Block {
     }
 }
 
-/// Frees a guarded block, which `caller`'s hook was given; false for a pointer outside the range,
-/// having done nothing. Ends the process if the block is none, was freed before, or was written
-/// around.
+/// Frees a guarded block, which `caller`'s hook was given. Returns false for a pointer outside the range, and does nothing then.
+/// Ends the process if no block begins there, or it was freed before, or was written around.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
         return false;

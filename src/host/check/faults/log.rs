@@ -1,6 +1,7 @@
 //! The log of injected failures: one line each, written at once, so that it is there however the
 //! process ends. Does not allocate or wait; any thread.
 
+use crate::cpython::frames;
 use crate::descriptor::{notice, write_quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::ledger::Account;
@@ -26,7 +27,6 @@ struct Log {
     is_stream: bool,
     /// There was no such file.
     is_created: bool,
-    place: fn(&mut Line),
 }
 
 /// Where the lines about failed requests go.
@@ -45,14 +45,14 @@ static STATE: FaultLog = FaultLog {
 };
 
 /// A line that is being made; what does not fit is left out.
-pub struct Line {
+struct Line {
     bytes: [u8; 2048],
     length: usize,
 }
 
 impl Line {
     /// An empty line.
-    pub fn new() -> Self {
+    fn new() -> Self {
         Line {
             bytes: [0; 2048],
             length: 0,
@@ -61,12 +61,12 @@ impl Line {
 
     /// The text so far.
     #[cfg(test)]
-    pub fn as_bytes(&self) -> &[u8] {
+    fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
     /// Adds bytes, with `?` for what would end the line.
-    pub fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             // One place stays for the end of the line.
             if self.length + 1 < self.bytes.len() {
@@ -74,12 +74,6 @@ impl Line {
                 self.length += 1;
             }
         }
-    }
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -91,7 +85,7 @@ impl Write for Line {
 }
 
 /// Opens the log. `fresh` empties it. If that fails the script runs without it, which a notice says.
-pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
+pub fn start(path: &Path, fresh: bool) {
     let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
         None => Err(OutputError::TooLong),
         Some(mut path) => output::look(&mut path).and_then(|target| open(path, target, fresh)),
@@ -105,7 +99,6 @@ pub fn start(path: &Path, fresh: bool, place: fn(&mut Line)) {
                 path: opened.path,
                 is_stream: opened.is_stream,
                 is_created: opened.is_created,
-                place,
             });
         }
         Err(refusal) => notice(format_args!(
@@ -221,7 +214,7 @@ pub fn tell(number: u64, account: Account, size: usize) {
         process::id(),
         account.name()
     );
-    (log.place)(&mut line);
+    frames::calls_in_a_line(&mut line);
     line.bytes[line.length] = b'\n';
     write(log, &line.bytes[..=line.length]);
 }

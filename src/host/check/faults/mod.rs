@@ -18,7 +18,6 @@ mod rules;
 mod spec;
 pub mod tables;
 
-pub use log::Line;
 pub use rules::{Handle, close, disarm, fails, open};
 pub use spec::Spec;
 
@@ -60,14 +59,14 @@ pub fn is_on() -> bool {
 }
 
 /// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
-/// `place` returns where in the script the calling thread is. `when_armed` is called when the rules begin to hold,
+/// `when_armed` is called when the rules begin to hold,
 /// with `true`, and when they end to: what serves malloc asks [`fails`] only in between.
-pub fn start(settings: &FaultSettings, place: fn(&mut Line), when_armed: fn(bool)) {
+pub fn start(settings: &FaultSettings, when_armed: fn(bool)) {
     if settings.rules.is_empty() {
         return;
     }
     if let Some(path) = &settings.log {
-        log::start(path, settings.fresh_log, place);
+        log::start(path, settings.fresh_log);
     }
     for rule in settings.rules.iter().filter(|rule| rule.is_a_rule()) {
         rules::add(rule);
