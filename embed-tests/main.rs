@@ -14,6 +14,8 @@ mod host;
 mod protobuf;
 #[path = "support/skipping.rs"]
 mod skipping;
+#[path = "support/texts.rs"]
+mod texts;
 
 // What is known of a process, and who is shown it.
 #[path = "observe/balance.rs"]

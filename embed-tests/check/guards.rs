@@ -491,28 +491,3 @@ assert pyhost.memory_stats()['guards']['live_blocks'] < 2000";
         assert_eq!(outcome.stderr, "");
     }
 }
-
-#[test]
-fn a_bad_value_is_one_line_and_status_2() {
-    let expected =
-        "expected all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1 or more";
-    for value in ["min=0", "every=0", "yes", ""] {
-        let outcome = Run::host()
-            .arg(format!("--guard={value}"))
-            .code("pass")
-            .run();
-        assert_eq!(outcome.code(), 2, "{outcome:#?}");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-        if !value.is_empty() {
-            assert_eq!(
-                outcome.stderr,
-                format!("pyhost: --guard: bad value '{value}'; {expected}\n")
-            );
-        }
-    }
-    let outcome = Run::host().env("PYHOST_GUARD", "yes").code("pass").run();
-    assert_eq!(
-        outcome.stderr,
-        format!("pyhost: PYHOST_GUARD: bad value 'yes'; {expected}\n")
-    );
-}

@@ -491,28 +491,6 @@ fn where_blocks_are_hidden_one_line_says_that_nothing_is_checked() {
 }
 
 #[test]
-fn bad_values_are_one_line_and_status_2() {
-    for (arguments, line) in [
-        (
-            ["--leak-check=all", "-V"],
-            "pyhost: --leak-check: bad value 'all'; expected one of python, native, off; or status=N, suppressions=FILE, unused\n",
-        ),
-        (
-            ["--leak-check=status=256", "-V"],
-            "pyhost: --leak-check status: bad value '256'; expected a number from 0 to 255\n",
-        ),
-    ] {
-        let outcome = Run::host().args(arguments).run();
-        assert_eq!((outcome.code(), outcome.stderr.as_str()), (2, line));
-    }
-    let outcome = Run::host()
-        .env("PYHOST_LEAK_CHECK", "status=x")
-        .arg("-V")
-        .run();
-    assert_eq!(outcome.code(), 2, "{outcome:#?}");
-}
-
-#[test]
 fn the_ledger_stays_exact_among_old_heaps_and_new_ones() {
     for (name, arguments) in [("exact_domains.py", &["3"][..]), ("exact_programs.py", &[])] {
         for option in ["--leak-check", "--leak-check=native"] {

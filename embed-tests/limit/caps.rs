@@ -368,39 +368,6 @@ print(results, hog())";
 }
 
 #[test]
-fn bad_caps_are_one_line_and_nothing_runs() {
-    for (arguments, part) in [
-        (&["--cap", "3M"][..], "expected at least"),
-        (&["--cap", "obj=1M"], "obj has"),
-        (&["--cap", "heap=4M"], "expected a size such as 64M"),
-        (&["--cap", "64m"], "bad value '64m'"),
-        (&["--cap", "numpy=auto"], "auto is for all together"),
-        (&["--cap", "0"], "bad value '0'"),
-        (&["--soft-cap", "lots"], "bad value 'lots'"),
-        (&["--cap", "64M", "--cap-share", "0"], "1 or more"),
-        (
-            &["--cap", "64M", "--cap-share", "30"],
-            "bad value '2.1 MiB', the cap divided by --cap-share 30; expected at least",
-        ),
-        (&["--cap-share", "3"], "there is no cap to divide"),
-        (
-            &["--malloc", "off", "--cap", "native=1M"],
-            "--cap native=...: not with --malloc off; expected --malloc count",
-        ),
-        (
-            &["--malloc", "plain", "--soft-cap", "mapped=1M"],
-            "--soft-cap mapped=...: not with --malloc plain",
-        ),
-    ] {
-        let outcome = Run::host().args(arguments).code("print('ran')").run();
-        assert_eq!(outcome.code(), 2, "{outcome:#?}");
-        assert_eq!(outcome.stdout, "");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-        assert!(outcome.stderr.contains(part), "{outcome:#?}");
-    }
-}
-
-#[test]
 fn a_cap_in_percent_says_what_it_is_of() {
     let outcome = Run::host()
         .args(["--cap", "50%"])

@@ -137,7 +137,7 @@ print(flags(id(sys)), tables())";
 }
 
 #[test]
-fn a_profile_is_reported_inherited_and_checked() {
+fn a_profile_is_reported_and_inherited() {
     let code = "import subprocess, sys
 subprocess.run([sys.executable, '-c', 'import pyhost; print(pyhost.memory_stats()[\"host\"][\"profile\"])'], check=True)";
     let (outcome, report) = Run::host().args(["--retain=small", "-c", code]).reported();
@@ -145,10 +145,4 @@ subprocess.run([sys.executable, '-c', 'import pyhost; print(pyhost.memory_stats(
     assert_eq!(report["host"]["profile"], "small");
     let (_, report) = Run::host().code("").reported();
     assert_eq!(report["host"]["profile"], "balanced");
-    let outcome = Run::host().args(["--retain", "tiny", "-c", ""]).run();
-    assert_eq!(outcome.code(), 2);
-    assert_eq!(
-        outcome.stderr,
-        "pyhost: --retain: bad value 'tiny'; expected one of balanced, speed, small\n"
-    );
 }

@@ -175,21 +175,6 @@ fn without_the_option_nothing_is_sampled() {
 }
 
 #[test]
-fn bad_values_are_one_line_and_status_2() {
-    for value in ["0", "two", "64K,7", "64K,seed=x", ""] {
-        let outcome = Run::host()
-            .args([&format!("--lines={value}"), "-c", "pass"])
-            .run();
-        assert_eq!(outcome.code(), 2, "{outcome:#?}");
-        assert_eq!(outcome.stderr.lines().count(), 1);
-        assert!(
-            outcome.stderr.starts_with("pyhost: --lines: "),
-            "{outcome:#?}"
-        );
-    }
-}
-
-#[test]
 fn a_seed_repeats_the_draws() {
     let sampled = |seed| {
         let code = "kept = [bytes(1000) for _ in range(20_000)]";

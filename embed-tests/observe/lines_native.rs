@@ -329,17 +329,6 @@ fn children_inherit_the_option_and_without_it_nothing_native_is_in_a_stack() {
 }
 
 #[test]
-fn a_wrong_value_of_the_variable_is_refused() {
-    let run = Run::host().env("PYHOST_LINES", "native=maybe");
-    let outcome = run.code("0").run();
-    assert_eq!(outcome.code(), 2, "{outcome:?}");
-    assert!(
-        outcome.stderr.contains("PYHOST_LINES native: "),
-        "{outcome:?}"
-    );
-}
-
-#[test]
 fn the_lines_of_a_process_that_runs_have_native_calls() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("native calls are read on x86-64 only");

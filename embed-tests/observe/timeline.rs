@@ -339,20 +339,3 @@ os.wait()";
         .ok();
     assert_eq!(outcome.stderr, "");
 }
-
-#[test]
-fn bad_options_of_the_timeline_are_told_in_a_line() {
-    for (arguments, part) in [
-        (vec!["--timeline="], "expected a value"),
-        (vec!["--timeline=/nonexistent/t"], "no directory"),
-        (vec!["--timeline=/tmp/t,interval=10"], "a time from 1ms"),
-        (vec!["--timeline=interval=1s"], "no timeline"),
-        (vec!["--brief", "/nonexistent/b"], "no directory"),
-    ] {
-        let outcome = Run::host().args(arguments).code("print(1)").run();
-        assert_eq!(outcome.code(), 2, "{outcome:#?}");
-        assert_eq!(outcome.stdout, "");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-        assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
-    }
-}

@@ -11,100 +11,10 @@ fn refused(run: Run, line: &str) {
 }
 
 #[test]
-fn a_bad_option_is_one_line_that_names_it_and_what_was_expected() {
-    let cases: [(&[&str], &str); 17] = [
-        (
-            &["--frobnicate"],
-            "--frobnicate: unknown option; expected one of the host's (pyhost --help) or of Python's (pyhost -h)",
-        ),
-        (
-            &["--statz"],
-            "--statz: unknown option; did you mean --stats?",
-        ),
-        (
-            &["--allocator=jemalloc"],
-            "--allocator: bad value 'jemalloc'; expected one of mimalloc, pymalloc, system",
-        ),
-        (
-            &["--allocator"],
-            "--allocator: expected a value, one of mimalloc, pymalloc, system",
-        ),
-        (
-            &["--malloc", "maybe"],
-            "--malloc: bad value 'maybe'; expected one of count, plain, off",
-        ),
-        (
-            &["--stats=xml"],
-            "--stats: bad value 'xml'; expected one of text, json, html, openmetrics, off; or file=PATH, fd=N",
-        ),
-        (
-            &["--stats=fd=two"],
-            "--stats fd: bad value 'two'; expected a number",
-        ),
-        (
-            &["--stats=fd=99"],
-            "--stats fd: 99 is no open descriptor; expected one that the caller opened",
-        ),
-        (
-            &["--stats=file=/no/such/folder/r"],
-            "--stats file: no directory for '/no/such/folder/r'; expected a file in one that exists",
-        ),
-        (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
-        (
-            &["--stats=fd=1,file=r.json"],
-            "--stats: the report goes to a file or to a descriptor; expected file or fd",
-        ),
-        (
-            &["--stats-file", "r.json"],
-            "--stats-file: unknown option; did you mean --stats?",
-        ),
-        (&["--lines", "--lines=64K"], "--lines: given more than once"),
-        (
-            &["-u", "-W", "error", "--stats=text"],
-            "--stats: comes after an option of Python's; the host's options come first",
-        ),
-        (
-            &["-Xdev", "--cap", "64M"],
-            "--cap: comes after an option of Python's; the host's options come first",
-        ),
-        (
-            &["--stats", "json", "Cargo.toml"],
-            "--stats: 'json' is taken for the program and is not one; expected --stats=json",
-        ),
-        (
-            &["--lines", "64K", "Cargo.toml"],
-            "--lines: '64K' is taken for the program and is not one; expected --lines=64K",
-        ),
-    ];
-    for (arguments, line) in cases {
-        refused(Run::host().args(arguments).code("print('ran')"), line);
-    }
-    refused(
-        Run::host()
-            .args(["--malloc=off", "--allocator=pymalloc"])
-            .code("print('ran')"),
-        "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected --allocator system",
-    );
-}
-
-#[test]
-fn a_bad_variable_is_refused_like_its_option_and_an_empty_one_is_none() {
-    for (name, value, expected) in [
-        ("PYHOST_ALLOCATOR", "x", "mimalloc, pymalloc, system"),
-        ("PYHOST_MALLOC", "x", "count, plain, off"),
-        (
-            "PYHOST_STATS",
-            "x",
-            "text, json, html, openmetrics, off; or file=PATH, fd=N",
-        ),
-        ("PYHOST_DEBUG_HOOKS", "yes", "1, 0"),
-    ] {
-        let line = format!("{name}: bad value '{value}'; expected one of {expected}");
-        refused(Run::host().env(name, value).code("print('ran')"), &line);
-        assert_eq!(
-            Run::host().env(name, "").code("print('ran')").ok().stdout,
-            "ran\n"
-        );
+fn an_empty_variable_is_none() {
+    for name in ["ALLOCATOR", "MALLOC", "STATS", "DEBUG_HOOKS"] {
+        let run = Run::host().env(&format!("PYHOST_{name}"), "");
+        assert_eq!(run.code("print('ran')").ok().stdout, "ran\n");
     }
 }
 
@@ -154,18 +64,7 @@ fn what_follows_the_host_options_is_pythons_untouched() {
 }
 
 #[test]
-fn help_and_version_are_the_hosts_only_by_their_long_names() {
-    let help = Run::host().arg("--help").ok().stdout;
-    for option in [
-        "--allocator",
-        "--debug-hooks",
-        "--malloc",
-        "--stats",
-        "--host-version",
-        "pyhost -h",
-    ] {
-        assert!(help.contains(option), "{option} is missing in\n{help}");
-    }
+fn version_is_the_hosts_only_by_its_long_name() {
     let version = Run::host().arg("--host-version").ok().stdout;
     assert!(
         version.starts_with("pyhost ") && version.contains("mimalloc 3."),

@@ -172,43 +172,4 @@ mod tests {
             assert_eq!(again.exports(&[]).len(), 0);
         }
     }
-
-    #[test]
-    fn a_wrong_part_is_named() {
-        for (word, expected) in [
-            (
-                "--numpy=align=48",
-                "--numpy align: bad value '48'; expected a power of two from 16 to 4096",
-            ),
-            (
-                "--numpy=alin=64",
-                "--numpy: bad value 'alin=64'; expected one of mimalloc, pool, bfc, system; or align=N, \
-                 huge-pages=WHEN, numa=NODE, limit=LIMIT, region=SIZE[:MAX]",
-            ),
-            (
-                "--numpy=pool,bfc",
-                "--numpy: bad value 'pool,bfc'; expected one of mimalloc, pool, bfc, system; or align=N, huge-pages=WHEN, numa=NODE, limit=LIMIT, region=SIZE[:MAX]",
-            ),
-            ("--numpy=align", "--numpy align: expected a value, align=N"),
-            (
-                "--numpy=align=64,align=64",
-                "--numpy align: given more than once",
-            ),
-            ("--region=24M,lock=1", "--region lock: takes no value"),
-            (
-                "--timeline=/t,intervall=5ms",
-                "--timeline: bad value '/t,intervall=5ms'; expected a path, in which a comma is written twice; or interval=TIME",
-            ),
-            (
-                "--stats=json,file=",
-                "--stats file: expected a value, a path",
-            ),
-        ] {
-            let name = word.split('=').next().unwrap();
-            let row = row_of(name.as_bytes()).unwrap();
-            let arguments = std::iter::once(word.as_bytes());
-            let read = Values::default().read(row, parts_of(row, arguments, None));
-            assert_eq!(read.unwrap_err().to_string(), expected);
-        }
-    }
 }

@@ -207,26 +207,6 @@ pub fn help(which: Help) -> String {
 mod tests {
     use super::*;
 
-    fn refused(words: &[&str]) -> String {
-        let checked = check(words.iter().map(|word| word.as_bytes()));
-        checked.map_or_else(|error| error.to_string(), |()| String::new())
-    }
-
-    #[test]
-    fn a_word_that_is_wrong_is_named() {
-        for (words, line) in [
-            (&["--stats", "--cap", "1G"][..], ""),
-            (&["--cap", "-1"], "--cap: expected a value, [ACCOUNT=]SIZE"),
-            (&["--debug-hooks=1"], "--debug-hooks: takes no value"),
-            (
-                &["--stats-file", "r"],
-                "--stats-file: unknown option; did you mean --stats?",
-            ),
-        ] {
-            assert_eq!(refused(words), line);
-        }
-    }
-
     #[test]
     fn the_short_help_fits_on_a_screen() {
         let help = help(Help::Short);
