@@ -1,8 +1,9 @@
 //! The heap's part of a fork. The layer above calls these from its handlers of `pthread_atfork`.
 
-use super::thread::{state, thread_id};
-use super::{bound, gate, sampling};
 use crate::ledger::LEDGER;
+use crate::mimalloc::gate;
+use crate::threads::thread_state::{state, thread_id};
+use crate::{bounded_heap, sampling};
 
 /// In the thread that forks: keeps others out of mimalloc.
 pub fn before() {
@@ -18,7 +19,7 @@ pub fn in_parent() {
 /// In the child, whose one thread is the one that forked.
 pub fn in_child() {
     LEDGER.keep_only(state().slot());
-    bound::forked();
+    bounded_heap::forked();
     sampling::forked();
     gate::open();
 }

@@ -1,6 +1,6 @@
 //! What the layer above does for the heap: its functions, registered once.
 
-use super::bfc;
+use crate::bfc;
 use crate::ledger::{Account, Gils, Slot};
 use pyhost_sampler::Step;
 use std::sync::OnceLock;

@@ -84,7 +84,7 @@ fn place_gdb_commands() {
 }
 
 /// The functions by which memory is mapped: what libraries call and what the executable's own objects call are two, see
-/// `libc_exports/native/mapped/calls.c`, and `src/heap/bound/mod.rs` for mimalloc's `mprotect`. The linker leads references to the latter
+/// `libc_exports/native/mapped/calls.c`, and `src/heap/bounded_heap/mod.rs` for mimalloc's `mprotect`. The linker leads references to the latter
 /// (`--wrap`).
 const MAPPINGS: [&str; 6] = ["mmap", "mmap64", "munmap", "mremap", "madvise", "mprotect"];
 
@@ -149,7 +149,7 @@ fn link_unwinder() {
     }
 }
 
-/// The least size of a region, of `src/heap/bound/mod.rs`.
+/// The least size of a region, of `src/heap/bounded_heap/mod.rs`.
 const LEAST_REGION: u64 = 8 << 20;
 
 /// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain

@@ -41,7 +41,7 @@ use std::os::unix::ffi::OsStrExt;
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
 pub fn run(arguments: Strings<'_>, called: Option<&CStr>) -> Result<i32, Error> {
-    heap::bound::main_begins();
+    heap::bounded_heap::main_begins();
     crate::resident::start();
     let words = options::words(&arguments, called).map(OsStr::from_bytes);
     match options::read(words.map(OsString::from).collect())? {
@@ -182,15 +182,15 @@ fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
     } = *allocators;
     let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
-    if is_checked && can_check && !heap::checked::start() {
+    if is_checked && can_check && !heap::checked_blocks::start() {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
         ));
     }
-    if heap::checked::is_on() || heap::guards::are_on() {
+    if heap::checked_blocks::is_on() || heap::guards::are_on() {
         stacks::start(std::ptr::from_ref(options).addr());
     }
-    if heap::watched::is_on() {
+    if heap::checked_requests::is_on() {
         native::inject(true);
     }
     faults::start(&options.faults, native::inject);
@@ -222,7 +222,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     module::register();
     let interpreter = interpreter::initialize(arguments);
     let gil = interpreter.gil();
-    heap::bound::python_started();
+    heap::bounded_heap::python_started();
     if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
@@ -258,7 +258,7 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);
     }
-    if is_reported || heap::checked::is_on() {
+    if is_reported || heap::checked_blocks::is_on() {
         interpreter::at_finalized(python_finalized)?;
     }
     endings::watch_signals();

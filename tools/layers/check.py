@@ -3,8 +3,8 @@
 
     tools/layers/check.py [--edges]
 
-`order.txt` lists the modules of src/host from the lowest layer to the highest. `a::b` there is a module in the group a,
-a folder whose mod.rs does nothing but declare its modules. A module may import modules of
+A folder whose mod.rs does nothing but declare its modules is a group, and `a::b` is a module of the group a.
+`order.txt` lists the modules of src/host from the lowest layer to the highest. A module may import modules of
 lower layers only, so no cycle can arise. Each import that breaks the rule is printed as
 
     src/host/a.rs:7: module a (layer 3) imports b (layer 5)
@@ -114,6 +114,11 @@ class Source:
         self.test_modules = set()  # files' modules that are declared with #[cfg(test)]
         self.aliases = {}  # names that a `use` of this file brings in, and the path each stands for
         self.read(0, len(self.tokens), module)
+
+    def only_declares(self):
+        """Whether there is nothing but `mod name;`, with or without attributes and `pub`."""
+        code = " ".join(token.text for token in self.tokens)
+        return bool(re.fullmatch(r"((# (! )?\[ [^\]]* \]|(pub (\( \w+ \) )?)?mod \w+ ;) ?)*", code))
 
     def text(self, at):
         return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
@@ -243,9 +248,13 @@ def read_crate(files):
     return root, sources
 
 
-def groups_of(layers):
-    """The groups that the order names."""
-    return {name.split("::")[0] for name in layers if "::" in name}
+def groups_of(sources):
+    """The folders whose mod.rs does nothing but declare its modules."""
+    return {
+        source.module[0]
+        for file, source in sources.items()
+        if file == f"{source.module[0]}/mod.rs" and source.only_declares()
+    }
 
 
 def imports(root, sources, groups=()):
@@ -401,7 +410,7 @@ def main(arguments):
     lines = []
     for crate in crates():
         root, sources = read_crate(files_of(crate))
-        found, modules = imports(root, sources, groups_of(layers) if crate == HOST else ())
+        found, modules = imports(root, sources, groups_of(sources))
         if arguments == ["--edges"]:
             print(crate)
             for (module, target), number in sorted(collections.Counter((i.module, i.target) for i in found).items()):

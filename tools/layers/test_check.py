@@ -187,7 +187,7 @@ class Tree(unittest.TestCase):
     def test_the_check_reads_the_whole_host(self):
         layers, _ = check.read_order((check.HERE / "order.txt").read_text())
         crate = check.read_crate(check.files_of(check.HOST))
-        found, modules = check.imports(*crate, check.groups_of(layers))
+        found, modules = check.imports(*crate, check.groups_of(crate[1]))
         self.assertIn("run", modules)
         self.assertIn("limit::caps", modules)
         self.assertGreater(len(found), 250)
@@ -197,11 +197,19 @@ class Tree(unittest.TestCase):
         files = {"lib": ROOT, "middle": "", "high": "", **files}
         crate = check.read_crate({name.replace("__", "/") + ".rs": text for name, text in files.items()})
         layers, known = check.read_order("low::a\nlow::b\nmiddle\nhigh\n")
-        found, modules = check.imports(*crate, check.groups_of(layers))
+        found, modules = check.imports(*crate, check.groups_of(crate[1]))
         self.assertEqual(
             check.check(found, modules, layers, known),
             ["src/host/low/a.rs:1: module low::a (layer 1) imports low::b (layer 2)"],
         )
+
+    def test_a_folder_is_a_group_if_its_module_only_declares_others(self):
+        def groups(text):
+            return check.groups_of({"low/mod.rs": check.read_source("low/mod.rs", text), "low/a.rs": check.Source("", ("low", "a"))})
+
+        self.assertEqual(groups("//! Text.\n\n#![allow(unsafe_code)]\n#[cfg(unix)]\npub(crate) mod a;\nmod b;"), {"low"})
+        self.assertEqual(groups("mod a;\npub use a::Thing;"), set())
+        self.assertEqual(groups("mod a;\nconst A: u8 = 0;"), set())
 
     def test_the_crates_of_the_tree_are_known(self):
         self.assertLess({"src/ctl", "src/heap", "src/host", "src/ledger", "src/os", "src/record"}, set(check.crates()))

@@ -7,12 +7,13 @@
 
 #![allow(unsafe_code)]
 
-use super::NUMPY;
-use crate::gate::{self, Closed};
+use crate::arrays::array_blocks;
 use crate::ledger::Account;
-use crate::pages::{self, PageView};
-use crate::thread::{state, thread_id};
-use crate::{arrays, book, count_failure, may_book, moving, release, usable_size};
+use crate::mimalloc::gate::{self, Closed};
+use crate::mimalloc::pages::{self, PageView};
+use crate::system_memory::mremap_grow;
+use crate::threads::thread_state::{state, thread_id};
+use crate::{NUMPY, book, count_failure, may_book, release, usable_size};
 use pyhost_os::mapping::give_pages_back;
 use pyhost_tensorflow::pool::{GRAIN, HEADER, LEAST, Pool, PoolBlock};
 use std::ptr::{NonNull, null_mut};
@@ -33,7 +34,7 @@ const LEAST_GIVEN_BACK: usize = 64 << 10;
 
 /// Bytes in front of the pointer: a header, and the pointer stays aligned.
 pub fn lead() -> usize {
-    arrays::alignment().max(HEADER)
+    array_blocks::alignment().max(HEADER)
 }
 
 /// Chooses the bound. Before the first block.
@@ -47,7 +48,7 @@ fn whole(size: usize) -> Option<usize> {
     Some(whole & !(GRAIN - 1))
 }
 
-/// Allocates `size` bytes, zeroed where `zero`, aligned as [`arrays`] are. Null on failure.
+/// Allocates `size` bytes, zeroed where `zero`, aligned as [`array_blocks`] are. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
     let Some(whole) = whole(size) else {
         count_failure(Account::Numpy);
@@ -58,7 +59,7 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
     };
     if zero {
         // SAFETY: the bytes behind the header, of a block that nobody else has.
-        unsafe { arrays::clear(block.pointer().as_ptr(), whole - lead()) };
+        unsafe { array_blocks::clear(block.pointer().as_ptr(), whole - lead()) };
     }
     hand_out(block)
 }
@@ -78,8 +79,8 @@ fn allocate_new(whole: usize, zero: bool) -> *mut u8 {
         return null_mut();
     }
     let from_heap = || match zero {
-        true => arrays::allocate::<true, false>(whole),
-        false => arrays::allocate::<false, false>(whole),
+        true => array_blocks::allocate::<true, false>(whole),
+        false => array_blocks::allocate::<false, false>(whole),
     };
     let mut start = from_heap();
     if start.is_null() {
@@ -131,7 +132,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     let charged = old.charged();
     // The heap may have given more than was requested: then the block stays.
     if let Some(whole) = whole(size).filter(|&whole| whole <= charged)
-        && charged - whole <= arrays::slack(charged)
+        && charged - whole <= array_blocks::slack(charged)
     {
         old.set_size(whole);
         return pointer;
@@ -151,7 +152,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     // a page, and the new header is put back.
     unsafe {
         let new = moved.sub(header).cast::<[usize; 2]>().read();
-        moving::move_contents(pointer.sub(lead), moved.sub(lead), bytes);
+        mremap_grow::move_contents(pointer.sub(lead), moved.sub(lead), bytes);
         moved.sub(header).cast::<[usize; 2]>().write(new);
         give_one_back(old, charged);
     }
@@ -190,7 +191,7 @@ unsafe fn give_one_back(block: PoolBlock, charged: usize) {
         if charged >= LEAST_GIVEN_BACK {
             give_pages_back(start, charged);
         }
-        arrays::free::<false>(start);
+        array_blocks::free::<false>(start);
     }
 }
 

@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use super::NUMPY;
+use crate::arrays::placement;
 use crate::host::host;
 use crate::ledger::Account;
-use crate::thread::{state, thread_id};
-use crate::{book, book_resized, count_failure, gate, may_book, placement, release, retention};
+use crate::mimalloc::gate;
+use crate::system_memory::retention;
+use crate::threads::thread_state::{state, thread_id};
+use crate::{NUMPY, book, book_resized, count_failure, may_book, release};
 use pyhost_os::growing::Growing;
 use pyhost_tensorflow::bfc::{Bfc, ChunkView, Map, Statistics};
 use std::ops::Range;

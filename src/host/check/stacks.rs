@@ -9,7 +9,7 @@
 
 use crate::cpython::native_calls::{self, Of, Place, place_of};
 use crate::descriptor::{Descriptor, format_into, in_memory_of};
-use crate::heap::origin::calls::{self, CallsNumber, MOST};
+use crate::heap::call_site::native_stacks::{self, CallsNumber, MOST};
 use crate::observe::controller;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::moment::{Utc, now};
@@ -45,7 +45,7 @@ static STATE: NativeStacks = NativeStacks {
 /// Makes the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
 pub fn start(main_frame: usize) {
-    if native_calls::prepare(main_frame).is_ok() && calls::start(read, tell) {
+    if native_calls::prepare(main_frame).is_ok() && native_stacks::start(read, tell) {
         STATE.started.store(now(), Relaxed);
         let _ = STATE.program.set(controller::find());
     }
@@ -72,9 +72,9 @@ pub fn tell_found(found: &[usize], made: CallsNumber, freed: CallsNumber) {
 
 /// Writes the calls that have freed and allocated a block.
 pub fn write_origins(out: &mut impl Write, made: CallsNumber, freed: CallsNumber) -> fmt::Result {
-    write_calls(out, "freed in", calls::addresses(freed))?;
-    write_calls(out, "allocated in", calls::addresses(made))?;
-    match calls::is_full() && made == 0 {
+    write_calls(out, "freed in", native_stacks::addresses(freed))?;
+    write_calls(out, "allocated in", native_stacks::addresses(made))?;
+    match native_stacks::is_full() && made == 0 {
         true => writeln!(
             out,
             "  the table of native calls is full: those of later blocks are not known"
@@ -85,7 +85,7 @@ pub fn write_origins(out: &mut impl Write, made: CallsNumber, freed: CallsNumber
 
 /// The calls of a stack whose libraries are loaded.
 pub fn places(number: CallsNumber) -> impl Iterator<Item = Place> {
-    calls::addresses(number).filter_map(place_of)
+    native_stacks::addresses(number).filter_map(place_of)
 }
 
 /// A line for each call, the innermost first; nothing if there is none.

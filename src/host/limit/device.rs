@@ -6,13 +6,13 @@
 use crate::bytes::{Bytes, Exact};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
-use crate::heap::bound::{self, RegionError};
+use crate::heap::bounded_heap::{self, RegionError};
 use crate::libc_exports::native::{Mode, checkers};
 use crate::options::RegionSettings;
 use crate::process;
 
 // A region that is too small is a bad option.
-const _: () = assert!(bound::TOO_SMALL == BAD_OPTION);
+const _: () = assert!(bounded_heap::TOO_SMALL == BAD_OPTION);
 
 /// Backs and locks the region as asked.
 ///
@@ -33,7 +33,7 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
         use_huge_pages()?;
     }
     if asked.lock {
-        bound::lock().map_err(cannot_lock)?;
+        bounded_heap::lock().map_err(cannot_lock)?;
     }
     Ok(())
 }
@@ -45,14 +45,14 @@ fn use_huge_pages() -> Result<(), Error> {
              /sys/kernel/mm/transparent_hugepage/enabled",
         ));
     }
-    if let Some(size) = process::huge_page_size().filter(|&size| size != bound::HUGE_PAGE) {
+    if let Some(size) = process::huge_page_size().filter(|&size| size != bounded_heap::HUGE_PAGE) {
         return Err(Error::option(format!(
             "--region huge-pages: a huge page of this machine has {}, and a region is counted by 2 MiB; \
              expected a kernel with pages of 4 KiB",
             Bytes(size)
         )));
     }
-    bound::use_huge_pages().map_err(|refusal| {
+    bounded_heap::use_huge_pages().map_err(|refusal| {
         Error::option(match refusal {
             RegionError::TooSmall => {
                 "--region huge-pages: the region is too small to be counted by 2 MiB; expected a larger \
@@ -71,7 +71,7 @@ fn use_huge_pages() -> Result<(), Error> {
 }
 
 fn cannot_lock(refusal: RegionError) -> Error {
-    let size = bound::size().unwrap_or(0);
+    let size = bounded_heap::size().unwrap_or(0);
     Error::option(match refusal {
         RegionError::System(error) => format!(
             "--region lock: the system does not let {} be locked ({}; the limit is {}); expected a larger \

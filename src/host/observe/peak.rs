@@ -15,7 +15,7 @@
 //! sheet.
 //!
 //! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
-//! which is beyond reach if no report is planned ([`heights`]). [`fall`] and [`ask`] run inside the
+//! which is beyond reach if no report is planned ([`peak_watch`]). [`fall`] and [`ask`] run inside the
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
 #![allow(unsafe_code)]
@@ -26,8 +26,8 @@ use crate::cpython::{frames, threads};
 use crate::errno::KeptErrno;
 use crate::heap;
 use crate::heap::PeakWatcher;
-use crate::heap::heights::{self, HEIGHTS};
-use crate::heap::register::{self, BigBlocks};
+use crate::heap::big_blocks::{self, BigBlocks};
+use crate::heap::peak_watch::{self, HEIGHTS};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
@@ -92,7 +92,7 @@ static STATE: PeakWatch = PeakWatch {
 
 /// Growth after which the next glance is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;
-const GROWTH: i64 = heights::PART;
+const GROWTH: i64 = peak_watch::PART;
 /// Nanoseconds between two glances at one height: more than a hundred times what one takes.
 const GLANCE_REST: u64 = 4_000_000;
 /// Growth of live bytes, and of the resident size, after which the next sheet is due.
@@ -155,7 +155,7 @@ pub fn time() -> u64 {
 
 /// Whether anybody looks.
 fn is_on() -> bool {
-    HEIGHTS.high.load(Relaxed) != heights::NEVER
+    HEIGHTS.high.load(Relaxed) != peak_watch::NEVER
 }
 
 /// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
@@ -168,7 +168,7 @@ pub fn restart() {
 /// Looks no more: the script has ended.
 pub fn stop() {
     for height in [&HEIGHTS.high, &HEIGHTS.next_glance, &HEIGHTS.next_sheet] {
-        height.store(heights::NEVER, Relaxed);
+        height.store(peak_watch::NEVER, Relaxed);
     }
 }
 
@@ -218,7 +218,7 @@ fn glance() {
         time: time(),
         ledger,
         resident: resident().now,
-        big_blocks: register::big_blocks(),
+        big_blocks: big_blocks::big_blocks(),
     });
     let bound = LEDGER.bound(Scope::Total);
     HEIGHTS.high.store(bound, Relaxed);

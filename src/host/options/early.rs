@@ -22,10 +22,10 @@ pub fn read<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, mut environment: 
     let parts = |option| given(option, words.clone(), environment.iter());
     let mut leak_check = parts("--leak-check").peekable();
     if leak_check.peek().is_some() && main_value(leak_check) != Some(b"off") {
-        heap::apart::start();
+        heap::leak_check_addresses::start();
     }
     let size = region_size(parts("--region"));
-    if let Some(size) = size.filter(|&size| size >= heap::bound::LEAST) {
+    if let Some(size) = size.filter(|&size| size >= heap::bounded_heap::LEAST) {
         heap::reserve_region(size);
     }
     match main_value(parts("--malloc")) {
@@ -85,7 +85,7 @@ fn region_size<'a>(given: impl Iterator<Item = Given<'a>>) -> Option<u64> {
 /// # Errors
 /// The system gave no such range of addresses, or something was allocated before it could.
 pub fn check(wanted: Option<u64>) -> Result<(), Error> {
-    match (wanted, heap::bound::size()) {
+    match (wanted, heap::bounded_heap::size()) {
         (wanted, found) if wanted == found => Ok(()),
         (Some(size), _) => Err(Error::option(format!(
             "--region: the system reserves no addresses for {} before all else is allocated; \

@@ -4,7 +4,7 @@ use super::table::Values;
 use super::{Options, baked};
 use crate::allocator::Allocator;
 use crate::error::Error;
-use crate::heap::bound::Size;
+use crate::heap::bounded_heap::Size;
 use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
 use crate::python::numpy::ArrayAllocator;

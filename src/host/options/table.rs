@@ -6,7 +6,7 @@ use super::kinds::{Choice, Flag, Help, Kind, List, Live, Number, Path, PathPart,
 use crate::allocator::Allocator;
 use crate::check::faults::Spec;
 use crate::check::leaks;
-use crate::heap::bound::Size;
+use crate::heap::bounded_heap::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;

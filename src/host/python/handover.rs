@@ -11,7 +11,7 @@ use crate::cpython::extensions;
 use crate::cpython::frames;
 use crate::cpython::objects::Gil;
 use crate::descriptor::notice;
-use crate::heap::bound;
+use crate::heap::bounded_heap;
 use crate::libc_exports::native::{self, Mode};
 use crate::python::hooks::domains;
 use crate::python::numpy;
@@ -72,7 +72,7 @@ fn hand_over(gil: Gil<'_>) {
         numpy::hand_over(gil); // the rest is libc's and CPython's already
         return;
     }
-    let bounded = bound::size().is_some();
+    let bounded = bounded_heap::size().is_some();
     if bounded || !domains::hand_over(STATE.debug_hooks.load(Relaxed)) {
         let reason = match bounded {
             true => "--region keeps them in its heaps",

@@ -6,7 +6,7 @@
 use super::WORD;
 use super::objects::{self, Memory};
 use super::table::{self, Table, new_table};
-use crate::heap::{self, region, seen_threads};
+use crate::heap::{self, region, thread_pointers};
 use crate::libc_exports::native::mapped;
 use crate::process::loaded::{self, Segment};
 use crate::process::maps::{Mapping, PageMap};
@@ -105,7 +105,7 @@ fn description(pointer: usize) -> Option<Range> {
 
 /// The descriptions of threads that have allocated, running or ended, as far as they are still there.
 pub fn add_descriptions(ranges: &mut Table<Range>) {
-    seen_threads::each(|pointer| {
+    thread_pointers::each(|pointer| {
         if let Some(range) = description(pointer).filter(|_| is_thread_pointer(pointer)) {
             ranges.push(range);
         }
@@ -242,7 +242,7 @@ pub fn add_mapped(ranges: &mut Table<Range>) {
 }
 
 /// Room for what [`add_mapped`], [`add_descriptions`] and [`add_stacks`] add.
-pub const MOST_FAR: usize = mapped::RANGES + seen_threads::MOST + MOST_RANGES;
+pub const MOST_FAR: usize = mapped::RANGES + thread_pointers::MOST + MOST_RANGES;
 
 /// Visits the words of memory that another thread may unmap or close at any moment, so the system reads them; of each page
 /// that has been written to.

@@ -31,12 +31,12 @@ use crate::cpython::objects::Gil;
 use crate::cpython::threads;
 use crate::descriptor::notice;
 use crate::error::Error;
+use crate::heap::call_site::Origin;
+use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::gate::Closed;
-use crate::heap::origin::Origin;
-use crate::heap::origin::calls::MOST;
-use crate::heap::outside::{self, HOOK};
+use crate::heap::out_of_bounds::{self, HOOK};
 use crate::heap::source_line::SourceLine;
-use crate::heap::{self, mark, pool, region, seen_threads};
+use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
 use objects::NAME;
@@ -206,16 +206,16 @@ pub fn start(
     // has an older block, so the lists are emptied before and after.
     let watcher = Watcher {
         begin: |gil| {
-            if !mark::is_before() {
+            if !leak_mark::is_before() {
                 freelists::clear(gil);
             }
-            mark::enter_before();
+            leak_mark::enter_before();
         },
         end: |gil| {
-            if mark::is_outermost() {
+            if leak_mark::is_outermost() {
                 freelists::clear(gil);
             }
-            mark::leave_before();
+            leak_mark::leave_before();
         },
     };
     if !imports::watch(gil, watcher) {
@@ -230,9 +230,9 @@ pub fn start(
 fn arm(scope: Scope, debug_hooks: bool) -> bool {
     STATE.debug_hooks.store(debug_hooks, Relaxed);
     if scope == Scope::Native {
-        seen_threads::watch();
+        thread_pointers::watch();
     }
-    let set = mark::set(scope == Scope::Native);
+    let set = leak_mark::set(scope == Scope::Native);
     if set {
         STATE.scope.store(scope as u8, Relaxed);
     }
@@ -290,7 +290,7 @@ pub fn script_ended(gil: Gil<'_>) {
 
 /// The bytes that the program has asked for, as far as they are known, without those of CPython's hooks.
 fn asked(block: &Block) -> usize {
-    outside::asked_of(block.account, block.size)
+    out_of_bounds::asked_of(block.account, block.size)
 }
 
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is

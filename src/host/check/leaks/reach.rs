@@ -13,7 +13,7 @@ use super::objects::{self, Object};
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
 use crate::heap::gate::Closed;
-use crate::heap::mark;
+use crate::heap::leak_mark;
 use crate::ledger::Account;
 
 /// A block that was allocated since the mark.
@@ -55,7 +55,7 @@ fn note(broken: &mut Table<Broken>, account: Account, size: usize) {
 /// live array data of the region.
 ///
 /// # Safety
-/// As for [`mark::visit_since`].
+/// As for [`leak_mark::visit_since`].
 unsafe fn blocks_since(
     closed: &Closed,
     accounts: &[Account],
@@ -75,7 +75,7 @@ unsafe fn blocks_since(
     for &account in accounts {
         // SAFETY: the caller's duties; the table does not allocate from a heap.
         unsafe {
-            mark::visit_since(
+            leak_mark::visit_since(
                 closed,
                 account,
                 &mut |start, size| add(account, start.addr(), size),
@@ -124,7 +124,7 @@ pub fn find(
             search.search(range.start, range.end);
         }
         memory::each_far_word(far, |word| search.follow(word));
-        mark::visit_before(
+        leak_mark::visit_before(
             closed,
             &mut |start, size| {
                 search.search(start.addr().next_multiple_of(WORD), start.addr() + size);

@@ -11,7 +11,7 @@ use super::objects::Memory;
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
 use crate::cpython::objects::{Gil, Owned, Raised, or_none};
-use crate::heap::{self, mark, region};
+use crate::heap::{self, leak_mark, region};
 use crate::ledger::Account;
 use crate::python::numpy;
 use pyo3::ffi::PyObject;
@@ -66,9 +66,9 @@ unsafe extern "C" {
 
 /// Keeps the site of each live block of `accounts`. No exception is set; once.
 pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
-    mark::enter_before();
+    leak_mark::enter_before();
     let is_tracing = is_tracing(gil);
-    mark::leave_before();
+    leak_mark::leave_before();
     if is_tracing && STATE.sites.get().is_none() {
         let kept = collect(gil, accounts, front);
         let _ = kept.map(|sites| STATE.sites.set(sites));
@@ -116,7 +116,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
                 blocks.push((start.addr(), account));
             };
             // SAFETY: the GIL is held and the gate closed.
-            unsafe { mark::visit_since(closed, account, &mut add, &mut |_, _| {}) };
+            unsafe { leak_mark::visit_since(closed, account, &mut add, &mut |_, _| {}) };
         }
     });
     // The arrays of `bfc` are in no heap.

@@ -10,7 +10,7 @@ use super::next::{self, call};
 use super::{Mode, mode};
 use crate::check::faults;
 use crate::errno::Errno;
-use crate::heap::{self, Reallocated, watched};
+use crate::heap::{self, Reallocated, checked_requests};
 use crate::ledger::Account;
 use pyhost_os::mapping::page_size;
 use std::ffi::{c_int, c_void};
@@ -58,7 +58,7 @@ fn malloc_otherwise(size: usize) -> *mut u8 {
     match mode() {
         Mode::Off => call!(MALLOC(size), null_mut()),
         _ if may_not(size) => or_no_memory(null_mut()),
-        _ => or_no_memory(watched::allocate::<NATIVE, false>(size, 1)),
+        _ => or_no_memory(checked_requests::allocate::<NATIVE, false>(size, 1)),
     }
 }
 
@@ -71,7 +71,9 @@ fn may_not(size: usize) -> bool {
 pub(super) fn aligned(size: usize, alignment: usize) -> *mut u8 {
     match may_not(size) {
         true => null_mut(),
-        false if watched::is_on() => watched::allocate::<NATIVE, false>(size, alignment),
+        false if checked_requests::is_on() => {
+            checked_requests::allocate::<NATIVE, false>(size, alignment)
+        }
         false => heap::allocate_aligned(Account::Native, size, alignment),
     }
 }
@@ -100,7 +102,9 @@ fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
         return call!(CALLOC(count, size), null_mut());
     }
     match count.checked_mul(size) {
-        Some(bytes) if !may_not(bytes) => or_no_memory(watched::allocate::<NATIVE, true>(bytes, 1)),
+        Some(bytes) if !may_not(bytes) => {
+            or_no_memory(checked_requests::allocate::<NATIVE, true>(bytes, 1))
+        }
         _ => or_no_memory(null_mut()),
     }
 }
@@ -179,8 +183,8 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
             return Some(or_no_memory(null_mut()));
         }
         // SAFETY: the caller's duties.
-        return match watched::is_on()
-            .then(|| unsafe { watched::reallocate::<NATIVE>(pointer, size) })
+        return match checked_requests::is_on()
+            .then(|| unsafe { checked_requests::reallocate::<NATIVE>(pointer, size) })
         {
             Some(Reallocated::Block(block)) => Some(or_no_memory(block)),
             Some(Reallocated::Foreign) | None => None,

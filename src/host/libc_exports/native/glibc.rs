@@ -6,7 +6,7 @@ use super::family::{self, aligned, or_no_memory};
 use super::next::{self, call};
 use super::{Mode, mode};
 use crate::descriptor::Descriptor;
-use crate::heap::{self, register};
+use crate::heap::{self, big_blocks};
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::mapping::{FromZeros, page_size};
 use std::ffi::c_int;
@@ -50,7 +50,7 @@ pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let snapshot = LEDGER.snapshot();
     let live = OF_MALLOC.map(|account| snapshot.account(account).live_bytes as usize);
     let mut big_and_booked = 0;
-    register::each(|block| {
+    big_blocks::each(|block| {
         if OF_MALLOC.contains(&block.account) {
             info.hblks += 1;
             info.hblkhd += block.bytes as usize;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Mode, mode};
-use crate::heap::limited;
+use crate::heap::address_limit;
 use pyhost_os::calls::{Limit, Resource};
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ unsafe fn exchange(
     // SAFETY: the caller's duties of prlimit(2).
     let result = unsafe { libc::syscall(libc::SYS_prlimit64, process, resource, new, old) };
     if result == 0 && !new.is_null() && mode() != Mode::Off {
-        limited::look();
+        address_limit::look();
     }
     result as c_int
 }

@@ -86,7 +86,7 @@ pub fn is_off_from_the_start() -> bool {
 /// Lets requests fail if `faults` says so, or no more. Changes nothing but [`Mode::Count`], in
 /// which alone every block is booked.
 pub fn inject(on: bool) {
-    if !on && crate::heap::watched::is_on() {
+    if !on && crate::heap::checked_requests::is_on() {
         return;
     }
     let (from, to) = match on {

@@ -13,7 +13,7 @@ mod found;
 pub use found::DLSYM;
 
 use super::{Mode, mode};
-use crate::heap::{freed, guards};
+use crate::heap::{double_free, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -275,7 +275,7 @@ fn pass_on<F: Copy, R>(
     pointer: *mut u8,
     call: impl FnOnce(F) -> R,
 ) -> Option<R> {
-    freed::refuse_if_ours(pointer);
+    double_free::refuse_if_ours(pointer);
     resolve();
     if mode() == Mode::Off {
         return function.get().map(call);

@@ -12,7 +12,7 @@
 
 use super::next::{self, Attributes, Start, call};
 use super::{Mode, mode};
-use crate::heap::{self, bound, limited};
+use crate::heap::{self, address_limit, bounded_heap};
 use crate::ledger::LEDGER;
 use crate::limit::caps;
 use pyhost_os::cell::Exclusive;
@@ -24,7 +24,7 @@ use std::ptr::null_mut;
 struct Making {
     start: Start,
     argument: *mut c_void,
-    room: bound::Promise,
+    room: bounded_heap::Promise,
 }
 
 // SAFETY: the argument is for the thread that is made, whichever thread passes it on.
@@ -53,11 +53,11 @@ unsafe extern "C" fn begin(entry: *mut c_void) -> *mut c_void {
     let Some(making) = making else {
         return null_mut();
     };
-    bound::take_promise(making.room);
+    bounded_heap::take_promise(making.room);
     // SAFETY: the caller's duties of `pthread_create`.
     let result = unsafe { (making.start)(making.argument) };
     // A thread without a slot of the ledger has no other end.
-    bound::thread_ends();
+    bounded_heap::thread_ends();
     result
 }
 
@@ -81,10 +81,12 @@ unsafe extern "C" fn pthread_create(
         )
     };
     let create = |start: Start, argument: *mut c_void| match attempt(start, argument) {
-        libc::EAGAIN if mode() != Mode::Off && limited::make_room(None) => attempt(start, argument),
+        libc::EAGAIN if mode() != Mode::Off && address_limit::make_room(None) => {
+            attempt(start, argument)
+        }
         result => result,
     };
-    let is_bound = bound::size().is_some();
+    let is_bound = bounded_heap::size().is_some();
     if mode() == Mode::Off || !(is_bound || LEDGER.is_capped()) {
         return create(start, argument);
     }
@@ -94,8 +96,8 @@ unsafe extern "C" fn pthread_create(
     if !is_bound {
         return create(start, argument);
     }
-    let Some(room) = bound::promise() else {
-        caps::no_thread_in_region(bound::size().unwrap_or(0), bound::THREAD_NEED);
+    let Some(room) = bounded_heap::promise() else {
+        caps::no_thread_in_region(bounded_heap::size().unwrap_or(0), bounded_heap::THREAD_NEED);
         return libc::EAGAIN;
     };
     let making = Making {
@@ -108,7 +110,7 @@ unsafe extern "C" fn pthread_create(
     };
     let result = create(begin, (&raw const *entry).cast_mut().cast());
     if result != 0 {
-        bound::withdraw_promise();
+        bounded_heap::withdraw_promise();
         // SAFETY: this thread filled it, and no other one was made.
         drop(unsafe { entry.take_over() });
     }

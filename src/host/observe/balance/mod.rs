@@ -24,7 +24,7 @@ pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::gate::Closed;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
-use crate::heap::{self, guards, own, pool, region, sampling};
+use crate::heap::{self, guards, internal_blocks, pool, region, sampling};
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::mapped;
 use crate::process::maps::{self, Mapping, PageMap};
@@ -144,7 +144,7 @@ fn look(
 /// or slack.
 fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     let mut own = 0;
-    own::each(closed, |bytes, _| own += bytes);
+    internal_blocks::each(closed, |bytes, _| own += bytes);
     let mut kept = 0;
     pool::each_kept(closed, |page| kept += page.block_bytes);
     let snapshot = LEDGER.snapshot();

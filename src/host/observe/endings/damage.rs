@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::check::stacks::{self, Text};
-use crate::heap::checked;
+use crate::heap::checked_blocks;
 use std::fmt::Write;
 
 /// Lines that are written at most.
@@ -14,7 +14,7 @@ const MOST: usize = 10;
 pub fn look(is_finalized: bool) {
     let mut count = 0;
     let mut text = None;
-    checked::each_damaged(is_finalized, |damage| {
+    checked_blocks::each_damaged(is_finalized, |damage| {
         let out = text.get_or_insert_with(|| Text::begin(libc::STDERR_FILENO));
         count += 1;
         if count <= MOST {

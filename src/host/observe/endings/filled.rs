@@ -1,6 +1,6 @@
 //! Pointers that are no pointers but bytes of the debug hooks, at a fault.
 
-use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
+use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use std::fmt;
 
 /// A register that has bytes of the hooks alone, but for a small distance that was added. As an address of 64 bits that is of

@@ -9,8 +9,8 @@
 use super::exhibits::{Exhibits, Room};
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
-use crate::heap::register::{self, BigBlocks};
-use crate::heap::{bound, guards, sampling};
+use crate::heap::big_blocks::{self, BigBlocks};
+use crate::heap::{bounded_heap, guards, sampling};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::observe::peak;
 use crate::python::numpy;
@@ -27,7 +27,7 @@ pub struct Left {
     /// The figures of array data.
     pub numpy: Option<numpy::ArrayFigures>,
     /// The bounded heap.
-    pub region: Option<bound::RegionFigures>,
+    pub region: Option<bounded_heap::RegionFigures>,
     /// The counts of guarded blocks.
     pub guards: Option<guards::GuardFigures>,
     /// Resident bytes.
@@ -67,10 +67,10 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         time: peak::time(),
         ledger: LEDGER.snapshot(),
         numpy: numpy::figures(),
-        region: bound::figures(),
+        region: bounded_heap::figures(),
         guards: guards::figures(),
         resident: resident().now,
-        big_blocks: register::big_blocks(),
+        big_blocks: big_blocks::big_blocks(),
         exhibits: None,
     };
     if shows && let Some(exhibits) = STATE.exhibits.take() {

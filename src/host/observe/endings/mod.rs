@@ -27,7 +27,7 @@ use crate::check::stacks::Text;
 use crate::cpython::objects::Gil;
 use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
-use crate::heap::{bound, checked, guards, register, retention};
+use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
 use crate::ledger::CARD;
 use crate::ledger::LEDGER;
 use crate::libc_exports::native;
@@ -128,7 +128,7 @@ pub fn watch_signals() {
         signals::install(signals::fatal());
         return;
     }
-    if guards::are_on() || checked::is_on() {
+    if guards::are_on() || checked_blocks::is_on() {
         signals::install(signals::BY_ADDRESS.into_iter());
     }
     if native::mode() != native::Mode::Off {
@@ -254,10 +254,10 @@ fn report<'a>(
     let now = LEDGER.snapshot();
     let measured = resident::resident();
     let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
-    let region = bound::figures();
+    let region = bounded_heap::figures();
     let guards = guards::figures();
     let wall_seconds = CARD.seconds_until(moment::monotonic());
-    let big_blocks = left.map_or_else(register::big_blocks, |left| left.big_blocks);
+    let big_blocks = left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks);
     let resident = Resident {
         now: match left {
             Some(left) => left.resident,
@@ -296,8 +296,10 @@ fn report<'a>(
 }
 
 /// The bounded heap: what is committed as the script `left` it, peak and counts of the whole run.
-fn as_left((left, now): (bound::RegionFigures, bound::RegionFigures)) -> bound::RegionFigures {
-    bound::RegionFigures {
+fn as_left(
+    (left, now): (bounded_heap::RegionFigures, bounded_heap::RegionFigures),
+) -> bounded_heap::RegionFigures {
+    bounded_heap::RegionFigures {
         committed: left.committed,
         ..now
     }

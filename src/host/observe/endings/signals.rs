@@ -19,9 +19,9 @@ use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
 use crate::descriptor::notice;
 use crate::errno::KeptErrno;
+use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::guards::Fault;
-use crate::heap::origin::calls::MOST;
-use crate::heap::{checked, guards, sampling};
+use crate::heap::{checked_blocks, guards, sampling};
 use crate::libc_exports::native::lookup;
 use crate::observe::live;
 use crate::observe::report::Ending;
@@ -170,7 +170,7 @@ fn cause(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> O
     if let Some(fault) = guards::fault_at(address, is_write) {
         return Some(Cause::Guarded(fault));
     }
-    if !checked::is_on() {
+    if !checked_blocks::is_on() {
         return None;
     }
     let filled = filled(context).map(Cause::Filled);

@@ -5,9 +5,9 @@
 use super::dossier::{self, Dossier};
 use super::lines;
 use crate::descriptor::{Descriptor, format_into, notice};
-use crate::heap::classes;
+use crate::heap::big_blocks;
+use crate::heap::largest_classes;
 use crate::heap::region;
-use crate::heap::register;
 use crate::ledger::CARD;
 use crate::ledger::{Account, LEDGER};
 use crate::limit::caps::Refusal;
@@ -40,8 +40,8 @@ pub fn first_refusal(refusal: &Refusal) {
     let dossier = Dossier {
         refusal: *refusal,
         snapshot: LEDGER.snapshot(),
-        big_blocks: register::big_blocks(),
-        classes: classes::largest(),
+        big_blocks: big_blocks::big_blocks(),
+        classes: largest_classes::largest(),
     };
     STATE.latest.set(&dossier);
     let mut room = [0; 512];

@@ -37,10 +37,10 @@ pub use text::{closing_line, table};
 
 use crate::check::leaks::Findings;
 use crate::descriptor::format_into;
+use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::guards::GuardFigures;
 use crate::heap::histogram::Histogram;
-use crate::heap::register::{self, BigBlocks};
-use crate::heap::{bfc, bound};
+use crate::heap::{bfc, bounded_heap};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::libc_exports::native;
@@ -101,7 +101,7 @@ pub struct Report<'a> {
     /// The allocator of array data; `None` if no NumPy is counted.
     pub numpy: Option<numpy::ArrayFigures>,
     /// The bounded heap; None without one.
-    pub region: Option<bound::RegionFigures>,
+    pub region: Option<bounded_heap::RegionFigures>,
     /// The figures of guard pages; `None` if guards are off.
     pub guards: Option<GuardFigures>,
     /// The findings of the leak check; `None` if it has not run.
@@ -182,7 +182,7 @@ impl Report<'_> {
     }
 
     fn describe_caps(&self, sink: &mut impl Sink) {
-        sink.int("big_blocks_left_out", register::left_out() as i64);
+        sink.int("big_blocks_left_out", big_blocks::left_out() as i64);
         sink.begin("caps");
         for scope in Scope::all() {
             if let Some(cap) = LEDGER.cap(scope) {

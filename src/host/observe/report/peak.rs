@@ -4,7 +4,7 @@
 
 use super::{Report, Sink, balance, dossier, known};
 use crate::bytes::Bytes;
-use crate::heap::register::BigBlocks;
+use crate::heap::big_blocks::BigBlocks;
 use crate::ledger::Snapshot;
 use crate::observe::balance::Balance;
 use crate::observe::peak::{self, Glance, Sheet};

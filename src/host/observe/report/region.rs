@@ -2,7 +2,7 @@
 
 use super::Sink;
 use crate::bytes::Bytes;
-use crate::heap::bound::RegionFigures;
+use crate::heap::bounded_heap::RegionFigures;
 use std::fmt::{self, Write};
 
 /// Says the section `region`; null without one.

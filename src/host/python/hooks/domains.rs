@@ -11,7 +11,7 @@ use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
 use crate::check::faults;
-use crate::heap::{checked, outside};
+use crate::heap::{checked_blocks, out_of_bounds};
 use crate::ledger::Account;
 use crate::process::loaded;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -173,8 +173,8 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         // SAFETY: before initialisation, and after the tables that it wraps.
         unsafe { ffi::PyMem_SetupDebugHooks() };
         STATE.debug_hooks.store(true, Relaxed);
-        outside::put_hooks_on();
-        if checked::is_on() {
+        out_of_bounds::put_hooks_on();
+        if checked_blocks::is_on() {
             watch::<RAW>(PYMEM_DOMAIN_RAW);
             watch::<MEM>(PYMEM_DOMAIN_MEM);
             watch::<OBJ>(PYMEM_DOMAIN_OBJ);

@@ -81,7 +81,7 @@ const NATURAL_ALIGNMENT: usize = 16;
 
 /// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
 extern "C" fn watched_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    heap::watched::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
+    heap::checked_requests::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
 }
 
 extern "C" fn watched_calloc<const A: usize>(
@@ -90,7 +90,7 @@ extern "C" fn watched_calloc<const A: usize>(
     size: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        Some(bytes) => heap::watched::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
+        Some(bytes) => heap::checked_requests::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
         None => std::ptr::null_mut(),
     }
 }
@@ -102,7 +102,7 @@ extern "C" fn watched_realloc<const A: usize>(
 ) -> *mut c_void {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
-        match heap::watched::reallocate::<A>(pointer.cast(), size) {
+        match heap::checked_requests::reallocate::<A>(pointer.cast(), size) {
             Reallocated::Block(block) => block.cast(),
             Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
         }
@@ -157,7 +157,7 @@ pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
 }
 
 fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
-    if heap::watched::is_on() {
+    if heap::checked_requests::is_on() {
         return PyMemAllocatorEx {
             ctx: context(Account::ALL[A]),
             malloc: Some(watched_malloc::<A>),

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::checked;
+use crate::heap::checked_blocks;
 use crate::ledger::Account;
 use pyo3::ffi::PyMemAllocatorEx;
 use std::ffi::c_void;
@@ -28,7 +28,7 @@ static TABLES: [Kept; 3] = [const { Kept(OnceLock::new()) }; 3];
 fn next_for<const A: usize>(pointer: *mut c_void) -> Option<&'static PyMemAllocatorEx> {
     let table = next::<A>()?;
     // SAFETY: what a program passes to `free`.
-    match unsafe { checked::is_behind_hooks(pointer.cast()) } {
+    match unsafe { checked_blocks::is_behind_hooks(pointer.cast()) } {
         true => TABLES[A].0.get().map(|tables| &tables.hooks),
         false => Some(table),
     }
@@ -78,7 +78,9 @@ extern "C" fn realloc<const A: usize>(
     };
     if is_of_hooks::<A>(table) {
         // SAFETY: what a program passes to `realloc`.
-        unsafe { checked::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(true)) };
+        unsafe {
+            checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(true))
+        };
     }
     match table.realloc {
         Some(function) => function(table.ctx, pointer, size),
@@ -92,7 +94,9 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
     };
     if is_of_hooks::<A>(table) {
         // SAFETY: what a program passes to `free`.
-        unsafe { checked::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(false)) };
+        unsafe {
+            checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(false))
+        };
     }
     if let Some(function) = table.free {
         function(table.ctx, pointer);

@@ -6,7 +6,7 @@ use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
 use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
-use crate::heap::{self, register};
+use crate::heap::{self, big_blocks};
 use crate::ledger::Scope;
 use crate::limit::caps::cap_errors;
 use crate::limit::caps::{self, LimitError};
@@ -141,7 +141,7 @@ fn last_refusal(module: This<'_, Module>) -> Returned<'_> {
 
 fn big_blocks(module: This<'_, Module>) -> Returned<'_> {
     let mut blocks = Vec::new();
-    register::each(|block| blocks.push(block));
+    big_blocks::each(|block| blocks.push(block));
     blocks.sort_by_key(|block| std::cmp::Reverse(block.bytes));
     Dictionary::list(module.gil(), |list| {
         for block in &blocks {

@@ -5,7 +5,7 @@ use crate::cpython::functions::{Method, Module, This};
 use crate::cpython::objects::{Kind, Returned};
 use crate::cpython::several_gils;
 use crate::descriptor::in_memory_of;
-use crate::heap::checked;
+use crate::heap::checked_blocks;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::growing::Growing;
@@ -27,7 +27,7 @@ const MOST: usize = 100;
 
 fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
     let gil = this.gil();
-    if !checked::is_on() {
+    if !checked_blocks::is_on() {
         let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
         return Err(gil.raise(Kind::Runtime, text));
     }
@@ -42,7 +42,7 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
     })?;
     let mut out = None;
     let mut count = 0;
-    checked::each_damaged(!several_gils(), |damage| {
+    checked_blocks::each_damaged(!several_gils(), |damage| {
         count += 1;
         if count <= MOST {
             let out = out.get_or_insert_with(|| Text::begin(file.as_raw_fd()));

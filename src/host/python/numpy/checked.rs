@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
-use crate::heap::{self, Reallocated, arrays, checked, watched};
+use crate::heap::{self, Reallocated, array_blocks, checked_blocks, checked_requests};
 use crate::ledger::Account;
 use std::ptr::null_mut;
 
@@ -17,13 +17,13 @@ impl Store for Checked {
     const FREE: Free = free;
 
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        checked::allocate(Account::Numpy, size, arrays::alignment(), ZERO)
+        checked_blocks::allocate(Account::Numpy, size, array_blocks::alignment(), ZERO)
     }
 }
 
 unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties. Blocks of this store are never another allocator's.
-    match unsafe { watched::reallocate::<NUMPY>(pointer, size) } {
+    match unsafe { checked_requests::reallocate::<NUMPY>(pointer, size) } {
         Reallocated::Block(block) => block,
         Reallocated::Foreign => null_mut(),
     }

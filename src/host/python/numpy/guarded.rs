@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
-use crate::heap::{arrays, guards};
+use crate::heap::{array_blocks, guards};
 use crate::ledger::Account;
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ pub struct Guarded<S>(PhantomData<S>);
 /// room.
 fn guarded(size: usize) -> Option<*mut u8> {
     guards::wants(size)
-        .then(|| guards::allocate(Account::Numpy, size, arrays::alignment()))
+        .then(|| guards::allocate(Account::Numpy, size, array_blocks::alignment()))
         .flatten()
 }
 

@@ -29,7 +29,7 @@ use crate::descriptor::{Descriptor, notice};
 use crate::error::Error;
 use crate::heap::placement::{self, HugePages};
 use crate::heap::{self, bfc};
-use crate::heap::{arrays, guards, pool, region, register};
+use crate::heap::{array_blocks, big_blocks, guards, pool, region};
 use crate::ledger::Account;
 use crate::process;
 use capi::DataMemHandler;
@@ -120,7 +120,7 @@ pub fn start(
         ArrayAllocator::System => SYSTEM_ALIGNMENT,
         _ => settings.alignment.unwrap_or(DEFAULT_ALIGNMENT).0,
     };
-    arrays::set_alignment(alignment);
+    array_blocks::set_alignment(alignment);
     let huge_pages = settings.huge_pages.unwrap_or_default();
     placement::set_huge_pages(huge_pages, numpy_asks_for_huge_pages());
     if let Some(node) = settings.node {
@@ -133,7 +133,7 @@ pub fn start(
         ArrayAllocator::Mimalloc | ArrayAllocator::System => {}
     }
     let handler = match array_allocator {
-        ArrayAllocator::Mimalloc if heap::checked::is_on() => {
+        ArrayAllocator::Mimalloc if heap::checked_blocks::is_on() => {
             over_guarded::<Checked>(true, context)
         }
         ArrayAllocator::Mimalloc => over::<Mimalloc>(debug_hooks, context),
@@ -215,7 +215,7 @@ pub fn tell_failure(map: &bfc::Map, size: usize) {
         let _ = write!(out, "asked at, innermost first:\n{calls}");
     }
     let _ = map.write(&[], &mut out);
-    for block in register::largest::<8>(Account::Numpy).iter().flatten() {
+    for block in big_blocks::largest::<8>(Account::Numpy).iter().flatten() {
         let _ = write!(out, "live: {}", Bytes(block.bytes));
         let _ = match block.source.line {
             0 => writeln!(out, ", made by no line of Python"),

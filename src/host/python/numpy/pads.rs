@@ -11,8 +11,8 @@
 use super::stores::{Free, Reallocate, Store};
 use crate::cpython::frames;
 use crate::descriptor::Descriptor;
-use crate::heap::fills::{DEAD, FORBIDDEN, FRESH};
-use crate::heap::{arrays, checked};
+use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
+use crate::heap::{array_blocks, checked_blocks};
 use pyhost_os::plain::Plain;
 use pyo3::ffi;
 use std::fmt::Write;
@@ -39,7 +39,7 @@ pub struct Padded<S>(PhantomData<S>);
 
 /// Bytes in front of the data.
 pub(super) fn lead() -> usize {
-    arrays::alignment().max(LEAD)
+    array_blocks::alignment().max(LEAD)
 }
 
 /// Bytes of a block around `size` bytes of data.
@@ -77,7 +77,7 @@ unsafe fn check<'a>(pointer: *mut u8) -> &'a mut Record {
     unsafe {
         let record = &mut *record(pointer);
         if record.mark != LIVE {
-            checked::refuse_if_freed(pointer, "free()");
+            checked_blocks::refuse_if_freed(pointer, "free()");
             fail(
                 pointer,
                 record,

@@ -1,7 +1,7 @@
 //! The user's choices for array data.
 
 use crate::bytes::{self, Expected};
-use crate::heap::arrays::MAX_ALIGNMENT;
+use crate::heap::array_blocks::MAX_ALIGNMENT;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;
 use std::fmt;

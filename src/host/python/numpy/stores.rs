@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::{self, arrays, placement, pool, region, sampling};
+use crate::heap::{self, array_blocks, placement, pool, region, sampling};
 use crate::ledger::Account;
 use crate::libc_exports::native::next;
 use std::ptr::null_mut;
@@ -34,12 +34,12 @@ pub trait Store {
 pub struct Mimalloc;
 
 impl Store for Mimalloc {
-    const REALLOCATE: Reallocate = arrays::reallocate;
-    const FREE: Free = arrays::free::<true>;
+    const REALLOCATE: Reallocate = array_blocks::reallocate;
+    const FREE: Free = array_blocks::free::<true>;
 
     #[inline(always)]
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        arrays::allocate::<ZERO, true>(size)
+        array_blocks::allocate::<ZERO, true>(size)
     }
 }
 

@@ -2,7 +2,7 @@
 
    What a library calls is `mmap`: the dynamic linker finds it in the executable first. What the executable's own
    objects call, mimalloc among them, the linker has renamed to `__wrap_mmap` (`--wrap`, see build.rs and
-   src/heap/own_calls.rs), so that the two need not be told apart at run time. In C, because the caller's address is
+   src/heap/system_memory/wrapped_calls.rs), so that the two need not be told apart at run time. In C, because the caller's address is
    known here alone. */
 
 #include <stddef.h>

@@ -6,7 +6,7 @@
 //! `madvise` changes nothing of that: the addresses are still the library's.
 //!
 //! Not seen: system calls without libc's functions, and libc's own (threads' stacks, loaded files).
-//! The host's own calls and mimalloc's do not come here (`src/heap/own_calls.rs`); they are in other accounts. They are
+//! The host's own calls and mimalloc's do not come here (`src/heap/system_memory/wrapped_calls.rs`); they are in other accounts. They are
 //! what is called here, too, before the functions behind the exported ones are found.
 //!
 //! Any thread at any moment, also in signal handlers and before `main`. Nothing here allocates.
@@ -24,7 +24,7 @@ use super::mode::{Mode, mode};
 use super::next::{Offset, call};
 use crate::check::faults;
 use crate::errno::Errno;
-use crate::heap::limited;
+use crate::heap::address_limit;
 use crate::ledger::{Account, LEDGER};
 use crate::limit::caps;
 use followed::Followed;
@@ -125,7 +125,7 @@ unsafe extern "C" fn pyhost_mmap(
     };
     let map = || match mode() {
         Mode::Off => map_at_once(),
-        _ => limited::in_room(size, map_at_once),
+        _ => address_limit::in_room(size, map_at_once),
     };
     let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
     let is_ours =

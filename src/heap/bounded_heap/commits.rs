@@ -1,0 +1,390 @@
+//! The committed part of the region, and whether more may be committed: plain arithmetic, no system call.
+//!
+//! mimalloc commits and gives back whole slices. It asks again for slices that it has, and gives
+//! back slices that it has not, so each slice has a bit, and only a bit that changes is counted.
+//! With huge pages the kernel backs a block of slices at a time: then a block counts in full from
+//! its first slice to its last.
+
+pub use crate::mimalloc::pages::SLICE;
+use std::ops::Range;
+
+/// Bytes of a block: those of a huge page.
+pub const BLOCK: usize = 2 << 20;
+/// Slices of a block: one word of bits.
+pub const BLOCK_SLICES: usize = BLOCK / SLICE;
+/// A bit a slice, the unit in which mimalloc commits.
+#[cfg(target_pointer_width = "64")]
+pub type Bits = u32;
+#[cfg(target_pointer_width = "32")]
+pub type Bits = u64;
+const _: () = assert!(Bits::BITS as usize == BLOCK_SLICES);
+
+/// The bits of the slices, and their sum. Never above its limit.
+pub struct Commits {
+    blocks: &'static mut [Bits],
+    limit: u64,
+    committed: u64,
+    kept: u64,
+    whole_blocks: bool,
+}
+
+/// The slices that a commit added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Bytes that were not committed before.
+    pub bytes: u64,
+    /// No slice of the range was committed before.
+    pub all_new: bool,
+}
+
+/// The part of a block's slices that lies in a range of slices, as bits.
+fn parts(slices: Range<usize>) -> impl Iterator<Item = (usize, Bits)> {
+    (slices.start / BLOCK_SLICES..slices.end.div_ceil(BLOCK_SLICES)).map(move |block| {
+        let first = block * BLOCK_SLICES;
+        let from = slices.start.max(first) - first;
+        let to = slices.end.min(first + BLOCK_SLICES) - first;
+        let upto = |bit: usize| ((1u128 << bit) - 1) as Bits;
+        (block, upto(to) & !upto(from))
+    })
+}
+
+impl Commits {
+    /// Nothing committed of as many blocks as there are words, all of which are 0.
+    pub fn new(blocks: &'static mut [Bits], limit: u64) -> Self {
+        Commits {
+            blocks,
+            limit,
+            committed: 0,
+            kept: 0,
+            whole_blocks: false,
+        }
+    }
+
+    /// Bytes that are committed.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Keeps so many bytes below the limit from the commits that follow.
+    pub fn keep(&mut self, bytes: u64) {
+        self.kept = bytes;
+    }
+
+    /// Whether so many bytes may be committed more.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.committed.saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
+    }
+
+    /// Whether whole blocks are counted.
+    pub fn counts_blocks(&self) -> bool {
+        self.whole_blocks
+    }
+
+    /// How many slices there are.
+    pub fn slices(&self) -> usize {
+        self.blocks.len() * BLOCK_SLICES
+    }
+
+    /// The bytes that a word of bits counts as.
+    fn weight(whole_blocks: bool, bits: Bits) -> u64 {
+        match whole_blocks {
+            true => u64::from(bits != 0) * BLOCK as u64,
+            false => u64::from(bits.count_ones()) * SLICE as u64,
+        }
+    }
+
+    /// Commits the slices; None, having counted nothing, if that would pass the limit, if
+    /// there are no such slices, or if `grant`, which makes them usable, says no.
+    pub fn commit(
+        &mut self,
+        slices: Range<usize>,
+        grant: impl FnOnce(Range<usize>) -> bool,
+    ) -> Option<Added> {
+        if slices.end > self.slices() {
+            return None;
+        }
+        let whole = self.whole_blocks;
+        let mut bytes = 0;
+        let mut all_new = true;
+        for (block, bits) in parts(slices.clone()) {
+            let before = self.blocks[block];
+            bytes += Self::weight(whole, before | bits) - Self::weight(whole, before);
+            all_new &= before & bits == 0;
+        }
+        let after = self.committed.checked_add(bytes)?;
+        if (bytes > 0 && !self.has_room(bytes)) || !grant(self.granted(slices.clone())) {
+            return None;
+        }
+        for (block, bits) in parts(slices) {
+            self.blocks[block] |= bits;
+        }
+        self.committed = after;
+        Some(Added { bytes, all_new })
+    }
+
+    /// The slices that must be usable for `slices` to be.
+    fn granted(&self, slices: Range<usize>) -> Range<usize> {
+        match self.whole_blocks {
+            true => {
+                slices.start / BLOCK_SLICES * BLOCK_SLICES
+                    ..slices.end.next_multiple_of(BLOCK_SLICES)
+            }
+            false => slices,
+        }
+    }
+
+    /// Whether the slices of a range that are committed are all that is committed of a block:
+    /// what must be so for the block's memory to be given back.
+    fn would_empty(&self, block: usize, bits: Bits) -> bool {
+        self.blocks[block] & !bits == 0
+    }
+
+    /// Gives the slices back. `forget` is told each run of slices whose memory is to go, whether
+    /// or not all of it was committed, and says whether it went; what did not stays committed.
+    /// False if any stayed.
+    pub fn release(
+        &mut self,
+        slices: Range<usize>,
+        mut forget: impl FnMut(Range<usize>) -> bool,
+    ) -> bool {
+        if slices.end > self.slices() || slices.is_empty() {
+            return false;
+        }
+        if !self.whole_blocks {
+            if !forget(slices.clone()) {
+                return false;
+            }
+            self.clear(slices);
+            return true;
+        }
+        let mut all = true;
+        for (block, bits) in parts(slices) {
+            let first = block * BLOCK_SLICES;
+            let gone = !self.would_empty(block, bits) || forget(first..first + BLOCK_SLICES);
+            if gone {
+                self.committed -= Self::weight(true, self.blocks[block])
+                    - Self::weight(true, self.blocks[block] & !bits);
+                self.blocks[block] &= !bits;
+            }
+            all &= gone;
+        }
+        all
+    }
+
+    fn clear(&mut self, slices: Range<usize>) {
+        for (block, bits) in parts(slices) {
+            self.committed -= Self::weight(self.whole_blocks, self.blocks[block])
+                - Self::weight(self.whole_blocks, self.blocks[block] & !bits);
+            self.blocks[block] &= !bits;
+        }
+    }
+
+    /// Counts whole blocks from here on; false, having done nothing, if that would pass the
+    /// limit. Before it is true, `widen` is told each block of which any slice is committed.
+    pub fn count_blocks(&mut self, mut widen: impl FnMut(Range<usize>) -> bool) -> bool {
+        let sum = |blocks: &[Bits]| blocks.iter().map(|&bits| Self::weight(true, bits)).sum();
+        let after: u64 = sum(self.blocks);
+        if after > self.limit {
+            return false;
+        }
+        for (block, _) in self
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, bits)| **bits != 0)
+        {
+            let first = block * BLOCK_SLICES;
+            if !widen(first..first + BLOCK_SLICES) {
+                return false;
+            }
+        }
+        self.committed = after;
+        self.whole_blocks = true;
+        true
+    }
+
+    /// The runs of slices that are committed, or of blocks if these are counted.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let is_set = |slice: usize| match self.blocks[slice / BLOCK_SLICES] {
+            bits if self.whole_blocks => bits != 0,
+            bits => bits >> (slice % BLOCK_SLICES) & 1 == 1,
+        };
+        let count = self.slices();
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let start = (next..count).find(|&slice| is_set(slice))?;
+            let end = (start..count)
+                .find(|&slice| !is_set(slice))
+                .unwrap_or(count);
+            next = end;
+            Some(start..end)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_testing::Random;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    const ONE: u64 = SLICE as u64;
+
+    fn commits(blocks: usize, limit: u64) -> Commits {
+        Commits::new(Box::leak(vec![0; blocks].into_boxed_slice()), limit)
+    }
+
+    fn runs(commits: &Commits) -> Vec<(usize, usize)> {
+        commits.runs().map(|run| (run.start, run.end)).collect()
+    }
+
+    #[test]
+    fn a_slice_counts_once_however_often_it_is_committed() {
+        let mut commits = commits(4, 10 * ONE);
+        let added = commits.commit(0..4, |_| true).unwrap();
+        assert_eq!((added.bytes, added.all_new), (4 * ONE, true));
+        let added = commits.commit(2..6, |_| true).unwrap();
+        assert_eq!((added.bytes, added.all_new), (2 * ONE, false));
+        assert_eq!(commits.commit(0..6, |_| true).unwrap().bytes, 0);
+        assert_eq!(commits.committed(), 6 * ONE);
+        assert!(commits.release(0..128, |_| true));
+        assert_eq!(commits.committed(), 0);
+    }
+
+    #[test]
+    fn what_would_pass_the_limit_changes_nothing() {
+        let mut commits = commits(4, 40 * ONE + 100);
+        assert!(commits.commit(30..70, |_| true).is_some());
+        assert!(commits.commit(0..1, |_| true).is_none());
+        assert!(commits.commit(69..71, |_| true).is_none());
+        assert!(commits.commit(30..70, |_| true).is_some());
+        assert_eq!(commits.committed(), 40 * ONE);
+        assert_eq!(runs(&commits), [(30, 70)]);
+        assert!(commits.release(40..41, |_| true));
+        assert!(commits.commit(0..1, |_| true).is_some());
+        assert!(commits.commit(120..129, |_| true).is_none());
+        assert_eq!(runs(&commits), [(0, 1), (30, 40), (41, 70)]);
+    }
+
+    #[test]
+    fn what_does_not_go_stays_committed() {
+        let mut commits = commits(1, 40 * ONE);
+        commits.commit(3..9, |_| true).unwrap();
+        assert!(!commits.release(3..9, |_| false));
+        assert_eq!(commits.committed(), 6 * ONE);
+    }
+
+    #[test]
+    fn what_is_not_granted_is_not_counted() {
+        let mut commits = commits(1, 40 * ONE);
+        commits.commit(3..5, |_| true).unwrap();
+        assert!(commits.commit(4..9, |_| false).is_none());
+        assert_eq!(runs(&commits), [(3, 5)]);
+        assert_eq!(commits.committed(), 2 * ONE);
+    }
+
+    #[test]
+    fn a_block_counts_from_its_first_slice_to_its_last() {
+        let mut commits = commits(3, 2 * BLOCK as u64);
+        commits.commit(5..7, |_| true).unwrap();
+        let mut widened = Vec::new();
+        assert!(commits.count_blocks(|run| {
+            widened.push((run.start, run.end));
+            true
+        }));
+        assert_eq!(widened, [(0, 32)]);
+        assert_eq!(commits.committed(), BLOCK as u64);
+        assert_eq!(commits.commit(20..30, |_| true).unwrap().bytes, 0);
+        assert_eq!(
+            commits.commit(30..33, |_| true).unwrap().bytes,
+            BLOCK as u64
+        );
+        assert!(commits.commit(64..65, |_| true).is_none());
+        let mut gone = Vec::new();
+        let mut forget = |run: Range<usize>| {
+            gone.push((run.start, run.end));
+            true
+        };
+        assert!(commits.release(5..7, &mut forget));
+        assert!(commits.release(20..33, &mut forget));
+        assert_eq!(gone, [(0, 32), (32, 64)]);
+        assert_eq!(commits.committed(), 0);
+    }
+
+    #[test]
+    fn blocks_are_not_counted_where_they_would_pass_the_limit() {
+        let mut commits = commits(3, BLOCK as u64);
+        commits.commit(0..1, |_| true).unwrap();
+        commits.commit(40..41, |_| true).unwrap();
+        assert!(!commits.count_blocks(|_| true));
+        assert_eq!(commits.committed(), 2 * ONE);
+        assert!(!commits.counts_blocks());
+    }
+
+    #[test]
+    fn random_ranges_agree_with_a_set_of_slices() {
+        for whole in [false, true] {
+            let mut random = Random(7);
+            let mut commits = commits(8, 150 * ONE);
+            if whole {
+                assert!(commits.count_blocks(|_| true));
+            }
+            let mut oracle = [false; 256];
+            let weigh = |set: &[bool; 256]| -> u64 {
+                let count = |block: &[bool]| match whole {
+                    true => u64::from(block.contains(&true)) * BLOCK as u64,
+                    false => block.iter().filter(|set| **set).count() as u64 * ONE,
+                };
+                set.chunks(BLOCK_SLICES).map(count).sum()
+            };
+            for _ in 0..20_000 {
+                let start = random.below(256);
+                let end = (start + 1 + random.below(40)).min(256);
+                let mut after = oracle;
+                if random.below(2) == 0 {
+                    after[start..end].fill(true);
+                    let fits = weigh(&after) <= 150 * ONE;
+                    assert_eq!(commits.commit(start..end, |_| true).is_some(), fits);
+                    if fits {
+                        oracle = after;
+                    }
+                } else {
+                    oracle[start..end].fill(false);
+                    assert!(commits.release(start..end, |_| true));
+                }
+                assert_eq!(commits.committed(), weigh(&oracle));
+            }
+        }
+    }
+
+    #[test]
+    fn threads_with_slices_of_their_own_never_pass_the_limit() {
+        const LIMIT: u64 = 50 * ONE;
+        let commits = Mutex::new(commits(8, LIMIT));
+        let (refused, highest) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..8usize {
+                let (commits, refused, highest) = (&commits, &refused, &highest);
+                scope.spawn(move || {
+                    let mut random = Random(3 + thread as u64);
+                    for _ in 0..2_000 {
+                        let first = thread * 32;
+                        let run = first..first + 1 + random.below(32);
+                        let mut guard = commits.lock().unwrap();
+                        if random.below(3) == 0 {
+                            assert!(guard.release(run, |_| true));
+                        } else if guard.commit(run, |_| true).is_none() {
+                            refused.fetch_add(1, Relaxed);
+                        }
+                        highest.fetch_max(guard.committed(), Relaxed);
+                    }
+                });
+            }
+        });
+        let mut commits = commits.into_inner().unwrap();
+        assert!(highest.into_inner() <= LIMIT && refused.into_inner() > 0);
+        assert!(commits.release(0..256, |_| true));
+        assert_eq!(commits.committed(), 0);
+    }
+}

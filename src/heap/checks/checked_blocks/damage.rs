@@ -1,0 +1,103 @@
+//! A look at all checked blocks, and at the guarded ones: the pads of those that live, and the fills of those in the quarantine.
+
+#![allow(unsafe_code)]
+
+use super::record::{Record, State, Written};
+use super::{ACCOUNTS, is_on};
+use crate::alone;
+use crate::call_site::Origin;
+use crate::checks::guards;
+use crate::checks::out_of_bounds::{Outside, hooks_are_on};
+use crate::ledger::Account;
+use crate::mimalloc::heaps;
+use crate::mimalloc::live_blocks::{self, LiveBlock};
+use std::fmt;
+
+/// A block that was written to where or when nobody may.
+pub enum Damage<'a> {
+    /// Outside of the caller's bytes, of a live block.
+    Outside(Outside, &'a Record),
+    /// Outside of the bytes of a live guarded block.
+    Guarded(Outside, &'a guards::Block),
+    /// After it was freed.
+    Freed(Written<'a>),
+    /// In the host's own record before the bytes of a block.
+    Record(Account, *const u8),
+}
+
+impl Damage<'_> {
+    /// The block's allocation and its free; none if they are not known, or it lives.
+    pub fn origins(&self) -> (Origin, Origin) {
+        match self {
+            Damage::Outside(_, record) => (record.made(), Origin::default()),
+            Damage::Guarded(_, block) => (block.made, Origin::default()),
+            Damage::Freed(written) => written.origins(),
+            Damage::Record(..) => Default::default(),
+        }
+    }
+}
+
+impl fmt::Display for Damage<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Outside(outside, record) => {
+                write!(out, "{outside} {}, overwritten", record.described())
+            }
+            Damage::Guarded(outside, block) => write!(out, "{outside} {block}, overwritten"),
+            Damage::Freed(written) => write!(out, "{written}"),
+            Damage::Record(account, record) => write!(
+                out,
+                "bytes before the start of a block of the account {} at {:p}, overwritten",
+                account.name(),
+                *record
+            ),
+        }
+    }
+}
+
+/// Calls `visit` for each damaged block. The gate is closed meanwhile, and `visit` may not allocate. The pads of CPython's debug
+/// hooks are looked at only `with_hooks`: while no thread can be laying them, so with the only GIL, or after Python's end.
+///
+/// # Safety
+/// No other thread is allocating or freeing by the inlined paths in the heaps of checked blocks: none does, since these
+/// blocks take the slow paths.
+pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
+    if !is_on() && !guards::are_on() {
+        return;
+    }
+    alone(|closed| {
+        guards::each_overwritten(with_hooks && hooks_are_on(), |block, outside| {
+            visit(&Damage::Guarded(outside, block));
+        });
+        for account in ACCOUNTS {
+            for heap in heaps::checked(account) {
+                let mut look = |block: LiveBlock| {
+                    // SAFETY: a block of a heap of checked blocks, whose page stays while the gate is closed.
+                    let record = unsafe { Record::at(block.start) };
+                    match record.state() {
+                        State::Live => {
+                            let with_hooks = with_hooks && account != Account::Raw;
+                            let of_hooks = || with_hooks.then(|| record.damage_of_hooks(false));
+                            let outside = record.damage(block.size);
+                            if let Some(outside) = outside.or_else(|| of_hooks().flatten()) {
+                                visit(&Damage::Outside(outside, record));
+                            }
+                        }
+                        State::Freed => {
+                            if let Some(written) = record.damage_after_free(block.size) {
+                                visit(&Damage::Freed(written));
+                            }
+                        }
+                        // Records are laid, and blocks given back, inside the gate.
+                        State::Unknown if block.is_sure => {
+                            visit(&Damage::Record(account, block.start));
+                        }
+                        State::Gone | State::Unknown => {}
+                    }
+                };
+                // SAFETY: the gate is closed, and these heaps are used by slow paths alone.
+                unsafe { live_blocks::visit(closed, heap, &mut look, &mut |_| {}) };
+            }
+        }
+    });
+}

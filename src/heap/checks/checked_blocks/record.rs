@@ -1,0 +1,381 @@
+//! The record of a checked block, and the pads around the caller's bytes.
+
+#![allow(unsafe_code)]
+
+use crate::call_site::{After, CallsNumber, FileNumber, Origin};
+use crate::checks::fill_bytes::{DEAD, FORBIDDEN, FRESH};
+use crate::checks::out_of_bounds::{Outside, asked_of, damage_of_hooks, hooks_of, is_domain};
+use crate::ledger::Account;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The least pad on each side.
+const PAD: usize = 16;
+/// The most bytes behind the caller's that are filled and looked at, of what the size class leaves.
+const MOST_PAD: usize = 1024;
+/// The most bytes that are filled at the start of a block, so that a large one that is hardly used stays so.
+const MOST_FILL: usize = 64 << 10;
+
+/// Bytes in front of the caller's, unless the alignment asks for more.
+const FRONT: usize = size_of::<Record>() + PAD;
+
+/// Of states: numbers that no program writes by accident to the address that they are combined with.
+const LIVE: u64 = 0x7c1e_95d3_4b60_a8f5;
+const FREED: u64 = 0x58b3_0fe9_c62d_7a1b;
+const GONE: u64 = 0x91d6_2a47_e80c_35f3;
+
+/// The state of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The caller has it.
+    Live,
+    /// In the quarantine.
+    Freed,
+    /// Given back to its heap, and not given out since.
+    Gone,
+    /// Never given out, or its record was written over.
+    Unknown,
+}
+
+/// The first bytes of a checked block. No pointer is in them, which the leak check would follow.
+#[repr(C)]
+pub struct Record {
+    /// mimalloc's, of a free block.
+    _link: Cell<u64>,
+    /// The state, combined with the record's address.
+    mark: AtomicU64,
+    size: Cell<usize>,
+    made_line: Cell<i32>,
+    freed_line: Cell<i32>,
+    made_calls: Cell<CallsNumber>,
+    freed_calls: Cell<CallsNumber>,
+    made_file: Cell<FileNumber>,
+    freed_file: Cell<FileNumber>,
+    /// From the block's start to the caller's first byte, in [`PAD`]s.
+    front: Cell<u16>,
+    account: Cell<u8>,
+    _rest: u8,
+}
+
+const _: () = assert!(size_of::<Record>() == 48);
+
+/// Bytes of a block for `size` bytes of the caller's; `None` if there are no such blocks.
+pub fn whole(size: usize, alignment: usize) -> Option<usize> {
+    let aligning = if alignment > PAD { alignment } else { 0 };
+    size.checked_add(FRONT + PAD)?.checked_add(aligning)
+}
+
+/// Fills the caller's fresh bytes.
+///
+/// # Safety
+/// Bytes of a block that nobody else has.
+pub unsafe fn fill_fresh(start: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { start.write_bytes(FRESH, size.min(MOST_FILL)) };
+}
+
+/// Fills the caller's freed bytes.
+///
+/// # Safety
+/// As for [`fill_fresh`].
+pub unsafe fn fill_dead(start: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { start.write_bytes(DEAD, size.min(MOST_FILL)) };
+}
+
+/// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
+/// long.
+fn is_filled(bytes: *const [u8], value: u8) -> bool {
+    let (start, length) = (bytes.cast::<u8>(), bytes.len());
+    let word = u64::from_ne_bytes([value; 8]);
+    // SAFETY: bytes of a block.
+    unsafe {
+        let is_word = |at: usize| start.add(at).cast::<u64>().read_unaligned() == word;
+        let words = length / 8 * 8;
+        (0..words).step_by(8).all(is_word)
+            && (words..length).all(|at| start.add(at).read_volatile() == value)
+    }
+}
+
+impl Record {
+    /// The record of the block at `start`.
+    ///
+    /// # Safety
+    /// The start of a block of a page that has checked blocks, which stays while the value is used.
+    pub unsafe fn at<'a>(start: *mut u8) -> &'a Record {
+        // SAFETY: the caller's promise.
+        unsafe { &*start.cast() }
+    }
+
+    /// Lays record and pads into a fresh block of `usable` bytes; the caller's first byte.
+    ///
+    /// # Safety
+    /// A block of at least [`whole`] bytes that nobody else has.
+    pub unsafe fn lay(
+        block: *mut u8,
+        usable: usize,
+        account: Account,
+        size: usize,
+        alignment: usize,
+    ) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let record = Record::at(block);
+            let start = (block.addr() + FRONT).next_multiple_of(alignment.max(PAD));
+            let front = start - block.addr();
+            block
+                .add(size_of::<Record>())
+                .write_bytes(FORBIDDEN, front - size_of::<Record>());
+            let pad = (usable - front - size).min(MOST_PAD);
+            block.add(front + size).write_bytes(FORBIDDEN, pad);
+            record.size.set(size);
+            record.front.set((front / PAD) as u16);
+            record.account.set(account as u8);
+            let Origin { file, line, calls } = Origin::of_caller();
+            record.made_file.set(file);
+            record.made_line.set(line);
+            record.made_calls.set(calls);
+            record.set_freed(Origin::default());
+            record.mark.store(record.key(LIVE), Release);
+            block.add(front)
+        }
+    }
+
+    fn key(&self, state: u64) -> u64 {
+        (&raw const *self).addr() as u64 ^ state
+    }
+
+    pub fn state(&self) -> State {
+        let mark = self.mark.load(Acquire);
+        match self.key(mark) {
+            LIVE => State::Live,
+            FREED => State::Freed,
+            GONE => State::Gone,
+            _ => State::Unknown,
+        }
+    }
+
+    /// Makes a live block a freed one, and notes where; false if another thread was faster.
+    pub fn begin_free(&self) -> bool {
+        let (live, freed) = (self.key(LIVE), self.key(FREED));
+        let origin = Origin::of_caller();
+        let is_first = self
+            .mark
+            .compare_exchange(live, freed, AcqRel, Relaxed)
+            .is_ok();
+        if is_first {
+            self.set_freed(origin);
+        }
+        is_first
+    }
+
+    fn set_freed(&self, Origin { file, line, calls }: Origin) {
+        self.freed_file.set(file);
+        self.freed_line.set(line);
+        self.freed_calls.set(calls);
+    }
+
+    /// The block leaves the quarantine.
+    pub fn end_free(&self) {
+        self.mark.store(self.key(GONE), Release);
+    }
+
+    pub fn account(&self) -> Account {
+        let index = usize::from(self.account.get());
+        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+    }
+
+    /// Whether it is of a domain of CPython's.
+    pub fn is_of_domain(&self) -> bool {
+        is_domain(self.account())
+    }
+
+    /// Bytes that were asked for.
+    pub fn size(&self) -> usize {
+        self.size.get()
+    }
+
+    fn front(&self) -> usize {
+        usize::from(self.front.get()) * PAD
+    }
+
+    /// The caller's first byte.
+    pub fn start(&self) -> *mut u8 {
+        let front = self.front();
+        (&raw const *self)
+            .cast::<u8>()
+            .cast_mut()
+            .wrapping_add(front)
+    }
+
+    /// The account, the size and the place of the allocation, in words.
+    pub fn described(&self) -> Described<'_> {
+        Described(self)
+    }
+
+    /// Its allocation.
+    pub fn made(&self) -> Origin {
+        Origin {
+            file: self.made_file.get(),
+            line: self.made_line.get(),
+            calls: self.made_calls.get(),
+        }
+    }
+
+    /// Its free; of a live block none.
+    pub fn freed(&self) -> Origin {
+        match self.state() {
+            State::Live => Origin::default(),
+            _ => Origin {
+                file: self.freed_file.get(),
+                line: self.freed_line.get(),
+                calls: self.freed_calls.get(),
+            },
+        }
+    }
+
+    /// The place where it was freed, in parentheses; nothing if it is not known.
+    pub fn freed_at(&self) -> After<'static> {
+        self.freed().after("at")
+    }
+
+    /// Bytes outside of those that were asked for that were overwritten, in a block of `usable` bytes.
+    pub fn damage(&self, usable: usize) -> Option<Outside> {
+        Some(self.damage_of_pads(usable)?.of(self.account()))
+    }
+
+    /// Bytes that were overwritten in the host's own pads, counted from the caller's bytes.
+    fn damage_of_pads(&self, usable: usize) -> Option<Outside> {
+        let (front, size) = (self.front(), self.size());
+        let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
+        let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
+        if is_filled(self.bytes(front + size, pad), FORBIDDEN)
+            && is_filled(
+                self.bytes(size_of::<Record>(), front - size_of::<Record>()),
+                FORBIDDEN,
+            )
+        {
+            return None;
+        }
+        let past = (front + size..front + size + pad).rev().find(is_damaged);
+        if let Some(last) = past {
+            return Some(Outside::Past(last + 1 - front - size));
+        }
+        let before = (size_of::<Record>()..front).find(is_damaged);
+        before.map(|first| Outside::Before(front - first))
+    }
+
+    /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
+    /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads. `are_laid`: the
+    /// hooks themselves have the block.
+    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<Outside> {
+        match self.is_of_domain() {
+            // SAFETY: the block's bytes.
+            true => unsafe { damage_of_hooks(self.start(), self.size(), are_laid) },
+            false => None,
+        }
+    }
+
+    fn bytes(&self, offset: usize, length: usize) -> *const [u8] {
+        let start = (&raw const *self).cast::<u8>().wrapping_add(offset);
+        std::ptr::slice_from_raw_parts(start, length)
+    }
+
+    fn byte(&self, offset: usize) -> u8 {
+        // SAFETY: a byte of the block, which another thread may write to.
+        unsafe { (&raw const *self).cast::<u8>().add(offset).read_volatile() }
+    }
+
+    /// The first write to a freed block of `usable` bytes.
+    pub fn damage_after_free(&self, usable: usize) -> Option<Written<'_>> {
+        if self.state() != State::Freed {
+            return Some(Written {
+                record: self,
+                at: None,
+            });
+        }
+        let (front, size) = (self.front(), self.size());
+        let filled = size.min(MOST_FILL);
+        if !is_filled(self.bytes(front, filled), DEAD) {
+            let at = (front..front + filled).find(|&at| self.byte(at) != DEAD);
+            let offset = at.unwrap_or(front) - front;
+            return Some(Written {
+                record: self,
+                at: Some((offset as isize, self.byte(front + offset))),
+            });
+        }
+        let is_damaged = |at: &usize| self.byte(*at) != FORBIDDEN;
+        let first = match self.damage_of_pads(usable)? {
+            Outside::Before(count) => front - count,
+            Outside::Past(count) => (front + size..front + size + count).find(is_damaged)?,
+        };
+        let offset = first as isize - front as isize;
+        Some(Written {
+            record: self,
+            at: Some((offset, self.byte(first))),
+        })
+    }
+}
+
+/// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`.
+pub struct Described<'a>(&'a Record);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(record) = *self;
+        write!(
+            out,
+            "a block of {} bytes of the account {}{}",
+            record.asked(),
+            record.account().name(),
+            record.made().after("allocated at")
+        )
+    }
+}
+
+impl Record {
+    /// The size without what CPython's debug hooks add, which a program did not ask for.
+    fn asked(&self) -> usize {
+        asked_of(self.account(), self.size())
+    }
+}
+
+/// A write to a freed block, in words.
+pub struct Written<'a> {
+    record: &'a Record,
+    /// Where, and what is there now; `None` if the record itself was written over.
+    at: Option<(isize, u8)>,
+}
+
+impl Written<'_> {
+    /// The block's allocation and free; none of them if its record was written over.
+    pub fn origins(&self) -> (Origin, Origin) {
+        match self.at {
+            Some(_) => (self.record.made(), self.record.freed()),
+            None => Default::default(),
+        }
+    }
+}
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((offset, value)) = self.at else {
+            return out.write_str(
+                "a block was written to after it was freed: the record in front of it was overwritten",
+            );
+        };
+        let (front, _) = hooks_of(self.record.account());
+        let is_inside = usize::try_from(offset).is_ok_and(|at| at < self.record.size());
+        let expected = if is_inside { DEAD } else { FORBIDDEN };
+        write!(
+            out,
+            "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected \
+             0x{expected:02x}",
+            self.record.described(),
+            self.record.freed_at(),
+            offset - front as isize
+        )
+    }
+}

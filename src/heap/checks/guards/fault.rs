@@ -1,0 +1,70 @@
+//! Describes an access to a closed page, for the line that a signal handler writes. Allocates nothing and
+//! takes no lock.
+
+use super::slots::{FREED, RANGE};
+use crate::call_site::Origin;
+use crate::checks::out_of_bounds::{Outside, asked_of, hooks_of};
+use crate::ledger::Account;
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// An access to a closed page, as one line.
+pub struct Fault {
+    /// Whether it was a write; None if the processor does not tell.
+    pub is_write: Option<bool>,
+    address: usize,
+    start: usize,
+    size: usize,
+    account: Account,
+    /// The block's allocation.
+    pub made: Origin,
+    /// Its free, if it does not live.
+    pub freed: Option<Origin>,
+}
+
+/// The fault at an address; None if it is not in the range, or no block is near.
+pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
+    let range = RANGE.get().filter(|range| range.holds(address))?;
+    let record = range.nearest(address)?;
+    let account = record.account();
+    let (front, _) = hooks_of(account);
+    Some(Fault {
+        is_write,
+        address,
+        start: record.start.load(Relaxed) + front,
+        size: asked_of(account, record.size.load(Relaxed)),
+        account,
+        made: record.made.get(),
+        freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),
+    })
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self.is_write {
+            Some(true) => "write",
+            Some(false) => "read",
+            None => "access",
+        })?;
+        let end = self.start + self.size;
+        if self.address >= end {
+            write!(out, " {}", Outside::Past(self.address - end + 1))?;
+        } else if self.address < self.start {
+            write!(out, " {}", Outside::Before(self.start - self.address))?;
+        } else {
+            write!(out, " at byte {} of", self.address - self.start)?;
+        }
+        write!(
+            out,
+            " a {}block of {} bytes of the account {}{}",
+            if self.freed.is_some() { "freed " } else { "" },
+            self.size,
+            self.account.name(),
+            self.made.after("allocated at"),
+        )?;
+        match self.freed {
+            Some(freed) => write!(out, "{}", freed.after("freed at")),
+            None => Ok(()),
+        }
+    }
+}

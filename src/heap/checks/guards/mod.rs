@@ -1,0 +1,490 @@
+//! Guard pages: sampled blocks that end at a page that cannot be touched, so that a write
+//! past the end dies at once (`--guard`).
+//!
+//! All guarded blocks lie in one range of addresses that is reserved at the start and cannot be
+//! accessed, so that "is it one of them" is a comparison. The range is cut into slots of one size
+//! a class ([`slots`]); a block takes the last pages of its slot, ends at their end, but for the
+//! bytes that its alignment leaves, and a page that is never opened follows. A freed block's pages
+//! are closed again at once. The slots of a class are taken in turn, so that a freed one rests
+//! until all others were in use: that is the quarantine in which a use after `free` dies too.
+//!
+//! Bytes that no page can protect, behind the end by alignment and in front of the start up to the
+//! page, hold a pattern that `free` looks at.
+//!
+//! Called from the slow paths alone, from any thread, inside the [`gate`]; nothing is locked, so
+//! that neither a fork nor a signal handler can find a lock held. If the range, the system's
+//! mappings or the class are exhausted, null is given and the heap serves the request.
+
+mod fault;
+mod settings;
+mod slots;
+
+pub use fault::{Fault, fault_at};
+pub use settings::GuardSettings;
+
+use crate::call_site::Origin;
+use crate::checks::double_free::{refuse, refuse_block};
+use crate::checks::fill_bytes::FORBIDDEN;
+use crate::checks::out_of_bounds::{self, Outside, damage_of_hooks};
+use crate::errno::Errno;
+use crate::host::Request;
+use crate::hot::booking::{book_beneath_caps, release_block};
+use crate::ledger::Account;
+use crate::mimalloc::ffi::SMALL_SIZE_MAX;
+use crate::mimalloc::gate;
+use crate::sampling;
+use crate::threads::thread_state::{state, thread_id};
+use slots::{FREED, GuardRange, LIVE, Miss, RANGE, Record, STUCK, TAKEN};
+use std::fmt;
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// `malloc`'s own alignment.
+const ALIGNMENT: usize = 16;
+
+/// Which blocks are guarded, and how many were.
+struct GuardPages {
+    /// Requests of this size and more are sampled; nobody asks for as much while guards are off.
+    from: AtomicUsize,
+    /// What [`GuardPages::from`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
+    from_of_small: AtomicUsize,
+    /// One of how many of them is guarded.
+    every: AtomicU64,
+    /// Requests that could have been guarded.
+    seen: AtomicU64,
+    /// Blocks that were guarded.
+    guarded: AtomicU64,
+    /// Blocks that should have been guarded and were not.
+    missed: AtomicU64,
+    /// Those of them that found too many live.
+    crowded_out: AtomicU64,
+}
+
+static STATE: GuardPages = GuardPages {
+    from: AtomicUsize::new(usize::MAX),
+    from_of_small: AtomicUsize::new(0),
+    every: AtomicU64::new(1),
+    seen: AtomicU64::new(0),
+    guarded: AtomicU64::new(0),
+    missed: AtomicU64::new(0),
+    crowded_out: AtomicU64::new(0),
+};
+
+/// The figures of guard pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardFigures {
+    /// The least size that is sampled.
+    pub min_bytes: u64,
+    /// One of how many is guarded.
+    pub every: u64,
+    /// Blocks that were guarded.
+    pub guarded_blocks: u64,
+    /// Those of them that are live.
+    pub live_blocks: u64,
+    /// Blocks that were to be guarded and found no room.
+    pub missed_blocks: u64,
+    /// Those of them that found too many live.
+    pub crowded_out_blocks: u64,
+}
+
+/// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
+/// sampled from [`script_begins`] on if `small` says that their requests come here: what Python's own start leaves would take
+/// the room.
+///
+/// # Errors
+/// The system gives no such range; nothing is guarded.
+pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
+    let GuardSettings::Sample { min, every } = settings else {
+        return Ok(());
+    };
+    let range = GuardRange::reserve().ok_or_else(Errno::last)?;
+    if RANGE.set(range).is_ok() {
+        STATE.every.store(every.max(1), Relaxed);
+        let min = min as usize;
+        if small && min < SMALL_SIZE_MAX {
+            STATE.from_of_small.store(min, Relaxed);
+        }
+        STATE.from.store(min.max(SMALL_SIZE_MAX + 1), Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether blocks of [`SMALL_SIZE_MAX`] bytes and less are guarded, or will be.
+pub fn are_small() -> bool {
+    STATE.from_of_small.load(Relaxed) > 0
+}
+
+/// Begins to sample small blocks, too. Once.
+pub fn script_begins() {
+    if are_small() {
+        STATE.from.store(STATE.from_of_small.load(Relaxed), Relaxed);
+    }
+}
+
+/// Whether a request of `size` bytes is to be guarded; counts it if it is one to choose from.
+#[inline]
+pub fn wants(size: usize) -> bool {
+    size >= STATE.from.load(Relaxed) && is_sampled()
+}
+
+#[cold]
+fn is_sampled() -> bool {
+    STATE
+        .seen
+        .fetch_add(1, Relaxed)
+        .is_multiple_of(STATE.every.load(Relaxed))
+}
+
+/// Whether guards are in force.
+pub fn are_on() -> bool {
+    RANGE.get().is_some()
+}
+
+/// The figures of guard pages; `None` if guards are off. A signal handler may call this.
+pub fn figures() -> Option<GuardFigures> {
+    let range = RANGE.get()?;
+    Some(GuardFigures {
+        min_bytes: STATE.from.load(Relaxed) as u64,
+        every: STATE.every.load(Relaxed),
+        guarded_blocks: STATE.guarded.load(Relaxed),
+        live_blocks: range.live() as u64,
+        missed_blocks: STATE.missed.load(Relaxed),
+        crowded_out_blocks: STATE.crowded_out.load(Relaxed),
+    })
+}
+
+/// A guarded block of `size` bytes that read as zeros, aligned to `alignment`, a power of two,
+/// booked to `account`, or null if a cap refuses it; None if there is no room.
+#[cold]
+pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut u8> {
+    let slot = state().slot();
+    let inside = gate::enter(slot, thread_id());
+    let range = RANGE.get()?;
+    // Small ones leave half of the room to others.
+    let taken = match size > SMALL_SIZE_MAX || 2 * range.live() < range.most_live() {
+        true => range.take(size, alignment.max(ALIGNMENT)),
+        false => Err(Miss::Crowded),
+    };
+    let (record, slot_end) = match taken {
+        Ok(taken) => taken,
+        Err(miss) => {
+            STATE.missed.fetch_add(1, Relaxed);
+            STATE
+                .crowded_out
+                .fetch_add(u64::from(miss == Miss::Crowded), Relaxed);
+            return None;
+        }
+    };
+    let number = STATE.guarded.fetch_add(1, Relaxed) + 1;
+    let start = record.start.load(Relaxed);
+    let mapped = record.mapped.load(Relaxed);
+    // SAFETY: the slot's last `mapped` bytes were just opened, and are the caller's alone.
+    unsafe {
+        let first = (slot_end - mapped) as *mut u8;
+        first.write_bytes(FORBIDDEN, start - first.addr());
+        let end = (start + size) as *mut u8;
+        end.write_bytes(FORBIDDEN, slot_end - end.addr());
+    }
+    record.account.store(account as u32, Relaxed);
+    // 0 is older than any mark.
+    let number = if state().is_before() { 0 } else { number };
+    record.number.store(number, Relaxed);
+    record.made.set(Origin::of_caller());
+    // That of the block that was here before: another thread may look before this one's free is noted.
+    record.freed.set(Origin::default());
+    record.state.store(LIVE, Release);
+    let block = start as *mut u8;
+    let request = Request {
+        account,
+        bytes: mapped,
+        asked: size,
+        undo: &|| {
+            record.state.store(TAKEN, Relaxed);
+            put_away(range, record, slot_end);
+        },
+    };
+    if !book_beneath_caps(slot, block, &request) {
+        return Some(null_mut());
+    }
+    if sampling::is_on() {
+        sampling::booked_inside(account, block, mapped, &inside);
+    }
+    Some(block)
+}
+
+/// Closes the memory of a block that is not live any more.
+fn put_away(range: &GuardRange, record: &Record, slot_end: usize) {
+    let closed = range.close(slot_end, record.mapped.load(Relaxed));
+    let state = if closed { FREED } else { STUCK };
+    record.state.store(state, Release);
+}
+
+/// Whether `pointer` lies in the range of guarded blocks.
+pub fn owns(pointer: *mut u8) -> bool {
+    RANGE.get().is_some_and(|range| range.holds(pointer.addr()))
+}
+
+fn record_of(pointer: *mut u8) -> Option<&'static Record> {
+    Some(RANGE.get()?.slot_at(pointer.addr())?.record)
+}
+
+/// The size that was asked for of a live guarded block; None for any other pointer.
+pub fn size(pointer: *mut u8) -> Option<usize> {
+    let record = record_of(pointer)?;
+    let is_live = record.state.load(Acquire) == LIVE;
+    let start = record.start.load(Relaxed);
+    (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
+}
+
+/// A guarded block.
+pub struct Block {
+    /// Its first byte.
+    pub start: *mut u8,
+    /// Its bytes, with those of CPython's debug hooks.
+    pub size: usize,
+    /// The account that it is booked to.
+    pub account: Account,
+    /// Its allocation.
+    pub made: Origin,
+}
+
+impl Block {
+    fn of(record: &Record) -> Self {
+        Block {
+            start: record.start.load(Relaxed) as *mut u8,
+            size: record.size.load(Relaxed),
+            account: record.account(),
+            made: record.made.get(),
+        }
+    }
+}
+
+/// The live block that starts at `pointer`.
+pub fn live(start: *mut u8) -> Option<Block> {
+    size(start)?;
+    Some(Block::of(record_of(start)?))
+}
+
+/// In words, with the bytes that the program has asked for.
+impl fmt::Display for Block {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = out_of_bounds::asked_of(self.account, self.size);
+        let name = self.account.name();
+        let made = self.made.after("allocated at");
+        write!(
+            out,
+            "a guarded block of {asked} bytes of the account {name}{made}"
+        )
+    }
+}
+
+/// Frees a guarded block, which `caller`'s hook was given. Returns false for a pointer outside the range, and does nothing then.
+/// Ends the process if no block begins there, or it was freed before, or was written around.
+pub fn free(pointer: *mut u8, caller: Account) -> bool {
+    let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
+        return false;
+    };
+    let inside = gate::enter(state().slot(), thread_id());
+    let Some(slot) = range.slot_at(pointer.addr()) else {
+        refuse(format_args!(
+            "free(): invalid pointer {pointer:p}, between guarded blocks"
+        ));
+    };
+    let record = slot.record;
+    let account = record.account();
+    let is_start = record.start.load(Relaxed) == pointer.addr();
+    if !is_start
+        || record
+            .state
+            .compare_exchange(LIVE, TAKEN, AcqRel, Relaxed)
+            .is_err()
+    {
+        let what = match is_start {
+            true => Wrong::Freed,
+            false => Wrong::of_live(record, pointer, 0),
+        };
+        refuse_wrong(record, pointer, "free()", what);
+    }
+    check_around(slot.end, record);
+    record.freed.set(Origin::of_caller());
+    if sampling::is_on() {
+        sampling::unbooked_inside(account, pointer, &inside);
+    }
+    release_block(account, pointer, record.mapped.load(Relaxed), caller);
+    put_away(range, record, slot.end);
+    true
+}
+
+/// Ends the process, with a line, if `pointer` leads into a guarded block that was freed; or does not lead to byte `front` of one
+/// that is live, if that is given.
+pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
+    let Some(record) = record_of(pointer) else {
+        return;
+    };
+    let start = record.start.load(Relaxed);
+    let account = record.account();
+    let what = match (record.state.load(Acquire), front) {
+        (FREED, _) => Wrong::Freed,
+        (LIVE, Some(front)) if front > 0 && !out_of_bounds::is_domain(account) => Wrong::Family,
+        (LIVE, Some(front)) if start + front != pointer.addr() => {
+            Wrong::of_live(record, pointer, front)
+        }
+        _ => return,
+    };
+    refuse_wrong(record, pointer, function, what);
+}
+
+/// What is wrong with a pointer to a guarded block.
+enum Wrong {
+    /// The block was freed before.
+    Freed,
+    /// It leads into the block.
+    Inside,
+    /// The block was made by a function of another family.
+    Family,
+}
+
+impl Wrong {
+    /// What is wrong with a pointer that does not lead to byte `front` of a live block.
+    fn of_live(record: &Record, pointer: *mut u8, front: usize) -> Self {
+        let (hook, _) = out_of_bounds::hooks_of(record.account());
+        let is_pythons = hook > 0 && record.start.load(Relaxed) + hook == pointer.addr();
+        match is_pythons && front == 0 {
+            true => Wrong::Family,
+            false => Wrong::Inside,
+        }
+    }
+}
+
+/// Ends the process for a pointer to a guarded block that cannot be freed.
+fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
+    let block = Block::of(record);
+    let (freed, what) = match wrong {
+        Wrong::Freed => (record.freed.get(), "freed before"),
+        Wrong::Inside => (Origin::default(), "which does not start there"),
+        Wrong::Family => (Origin::default(), "made by a function of another family"),
+    };
+    refuse_block(
+        format_args!(
+            "{function}: invalid pointer {pointer:p}: {block}, {what}{}",
+            freed.after("at")
+        ),
+        block.made,
+        freed,
+    )
+}
+
+/// Bytes outside of those that were asked for that were overwritten. The block is open, and ends in the slot that ends there.
+fn overwritten(slot_end: usize, record: &Record) -> Option<Outside> {
+    let start = record.start.load(Relaxed);
+    let end = start + record.size.load(Relaxed);
+    let first = slot_end - record.mapped.load(Relaxed);
+    // SAFETY: the pages of a block that is still open.
+    let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
+    let found = match (end..slot_end).rev().find(damaged) {
+        Some(past) => Some(Outside::Past(past + 1 - end)),
+        None => (first..start)
+            .find(damaged)
+            .map(|before| Outside::Before(start - before)),
+    };
+    found.map(|found| found.of(record.account()))
+}
+
+/// Ends the process if the pattern around a block is damaged.
+fn check_around(slot_end: usize, record: &Record) {
+    let Some(outside) = overwritten(slot_end, record) else {
+        return;
+    };
+    let block = Block::of(record);
+    refuse_block(
+        format_args!("free(): {outside} {block}, overwritten"),
+        block.made,
+        Origin::default(),
+    );
+}
+
+/// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of
+/// CPython's debug hooks. While no other thread allocates or frees.
+pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, Outside)) {
+    let Some(range) = RANGE.get() else { return };
+    range.each_used(|record| {
+        if record.state.load(Acquire) != LIVE {
+            return;
+        }
+        let block = Block::of(record);
+        let slot = range.slot_at(block.start.addr());
+        let around = slot.and_then(|slot| overwritten(slot.end, record));
+        let of_hooks = || {
+            let is_looked_at = with_hooks
+                && out_of_bounds::is_domain(block.account)
+                && block.account != Account::Raw;
+            // SAFETY: a live block.
+            is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size, false) })?
+        };
+        if let Some(outside) = around.or_else(of_hooks) {
+            visit(&block, outside);
+        }
+    });
+}
+
+/// Whether a live guarded block holds `address`.
+pub fn is_live(address: usize) -> bool {
+    record_of(address as *mut u8)
+        .is_some_and(|record| record.state.load(Acquire) == LIVE && record.distance(address) == 0)
+}
+
+/// The account of the live guarded block in whose slot `address` lies.
+pub fn account_at(address: usize) -> Option<Account> {
+    let record = record_of(address as *mut u8)?;
+    (record.state.load(Acquire) == LIVE).then(|| record.account())
+}
+
+/// The allocation of the live guarded block that starts at an address.
+pub fn origin_of(start: usize) -> Option<Origin> {
+    let record = record_of(start as *mut u8)?;
+    let is_it = record.state.load(Acquire) == LIVE && record.start.load(Relaxed) == start;
+    is_it.then(|| record.made.get())
+}
+
+/// The memory of the records of guarded blocks; None if there are none.
+pub fn table() -> Option<Range<usize>> {
+    RANGE.get().map(GuardRange::table)
+}
+
+/// A live guarded block, as [`visit`] tells of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarded {
+    /// Counts guarded blocks in the order of their allocation.
+    pub number: u64,
+    /// Its account.
+    pub account: Account,
+    /// Its start.
+    pub start: *mut u8,
+    /// Bytes that were asked for.
+    pub size: usize,
+    /// Bytes that are booked.
+    pub charged: usize,
+}
+
+/// Tells of each live guarded block. While no other thread allocates.
+pub fn visit(mut visitor: impl FnMut(&Guarded)) {
+    let Some(range) = RANGE.get() else { return };
+    range.each_used(|record| {
+        if record.state.load(Acquire) == LIVE {
+            visitor(&Guarded {
+                number: record.number.load(Relaxed),
+                account: record.account(),
+                start: record.start.load(Relaxed) as *mut u8,
+                size: record.size.load(Relaxed),
+                charged: record.mapped.load(Relaxed),
+            });
+        }
+    });
+}
+
+/// The number of the latest guarded block.
+pub fn latest_number() -> u64 {
+    STATE.guarded.load(Relaxed)
+}

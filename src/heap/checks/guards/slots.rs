@@ -1,0 +1,339 @@
+//! The range of guarded blocks: its slots, and a record of each.
+//!
+//! A slot of class `k` is `2^k` pages for a block and one that stays closed. The records lie
+//! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
+//! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
+
+#![allow(unsafe_code)]
+
+use crate::call_site::Origin;
+use crate::ledger::Account;
+use crate::mimalloc::ffi::IS_64_BIT;
+use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+
+/// The range; set once.
+pub static RANGE: OnceLock<GuardRange> = OnceLock::new();
+
+/// Never used.
+pub const NEW: u32 = 0;
+/// A block is being made or freed here.
+pub const TAKEN: u32 = 1;
+/// Holds a live block.
+pub const LIVE: u32 = 2;
+/// Held a block, and is closed.
+pub const FREED: u32 = 3;
+/// Could not be closed; not used again.
+pub const STUCK: u32 = 4;
+
+/// Classes: blocks of up to 2^18 pages, 1 GiB if a page has 4 KiB. If addresses have 32 bits, of up to 16 MiB.
+const CLASSES: usize = if IS_64_BIT { 19 } else { 13 };
+/// Slots of a class, at most.
+const SLOTS: usize = 32768;
+/// Bytes of a class, at most; what exceeds the pages of one slot alone.
+const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
+
+/// The record of a slot.
+#[repr(C, align(64))]
+pub struct Record {
+    pub state: AtomicU32,
+    pub account: AtomicU32,
+    /// Bytes that were asked for.
+    pub size: AtomicUsize,
+    pub start: AtomicUsize,
+    /// Bytes of the pages that were opened, which is what is booked.
+    pub mapped: AtomicUsize,
+    /// Counts guarded blocks.
+    pub number: AtomicU64,
+    pub made: OriginCell,
+    pub freed: OriginCell,
+}
+
+const _: () = assert!(size_of::<Record>() == 64);
+
+/// An origin that one thread may write while another reads it: its parts need not belong together then.
+pub struct OriginCell {
+    line: AtomicU32,
+    calls: AtomicU32,
+    file: AtomicU16,
+}
+
+impl OriginCell {
+    pub fn set(&self, origin: Origin) {
+        self.line.store(origin.line as u32, Relaxed);
+        self.calls.store(origin.calls, Relaxed);
+        self.file.store(origin.file, Relaxed);
+    }
+
+    pub fn get(&self) -> Origin {
+        Origin {
+            file: self.file.load(Relaxed),
+            line: self.line.load(Relaxed) as i32,
+            calls: self.calls.load(Relaxed),
+        }
+    }
+}
+
+// SAFETY: numbers.
+unsafe impl FromZeros for Record {}
+
+impl Record {
+    /// The account that the block is booked to.
+    pub fn account(&self) -> Account {
+        let index = self.account.load(Relaxed) as usize;
+        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+    }
+}
+
+struct Class {
+    /// Bytes from the range's start to the first slot, and from one to the next. No address: the leak check would take it
+    /// for a pointer to the block that fills the slot.
+    first: usize,
+    stride: usize,
+    slots: usize,
+    records: usize,
+    /// Slots taken so far, modulo nothing.
+    cursor: AtomicUsize,
+}
+
+/// The range, its records and its classes.
+pub struct GuardRange {
+    start: usize,
+    length: usize,
+    page: usize,
+    records: &'static [Record],
+    classes: [Class; CLASSES],
+    live: AtomicUsize,
+    /// The system maps so many areas a process, and an open block divides one.
+    most_live: usize,
+}
+
+/// Why a block finds no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// Too many are live.
+    Crowded,
+    /// No slot is for such a size or alignment.
+    Unfit,
+}
+
+/// A slot of the range.
+pub struct Slot {
+    pub record: &'static Record,
+    /// Address behind the pages of the block, where the closed page begins.
+    pub end: usize,
+}
+
+impl GuardRange {
+    /// Reserves the range: address space alone, of which a block takes what it needs.
+    pub fn reserve() -> Option<Self> {
+        let page = pyhost_os::mapping::page_size() as usize;
+        // A limit on address space may leave room for less.
+        (0..4).find_map(|halvings| Self::reserve_part(page, halvings * 2))
+    }
+
+    fn reserve_part(page: usize, halvings: u32) -> Option<Self> {
+        let count = |class: usize| {
+            let slots = SLOTS.min(CLASS_BYTES / (page << class));
+            (slots >> halvings).max(1)
+        };
+        let stride = |class: usize| (page << class) + page;
+        let length: usize = (0..CLASSES).map(|class| count(class) * stride(class)).sum();
+        let records: usize = (0..CLASSES).map(count).sum();
+        // One closed page in front of the first block.
+        let range = Mapping::reserve_at(0, length + page, false)?;
+        let records = Mapped::reserve(records)?.leak();
+        let start = range.leak().addr().get();
+        let (mut first, mut record) = (page, 0);
+        let classes = std::array::from_fn(|class| {
+            let made = Class {
+                first,
+                stride: stride(class),
+                slots: count(class),
+                records: record,
+                cursor: AtomicUsize::new(0),
+            };
+            first += made.slots * made.stride;
+            record += made.slots;
+            made
+        });
+        Some(GuardRange {
+            start,
+            length: length + page,
+            page,
+            records,
+            classes,
+            live: AtomicUsize::new(0),
+            most_live: most_areas() * 2 / 5,
+        })
+    }
+
+    /// Whether an address lies in the range.
+    pub fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.length
+    }
+
+    /// Addresses of the records.
+    pub fn table(&self) -> Range<usize> {
+        let records = self.records.as_ptr_range();
+        records.start.addr()..records.end.addr()
+    }
+
+    /// Guarded blocks that are live.
+    pub fn live(&self) -> usize {
+        self.live.load(Relaxed)
+    }
+
+    fn record(&self, class: &Class, index: usize) -> &'static Record {
+        &self.records[class.records + index]
+    }
+
+    /// The slot that an address lies in, the closed page behind it included; None in front of the
+    /// first.
+    pub fn slot_at(&self, address: usize) -> Option<Slot> {
+        if !self.holds(address) {
+            return None;
+        }
+        let class = self.class_at(address)?;
+        let index = (address - self.start - class.first) / class.stride;
+        Some(Slot {
+            record: self.record(class, index),
+            end: self.end_of(class, index),
+        })
+    }
+
+    /// The last class that begins at an address or before it.
+    fn class_at(&self, address: usize) -> Option<&Class> {
+        let offset = address.checked_sub(self.start)?;
+        self.classes.iter().rfind(|class| class.first <= offset)
+    }
+
+    /// Address behind the pages of a slot's block.
+    fn end_of(&self, class: &Class, index: usize) -> usize {
+        self.start + class.first + (index + 1) * class.stride - self.page
+    }
+
+    /// How many blocks may be live.
+    pub fn most_live(&self) -> usize {
+        self.most_live
+    }
+
+    /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as
+    /// [`TAKEN`], and the end of the slot's pages.
+    pub fn take(&self, size: usize, alignment: usize) -> Result<(&'static Record, usize), Miss> {
+        let room = size.max(1).checked_next_multiple_of(alignment);
+        let room = room.filter(|_| alignment <= self.page).ok_or(Miss::Unfit)?;
+        let mapped = room.checked_next_multiple_of(self.page);
+        let mapped = mapped.ok_or(Miss::Unfit)?;
+        let pages = (mapped / self.page).checked_next_power_of_two();
+        let class = pages.and_then(|pages| self.classes.get(pages.trailing_zeros() as usize));
+        let class = class.ok_or(Miss::Unfit)?;
+        let found = match self.live.fetch_add(1, Relaxed) < self.most_live {
+            true => self.find(class),
+            false => None,
+        };
+        let Some((record, index)) = found else {
+            self.live.fetch_sub(1, Relaxed);
+            return Err(Miss::Crowded);
+        };
+        let end = self.end_of(class, index);
+        let open = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: pages of a closed slot that nobody else has.
+        if unsafe { libc::mprotect((end - mapped) as *mut _, mapped, open) } != 0 {
+            record.state.store(FREED, Release);
+            self.live.fetch_sub(1, Relaxed);
+            return Err(Miss::Crowded); // of mappings, all others' included
+        }
+        record.size.store(size, Relaxed);
+        record.start.store(end - room, Relaxed);
+        record.mapped.store(mapped, Relaxed);
+        Ok((record, end))
+    }
+
+    /// Takes the next slot of a class that is free.
+    fn find(&self, class: &Class) -> Option<(&'static Record, usize)> {
+        for _ in 0..class.slots {
+            let index = class.cursor.fetch_add(1, Relaxed) % class.slots;
+            let record = self.record(class, index);
+            let state = record.state.load(Relaxed);
+            let is_free = state == NEW || state == FREED;
+            if is_free
+                && record
+                    .state
+                    .compare_exchange(state, TAKEN, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                return Some((record, index));
+            }
+        }
+        None
+    }
+
+    /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the
+    /// system does not.
+    pub fn close(&self, end: usize, mapped: usize) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let start = (end - mapped) as *mut _;
+        self.live.fetch_sub(1, Relaxed);
+        // A fresh mapping, which the system merges with the closed ones beside it.
+        // SAFETY: pages of a block that is being freed, in the range.
+        unsafe { libc::mmap(start, mapped, libc::PROT_NONE, flags, -1, 0) == start }
+    }
+
+    /// Calls `visitor` for each slot that was ever used.
+    pub fn each_used(&self, mut visitor: impl FnMut(&'static Record)) {
+        for class in &self.classes {
+            let used = class.cursor.load(Relaxed).min(class.slots);
+            (0..used).for_each(|index| visitor(self.record(class, index)));
+        }
+    }
+
+    /// The record whose block is nearest to an address in the range.
+    pub fn nearest(&self, address: usize) -> Option<&'static Record> {
+        let around = [
+            self.slot_at(address),
+            self.slot_before(address),
+            self.slot_after(address),
+        ];
+        let used = around.into_iter().flatten().filter(|slot| {
+            let state = slot.record.state.load(Acquire);
+            state == LIVE || state == FREED
+        });
+        used.map(|slot| slot.record)
+            .min_by_key(|record| record.distance(address))
+    }
+
+    fn slot_before(&self, address: usize) -> Option<Slot> {
+        let class = self.class_at(address)?;
+        self.slot_at(address.checked_sub(class.stride)?)
+    }
+
+    fn slot_after(&self, address: usize) -> Option<Slot> {
+        let slot = self.slot_at(address);
+        let next = slot.map_or(self.start + self.page, |slot| slot.end + self.page);
+        self.slot_at(next)
+    }
+}
+
+impl Record {
+    /// How far an address lies outside the block; 0 inside.
+    pub fn distance(&self, address: usize) -> usize {
+        let start = self.start.load(Relaxed);
+        let end = start + self.size.load(Relaxed);
+        match address {
+            _ if address < start => start - address,
+            _ if address >= end => address - end + 1,
+            _ => 0,
+        }
+    }
+}
+
+/// How many areas the system maps a process (`vm.max_map_count`).
+fn most_areas() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    let number = text.ok().and_then(|text| text.trim().parse().ok());
+    number.unwrap_or(65530)
+}

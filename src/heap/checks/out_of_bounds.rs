@@ -1,0 +1,109 @@
+//! Bytes outside of those that a program has asked for, and the pads that CPython's debug hooks lay there.
+
+#![allow(unsafe_code)]
+
+use crate::checks::fill_bytes::FORBIDDEN;
+use crate::ledger::Account;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Whether CPython's debug hooks lie over the blocks of its domains.
+static HOOKS_ON: AtomicBool = AtomicBool::new(false);
+
+/// They do from here on. Before Python is initialised.
+pub fn put_hooks_on() {
+    HOOKS_ON.store(true, Release);
+}
+
+/// Whether they do.
+pub(crate) fn hooks_are_on() -> bool {
+    HOOKS_ON.load(Relaxed)
+}
+
+/// Whether a function of CPython's allocates the blocks of an account.
+pub(crate) fn is_domain(account: Account) -> bool {
+    matches!(account, Account::Raw | Account::Mem | Account::Obj)
+}
+
+/// Bytes of the hooks in front of the program's own in a block of an account, and all of theirs.
+pub(crate) fn hooks_of(account: Account) -> (usize, usize) {
+    match hooks_are_on() && is_domain(account) {
+        true => (HOOK, HOOKS),
+        false => (0, 0),
+    }
+}
+
+/// The bytes that a program has asked for, of a block of an account that has `size` bytes with those of the hooks.
+pub fn asked_of(account: Account, size: usize) -> usize {
+    size.saturating_sub(hooks_of(account).1)
+}
+
+/// Bytes that CPython's debug hooks have in front of a block and behind it (`_PyMem_DebugRawAlloc`, without serial numbers).
+pub const HOOK: usize = 2 * HOOK_TAIL;
+const HOOK_TAIL: usize = size_of::<usize>();
+/// Both.
+pub const HOOKS: usize = HOOK + HOOK_TAIL;
+
+/// Bytes that were written where nobody may: how many, counted from the bytes that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// So many before the start.
+    Before(usize),
+    /// So many past the end.
+    Past(usize),
+}
+
+impl Outside {
+    /// The same, counted from the program's bytes, of a block of an account. `self` counts from those of the hooks.
+    #[must_use]
+    pub(crate) fn of(self, account: Account) -> Self {
+        let (front, all) = hooks_of(account);
+        match self {
+            Outside::Before(count) => Outside::Before(count + front),
+            Outside::Past(count) => Outside::Past(count + all - front),
+        }
+    }
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, side) = match *self {
+            Outside::Before(count) => (count, "before the start of"),
+            Outside::Past(count) => (count, "past the end of"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        write!(out, "{count} byte{plural} {side}")
+    }
+}
+
+/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
+/// `are_laid`: the hooks themselves have the block, to free or resize it. Otherwise the block may have no pads: a table beneath
+/// the hooks was called, or the hooks have just begun. Then a block of which size or letter is wrong counts only if the rest
+/// of its head is whole.
+///
+/// # Safety
+/// So many bytes from `start` on are readable.
+pub unsafe fn damage_of_hooks(start: *const u8, size: usize, are_laid: bool) -> Option<Outside> {
+    let asked = size.checked_sub(HOOKS)?;
+    // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
+    let byte = |index| unsafe { start.add(index).read_volatile() };
+    let size_bytes = asked.to_be_bytes();
+    let size_at = (0..HOOK_TAIL).find(|&at| byte(at) != size_bytes[at]);
+    let has_name = matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');
+    let pad = (HOOK_TAIL + 1..HOOK).find(|&at| byte(at) != FORBIDDEN);
+    if !are_laid && pad.is_some() && !(size_at.is_none() && has_name) {
+        return None;
+    }
+    // The first byte that is damaged.
+    let name_at = (!has_name).then_some(HOOK_TAIL);
+    let first = size_at.or(name_at).or(pad);
+    if let Some(first) = first {
+        return Some(Outside::Before(HOOK - first));
+    }
+    let end = HOOK + asked;
+    let past = (end..end + HOOK_TAIL)
+        .rev()
+        .find(|&at| byte(at) != FORBIDDEN);
+    past.map(|last| Outside::Past(last + 1 - end))
+}

@@ -1,0 +1,157 @@
+//! Allocation: the inlined path, and the slow one that asks mimalloc.
+
+#![allow(unsafe_code)]
+
+use super::booking::{admits, book_new};
+use super::own_page::pop;
+use crate::checks::double_free::{self, NativeBlock};
+use crate::checks::guards;
+use crate::ledger::Account;
+use crate::mimalloc::ffi;
+use crate::mimalloc::gate;
+use crate::mimalloc::pages::live_page;
+use crate::sampling;
+use crate::system_memory::{address_limit, retention};
+use crate::tensorflow::region;
+use crate::threads::thread_state::{state, thread_id};
+use std::ptr::null_mut;
+
+/// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A` if `BOOK`. Null on
+/// failure. `A` is an account's index; the GIL is held if the account is of the GIL, or its counts go wrong.
+#[inline(always)]
+pub fn allocate<const A: usize, const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
+    let block = pop::<A, ZERO, BOOK>(size, 0);
+    if !block.is_null() {
+        return block;
+    }
+    allocate_slow(Account::ALL[A], size, ZERO)
+}
+
+/// [`allocate`] for a thread that counts its bytes for [`sampling`]; for another one it is slower. Books.
+#[inline(always)]
+pub fn allocate_counted<const A: usize, const ZERO: bool>(size: usize) -> *mut u8 {
+    let block = sampling::pop::<A, ZERO>(state(), size, 0);
+    if !block.is_null() {
+        return block;
+    }
+    if !state().is_sampling() {
+        return allocate_after_samples::<A, ZERO>(size);
+    }
+    allocate_uncounted(Account::ALL[A], size, ZERO)
+}
+
+/// [`allocate`] by a hook that still counts though no samples are taken, because another hook keeps it from being replaced.
+#[cold]
+#[inline(never)]
+fn allocate_after_samples<const A: usize, const ZERO: bool>(size: usize) -> *mut u8 {
+    allocate::<A, ZERO, true>(size)
+}
+
+/// A block that mimalloc gave, without the mark that it may have from an earlier life.
+///
+/// # Safety
+/// Null, or a live block of the account, which nobody else has.
+unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
+    if account == Account::Native {
+        // SAFETY: the caller's promise; a block of `native` has 16 bytes.
+        unsafe {
+            if let Some(page) = live_page(block) {
+                NativeBlock::at(page.start_of(block)).unmark_if_marked();
+            }
+        }
+    }
+    block
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
+    if state().is_sampling() {
+        let block = sampling::pop_any(account, size, zero);
+        if !block.is_null() {
+            return block;
+        }
+    }
+    allocate_uncounted(account, size, zero)
+}
+
+/// Allocates by mimalloc's own functions; the request is not counted for a sample yet.
+#[cold]
+#[inline(never)]
+fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
+    sampling::look_if_asked(account);
+    let state = state();
+    let slot = state.slot();
+    if guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, 1)
+    {
+        return block;
+    }
+    let inside = gate::enter(slot, thread_id());
+    if !admits(slot, account, size) {
+        return null_mut();
+    }
+    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
+    let mut usable = 0;
+    let given = match account {
+        Account::Native => size.max(double_free::LEAST),
+        _ => size,
+    };
+    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
+    unsafe {
+        let block = if theap.is_null() {
+            null_mut()
+        } else {
+            if retention::give_back_what_is_due(theap) {
+                region::give_back_what_is_due();
+            }
+            let pages = (*theap).page_count.get();
+            let block = address_limit::with_a_second_try(|| {
+                ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
+            });
+            if is_sample && (*theap).page_count.get() != pages {
+                sampling::page_comes(block);
+            }
+            block
+        };
+        let block = given_out(account, book_new(account, block, usable, size));
+        if is_sample && !block.is_null() {
+            sampling::take(account, block, usable, size, &inside);
+        }
+        block
+    }
+}
+
+/// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
+#[cold]
+pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
+    if account == Account::Native
+        && guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, alignment)
+    {
+        return block;
+    }
+    let state = state();
+    let slot = state.slot();
+    let inside = gate::enter(slot, thread_id());
+    if !admits(slot, account, size) {
+        return null_mut();
+    }
+    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
+    let given = size.max(double_free::LEAST);
+    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
+    unsafe {
+        let block = match theap.is_null() {
+            true => null_mut(),
+            false => address_limit::with_a_second_try(|| {
+                ffi::mi_theap_malloc_aligned(theap, given, alignment).cast()
+            }),
+        };
+        let usable = live_page(block).map_or(0, |page| page.block_size);
+        let block = given_out(account, book_new(account, block, usable, size));
+        if is_sample && !block.is_null() {
+            sampling::take(account, block, usable, size, &inside);
+        }
+        block
+    }
+}

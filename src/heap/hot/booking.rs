@@ -1,0 +1,273 @@
+//! Between the heaps and the ledger: booking what was allocated, with the caps' consent, and
+//! taking off what was freed, if the inlined paths could not.
+//!
+//! Any thread; the functions on blocks of a heap run inside the gate.
+
+#![allow(unsafe_code)]
+
+use crate::host::{Request, host};
+use crate::hot::peak_watch;
+use crate::ledger::{Account, LEDGER, Reach, Slot};
+use crate::mimalloc::{ffi, gate};
+use crate::sizes::big_blocks;
+use crate::system_memory::{retention, small_pages};
+use crate::threads::thread_state::{state, thread_id};
+use crate::{GILS, bounded_heap, counts_native, resident, sampling};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// Whether blocks of `account` are booked at all.
+fn counts(account: Account) -> bool {
+    account != Account::Native || counts_native()
+}
+
+/// What the slow paths ask before they book.
+struct Booking {
+    /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
+    /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, while libc's
+    /// malloc fails.
+    largest: AtomicUsize,
+    /// Whether the layer above has anything to look at.
+    attention: AtomicBool,
+}
+
+static STATE: Booking = Booking {
+    largest: AtomicUsize::new(usize::MAX),
+    attention: AtomicBool::new(false),
+};
+
+/// Sets the largest request that is tried. Before threads exist.
+pub fn set_largest(bytes: usize) {
+    STATE.largest.store(bytes, Relaxed);
+}
+
+/// Whether the machine could never meet the request, which is counted as failed then.
+#[inline]
+fn is_beyond(account: Account, size: usize) -> bool {
+    let is_beyond = size > STATE.largest.load(Relaxed);
+    if is_beyond {
+        LEDGER.count_failure(account);
+    }
+    is_beyond
+}
+
+/// Whether a request for `size` bytes may be tried: one that the machine could never meet, or that
+/// a cap refuses at once, is counted and reported here, before any memory is touched for it.
+#[inline]
+pub(crate) fn admits(slot: &Slot, account: Account, size: usize) -> bool {
+    // A cap first: what it refuses leaves its evidence.
+    let is_free = !counts(account) || !LEDGER.is_capped();
+    (is_free || fits_caps(slot, account, size)) && !is_beyond(account, size)
+}
+
+#[cold]
+fn fits_caps(slot: &Slot, account: Account, size: usize) -> bool {
+    host().is_none_or(|host| (host.caps.fits)(slot, account, size))
+}
+
+/// Chooses whether the slow paths call [`crate::CapDecisions::look`].
+pub fn attend_to_caps(attention: bool) {
+    STATE.attention.store(attention, Relaxed);
+}
+
+/// Makes the layer above look at live bytes, if it asked for that.
+#[inline]
+pub fn look_at_caps() {
+    if STATE.attention.load(Relaxed) {
+        look();
+    }
+}
+
+#[cold]
+fn look() {
+    if let Some(host) = host() {
+        (host.caps.look)();
+    }
+}
+
+/// The bytes to request if `size` bytes are needed and `more` would be useful: `more`, unless a cap is near.
+#[inline]
+pub(crate) fn within_reach(account: Account, size: usize, more: usize) -> usize {
+    let is_near = || LEDGER.lacks_room(account, more, Reach::Hold).is_some();
+    match more > size && LEDGER.is_capped() && is_near() {
+        true => size,
+        false => more,
+    }
+}
+
+/// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
+/// Null, and the block is free again, if a cap refuses it.
+///
+/// # Safety
+/// A block of mimalloc's that nobody else has, or null, inside the gate.
+#[inline]
+pub(crate) unsafe fn book_new(
+    account: Account,
+    block: *mut u8,
+    usable: usize,
+    asked: usize,
+) -> *mut u8 {
+    if block.is_null() {
+        failed(account, asked);
+        return block;
+    }
+    let request = Request {
+        account,
+        bytes: usable,
+        asked,
+        // SAFETY: the caller's promise.
+        undo: &|| unsafe { ffi::mi_free(block.cast()) },
+    };
+    if !counts(account) || book_beneath_caps(state().slot(), block, &request) {
+        return block;
+    }
+    null_mut()
+}
+
+/// Counts a request that the heap could not meet, and records it if the region is full.
+#[cold]
+pub(crate) fn failed(account: Account, asked: usize) {
+    LEDGER.count_failure(account);
+    bounded_heap::request_failed();
+    if let (Some(size), Some(host)) = (bounded_heap::size(), host()) {
+        (host.caps.region_is_full)(size, account, asked, bounded_heap::is_newly_full());
+    }
+}
+
+/// Books a block, big ones to the register too. Returns false if a cap refuses the block: then nothing was booked, and
+/// the block was given back.
+#[inline]
+pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) -> bool {
+    let booked = match host() {
+        Some(host) if LEDGER.is_capped() => (host.caps.book)(slot, request, &GILS),
+        _ => {
+            LEDGER.book_anyway(slot, request.account, request.bytes, &GILS);
+            look_at_caps();
+            true
+        }
+    };
+    if booked {
+        resident::note_growth();
+        if request.bytes >= big_blocks::BIG && request.account != Account::Pooled {
+            retention::took(request.bytes);
+            big_blocks::add(block.addr(), request.account, request.bytes);
+            if request.account != Account::Numpy {
+                small_pages::settled(block, request.bytes);
+            }
+        }
+    }
+    peak_watch::rises();
+    booked
+}
+
+/// Takes a block of `account` off the ledger that the hook of `caller` was given.
+pub(crate) fn release_block(account: Account, block: *mut u8, bytes: usize, caller: Account) {
+    if !counts(account) {
+        return;
+    }
+    if bytes >= big_blocks::BIG {
+        big_blocks::remove(block.addr());
+    }
+    let gil_needed = matches!(account, Account::Mem | Account::Obj);
+    let gil_held = matches!(caller, Account::Mem | Account::Obj);
+    if gil_needed && !gil_held {
+        LEDGER.release_foreign(account, bytes);
+    } else {
+        LEDGER.release_slow(state().slot(), account, bytes, &GILS);
+    }
+    look_at_caps();
+}
+
+/// Books a block that another allocator made; false if a cap refuses it, and nothing was
+/// booked: the caller gives it back.
+#[inline]
+pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
+    let booked = state().slot.get().book::<A>(bytes) || book_slow(Account::ALL[A], block, bytes);
+    if booked && sampling::is_on() {
+        sampling::booked(Account::ALL[A], block, bytes);
+    }
+    booked
+}
+
+/// [`book`] beyond the slot's window. Out of line, so that the callers keep no registers for it.
+#[cold]
+#[inline(never)]
+fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
+    sampling::look_if_asked(account);
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    let request = Request {
+        account,
+        bytes,
+        asked: bytes,
+        undo: &|| (),
+    };
+    book_beneath_caps(slot, block, &request)
+}
+
+/// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
+pub fn may_book<const A: usize>(size: usize) -> bool {
+    let account = Account::ALL[A];
+    if LEDGER.is_capped() {
+        let slot = state().slot();
+        let _inside = gate::enter(slot, thread_id());
+        if !fits_caps(slot, account, size) {
+            return false;
+        }
+    }
+    !is_beyond(account, size)
+}
+
+/// Books a block that another allocator has resized, and whose old form is gone: whatever the
+/// caps say, which [`may_book`] was asked.
+pub fn book_resized<const A: usize>(block: *mut u8, bytes: usize) {
+    if !book::<A>(block, bytes) {
+        let slot = state().slot();
+        let inside = gate::enter(slot, thread_id());
+        LEDGER.book_anyway(slot, Account::ALL[A], bytes, &GILS);
+        if sampling::is_on() {
+            sampling::booked_inside(Account::ALL[A], block, bytes, &inside);
+        }
+    }
+}
+
+/// Takes a block off that [`book`] booked.
+#[inline]
+pub fn release<const A: usize>(block: *mut u8, bytes: usize) {
+    if sampling::is_on() {
+        sampling::unbooked(Account::ALL[A], block);
+    }
+    release_resized::<A>(block, bytes);
+}
+
+/// [`release`] of the old form of a block that another allocator has resized. Its sample was taken out before: another thread
+/// may have the address by now.
+#[inline]
+pub fn release_resized<const A: usize>(block: *mut u8, bytes: usize) {
+    if !state().slot.get().release::<A>(bytes) {
+        release_slow(Account::ALL[A], block, bytes);
+    }
+}
+
+/// [`release`] beyond the slot's window, out of line as [`book_slow`] is.
+#[cold]
+#[inline(never)]
+fn release_slow(account: Account, block: *mut u8, bytes: usize) {
+    // A request has closed the window, which opens again below.
+    sampling::look_if_asked(account);
+    let slot = state().slot();
+    if bytes >= big_blocks::BIG {
+        peak_watch::falls();
+    }
+    let _inside = gate::enter(slot, thread_id());
+    if bytes >= big_blocks::BIG {
+        big_blocks::remove(block.addr());
+    }
+    LEDGER.release_slow(slot, account, bytes, &GILS);
+    look_at_caps();
+}
+
+/// Counts a request of `account` that another allocator could not meet.
+pub fn count_failure(account: Account) {
+    LEDGER.count_failure(account);
+}

@@ -1,0 +1,127 @@
+//! The inlined path: a block from a page of the calling thread, and back to it.
+
+#![allow(unsafe_code)]
+
+use crate::NATIVE;
+use crate::checks::double_free::{self, NativeBlock};
+use crate::mimalloc::ffi::{self, Block, Page, Theap};
+use crate::mimalloc::gate;
+use crate::mimalloc::heaps::HEAPS;
+use crate::system_memory::retention;
+use crate::threads::thread_state::{ThreadState, state, thread_id};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Pops a block for `size` bytes, of which the bits of `mask` are 0, from the calling thread's
+/// own page and books it; null if the slow path must do it. The GIL is held if `A` is an account of the GIL.
+#[inline(always)]
+pub fn pop<const A: usize, const ZERO: bool, const BOOK: bool>(
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
+    let state = state();
+    pop_from::<A, ZERO, BOOK>(state, state.theaps[A].get(), size, mask)
+}
+
+/// [`pop`] from a theap of the calling thread's in the heap of `A`.
+#[inline(always)]
+pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
+    state: &ThreadState,
+    theap: *mut Theap,
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
+    // Of `native` no block has less than 16 bytes (see [`double_free`]): by steps of 16 from 16 on, as
+    // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
+    let index = match A == NATIVE {
+        true if size.wrapping_sub(1) >= ffi::SMALL_SIZE_MAX => return null_mut(),
+        true => size.div_ceil(double_free::LEAST) * (double_free::LEAST / size_of::<usize>()),
+        false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
+        false => size.div_ceil(size_of::<usize>()),
+    };
+    // SAFETY: the table has an entry for each size up to the limit, each entry is a page of
+    // the calling thread or the empty page, and only this thread pops from it.
+    unsafe {
+        let page = (*theap).pages_free_direct[index];
+        let block = *(*page).free.place();
+        if block.is_null()
+            || block.addr() & mask != 0
+            || (BOOK && !state.slot.get().book::<A>((*page).block_size))
+        {
+            return null_mut();
+        }
+        *(*page).free.place() = (*block).next;
+        *(*page).used.place() += 1;
+        if A == NATIVE {
+            NativeBlock::at(block.cast()).unmark();
+        }
+        if ZERO {
+            if *(*page).free_is_zero.place() {
+                (*block).next = null_mut();
+            } else {
+                std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
+            }
+        }
+        block.cast()
+    }
+}
+
+/// Pushes a block back to its page and takes it off the ledger; false, having done nothing, if
+/// the slow path must do it.
+///
+/// # Safety
+/// `page` is the page of the live `block`. The GIL is held if `A` is an account of the GIL.
+#[inline(always)]
+pub unsafe fn push<const A: usize, const BOOK: bool>(page: *mut Page, block: *mut u8) -> bool {
+    // SAFETY: the page of a live block. If its thread word equals the caller's, without flags,
+    // the caller owns it and the pointer is the start of a block.
+    unsafe {
+        if (*page).xthread_id.load(Relaxed) != thread_id()
+            || (*page).heap != HEAPS.own[A].load(Relaxed)
+            || (A == NATIVE
+                && (!double_free::is_start(&*page, block) || NativeBlock::at(block).is_marked()))
+            || (BOOK && !state().slot.get().release::<A>((*page).block_size))
+        {
+            return false;
+        }
+        if A == NATIVE {
+            NativeBlock::at(block).mark();
+        }
+        if link(page, block) {
+            retire(page);
+        }
+        true
+    }
+}
+
+/// Puts a block at the head of its page's list; whether the page is empty now, and not retired yet.
+///
+/// # Safety
+/// As for [`push`], of a page whose thread word equals the caller's.
+#[inline(always)]
+pub unsafe fn link(page: *mut Page, block: *mut u8) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let block = block.cast::<Block>();
+        (*block).next = *(*page).free.place();
+        *(*page).free.place() = block;
+        *(*page).free_is_zero.place() = false; // as where mimalloc joins its lists
+        *(*page).used.place() -= 1;
+        *(*page).used.place() == 0 && *(*page).retire_expire.place() == 0
+    }
+}
+
+/// # Safety
+/// An empty page of the calling thread that is not retired yet, as in mimalloc's own `mi_free_block_local`.
+#[cold]
+#[inline(never)]
+unsafe fn retire(page: *mut Page) {
+    let inside = gate::enter(state().slot(), thread_id());
+    // SAFETY: the caller's promise.
+    unsafe {
+        double_free::keep_in_mind(&*page);
+        let bytes = (*page).bytes();
+        ffi::_mi_page_retire(page);
+        retention::came_free(bytes, &inside);
+    }
+}

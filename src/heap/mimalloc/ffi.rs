@@ -1,0 +1,296 @@
+//! The few mimalloc functions that are called, and mirrors of the two structures that the hot
+//! path reads.
+//!
+//! The `mimalloc` crate keeps its bindings private and offers neither heaps nor pages, so they
+//! are declared here, after `mimalloc.h`, `mimalloc/types.h` and `mimalloc/internal.h` of
+//! mimalloc 3. `layout.c` proves the offsets at build time. Nothing outside `heap` uses this.
+
+// Links the library in; its Rust side is not used.
+use crate::mimalloc::gate::Closed;
+use mimalloc as _;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+/// A block on a free list (`mi_block_t`).
+#[repr(C)]
+pub struct Block {
+    pub next: *mut Block,
+}
+
+/// A field of a page that its owner changes, by plain stores, while others read it.
+#[repr(transparent)]
+pub struct Owners<T>(UnsafeCell<T>);
+
+impl<T: Copy> Owners<T> {
+    /// The value of a moment: a volatile read of a word sees a plain store whole.
+    pub fn get(&self) -> T {
+        // SAFETY: the field of a page that is there.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Its place, for the owner of the page.
+    #[inline(always)]
+    pub fn place(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+/// A run of blocks of one size, owned by one thread (`mi_page_t`). What has no cell is constant while a block
+/// lives.
+#[repr(C)]
+pub struct Page {
+    /// Owner's thread pointer, with two flag bits; equal to [`crate::threads::thread_state::thread_id`] only when the calling
+    /// thread owns the page, the page is not in the full queue and has no aligned blocks inside.
+    pub xthread_id: AtomicUsize,
+    pub free: Owners<*mut Block>,
+    pub used: Owners<u16>,
+    pub capacity: Owners<u16>,
+    pub reserved: u16,
+    pub retire_expire: Owners<u8>,
+    pub free_is_zero: Owners<bool>,
+    pub local_free: Owners<*mut Block>,
+    pub xthread_free: AtomicUsize,
+    /// The usable size, since no padding is compiled in.
+    pub block_size: usize,
+    pub page_start: *mut u8,
+    pub theap: Owners<*mut Theap>,
+    /// Null for the main heap.
+    pub heap: *mut Heap,
+}
+
+/// A thread's part of a heap (`mi_theap_t`), up to its table of pages by size.
+#[repr(C)]
+pub struct Theap {
+    _opaque: [u8; PAGE_COUNT],
+    /// Its pages, empty ones too; changed by its thread.
+    pub page_count: Owners<usize>,
+    _rest: [u8; FREE_DIRECT - PAGE_COUNT - size_of::<usize>()],
+    pub pages_free_direct: [*mut Page; 129],
+}
+
+/// Offsets in [`Theap`].
+const PAGE_COUNT: usize = if IS_64_BIT { 176 } else { 164 };
+const FREE_DIRECT: usize = if IS_64_BIT { 272 } else { 212 };
+
+/// Whether addresses have 64 bits.
+pub const IS_64_BIT: bool = cfg!(target_pointer_width = "64");
+
+/// A first-class heap (`mi_heap_t`).
+#[repr(C)]
+pub struct Heap {
+    _opaque: [u8; 0],
+}
+
+/// A page as a heap walk reports it (`mi_heap_area_t`).
+#[repr(C)]
+pub struct HeapArea {
+    pub blocks: *mut c_void,
+    pub reserved: usize,
+    pub committed: usize,
+    pub used: usize,
+    pub block_size: usize,
+    pub full_block_size: usize,
+    pub reserved1: *mut c_void,
+}
+
+/// Called for each area (`block` null) and each live block; returns whether to go on.
+pub type BlockVisitor = unsafe extern "C" fn(
+    heap: *const Heap,
+    area: *const HeapArea,
+    block: *mut c_void,
+    block_size: usize,
+    arg: *mut c_void,
+) -> bool;
+
+/// Asked to commit memory of an arena, or told to give it back; returns whether that was done
+/// (`mi_commit_fun_t`).
+pub type CommitFunction = unsafe extern "C" fn(
+    commit: bool,
+    start: *mut c_void,
+    size: usize,
+    is_zero: *mut bool,
+    argument: *mut c_void,
+) -> bool;
+
+/// `mi_option_arena_eager_commit`.
+pub const OPTION_ARENA_EAGER_COMMIT: c_int = 4;
+/// `mi_option_allow_large_os_pages`.
+pub const OPTION_ALLOW_LARGE_OS_PAGES: c_int = 6;
+/// `mi_option_reserve_huge_os_pages`.
+pub const OPTION_RESERVE_HUGE_OS_PAGES: c_int = 7;
+/// `mi_option_reserve_os_memory`, in KiB.
+pub const OPTION_RESERVE_OS_MEMORY: c_int = 9;
+/// `mi_option_disallow_os_alloc`.
+pub const OPTION_DISALLOW_OS_ALLOC: c_int = 17;
+/// `mi_option_page_commit_on_demand`.
+pub const OPTION_PAGE_COMMIT_ON_DEMAND: c_int = 40;
+/// `mi_option_arena_max_object_size`, in KiB.
+pub const OPTION_ARENA_MAX_OBJECT_SIZE: c_int = 45;
+/// `mi_option_purge_delay`, in milliseconds.
+pub const OPTION_PURGE_DELAY: c_int = 15;
+/// `mi_option_arena_reserve`, in KiB.
+pub const OPTION_ARENA_RESERVE: c_int = 23;
+/// `mi_option_page_full_retain`.
+pub const OPTION_PAGE_FULL_RETAIN: c_int = 36;
+/// `mi_option_max_vabits`.
+pub const OPTION_MAX_VABITS: c_int = 38;
+/// `mi_option_pagemap_commit`.
+pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
+
+/// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
+pub const SMALL_SIZE_MAX: usize = 128 * size_of::<usize>();
+/// The flag in [`Page::xthread_id`] of a page with aligned blocks (`MI_PAGE_HAS_INTERIOR_POINTERS`).
+pub const HAS_INTERIOR_POINTERS: usize = 2;
+/// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
+pub const SLICE_SHIFT: usize = if IS_64_BIT { 16 } else { 15 };
+/// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
+pub const ARENA_UNIT: usize = (if IS_64_BIT { 512 } else { 256 }) << SLICE_SHIFT;
+/// Bits of an address that the page map is for (`MI_MAX_VABITS`): all that the kernel gives to a
+/// process that does not ask for more.
+pub const ADDRESS_BITS: usize = match (IS_64_BIT, cfg!(target_arch = "x86_64")) {
+    (false, _) => 32,
+    (_, true) => 47,
+    (_, false) => 48,
+};
+/// Bits of the second level of the page map (`MI_PAGE_MAP_SUB_SHIFT`).
+pub const SUBMAP_SHIFT: usize = 13;
+/// A part of the page map: a page is entered for each of its slices.
+pub type Submap = [AtomicPtr<Page>; 1 << SUBMAP_SHIFT];
+/// The page map. Its parts come as they are needed, and stay.
+pub type PageMap = [AtomicPtr<Submap>; 1 << (ADDRESS_BITS - SLICE_SHIFT - SUBMAP_SHIFT)];
+
+const _: () = {
+    use std::mem::offset_of;
+    /// Behind so many words and eight bytes.
+    const fn words(words: usize) -> usize {
+        words * size_of::<usize>() + 8
+    }
+    assert!(offset_of!(Page, local_free) == words(2));
+    assert!(offset_of!(Page, block_size) == words(4));
+    assert!(offset_of!(Page, heap) == words(7));
+    assert!(offset_of!(Theap, page_count) == PAGE_COUNT);
+    assert!(offset_of!(Theap, pages_free_direct) == FREE_DIRECT);
+};
+
+// SAFETY: the declarations are those of the pinned version's headers. The safe ones take any argument, from any
+// thread: options out of range are ignored, and of addresses only the number counts. Callers of the others state
+// why the function's conditions hold.
+unsafe extern "C" {
+    /// The theap of a thread that has none yet: every page in it is empty.
+    pub static _mi_theap_empty: Theap;
+    /// A placeholder for a theap that could not be made.
+    pub static _mi_theap_empty_wrong: Theap;
+    /// The map from address to page; null before the first allocation.
+    pub safe static _mi_page_map: AtomicPtr<PageMap>;
+    /// The key whose destructor ends a thread's part of mimalloc.
+    pub static mut _mi_heap_default_key: libc::pthread_key_t;
+
+    pub safe fn mi_option_set(option: c_int, value: libc::c_long);
+    pub safe fn mi_option_get(option: c_int) -> libc::c_long;
+    pub safe fn mi_option_set_default(option: c_int, value: libc::c_long);
+    pub fn mi_manage_os_memory(
+        start: *mut c_void,
+        size: usize,
+        is_committed: bool,
+        is_pinned: bool,
+        is_zero: bool,
+        numa_node: c_int,
+    ) -> bool;
+    pub fn mi_manage_memory(
+        start: *mut c_void,
+        size: usize,
+        is_committed: bool,
+        is_pinned: bool,
+        is_zero: bool,
+        numa_node: c_int,
+        exclusive: bool,
+        commit: CommitFunction,
+        argument: *mut c_void,
+        arena: *mut c_void,
+    ) -> bool;
+    pub safe fn mi_version() -> c_int;
+    pub safe fn mi_heap_new() -> *mut Heap;
+    pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;
+    /// As [`mi_heap_theap`], but null if the thread has none yet.
+    pub fn _mi_heap_theap_get_peek(heap: *const Heap) -> *mut Theap;
+    pub safe fn mi_theap_get_default() -> *mut Theap;
+    pub fn mi_theap_collect(theap: *mut Theap, force: bool);
+    pub fn mi_heap_visit_blocks(
+        heap: *mut Heap,
+        visit_blocks: bool,
+        visitor: BlockVisitor,
+        arg: *mut c_void,
+    ) -> bool;
+    pub fn _mi_theap_malloc_zero(
+        theap: *mut Theap,
+        size: usize,
+        zero: bool,
+        usable: *mut usize,
+    ) -> *mut c_void;
+    pub fn mi_theap_malloc_aligned(theap: *mut Theap, size: usize, alignment: usize)
+    -> *mut c_void;
+    pub fn mi_free(block: *mut c_void);
+    pub fn _mi_page_retire(page: *mut Page);
+    pub fn _mi_thread_done(theap: *mut Theap);
+    pub safe fn _mi_meta_is_meta_page(start: *mut c_void) -> bool;
+
+    // Of `arenas.c`.
+    pub safe fn pyhost_thread_table() -> *mut c_void;
+    pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
+    pub fn pyhost_purge();
+    pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
+    fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+}
+
+/// Bytes of the arenas' slices that are in use, and of those that are free and wait to be given back.
+pub fn count_bytes() -> (usize, usize) {
+    let (mut used, mut free) = (0, 0);
+    pyhost_count_slices(&mut used, &mut free);
+    (used << SLICE_SHIFT, free << SLICE_SHIFT)
+}
+
+/// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
+type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
+
+/// A list of mimalloc's that does not change while it is walked.
+pub struct List<'a> {
+    walk: unsafe extern "C" fn(Visit, *mut c_void),
+    closed: PhantomData<&'a Closed>,
+}
+
+impl<'a> List<'a> {
+    fn of(walk: unsafe extern "C" fn(Visit, *mut c_void)) -> Self {
+        let closed = PhantomData;
+        List { walk, closed }
+    }
+
+    /// Each arena. The list only grows.
+    pub fn arenas() -> Self {
+        List::of(pyhost_each_arena)
+    }
+
+    /// The thread pointer of each thread with a part of the main heap.
+    pub fn threads(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_thread)
+    }
+
+    /// mimalloc's own blocks in the main heap.
+    pub fn own_blocks(_closed: &'a Closed) -> Self {
+        List::of(pyhost_each_own_block)
+    }
+
+    /// Calls `visit` for each entry.
+    pub fn each(self, mut visit: &mut dyn FnMut(usize, usize, usize)) {
+        unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
+            // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
+            let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
+            visit(entry, bytes, own);
+        }
+        // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
+        unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
+    }
+}

@@ -1,0 +1,105 @@
+//! The live blocks of a heap, found by its pages' lists of free blocks.
+//!
+//! mimalloc's own walk follows the lists as they are, and never ends if a block was freed twice: then
+//! the list leads back to itself. Here no list is followed further than the page has blocks, and no link
+//! out of the page. What such a page has live cannot be known, so all of it that is not known to be
+//! free is given, and the caller is told so.
+//!
+//! Nothing is written, allocated or locked.
+
+#![allow(unsafe_code)]
+
+use crate::mimalloc::ffi::{Block, Heap, Page};
+use crate::mimalloc::gate::Closed;
+use crate::mimalloc::pages;
+
+/// Most blocks of a page (`mi_page_t` counts them by 16 bits).
+const MOST: usize = 1 << 16;
+
+/// The blocks of a page that are known to be free, a bit each.
+struct Free {
+    bits: [u64; MOST / 64],
+}
+
+impl Free {
+    fn holds(&self, index: usize) -> bool {
+        self.bits[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// Notes the blocks of a list of the page; false if it leads back to itself or out of the page's
+    /// `made` blocks.
+    fn add(&mut self, mut block: *const Block, page: &Page, made: usize) -> bool {
+        let (first, size) = (page.page_start.addr(), page.block_size);
+        while !block.is_null() {
+            let offset = block.addr().wrapping_sub(first);
+            let index = offset / size;
+            if index >= made || !offset.is_multiple_of(size) || self.holds(index) {
+                return false;
+            }
+            self.bits[index / 64] |= 1 << (index % 64);
+            // SAFETY: a word of one of the page's blocks.
+            block = unsafe { (&raw const (*block).next).read_volatile() };
+        }
+        true
+    }
+}
+
+/// The result of a walk.
+#[derive(Clone, Copy)]
+pub struct LiveBlock {
+    /// Its start.
+    pub start: *mut u8,
+    /// Its usable bytes.
+    pub size: usize,
+    /// Whether it is live beyond doubt: its page's lists are whole.
+    pub is_sure: bool,
+}
+
+/// Calls `visitor` for each live block of `heap`, null for the main one, and `broken` with the size of the
+/// blocks of each page whose lists are not whole: a block of it was freed twice, or written to after
+/// it was freed.
+///
+/// # Safety
+/// No thread allocates or frees in the heap meanwhile, `visitor` neither.
+pub(crate) unsafe fn visit(
+    closed: &Closed,
+    heap: *mut Heap,
+    visitor: &mut dyn FnMut(LiveBlock),
+    broken: &mut dyn FnMut(usize),
+) {
+    pages::each_page(closed, |page| {
+        if page.heap == heap {
+            visit_page(page, visitor, broken);
+        }
+    });
+}
+
+fn visit_page(page: &Page, visitor: &mut dyn FnMut(LiveBlock), broken: &mut dyn FnMut(usize)) {
+    let made = usize::from(page.capacity.get());
+    let size = page.block_size;
+    if page.used.get() == 0 || size == 0 {
+        return;
+    }
+    let mut free = Free {
+        bits: [0; MOST / 64],
+    };
+    let lists = [
+        page.free.get(),
+        page.local_free.get(),
+        page.freed_elsewhere(),
+    ];
+    let mut is_whole = true;
+    for list in lists {
+        is_whole &= free.add(list, page, made);
+    }
+    if !is_whole {
+        broken(size);
+    }
+    for index in (0..made).filter(|&index| !free.holds(index)) {
+        visitor(LiveBlock {
+            start: page.page_start.wrapping_add(index * size),
+            size,
+            is_sure: is_whole,
+        });
+    }
+}

@@ -1,0 +1,649 @@
+//! Samples of what is allocated, for `--lines`: which allocations are samples, and what becomes of them.
+//!
+//! A thread counts the bytes that it allocates down to its next sample ([`pyhost_sampler::Chance`]). While it does, the
+//! inlined paths see stand-ins instead of its theaps, so that each request takes a slow path, which counts: without
+//! samples, nothing of this is in the inlined paths. A sampled block comes from a heap of its own account's samples. So
+//! the inlined `free`, which compares the heap of the block's page with its account's in any case, leaves such a block
+//! to the slow path, and no other.
+//!
+//! The samples are behind one lock, which is taken inside the gate, so that a forked child finds it free; a report in a
+//! signal handler tries to take it elsewhere. A signal that would end the process and comes to the holder waits until it
+//! holds it no more, so that the report has the samples. A request from another handler that has interrupted the holder is
+//! no sample.
+
+#![allow(unsafe_code)]
+
+mod other_blocks;
+mod probes;
+
+use crate::host::{Host, host};
+use crate::ledger::{Account, CARD, LEDGER, Scope};
+use crate::mimalloc::ffi::{self, Theap};
+use crate::mimalloc::gate::{self, Inside};
+use crate::mimalloc::heaps::{HEAPS, is_marked, is_sampled};
+use crate::threads::thread_names::Names;
+use crate::threads::thread_state::{ThreadState, state, thread_id};
+use crate::{NATIVE, bounded_heap, counts_native, make_theap};
+use other_blocks::ELSEWHERE;
+pub use other_blocks::{Taken, booked, put_back, resized, take_out, unbooked};
+pub(crate) use other_blocks::{booked_inside, unbooked_inside};
+use pyhost_os::cell::{HeldByThread, Owned};
+use pyhost_os::errno::KeptErrno;
+use pyhost_os::mapping::give_pages_back;
+use pyhost_os::{calls, moment, process};
+pub use pyhost_sampler::published::Renew;
+use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
+pub use pyhost_sampler::{
+    Call, FrameView, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum, Thread,
+    View,
+};
+use std::ops::{Deref, DerefMut};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
+
+struct Recorder {
+    samples: Samples,
+    chance: Chance,
+    /// The draws repeat themselves from run to run.
+    is_repeatable: bool,
+    names: Names,
+}
+
+/// Whether samples are taken, and those that are kept.
+struct SampleState {
+    on: AtomicBool,
+    /// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
+    /// another interval.
+    generation: AtomicU32,
+    /// Forks so far, those of the parents included.
+    forks: AtomicU64,
+    /// The samples were forgotten, and none have begun since.
+    are_forgotten: AtomicBool,
+    /// The script has ended.
+    is_over: AtomicBool,
+    interval: AtomicU64,
+    recorder: Owned<Option<Recorder>>,
+    renew: OnceLock<Renew>,
+    /// The last request that was acted on, or that there was at the start.
+    answered: AtomicU64,
+    /// A signal that came to a thread that holds the samples, and is raised again when it no longer holds them; 0 without such a signal.
+    deferred: AtomicI32,
+}
+
+static STATE: SampleState = SampleState {
+    on: AtomicBool::new(false),
+    generation: AtomicU32::new(0),
+    forks: AtomicU64::new(0),
+    are_forgotten: AtomicBool::new(false),
+    is_over: AtomicBool::new(false),
+    interval: AtomicU64::new(0),
+    recorder: Owned::new(None),
+    renew: OnceLock::new(),
+    answered: AtomicU64::new(0),
+    deferred: AtomicI32::new(0),
+};
+
+/// The start of the draws.
+#[derive(Clone, Copy, Debug)]
+pub enum Seed {
+    /// The draws repeat themselves from run to run, in forked children too.
+    Repeatable(u64),
+    /// They do not.
+    Any(u64),
+}
+
+/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
+/// [`crate::start`]; not in a signal handler. False once the script has ended.
+pub fn start(interval: u64, seed: Seed) -> bool {
+    if STATE.is_over.load(Relaxed) {
+        return false;
+    }
+    let state = state();
+    let inside = gate::enter(state.slot(), thread_id());
+    let Some(mut held) = hold(&inside) else {
+        return false;
+    };
+    // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
+    if STATE.generation.load(Relaxed) != 0 {
+        ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
+    }
+    let mut samples = Samples::new(interval, Account::Mapped as u8);
+    samples.begin_at(moment::monotonic_coarse());
+    let next = STATE.generation.load(Relaxed).wrapping_add(1).max(1);
+    samples.set_generation(next.into());
+    if let Some(renew) = STATE.renew.get() {
+        samples.publish_by(*renew);
+    }
+    let names = Names::new(held.as_ref().map(|former| &former.names));
+    let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
+    *held = Some(Recorder {
+        samples,
+        chance: Chance::new(number),
+        is_repeatable: matches!(seed, Seed::Repeatable(_)),
+        names,
+    });
+    STATE.interval.store(interval, Relaxed);
+    STATE.are_forgotten.store(false, Relaxed);
+    STATE.generation.store(next, Release);
+    drop(held);
+    STATE.on.store(true, Release);
+    switch(state, &inside);
+    // Every other thread takes a slow path soon, where it begins to count.
+    LEDGER.close_cells();
+    true
+}
+
+/// Keeps the samples, present and later ones, in memory that other processes can read. False if there are
+/// samples and no such memory.
+pub fn publish_by(renew: Renew) -> bool {
+    let _ = STATE.renew.set(renew);
+    with(|samples| samples.publish_by(renew)).unwrap_or(true)
+}
+
+/// Calls [`crate::Host::answer`] soon, though nobody has asked: for work that must not be done under the lock of
+/// the samples.
+pub fn answer_soon() {
+    STATE.answered.store(u64::MAX, Relaxed); // no request has this number
+}
+
+/// Looks whether another process has asked for samples to begin or to end, and answers. In the slow path of an account
+/// of the GIL, outside of the gate.
+#[inline]
+pub(crate) fn look_if_asked(account: Account) {
+    let asked = CARD.lines.asked.load(Relaxed);
+    if asked != STATE.answered.load(Relaxed) && account.is_under_gil() {
+        answer(asked);
+    }
+}
+
+#[cold]
+fn answer(asked: u64) {
+    if let Some(Host { answer, .. }) = host()
+        && STATE.answered.swap(asked, Relaxed) != asked
+    {
+        answer();
+    }
+}
+
+/// Whether samples are taken.
+pub fn is_on() -> bool {
+    STATE.on.load(Relaxed)
+}
+
+/// The script has ended: [`end`], for good.
+pub fn finish() {
+    STATE.is_over.store(true, Relaxed);
+    end();
+}
+
+/// Keeps all samples as they are now, and takes no more.
+pub fn end() {
+    STATE.on.store(false, Relaxed);
+    let moment = moment::monotonic_coarse();
+    with(|samples| samples.end(moment));
+}
+
+/// [`end`], and forgets the samples: as if none had ever been asked for.
+pub fn forget() {
+    end();
+    let inside = gate::enter(state().slot(), thread_id());
+    if let Some(mut held) = hold(&inside) {
+        *held = None;
+        STATE.are_forgotten.store(true, Relaxed);
+    }
+}
+
+/// A fork is on its way: the child's draws differ from its parent's and its siblings'.
+pub(crate) fn forking() {
+    STATE.forks.fetch_add(1, Relaxed);
+}
+
+/// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
+/// them, since the gate was closed.
+pub(crate) fn forked() {
+    // SAFETY: the child's only thread, in the handler of the fork.
+    unsafe { STATE.recorder.free_in_child() };
+    if let Some(mut held) = STATE.recorder.try_hold(thread_id())
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples.forget_published();
+        recorder.names.forked();
+        recorder.chance.stir(STATE.forks.load(Relaxed));
+        if !recorder.is_repeatable {
+            recorder
+                .chance
+                .stir(u64::from(process::id().unsigned_abs()));
+        }
+        let left = recorder.chance.distance(STATE.interval.load(Relaxed));
+        state().left.set(left);
+    }
+}
+
+/// Calls `work` with the samples; None without samples. Any thread, not in a signal handler. `work` must neither wait nor
+/// run Python code: other threads wait for the lock, one of them maybe with the GIL. What it allocates is no sample.
+pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
+    // Inside the gate, so that what `work` allocates never waits for a thread that waits for the lock.
+    let inside = gate::enter(state().slot(), thread_id());
+    let mut held = hold(&inside)?;
+    held.as_mut().map(|recorder| work(&mut recorder.samples))
+}
+
+/// [`with`] in a signal handler, or inside the allocator: `None` also if what it has interrupted has the samples, or another
+/// thread has them for a second.
+pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
+    const LONGEST: u64 = 1_000_000_000;
+    let until = moment::monotonic() + LONGEST;
+    let mut held = wait(|| moment::monotonic() > until)?;
+    held.as_mut().map(|recorder| work(&mut recorder.samples))
+}
+
+/// Whether there are samples, though they may be out of reach at this moment.
+pub fn have_begun() -> bool {
+    STATE.generation.load(Relaxed) != 0 && !STATE.are_forgotten.load(Relaxed)
+}
+
+/// In a signal handler: whether the signal has interrupted the use of the samples. It is raised again at the end of that use.
+/// Not for a signal of what the thread itself does, which comes again at once.
+pub fn defers(signal: i32) -> bool {
+    let is_held = STATE.recorder.is_held_by(thread_id());
+    if is_held {
+        STATE.deferred.store(signal, Relaxed);
+    }
+    is_held
+}
+
+/// Raises the signal that was deferred, once the lock is free.
+struct Delivery;
+
+impl Drop for Delivery {
+    #[inline]
+    fn drop(&mut self) {
+        if STATE.deferred.load(Relaxed) != 0 {
+            deliver();
+        }
+    }
+}
+
+#[cold]
+fn deliver() {
+    let signal = STATE.deferred.swap(0, Relaxed);
+    if signal != 0 {
+        calls::raise(signal);
+    }
+}
+
+/// The lock. The fields are dropped in their order.
+struct Holding {
+    held: HeldByThread<'static, Option<Recorder>>,
+    _delivery: Delivery,
+}
+
+impl Deref for Holding {
+    type Target = Option<Recorder>;
+
+    fn deref(&self) -> &Option<Recorder> {
+        &self.held
+    }
+}
+
+impl DerefMut for Holding {
+    fn deref_mut(&mut self) -> &mut Option<Recorder> {
+        &mut self.held
+    }
+}
+
+/// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
+#[inline]
+fn hold(_inside: &Inside<'_>) -> Option<Holding> {
+    wait(|| false)
+}
+
+/// Waits for the lock until `gives_up`. None if the calling thread has it.
+#[inline]
+fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
+    let own = thread_id();
+    let mut turns = 0;
+    while !STATE.recorder.is_held_by(own) {
+        if let Some(held) = STATE.recorder.try_hold(own) {
+            return Some(Holding {
+                held,
+                _delivery: Delivery,
+            });
+        }
+        if turns > 0 && gives_up() {
+            break;
+        }
+        pause(turns);
+        turns += 1;
+    }
+    None
+}
+
+/// A sample takes a microsecond; the reader of a report may take a while, for which nobody may burn a core.
+#[cold]
+fn pause(turns: u32) {
+    const SHORT: u32 = 100;
+    if turns < SHORT {
+        yield_now();
+    } else {
+        let _errno = KeptErrno::new();
+        sleep(Duration::from_micros(200));
+    }
+}
+
+fn counts(account: Account) -> bool {
+    account != Account::Native || counts_native()
+}
+
+/// The least bytes that a request counts for.
+const LEAST: usize = 16;
+
+/// The bytes of a request that are counted.
+#[inline(always)]
+fn counted(size: usize) -> i64 {
+    i64::try_from(size.max(LEAST)).unwrap_or(i64::MAX)
+}
+
+/// Pops a block as [`crate::hot::own_page::pop`] does and books it, for a thread that counts its bytes; null if the slow path must do it,
+/// be it for a sample.
+#[inline(always)]
+pub(crate) fn pop<const A: usize, const ZERO: bool>(
+    state: &ThreadState,
+    size: usize,
+    mask: usize,
+) -> *mut u8 {
+    // Larger sizes take the slow path anyway. Below, the sum needs no bounds: five instructions in all.
+    if size > ffi::SMALL_SIZE_MAX {
+        return null_mut();
+    }
+    let counted = size.max(LEAST) as i64;
+    let left = state.left.get().wrapping_sub(counted);
+    state.left.set(left);
+    if left >= 0 {
+        let theap = state.known_theap(Account::ALL[A]);
+        let block = crate::hot::own_page::pop_from::<A, ZERO, true>(state, theap, size, mask);
+        if !block.is_null() {
+            return block;
+        }
+    }
+    // The slow path counts it. The value is read anew, as a signal handler may have drawn; so no register keeps it above.
+    compiler_fence(SeqCst);
+    state.left.set(state.left.get().wrapping_add(counted));
+    null_mut()
+}
+
+/// [`pop`] for an account that is not known when the program is compiled.
+#[inline(never)]
+pub(crate) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
+    fn choose<const A: usize>(size: usize, zero: bool) -> *mut u8 {
+        match zero {
+            true => pop::<A, true>(state(), size, 0),
+            false => pop::<A, false>(state(), size, 0),
+        }
+    }
+    match account {
+        Account::Raw => choose::<{ Account::Raw as usize }>(size, zero),
+        Account::Mem => choose::<{ Account::Mem as usize }>(size, zero),
+        Account::Obj => choose::<{ Account::Obj as usize }>(size, zero),
+        Account::Native if counts_native() => choose::<NATIVE>(size, zero),
+        _ => null_mut(),
+    }
+}
+
+/// The theap to serve a request from: that of the account's samples, if the request is one. Inside the gate; a
+/// sample must be passed to [`take`].
+#[inline]
+pub(crate) fn theap(
+    state: &ThreadState,
+    account: Account,
+    size: usize,
+    inside: &Inside<'_>,
+) -> (*mut Theap, bool) {
+    if generation() != state.generation() {
+        switch(state, inside);
+    }
+    if state.is_sampling() && counts(account) && is_due(state, size, inside) {
+        let theap = theap_of_samples(state, account, inside);
+        if !theap.is_null() {
+            return (theap, true);
+        }
+        drop_sample(inside);
+    }
+    (state.theap(account), false)
+}
+
+/// The number of the samples that threads count for; 0 while none are taken.
+#[inline]
+fn generation() -> u32 {
+    match is_on() {
+        true => STATE.generation.load(Acquire),
+        false => 0,
+    }
+}
+
+/// Makes the thread begin or end to count its bytes.
+#[cold]
+fn switch(state: &ThreadState, inside: &Inside<'_>) {
+    let generation = generation();
+    if generation != 0 {
+        match draw(inside) {
+            Some(left) => state.left.set(left),
+            None => return,
+        }
+    }
+    state.set_generation(generation);
+}
+
+fn draw(inside: &Inside<'_>) -> Option<i64> {
+    let mut held = hold(inside)?;
+    let interval = STATE.interval.load(Relaxed);
+    held.as_mut()
+        .map(|recorder| recorder.chance.distance(interval))
+}
+
+/// Counts a request; whether it is a sample.
+#[inline]
+fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
+    let left = state.left.get().saturating_sub(counted(size));
+    state.left.set(left);
+    left < 0 && draws_again(state, inside)
+}
+
+#[cold]
+fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
+    // A thread that ends has no theaps any more.
+    if state.ending.get() {
+        return false;
+    }
+    let left = draw(inside);
+    state.left.set(left.unwrap_or(0));
+    left.is_some()
+}
+
+fn drop_sample(inside: &Inside<'_>) {
+    if let Some(mut held) = hold(inside)
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples.count_dropped();
+    }
+}
+
+/// The heap of an account's samples, made for its first one: many programs have none of arrays, or of libraries. Null if
+/// there is no memory for it.
+fn heap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) -> *mut ffi::Heap {
+    let heaps = match state.is_before() && is_marked(account) {
+        true => &HEAPS.sampled_before,
+        false => &HEAPS.sampled,
+    };
+    let place = &heaps[account as usize];
+    let heap = place.load(Acquire);
+    if !heap.is_null() {
+        return heap;
+    }
+    // By one thread at a time.
+    let Some(_held) = hold(inside) else {
+        return null_mut();
+    };
+    if place.load(Acquire).is_null() {
+        place.store(ffi::mi_heap_new(), Release);
+    }
+    place.load(Acquire)
+}
+
+/// The calling thread's theap in the heap of an account's samples; null if there is no memory for it.
+fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) -> *mut Theap {
+    if !bounded_heap::has_room_for_a_thread() {
+        return null_mut();
+    }
+    let heap = heap_of_samples(state, account, inside);
+    if heap.is_null() {
+        return null_mut();
+    }
+    make_theap(heap)
+}
+
+/// Gives the memory of a new page for samples back to the system, but for the blocks that it has made: few blocks of a size
+/// are samples, and all of that memory may be resident from an earlier page. `block` is the page's first, or null. Inside
+/// the gate.
+#[cold]
+pub(crate) fn page_comes(block: *mut u8) {
+    // SAFETY: a block that was just given to the calling thread, or null. mimalloc expects nothing of the memory of blocks
+    // that a page has not made; if the system refuses, as for locked memory, it stays.
+    unsafe {
+        if let Some(page) = crate::mimalloc::pages::live_page(block)
+            && page.used.get() == 1
+        {
+            let _errno = KeptErrno::new();
+            let made = page.block_size * usize::from(page.capacity.get());
+            give_pages_back(page.page_start.add(made), page.bytes() - made);
+        }
+    }
+}
+
+/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
+#[cold]
+pub(crate) fn take(
+    account: Account,
+    block: *mut u8,
+    bytes: usize,
+    size: usize,
+    inside: &Inside<'_>,
+) -> Added {
+    let interval = STATE.interval.load(Relaxed);
+    let weight = Weight::new(bytes, counted(size) as usize, interval);
+    let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
+        if let Some(Host { walk, .. }) = host() {
+            walk(take);
+        }
+    };
+    let Some(mut held) = hold(inside) else {
+        return Added::Not;
+    };
+    let added = held.as_mut().map_or(Added::Not, |recorder| {
+        let Recorder { samples, names, .. } = recorder;
+        let moment = moment::monotonic_coarse();
+        let thread = names.number(&state().named, samples, samples.time().tick(moment));
+        let allocation = Allocation {
+            address: block.addr(),
+            account: account as u8,
+            thread,
+            moment,
+            weight,
+        };
+        samples.add(allocation, &mut walk, heights(account))
+    });
+    drop(held);
+    // One that is not kept has no end either.
+    if added != Added::Not && has_probes(account) {
+        probes::allocated(block, size, weight.bytes);
+    }
+    added
+}
+
+/// Whether tracers are to see the samples of an account: theirs are blocks, and no maps.
+fn has_probes(account: Account) -> bool {
+    account != Account::Mapped
+}
+
+/// The ledger's live bytes, which are compared with the peaks. None if the samples' own sums are exact.
+fn heights(account: Account) -> Option<Heights> {
+    (STATE.interval.load(Relaxed) > 1).then(|| Heights {
+        total: LEDGER.bound(Scope::Total),
+        account: LEDGER.bound(Scope::Account(account)),
+    })
+}
+
+/// Makes this moment the highest.
+pub fn restart_peaks() {
+    with(|samples| {
+        samples.restart_peaks(|account| heights(*Account::ALL.get(usize::from(account))?));
+    });
+}
+
+/// The view of growth is compared with this moment.
+pub fn mark() {
+    with(Samples::mark);
+}
+
+/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own.
+pub fn begin_span(number: u64, scope: Scope) {
+    if !is_on() {
+        return;
+    }
+    let account = match scope {
+        Scope::Total => None,
+        Scope::Account(account) => Some(account),
+    };
+    let heights = heights(account.unwrap_or(Account::Raw));
+    with(|samples| samples.begin_span(number, account.map(|account| account as u8), heights));
+}
+
+/// Keeps what has grown in the block up to now. The lines are there until [`forget_span`].
+pub fn end_span(number: u64) {
+    with(|samples| samples.end_span(number));
+}
+
+/// Gives the memory for a block back.
+pub fn forget_span(number: u64) {
+    with(|samples| samples.forget_span(number));
+}
+
+/// Takes out a block of `account` that is about to be freed; false if it is no sample.
+fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
+    let Some(mut held) = hold(inside) else {
+        return false;
+    };
+    let is_sample = held
+        .as_mut()
+        .is_some_and(|recorder| recorder.samples.remove(block.addr()));
+    drop(held);
+    if is_sample && has_probes(account) {
+        probes::freed(block);
+    }
+    is_sample
+}
+
+/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Returns whether that is one
+/// for samples. Inside the gate.
+#[inline]
+pub(crate) fn released(
+    account: Account,
+    block: *mut u8,
+    heap: *mut ffi::Heap,
+    inside: &Inside<'_>,
+) -> bool {
+    let is_sampled = is_sampled(heap, account);
+    if is_sampled {
+        remove(account, block, inside);
+    }
+    is_sampled
+}
+
+/// Calls `visit` with the addresses of each mapping that the samples lie in.
+pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
+    with(|samples| samples.addresses().for_each(&mut visit));
+}

@@ -1,0 +1,238 @@
+//! The register of big blocks: every live block of a mebibyte and more, with the time and the line
+//! of Python of its allocation.
+//!
+//! Such blocks are rare and always take the slow path, so the register is always on. A table in
+//! static memory that is filled from its beginning; the thread that takes an entry writes it alone, and
+//! its key last. Any thread, inside the gate; nothing is allocated.
+
+use crate::call_site::source_line::{FILE, SourceLine};
+use crate::ledger::Account;
+use pyhost_os::moment::monotonic_coarse;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
+
+/// From this size on a block is big.
+pub const BIG: usize = 1 << 20;
+
+/// How many blocks the register holds; more are counted alone.
+const ENTRIES: usize = 8192;
+
+/// A big block, as it was registered.
+#[derive(Clone, Copy, Debug)]
+pub struct BigBlock {
+    /// Its account.
+    pub account: Account,
+    /// Its usable bytes.
+    pub bytes: u64,
+    /// When it was made: seconds of the monotonic clock.
+    pub made: f64,
+    /// The line of Python that made it.
+    pub source: SourceLine,
+}
+
+impl BigBlock {
+    /// Seconds since it was made.
+    pub fn age(&self) -> f64 {
+        now() - self.made
+    }
+}
+
+/// Words of a block in the table.
+const WORDS: usize = 3 + FILE / 8;
+
+impl BigBlock {
+    fn to_words(self) -> [u64; WORDS] {
+        let name = self.source.file_bytes();
+        let line = u64::from(self.source.line as u32);
+        let mut words = [0; WORDS];
+        words[0] = self.account as u64 | (name.len() as u64) << 8 | line << 32;
+        words[1] = self.bytes;
+        words[2] = self.made.to_bits();
+        for (word, bytes) in words[3..].iter_mut().zip(name.chunks(8)) {
+            *word = bytes
+                .iter()
+                .rfold(0, |word, &byte| word << 8 | u64::from(byte));
+        }
+        words
+    }
+
+    fn from_words(words: &[u64; WORDS]) -> BigBlock {
+        let mut file = [0; FILE];
+        for (bytes, word) in file.chunks_exact_mut(8).zip(&words[3..]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let account = Account::ALL.get(words[0] as usize & 0xff);
+        let (length, line) = (words[0] >> 8 & 0xff, words[0] >> 32);
+        BigBlock {
+            account: *account.unwrap_or(&Account::Raw),
+            bytes: words[1],
+            made: f64::from_bits(words[2]),
+            source: SourceLine::of_parts(file, length as usize, line as i32),
+        }
+    }
+}
+
+/// A block, by a sequence lock: written only by the thread that has set `key` to 1, and read by copies that are
+/// thrown away if `key` has changed meanwhile. Words of atomics, so that a copy that is torn is no data race.
+struct Entry {
+    /// The block's key; 0 is free, 1 is being written.
+    key: AtomicUsize,
+    words: [AtomicU64; WORDS],
+}
+
+const BEING_WRITTEN: usize = 1;
+
+/// The big blocks.
+struct BigBlockTable {
+    table: [Entry; ENTRIES],
+    /// One past the highest entry that was ever taken.
+    used: AtomicUsize,
+    /// Blocks for which there was no room.
+    left_out: AtomicU64,
+}
+
+static STATE: BigBlockTable = BigBlockTable {
+    table: [const {
+        Entry {
+            key: AtomicUsize::new(0),
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }; ENTRIES],
+    used: AtomicUsize::new(0),
+    left_out: AtomicU64::new(0),
+};
+
+/// Seconds of the monotonic clock, read cheaply.
+pub fn now() -> f64 {
+    monotonic_coarse() as f64 / 1e9
+}
+
+/// The key of a block's address. It is no pointer: the leak check searches static memory, and would take
+/// every big block for one that is still in use.
+fn key_of(address: usize) -> usize {
+    !address
+}
+
+/// Enters a block by an address that is its own while it lives.
+#[cold]
+pub fn add(address: usize, account: Account, bytes: usize) {
+    let key = key_of(address);
+    let block = BigBlock {
+        account,
+        bytes: bytes as u64,
+        made: now(),
+        source: SourceLine::of_caller(),
+    };
+    for (index, entry) in STATE.table.iter().enumerate() {
+        let taken = entry.key.load(Relaxed) == 0
+            && entry
+                .key
+                .compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed)
+                .is_ok();
+        if taken {
+            STATE.used.fetch_max(index + 1, Relaxed);
+            // A reader that sees one of these words sees `BEING_WRITTEN` behind them.
+            fence(Release);
+            for (place, word) in entry.words.iter().zip(block.to_words()) {
+                place.store(word, Relaxed);
+            }
+            entry.key.store(key, Release);
+            return;
+        }
+    }
+    STATE.left_out.fetch_add(1, Relaxed);
+}
+
+/// Takes out the block of `address`, if it is there.
+#[cold]
+pub fn remove(address: usize) {
+    let key = key_of(address);
+    for entry in &STATE.table[..STATE.used.load(Relaxed)] {
+        if entry.key.load(Relaxed) == key {
+            entry.key.store(0, Release);
+            return;
+        }
+    }
+}
+
+/// Gives every block of the register to `take`, in no order.
+pub fn each(mut take: impl FnMut(BigBlock)) {
+    for entry in &STATE.table[..STATE.used.load(Relaxed)] {
+        let key = entry.key.load(Acquire);
+        if key > BEING_WRITTEN {
+            let words = std::array::from_fn(|index| entry.words[index].load(Relaxed));
+            fence(Acquire);
+            if entry.key.load(Relaxed) == key {
+                take(BigBlock::from_words(&words));
+            }
+        }
+    }
+}
+
+/// How many blocks [`BigBlocks`] names.
+const NAMED: usize = 8;
+
+/// The register at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct BigBlocks {
+    /// How many blocks there were.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+    /// The largest, largest first.
+    pub largest: [Option<BigBlock>; NAMED],
+    /// When it was: seconds of the monotonic clock.
+    pub at: f64,
+}
+
+impl BigBlocks {
+    /// None.
+    pub const NONE: BigBlocks = BigBlocks {
+        blocks: 0,
+        bytes: 0,
+        largest: [None; NAMED],
+        at: 0.0,
+    };
+
+    /// Counts a block, and puts it where its size belongs; the smallest falls out.
+    fn add(&mut self, block: BigBlock) {
+        self.blocks += 1;
+        self.bytes += block.bytes;
+        let size = |block: &Option<BigBlock>| block.map_or(0, |block| block.bytes);
+        let mut known = self.largest.iter();
+        if let Some(place) = known.position(|known| size(known) < block.bytes) {
+            self.largest[place..].rotate_right(1);
+            self.largest[place] = Some(block);
+        }
+    }
+}
+
+/// The blocks of this moment. Any thread, also in a signal handler.
+pub fn big_blocks() -> BigBlocks {
+    let mut found = BigBlocks {
+        at: now(),
+        ..BigBlocks::NONE
+    };
+    each(|block| found.add(block));
+    found
+}
+
+/// The `N` largest blocks of an account, largest first.
+pub fn largest<const N: usize>(account: Account) -> [Option<BigBlock>; N] {
+    let mut found = [None; N];
+    each(|block| {
+        let is_larger = |known: &Option<BigBlock>| known.is_none_or(|it| it.bytes < block.bytes);
+        if block.account == account
+            && let Some(place) = found.iter().position(is_larger)
+        {
+            found[place..].rotate_right(1);
+            found[place] = Some(block);
+        }
+    });
+    found
+}
+
+/// How many blocks the register had no room for so far.
+pub fn left_out() -> u64 {
+    STATE.left_out.load(Relaxed)
+}

@@ -1,0 +1,159 @@
+//! Moves what a block holds to the longer block that takes its place.
+//!
+//! A long block that grows, of a list or a `bytearray`, is not copied: its pages of memory go to the
+//! new addresses (`mremap`, as glibc does), which spares the copy, the faults of the new pages and
+//! the time in which both are resident.
+
+#![allow(unsafe_code)]
+
+use crate::bounded_heap;
+use crate::mimalloc::ffi;
+use crate::process::limits;
+use crate::system_memory::address_limit;
+use pyhost_os::mapping::page_size;
+use std::ptr::copy_nonoverlapping;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// From here on moving pages is faster than copying them: 64 entries of the page table, if a page
+/// has 4 KiB.
+const LEAST: usize = 256 << 10;
+
+/// Each move may split a mapping in three, and a process has 65,530 of them
+/// (`vm.max_map_count`), which other libraries need too.
+const MOST_MOVES: u32 = 8_000;
+
+/// The first moves are checked: more than threads make at the same time. See [`is_mapped`].
+const CHECKED_MOVES: u32 = 64;
+
+/// Moves so far; [`MOST_MOVES`] if the system has none.
+static MOVES: AtomicU32 = AtomicU32::new(0);
+
+/// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that
+/// grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes are an eighth
+/// apart.
+#[inline]
+pub(crate) fn room_to_grow(size: usize) -> usize {
+    match size {
+        513..LEAST => size + size / 8,
+        _ => size,
+    }
+}
+
+/// Moves `bytes` bytes from block to block; `from` holds anything afterwards.
+///
+/// # Safety
+/// Two live blocks of mimalloc's that are at least that long, and that nobody else uses.
+#[inline]
+pub(crate) unsafe fn move_contents(from: *mut u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        let moved = match bytes < LEAST {
+            true => 0,
+            false => move_pages(from, to, bytes),
+        };
+        copy_nonoverlapping(from.add(moved), to.add(moved), bytes - moved);
+    }
+}
+
+/// Moves the whole pages among the first `bytes` bytes, if that can be; how many bytes it moved.
+///
+/// # Safety
+/// As for [`move_contents`].
+#[cold]
+unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
+    // The kernel's, whatever the processor's usual one: it rounds the length up to its own, and what
+    // lies behind the last whole page would be gone before it is copied.
+    let page = page_size() as usize;
+    let aligned = (from.addr() | to.addr()).is_multiple_of(page);
+    let whole = bytes - bytes % page;
+    // The system refuses a move that passes a limit after it has unmapped the new block, and may then have no room for fresh
+    // pages there: nothing is moved unless there is room for more, which other threads may take meanwhile.
+    let least = 4 * bytes.max(ffi::ARENA_UNIT) as u64;
+    let follows = || address_limit::is_on() && limits::of_memory().is_some();
+    let is_near = || limits::room().is_some_and(|room| room.left < least);
+    if !aligned || bounded_heap::size().is_some() || follows() || is_near() {
+        return 0;
+    }
+    let earlier = MOVES.fetch_add(1, Relaxed);
+    if earlier >= MOST_MOVES {
+        MOVES.fetch_min(MOST_MOVES, Relaxed);
+        return 0;
+    }
+    // SAFETY: pages that lie in the two blocks alone. The old ones stay mapped, and empty.
+    unsafe {
+        let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+        if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
+            if earlier < CHECKED_MOVES && !is_mapped(from) {
+                MOVES.store(MOST_MOVES, Relaxed);
+                map_anew(from, whole);
+            }
+            return whole;
+        }
+        // An older kernel, a block that lies in two mappings, locked memory, or too many mappings.
+        // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
+        // holds nothing yet, gets fresh pages.
+        MOVES.store(MOST_MOVES, Relaxed);
+        map_anew(to, whole);
+    }
+    0
+}
+
+/// Whether the system still takes a page for mapped whose contents were moved. QEMU's user mode, which runs containers of
+/// another processor, does not (seen with 7.2): it ignores [`MREMAP_DONTUNMAP`] in its own list of pages, and a system call that is
+/// given such a page fails with EFAULT.
+///
+/// # Safety
+/// The first byte of a page.
+unsafe fn is_mapped(page: *mut u8) -> bool {
+    let mut residence = 0;
+    // SAFETY: a byte for one page.
+    unsafe { libc::mincore(page.cast(), 1, &raw mut residence) == 0 }
+}
+
+/// Maps fresh pages.
+///
+/// # Safety
+/// Whole pages of a block that holds nothing.
+unsafe fn map_anew(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        libc::mmap(
+            start.cast(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+            -1,
+            0,
+        );
+    }
+}
+
+/// Linux 5.7 (`linux/mman.h`).
+const MREMAP_DONTUNMAP: libc::c_int = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_os::mapping::Mapping;
+
+    #[test]
+    fn contents_arrive_whether_or_not_the_system_moves_pages() {
+        let length = 4 * LEAST + 1234;
+        for is_in_two_mappings in [false, true] {
+            let memory = [(); 2].map(|()| Mapping::private(length).unwrap());
+            let [from, to] = memory.each_ref().map(|memory| memory.start().as_ptr());
+            // SAFETY: memory of the test's own, as long as said.
+            unsafe {
+                for at in 0..length {
+                    from.add(at).write((at % 251) as u8);
+                }
+                if is_in_two_mappings {
+                    libc::mprotect(from.cast(), 2 * LEAST, libc::PROT_READ);
+                }
+                move_contents(from, to, length);
+                assert!((0..length).all(|at| to.add(at).read() == (at % 251) as u8));
+                to.add(length - 1).write(1);
+            }
+        }
+    }
+}
