@@ -2,7 +2,7 @@
 //!
 //! libc runs handlers of `pthread_atfork` last registered first before a fork, and first registered first after it. These are
 //! registered before those of any library that the script loads: this list runs last before a fork, and first after it.
-//! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in [`crate::observe::endings`].
+//! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in `crate::libc_exports::child_processes`.
 
 use crate::cpython::threads;
 use crate::heap;

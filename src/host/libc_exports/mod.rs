@@ -1,5 +1,8 @@
-//! The functions that the executable has in place of libc's.
+//! The functions that the executable has in place of libc's: all of `exports.txt`.
 
+mod child_processes;
 pub mod native;
 pub mod preload;
+mod process_end;
+mod signal_handlers;
 pub mod waits;

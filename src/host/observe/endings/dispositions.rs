@@ -3,8 +3,8 @@
 //! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
 //! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
 //! kernel keeps the host's handler if the script asked for the default, and the script reads back
-//! the default that it asked for. This file exports the functions that set a handler; libpython and
-//! extension modules reach them through the dynamic symbol table. Children that `exec` or
+//! the default that it asked for. The exported functions that set a handler (`libc_exports::signal_handlers`)
+//! come here. Children that `exec` or
 //! `posix_spawn` makes have the real default, since the kernel resets handlers there.
 //!
 //! Not seen: `sigset` and `sigignore` of System V, a `sigaction` that is looked up in libc itself, and
@@ -256,14 +256,16 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
     found.map(|found| if found.is_ours() { before } else { found })
 }
 
-/// `sigaction(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(
+/// `sigaction(2)` of a signal that is watched, as the script sees it; libc's for another one.
+///
+/// # Safety
+/// Structures or null, perhaps one for both, and a handler as the flags say.
+pub unsafe fn set_action(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller gives structures or null, perhaps one for both, and a handler as the flags say.
+    // SAFETY: the caller's promise.
     unsafe {
         let Some(view) = watched(signal) else {
             return next::sigaction(signal, new, old);
@@ -279,19 +281,12 @@ unsafe extern "C" fn sigaction(
     0
 }
 
-/// `sigaction(2)` by its other name.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sigaction(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
-    // SAFETY: the caller's duties.
-    unsafe { sigaction(signal, new, old) }
-}
-
 /// Sets a handler by libc's `function`. Returns the one before, or `SIG_ERR`.
-fn set(function: Option<Setter>, signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+pub fn set_handler(
+    function: Option<Setter>,
+    signal: c_int,
+    handler: libc::sighandler_t,
+) -> libc::sighandler_t {
     if let Some(view) = watched(signal).filter(|_| handler == libc::SIG_DFL) {
         let before = change(signal, view, Some(Disposition::default()));
         return before.map_or(libc::SIG_ERR, |before| before.handler());
@@ -305,28 +300,6 @@ fn set(function: Option<Setter>, signal: c_int, handler: libc::sighandler_t) -> 
         true => seen.unwrap_or(libc::SIG_DFL),
         false => before,
     }
-}
-
-/// Exports functions that set a handler as libc's `$function` does.
-macro_rules! setters {
-    ($($name:ident: $function:ident;)*) => {
-        $(
-            #[doc = concat!("`", stringify!($name), "(3)`.")]
-            #[unsafe(no_mangle)]
-            extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-                next::resolve();
-                set(next::$function.get(), signal, handler)
-            }
-        )*
-    };
-}
-
-setters! {
-    signal: SIGNAL;
-    bsd_signal: SIGNAL;
-    ssignal: SIGNAL;
-    sysv_signal: SYSV_SIGNAL;
-    __sysv_signal: SYSV_SIGNAL;
 }
 
 /// Whether a signal was sent by a process, this or another, and not raised by the kernel.

@@ -1,7 +1,7 @@
 //! Writes the report however the process ends, as far as it can still act.
 //!
 //! One function, [`finish`], for all endings; who calls it: `exit` through `on_exit`, `_exit`
-//! and `exec` and a `kill` of oneself through the executable's own symbols ([`exports`]), the
+//! and `exec` and a `kill` of oneself through the executable's own symbols (`libc_exports::process_end`), the
 //! signals that end a process through handlers ([`signals`]). It runs in any thread, inside
 //! signal handlers and in forked children, so it allocates nothing and takes no lock.
 //!
@@ -11,11 +11,9 @@
 #![allow(unsafe_code)]
 
 mod damage;
-mod dispositions;
+pub mod dispositions;
 mod exhibits;
-mod exports;
 mod filled;
-mod forks;
 mod left;
 mod page;
 mod place;
@@ -118,7 +116,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
         pid,
     });
     native::on_exit(at_exit);
-    calls::at_quick_exit(exports::at_quick_exit);
+    calls::at_quick_exit(at_quick_exit);
 }
 
 /// Puts the signal handlers in place if a report is to be written, or a line about a fault at a guard page, by bytes of
@@ -216,7 +214,7 @@ fn write_crowded_out() {
 
 /// Counts the child.
 pub fn forked_in_parent() {
-    forks::COUNT.fetch_add(1, Relaxed);
+    CARD.forks.fetch_add(1, Relaxed);
 }
 
 /// The child's end is its own: it has written nothing yet.
@@ -231,7 +229,7 @@ pub fn forked_in_child() {
         // Else `live` has.
         live::begin_clock();
         live::note_inherited();
-        forks::COUNT.store(0, Relaxed);
+        CARD.forks.store(0, Relaxed);
     }
     STATE.written.store(NOTHING, Relaxed);
     STATE.dumping.store(false, Relaxed);
@@ -290,7 +288,7 @@ fn report<'a>(
         resident,
         finalized_resident: left.and(measured.now),
         largest_child: resident::largest_child(measured.peak),
-        forks: forks::COUNT.load(Relaxed),
+        forks: CARD.forks.load(Relaxed),
         pid: process::id(),
     }
 }
@@ -408,11 +406,41 @@ pub fn end_exhausted(refusal: &Refusal) -> ! {
         "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
     ));
     live::note_exhausted();
-    exports::end_now(CAP_EXHAUSTED)
+    end_now(CAP_EXHAUSTED)
+}
+
+/// `quick_exit` was called: its status, which the functions of `at_quick_exit` do not get.
+pub fn begin_quick_exit(status: c_int) {
+    STATE.quick_status.store(status, Relaxed);
+}
+
+/// The last of the functions that `quick_exit` calls, as the first that was registered.
+extern "C" fn at_quick_exit() {
+    finish(Ending::QuickExit(STATE.quick_status.load(Relaxed)), false);
+}
+
+/// Writes what was planned, and ends the process at once.
+pub fn end_now(status: c_int) -> ! {
+    finish(Ending::QuickExit(status), false);
+    process::end_now(status)
+}
+
+/// Writes what was planned if the process is about to kill itself by a signal for which no handler of the host will run.
+/// Python dies of Ctrl-C this way, after it has finalised.
+pub fn before_kill(pid: libc::pid_t, signal: c_int) {
+    let by_interrupt = signal == libc::SIGINT && STATE.finalized.load(Relaxed);
+    let is_end = signal == libc::SIGKILL || by_interrupt;
+    // The first process of a pid namespace outlives both.
+    if is_end && pid == process::id() && pid != dispositions::FIRST {
+        if by_interrupt {
+            live::note_stop(true);
+        }
+        finish(Ending::Signal(signal), false);
+    }
 }
 
 /// Writes what was planned, once a process. `partial`: from inside a signal handler.
-fn finish(ending: Ending, partial: bool) {
+pub fn finish(ending: Ending, partial: bool) {
     let Some(plan) = STATE.plan.get() else { return };
     let pid = process::id();
     if STATE.owner.load(Relaxed) != pid {

@@ -11,11 +11,11 @@
 
 #![allow(unsafe_code)]
 
-use super::finish;
 use crate::errno::Errno;
 use crate::ledger::CARD;
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
+use crate::observe::endings;
 use crate::observe::report::Ending;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -23,7 +23,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Processes started so far; on the card, for who looks at the process from outside.
-pub static COUNT: &AtomicU64 = &CARD.forks;
+static COUNT: &AtomicU64 = &CARD.forks;
 
 /// Counts a process that `$symbol` starts. Unsafe as the symbol.
 macro_rules! spawn {
@@ -139,7 +139,7 @@ unsafe extern "C" fn pyhost_note_syscall(number: c_long, first: c_long, second: 
     next::resolve();
     let makes_process = match number {
         libc::SYS_exit_group => {
-            finish(Ending::QuickExit(first as c_int), false);
+            endings::finish(Ending::QuickExit(first as c_int), false);
             false
         }
         libc::SYS_clone => first & c_long::from(libc::CLONE_THREAD) == 0,

@@ -1,71 +1,45 @@
 //! Functions of libc that the executable exports in its own form: those that end the process or
 //! replace it write the report, then each does what libc's does. The raw system call is in
-//! [`super::forks`].
+//! [`super::child_processes`].
 //!
 //! libpython and extension modules reach them through the dynamic symbol table; libc's own
 //! internal calls do not, which is why signals are watched as well.
 
 #![allow(unsafe_code)]
 
-use super::dispositions::FIRST;
-use super::finish;
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
+use crate::observe::endings;
 use crate::observe::live;
 use crate::observe::report::Ending;
-use crate::process;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::Ordering::Relaxed;
-
-pub(super) fn end_now(status: c_int) -> ! {
-    finish(Ending::QuickExit(status), false);
-    process::end_now(status)
-}
-
-/// The last of the functions that `quick_exit` calls, as the first that was registered.
-pub extern "C" fn at_quick_exit() {
-    finish(
-        Ending::QuickExit(super::STATE.quick_status.load(Relaxed)),
-        false,
-    );
-}
 
 /// `quick_exit(3)`: the status, which the functions of `at_quick_exit` do not get.
 #[unsafe(no_mangle)]
 extern "C" fn quick_exit(status: c_int) -> ! {
-    super::STATE.quick_status.store(status, Relaxed);
+    endings::begin_quick_exit(status);
     next::resolve();
     call!(QUICK_EXIT(status), ());
-    end_now(status)
+    endings::end_now(status)
 }
 
 /// `_exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    end_now(status)
+    endings::end_now(status)
 }
 
 /// `_Exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: c_int) -> ! {
-    end_now(status)
+    endings::end_now(status)
 }
 
-/// `kill(2)`: a process that kills itself reports before, if no handler of the host will run.
-///
-/// Python dies of Ctrl-C this way, after it has finalised.
+/// `kill(2)`: a process that kills itself reports before.
 #[unsafe(no_mangle)]
 extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
-    let by_interrupt = signal == libc::SIGINT && super::STATE.finalized.load(Relaxed);
-    let is_end = signal == libc::SIGKILL || by_interrupt;
-    // The first process of a pid namespace outlives both.
-    if is_end && pid == process::id() && pid != FIRST {
-        if by_interrupt {
-            live::note_stop(true);
-        }
-        finish(Ending::Signal(signal), false);
-    }
+    endings::before_kill(pid, signal);
     next::kill(pid, signal)
 }
 
@@ -73,7 +47,7 @@ extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
 /// the call fails. Unsafe as the symbol.
 macro_rules! exec {
     ($symbol:ident($($argument:expr),*)) => {{
-        finish(Ending::Exec, false);
+        endings::finish(Ending::Exec, false);
         next::resolve();
         // SAFETY: the caller's duties.
         let result = unsafe { call!($symbol($($argument),*), -1) };
