@@ -2,7 +2,7 @@
 # Tries the wheels for aarch64 that `tools/build-wheels --target aarch64` has built, in the Debians that have their CPythons,
 # emulated by QEMU (tools/in-arm, which needs no root):
 #
-#   in_arm64.sh [--pages 4k|16k] [VERSION...]      default: 3.9, 3.11, 3.13, 3.14 and 3.15
+#   in_arm64.sh [--pages 4k|16k] [VERSION...]      default: all of tools/debians.sh
 #
 # The last line says how many checks of run.py passed.
 set -euo pipefail

@@ -70,7 +70,9 @@ fn version_of(headers: &Path) -> Option<String> {
 /// Compiles what reads CPython's frames, against the headers of the Python that is linked.
 fn compile_frame_reader() {
     const SOURCE: &str = "frames.c";
-    println!("cargo:rerun-if-changed={SOURCE}");
+    for file in [SOURCE, "layout/frames.h"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
     let include = headers();
     cc::Build::new()
         .file(SOURCE)

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use super::layout::{END_OF_SLOTS, MODULE_SLOTS};
 use super::objects::{Gil, Object, Owned, Raised, Returned};
 use pyo3::ffi::{self, PyGetSetDef, PyMethodDef, PyObject, PyType_Slot, PyType_Spec};
 use std::cell::UnsafeCell;
@@ -559,30 +560,14 @@ impl Execute {
     where
         F: for<'a> Fn(&'a Object<'a>) -> Result<(), Raised<'a>> + Copy,
     {
-        const END: ffi::PyModuleDef_Slot = ffi::PyModuleDef_Slot {
-            slot: 0,
-            value: null_mut(),
-        };
         Execute([
             ffi::PyModuleDef_Slot {
                 slot: ffi::Py_mod_exec,
                 value: execute::<F> as *mut c_void,
             },
-            #[cfg(Py_3_12)]
-            ffi::PyModuleDef_Slot {
-                slot: ffi::Py_mod_multiple_interpreters,
-                value: ffi::Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
-            },
-            #[cfg(Py_3_13)]
-            ffi::PyModuleDef_Slot {
-                slot: ffi::Py_mod_gil,
-                value: ffi::Py_MOD_GIL_NOT_USED,
-            },
-            END,
-            #[cfg(not(Py_3_12))]
-            END,
-            #[cfg(not(Py_3_13))]
-            END,
+            MODULE_SLOTS[0],
+            MODULE_SLOTS[1],
+            END_OF_SLOTS,
         ])
     }
 }

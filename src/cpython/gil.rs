@@ -2,15 +2,16 @@
 
 #![allow(unsafe_code)]
 
+use crate::layout::INTERPRETERS_HAVE_GILS;
 use pyo3::ffi;
 
-/// Whether threads may run Python code at the same time: on a free-threaded build always, from
-/// CPython 3.12 on when a second interpreter exists, which may have a GIL of its own (PEP 684).
+/// Whether threads may run Python code at the same time: on a free-threaded build always, else
+/// when a second interpreter exists, which may have a GIL of its own (PEP 684).
 pub fn several() -> bool {
     if cfg!(Py_GIL_DISABLED) {
         return true;
     }
-    if !cfg!(Py_3_12) {
+    if !INTERPRETERS_HAVE_GILS {
         return false;
     }
     // New interpreters are put at the head of the list, so the main one stays there while it is

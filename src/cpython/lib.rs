@@ -10,6 +10,7 @@ pub mod functions;
 mod gil;
 pub mod imports;
 pub mod interpreters;
+pub mod layout;
 pub mod native_calls;
 pub mod objects;
 pub mod pools;

@@ -7,25 +7,12 @@
 #![allow(unsafe_code)]
 
 use crate::heap::ADDRESS_BITS;
+#[cfg(not(Py_GIL_DISABLED))]
+use crate::layout::{CLASS_STEP, POOL_SIZE, SIZE_INDEX_OFFSET};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::advise_huge_pages;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-
-/// `POOL_SIZE`: 16 KiB with the radix tree of 3.10 and later, before it 4 KiB, which CPython takes
-/// for a page whatever the kernel's is, as in all builds of 32 bits.
-#[cfg(not(Py_GIL_DISABLED))]
-const POOL_SIZE: usize = if cfg!(all(Py_3_10, target_pointer_width = "64")) {
-    16 * 1024
-} else {
-    4096
-};
-/// Offset of `szidx` in `struct pool_header`.
-#[cfg(not(Py_GIL_DISABLED))]
-const SIZE_INDEX_OFFSET: usize = 4 * size_of::<usize>() + 4;
-/// `ALIGNMENT`: the step between size classes.
-#[cfg(not(Py_GIL_DISABLED))]
-const CLASS_STEP: usize = 2 * size_of::<usize>();
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;

@@ -4,7 +4,7 @@
     steps.py --list         the table: the longest path behind each step, its estimate, its processors, its name
 
 Format, lints, documentation, all tests on the default Python, and slices of those that depend on the Python on the newest and
-the oldest CPython of the machine (tools/test --every-python runs them on all) and on Debian sid's 3.15; a slice of CPython's own
+the oldest CPython of the machine (tools/test --every-python runs them on all) and on the newest of Debian sid; a slice of CPython's own
 suite on the oldest and the newest, and one of NumPy's and its users' on the newest; growth below caps, a slice, on both, and
 below a control group's limit; a build for ARM on an emulated board.
 """
@@ -158,8 +158,8 @@ def table():
         names += [] if each == pythons[0] else ["checkers::an_overflow_gives_the_address", "expected::", "numpy::", "threads::"]
         steps += on_version(each, version, [] if version == default else names)
         builds[version] = f"{ROOT}/target/py-{version}/release/pyhost"
-    steps.append(Step("tests on CPython 3.15, a slice", [
-        "tools/newest-pythons", "--python", "3.15", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
+    steps.append(Step("tests on the newest CPython, a slice", [
+        "tools/newest-pythons", "--newest", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
         "exactness::", "expected::", "frames::", "leaks::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=200,
         environment={"PYO3_PYTHON": None, "CARGO_TARGET_DIR": None}))
     steps += on_newest(pythons[-1], version, builds)

@@ -4,10 +4,11 @@
 #![allow(unsafe_code)]
 
 use super::WORD;
-use super::objects::{self, Memory};
 use super::table::{self, Table, new_table};
+use crate::cpython::layout::objects_in_blocks::Memory;
 use crate::heap::{self, region, thread_pointers};
 use crate::libc_exports::native::mapped;
+use crate::process;
 use crate::process::loaded::{self, Segment};
 use crate::process::maps::{Mapping, PageMap};
 use crate::process::small_file;
@@ -116,7 +117,7 @@ pub fn add_descriptions(ranges: &mut Table<Range>) {
 /// Other processors have no such mark: there it may be another's memory, but for the heaps' and the host's own.
 fn is_thread_pointer(address: usize) -> bool {
     let mut word = [0; WORD];
-    let read = objects::read(address, &mut word);
+    let read = process::read_memory(address, &mut word);
     let is_marked = !cfg!(target_arch = "x86_64") || usize::from_ne_bytes(word) == address;
     read == WORD && is_marked && !is_heap_or_own(address)
 }
@@ -261,7 +262,7 @@ pub fn each_far_word(ranges: &[Range], mut visit: impl FnMut(usize)) {
             }
             for part in (page..end.min(page + size)).step_by(READ) {
                 let wanted = READ.min(end - part);
-                let read = objects::read(part, &mut words[..wanted]);
+                let read = process::read_memory(part, &mut words[..wanted]);
                 let (words, _) = words[..read].as_chunks::<WORD>();
                 words
                     .iter()
@@ -295,7 +296,7 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
             continue;
         }
         let mut words = [0; READ];
-        let read = objects::read(page, &mut words);
+        let read = process::read_memory(page, &mut words);
         let (words, _) = words[..read].as_chunks::<WORD>();
         let word = |place: usize| words.get(place).map(|&word| usize::from_ne_bytes(word));
         let mut places = (0..READ).step_by(ALIGNMENT);

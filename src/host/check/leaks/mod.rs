@@ -8,7 +8,6 @@
 //! and the figures.
 
 mod memory;
-mod objects;
 mod reach;
 mod registers;
 mod settings;
@@ -27,6 +26,7 @@ use crate::cpython::IS_FREE_THREADED;
 use crate::cpython::freelists;
 use crate::cpython::imports::{self, Watcher};
 use crate::cpython::interpreters;
+use crate::cpython::layout::objects_in_blocks::{self, NAME};
 use crate::cpython::objects::Gil;
 use crate::cpython::threads;
 use crate::descriptor::notice;
@@ -39,7 +39,6 @@ use crate::heap::source_line::SourceLine;
 use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
-use objects::NAME;
 use pyhost_os::template::format_into;
 use reach::Block;
 pub use reach::Broken;
@@ -353,7 +352,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     };
     let is_lost = |block: &&Block| {
         let object = block.object.as_ref();
-        let is_kept = object.is_some_and(|object| objects::is_kept(&memory, object));
+        let is_kept = object.is_some_and(|object| objects_in_blocks::is_kept(&memory, object));
         let is_tracemallocs = || {
             let (start, size) = (block.start + front(), block.size.saturating_sub(front()));
             sites::may_be_tracemallocs(&memory, block.account, start, size)
@@ -385,10 +384,10 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
 }
 
 /// The type of the object in a block, and where the block was allocated.
-fn kind_of(block: &Block, memory: &impl objects::Memory) -> ([u8; NAME], Option<Site>) {
-    let name = block
-        .object
-        .map_or([0; NAME], |object| objects::type_name(memory, object.kind));
+fn kind_of(block: &Block, memory: &impl objects_in_blocks::Memory) -> ([u8; NAME], Option<Site>) {
+    let name = block.object.map_or([0; NAME], |object| {
+        objects_in_blocks::type_name(memory, object.kind)
+    });
     (name, sites::site_of(block.start + front()))
 }
 
@@ -403,7 +402,7 @@ fn origin_of(block: &Block) -> Origin {
 fn rule_for<'a>(
     rules: &'a Suppressions,
     block: &Block,
-    memory: &impl objects::Memory,
+    memory: &impl objects_in_blocks::Memory,
 ) -> Option<&'a Rule> {
     let mut room = [0; 1024];
     let (name, site) = kind_of(block, memory);
@@ -440,7 +439,7 @@ fn text_of(name: &[u8; NAME]) -> &str {
     str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
 }
 
-fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects::Memory) {
+fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects_in_blocks::Memory) {
     let (name, site) = kind_of(block, memory);
     let (origin, size) = (origin_of(block), asked(block));
     let same = |group: &&mut Group| {

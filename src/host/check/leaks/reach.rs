@@ -9,9 +9,9 @@
 #![allow(unsafe_code)]
 
 use super::memory::{self, Range, Readable};
-use super::objects::{self, Object};
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
+use crate::cpython::layout::objects_in_blocks::{self, Object};
 use crate::heap::gate::Closed;
 use crate::heap::leak_mark;
 use crate::ledger::Account;
@@ -109,7 +109,8 @@ pub fn find(
     let memory = Readable(ranges);
     for block in blocks.iter_mut() {
         if block.account == Account::Obj && block.size > front {
-            block.object = objects::object_in(&memory, block.start + front, block.size - front);
+            block.object =
+                objects_in_blocks::object_in(&memory, block.start + front, block.size - front);
         }
     }
     let open = new_table(blocks.len().max(1))?;

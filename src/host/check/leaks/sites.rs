@@ -6,10 +6,10 @@
 
 #![allow(unsafe_code)]
 
+use super::MOST_BLOCKS;
 use super::memory::Readable;
-use super::objects::Memory;
 use super::table::{Table, new_table};
-use super::{MOST_BLOCKS, WORD};
+use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
 use crate::cpython::objects::{Gil, Owned, Raised, or_none};
 use crate::heap::{self, leak_mark, region};
 use crate::ledger::Account;
@@ -185,20 +185,6 @@ pub fn may_be_tracemallocs(
             Some(_) => site_of(address).is_none(),
             None => looks_like_traceback(memory, address, size),
         }
-}
-
-/// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
-/// their number before the limit, and a word and four bytes for each frame.
-fn looks_like_traceback(memory: &Readable<'_>, address: usize, size: usize) -> bool {
-    const HEAD: usize = WORD + 4;
-    const FRAME: usize = WORD + 4;
-    if size < HEAD + FRAME {
-        return false;
-    }
-    let [a, b, c, d, ..] = memory.word(address + WORD).unwrap_or(0).to_ne_bytes();
-    let (frames, all) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
-    let needed = HEAD + FRAME * usize::from(frames);
-    frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16
 }
 
 /// Where the block at `address` was allocated.

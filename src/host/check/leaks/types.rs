@@ -3,16 +3,17 @@
 #![allow(unsafe_code)]
 
 use super::WORD;
-use super::objects::{self, Kind, Memory};
 use crate::cpython::IS_FREE_THREADED;
+use crate::cpython::layout::objects_in_blocks::{self, Kind, Memory};
 use crate::cpython::objects::Gil;
 use crate::heap;
 use crate::heap::sampling::{Kinds, Samples};
 use crate::ledger::Account;
+use crate::process;
 use pyhost_os::growing::Growing;
 
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
-const HEAD: usize = super::HOOK + objects::LONGEST;
+const HEAD: usize = super::HOOK + objects_in_blocks::LONGEST;
 /// The second word of a block of the debug hooks: the domain `o`, and forbidden bytes.
 const HOOKED: usize = (usize::MAX / 0xFF * 0xFD) & !0xFF | b'o' as usize;
 /// Entries of the table of types.
@@ -36,7 +37,9 @@ impl Memory for Unsure {
 
 impl Unsure {
     fn read(&self, address: usize, to: &mut [u8]) -> bool {
-        address.is_multiple_of(WORD) && address != 0 && objects::read(address, to) == to.len()
+        address.is_multiple_of(WORD)
+            && address != 0
+            && process::read_memory(address, to) == to.len()
     }
 }
 
@@ -56,7 +59,7 @@ impl Types<'_> {
         let place = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
         let known = &mut self.known[place as usize % KNOWN];
         if known.0 != address {
-            *known = (address, objects::kind_at(&Unsure, address));
+            *known = (address, objects_in_blocks::kind_at(&Unsure, address));
         }
         known.1
     }
@@ -69,7 +72,7 @@ impl Kinds for Types<'_> {
         if heap::is_in_page(address as *mut u8) {
             // SAFETY: a live block of this size: whoever frees it waits for the samples' lock first.
             unsafe { (address as *const u8).copy_to_nonoverlapping(head.as_mut_ptr(), head.len()) };
-        } else if objects::read(address, head) < head.len() {
+        } else if process::read_memory(address, head) < head.len() {
             return None;
         }
         let word = |place: usize| {
@@ -83,7 +86,8 @@ impl Kinds for Types<'_> {
         };
         let size = bytes.checked_sub(front)?;
         let word_at = |at: usize| word(at - address);
-        let found = objects::object_with(address + front, size, word_at, |at| self.kind_at(at))?;
+        let found =
+            objects_in_blocks::object_with(address + front, size, word_at, |at| self.kind_at(at))?;
         // One in a list of free objects has no reference.
         let references = word_at(found.address)? as isize;
         let fits = self.kind_at(found.kind)?.size <= address + bytes - found.address;
@@ -91,7 +95,7 @@ impl Kinds for Types<'_> {
     }
 
     fn name(&mut self, kind: usize, take: &mut dyn FnMut(&[u8])) {
-        let name = objects::type_name(&Unsure, kind);
+        let name = objects_in_blocks::type_name(&Unsure, kind);
         let length = name.iter().position(|&byte| byte == 0);
         take(&name[..length.unwrap_or(name.len())]);
     }

@@ -8,6 +8,7 @@
 
 use super::{self as caps, Refusal, Role, Told};
 use crate::cpython::functions::add_pending_call;
+use crate::cpython::layout::MODULES_OF_ERRORS;
 use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use crate::cpython::{frames, threads};
 use crate::descriptor::format_into;
@@ -104,13 +105,9 @@ unsafe extern "C" fn free_error(error: *mut PyObject) {
     }
 }
 
-/// Loads what Python would load to print an error: from 3.13 on `traceback` and some 25 modules behind
-/// it, for which a script that is out of memory has no room.
+/// Loads what Python would load to print an error, for which a script that is out of memory has no room.
 pub fn prepare_errors(gil: Gil<'_>) {
-    if !cfg!(Py_3_13) {
-        return;
-    }
-    for module in [c"traceback", c"ast", c"tokenize", c"unicodedata"] {
+    for module in MODULES_OF_ERRORS {
         or_none(gil.import(module));
     }
 }

@@ -53,26 +53,6 @@ fn refusal(version: &str, counts_references: bool) -> Option<String> {
     counts_references.then(|| format!("a debug build of CPython {number}"))
 }
 
-/// Why caps are not safe with a Python of this version, such as 3.15.1, and what to do.
-pub fn unsafe_caps(version: &str, is_free_threaded: bool) -> Option<&'static str> {
-    let bugfix = version.strip_prefix("3.15.").map(|rest| {
-        let end = rest.find(|digit: char| !digit.is_ascii_digit());
-        &rest[..end.unwrap_or(rest.len())]
-    });
-    if is_free_threaded {
-        Some(
-            "a free-threaded Python may crash when a request is refused, and its objects are counted without their bytes; \
-             expected one with a global interpreter lock",
-        )
-    } else if matches!(bugfix, Some("0" | "1")) {
-        Some(
-            "CPython 3.15.0 and 3.15.1 may crash when a list is refused room for another item; expected 3.15.2 or newer",
-        )
-    } else {
-        None
-    }
-}
-
 /// The address of a function of the process; null for none.
 fn find(name: &CStr) -> *mut c_void {
     // SAFETY: a string that ends with a zero byte.
@@ -82,21 +62,6 @@ fn find(name: &CStr) -> *mut c_void {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn caps_are_unsafe_with_two_versions_and_without_a_lock() {
-        for version in ["3.15.0", "3.15.0rc1", "3.15.1", "3.15.1+"] {
-            assert!(unsafe_caps(version, false).unwrap().contains("3.15.2"));
-        }
-        for version in ["3.15.2", "3.15.10", "3.14.0", "3.1.15"] {
-            assert_eq!(unsafe_caps(version, false), None);
-        }
-        assert!(
-            unsafe_caps("3.13.0", true)
-                .unwrap()
-                .contains("free-threaded")
-        );
-    }
 
     #[test]
     fn only_the_minor_version_of_the_build_is_served() {

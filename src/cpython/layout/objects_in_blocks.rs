@@ -6,19 +6,12 @@
 
 #![allow(unsafe_code)]
 
-use super::WORD;
+use super::{KEEPS_IMMORTALS, PRE_HEADER, WORD};
+use pyhost_os::process::read_memory;
 use pyo3::ffi::{self, PyTypeObject};
 use std::mem::offset_of;
 
 const HAVE_GC: u64 = 1 << 14;
-/// `_Py_TPFLAGS_MANAGED_DICT`, and from 3.12 on `Py_TPFLAGS_MANAGED_WEAKREF`.
-const PRE_HEADER: u64 = if cfg!(Py_3_12) {
-    1 << 4 | 1 << 3
-} else if cfg!(Py_3_11) {
-    1 << 4
-} else {
-    0
-};
 /// `sizeof(PyGC_Head)`, and of a managed dictionary and weak references.
 const HEAD: usize = 2 * WORD;
 /// Bytes of a type's name that are kept.
@@ -123,8 +116,7 @@ pub fn object_with(
     })
 }
 
-/// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string. From
-/// 3.12 on it forgets the interned strings at finalisation without freeing them.
+/// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string.
 pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     /// Of `PyASCIIObject`, behind length and hash.
     const STATE: usize = size_of::<ffi::PyObject>() + 2 * WORD;
@@ -139,7 +131,7 @@ pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     };
     let is_string = object.kind == (&raw const ffi::PyUnicode_Type).addr();
     let is_interned = || is_string && word(object.address + STATE) & INTERNED != 0;
-    cfg!(Py_3_12) && (is_immortal || is_interned())
+    KEEPS_IMMORTALS && (is_immortal || is_interned())
 }
 
 /// The name of a type that [`object_in`] found, cut if it is long; empty if it is no text.
@@ -150,7 +142,7 @@ pub fn type_name(memory: &impl Memory, kind: usize) -> [u8; NAME] {
         return name;
     };
     // Constant data of a library, or a block.
-    let read = read(text, &mut name[..NAME - 1]);
+    let read = read_memory(text, &mut name[..NAME - 1]);
     let is_text = |byte: &u8| byte.is_ascii_graphic() || !byte.is_ascii();
     let length = name.iter().take_while(|byte| is_text(byte)).count();
     let ends = name[length] == 0 || length == NAME - 1;
@@ -161,14 +153,16 @@ pub fn type_name(memory: &impl Memory, kind: usize) -> [u8; NAME] {
     name
 }
 
-/// Reads memory by the system, which refuses what is not there. Returns how many bytes it has read.
-pub fn read(address: usize, to: &mut [u8]) -> usize {
-    let iovec = |start: *mut u8| libc::iovec {
-        iov_base: start.cast(),
-        iov_len: to.len(),
-    };
-    let (from, to) = (iovec(address as *mut u8), iovec(to.as_ptr().cast_mut()));
-    // SAFETY: the call writes to `to` alone, which the caller has lent.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
-    usize::try_from(read).unwrap_or(0)
+/// Whether a block holds a `traceback_t` (`Modules/_tracemalloc.c`): a hash, the number of frames,
+/// their number before the limit, and a word and four bytes for each frame.
+pub fn looks_like_traceback(memory: &impl Memory, address: usize, size: usize) -> bool {
+    const HEAD: usize = WORD + 4;
+    const FRAME: usize = WORD + 4;
+    if size < HEAD + FRAME {
+        return false;
+    }
+    let [a, b, c, d, ..] = memory.word(address + WORD).unwrap_or(0).to_ne_bytes();
+    let (frames, all) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+    let needed = HEAD + FRAME * usize::from(frames);
+    frames > 0 && all >= frames && needed <= size && size < needed + needed / 2 + 16
 }
