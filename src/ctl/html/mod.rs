@@ -58,9 +58,6 @@ pub struct HtmlOptions {
 const SAMPLE: &str = include_str!("sample.json");
 
 /// Makes the page that was asked for.
-///
-/// # Errors
-/// The report or the timeline cannot be read or is not valid, or the page cannot be written.
 pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
     let input = input::read(&options.report, directory)?;
     let timeline = match &options.timeline {
