@@ -12,9 +12,6 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Keeps the accounts of a process that runs.
-///
-/// # Errors
-/// It does not run, or its accounts cannot be kept.
 pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
     let path = find::path_of(word, directory)?;
     let document = Document::read(&path)?;
@@ -46,9 +43,6 @@ fn identity_of(path: &Path) -> Result<Identity, Failure> {
 }
 
 /// The baseline of a process, which `word` named and whose file is at `path`.
-///
-/// # Errors
-/// The process has no baseline.
 pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     let place = directory::baseline(directory, &identity_of(path)?);
     match place.exists() {

@@ -14,9 +14,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// The same of bytes, which may be no text.
-///
-/// # Errors
-/// As [`print()`].
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {

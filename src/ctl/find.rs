@@ -57,9 +57,6 @@ pub struct Found {
 ///
 /// The directory is its user's, but its files may be torn, of another version, or forged: no file
 /// stops the search, and no process is found twice.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn running(directory: &Path) -> Result<Found, Failure> {
     let paths = match files(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -162,9 +159,6 @@ impl Name {
     }
 
     /// Of the files that it may mean, the one of the process that started last; None without any.
-    ///
-    /// # Errors
-    /// They are of several pid namespaces.
     pub fn choose(
         &self,
         mut found: Vec<Entry>,
@@ -222,9 +216,6 @@ impl FromStr for Name {
 }
 
 /// The file of a process: of the host that runs, else of the one that was killed last.
-///
-/// # Errors
-/// No process has that id, or several have it.
 pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
     let here = Here::find();
     let mut found: Vec<Entry> = directory::entries(directory).unwrap_or_default();
@@ -246,9 +237,6 @@ pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The file that a word of the command line names: a process's, or a path.
-///
-/// # Errors
-/// There is no file of that process.
 pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
     match word.parse() {
         Ok(name) => of_process(&name, directory),

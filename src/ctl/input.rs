@@ -20,9 +20,6 @@ pub struct Input {
 }
 
 /// Reads the report that `what` names.
-///
-/// # Errors
-/// It is not there, cannot be read, or is neither a report in JSON nor a host's ledger.
 pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
     if what == "-" {
         let refuse = |what| Failure(format!("standard input {what}"));

@@ -33,9 +33,6 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 /// Writes the kernel's file.
-///
-/// # Errors
-/// There is no place for it, another kernel has it, or it cannot be written.
 pub fn run(options: &KernelOptions) -> Result<(), Failure> {
     let environment = variable("VIRTUAL_ENV");
     let local = || variable("HOME").map(|home| PathBuf::from(home).join(".local"));

@@ -21,9 +21,6 @@ pub struct ReportOptions {
 }
 
 /// Reports on processes, of what their ledgers and `/proc` have, and on reports: a line of JSON or a table each.
-///
-/// # Errors
-/// One is not there or no host's, or standard output cannot be written.
 pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     for word in &options.what {

@@ -23,9 +23,6 @@ fn moment(text: &str) -> Result<Utc, String> {
 }
 
 /// Names the calls.
-///
-/// # Errors
-/// Standard input cannot be read, or standard output not written.
 pub fn run(options: &SymbolizeOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
     std::io::stdin()

@@ -136,9 +136,6 @@ pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
 }
 
 /// Writes bytes without the signals of [`quietly`]; how many were written.
-///
-/// # Errors
-/// The system's reason.
 pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     quietly(|| file::write(&descriptor, bytes))
 }

@@ -29,18 +29,12 @@ const USERS_ALONE: libc::c_uint = 0o600;
 impl Fd {
     /// Opens a file, closed in programs that are executed. What `O_CREAT` makes is its user's alone: all files of a host
     /// have the words of its command line, which may be secrets.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn open(path: &CStr, flags: c_int) -> Result<Fd, Errno> {
         // SAFETY: a path that ends with a zero byte. Not `openat`, which Miri does not have.
         opened(unsafe { libc::open(path.as_ptr(), flags | ALWAYS, USERS_ALONE) })
     }
 
     /// As [`Fd::open`], the file of a name in an open folder.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn open_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
         let flags = flags | ALWAYS;
         // SAFETY: a name that ends with a zero byte.
@@ -48,26 +42,17 @@ impl Fd {
     }
 
     /// Opens a folder by its name in an open one, not through a link.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<Fd, Errno> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         Fd::open_in(folder, name, flags)
     }
 
     /// Makes a file without a place, in memory.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn in_memory(name: &CStr) -> Result<Fd, Errno> {
         opened(calls::memfd_create(name.into(), libc::MFD_CLOEXEC))
     }
 
     /// Opens a descriptor that signals of a set, which are blocked, are read from.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn of_signals(set: &SignalSet) -> Result<Fd, Errno> {
         opened(calls::signalfd(-1, &set.0, libc::SFD_CLOEXEC))
     }
@@ -109,9 +94,6 @@ pub(crate) fn ends(make: impl FnOnce(&mut [c_int; 2]) -> c_int) -> Result<(Fd, F
 }
 
 /// Makes a pipe: the end for reading, and the one for writing.
-///
-/// # Errors
-/// The system's reason.
 pub fn pipe() -> Result<(Fd, Fd), Errno> {
     ends(|ends| calls::pipe2(ends, libc::O_CLOEXEC))
 }
@@ -151,9 +133,6 @@ pub(crate) fn again(mut act: impl FnMut() -> isize) -> Result<usize, Errno> {
 }
 
 /// Reads on from where the last read ended; 0 bytes at the end.
-///
-/// # Errors
-/// The system's reason.
 pub fn read(file: &impl AsRawFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the buffer and its length.
@@ -188,9 +167,6 @@ pub fn each_name(folder: &impl AsRawFd, mut visit: impl FnMut(&[u8])) {
 }
 
 /// Reads from `offset` on; 0 bytes at the end.
-///
-/// # Errors
-/// The system's reason.
 pub fn read_at(file: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the buffer and its length.
@@ -207,9 +183,6 @@ pub fn write(file: &impl AsRawFd, bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Writes from `offset` on; how many bytes were written.
-///
-/// # Errors
-/// The system's reason.
 pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let (start, length) = (bytes.as_ptr().cast(), bytes.len());
     // SAFETY: the bytes and their number.
@@ -222,9 +195,6 @@ pub fn set_mode(file: &impl AsRawFd, mode: libc::mode_t) {
 }
 
 /// Makes a folder for its user alone in an open one; one that is there stays.
-///
-/// # Errors
-/// The system's reason.
 pub fn make_folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<(), Errno> {
     match done(calls::mkdirat(folder.as_raw_fd(), name.into(), 0o700)) {
         Err(Errno(libc::EEXIST)) => Ok(()),
@@ -233,9 +203,6 @@ pub fn make_folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<(), Errno> {
 }
 
 /// Makes a file `length` bytes long.
-///
-/// # Errors
-/// The system's reason.
 pub fn truncate(file: &impl AsRawFd, length: u64) -> Result<(), Errno> {
     done(calls::ftruncate(file.as_raw_fd(), length as libc::off_t))
 }
@@ -281,17 +248,11 @@ pub fn status(file: &impl AsRawFd) -> Result<calls::Status, Errno> {
 }
 
 /// What the system knows of the file at a path; `flags` of fstatat(2).
-///
-/// # Errors
-/// The system's reason.
 pub fn status_of(path: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
     status_in(&libc::AT_FDCWD, path, flags)
 }
 
 /// What the system knows of the file of a name in an open folder; `flags` of fstatat(2).
-///
-/// # Errors
-/// The system's reason.
 pub fn status_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
     done(calls::fstatat(
@@ -304,9 +265,6 @@ pub fn status_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<cal
 }
 
 /// Whether the effective user may do with a file what `mode` of faccessat(2) says.
-///
-/// # Errors
-/// The system's reason.
 pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
     done(calls::faccessat(
         libc::AT_FDCWD,
@@ -317,9 +275,6 @@ pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
 }
 
 /// Reads the target of a symbolic link, cut if the buffer is full.
-///
-/// # Errors
-/// The system's reason.
 pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
     let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: a path that ends with a zero byte, the buffer and its length.
@@ -340,9 +295,6 @@ pub fn is_executable(path: &CStr) -> bool {
 }
 
 /// Takes a name away.
-///
-/// # Errors
-/// The system's reason.
 pub fn unlink(path: &CStr) -> Result<(), Errno> {
     done(calls::unlink(path.into()))
 }
@@ -353,9 +305,6 @@ pub fn unlink_in(folder: &impl AsRawFd, name: &CStr) -> bool {
 }
 
 /// Moves a file to another name, over one that is there.
-///
-/// # Errors
-/// The system's reason.
 pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
     done(calls::rename(from.into(), to.into()))
 }

@@ -344,9 +344,6 @@ impl<T: FromZeros> Deref for Shared<T> {
 impl Shared<AtomicU64> {
     /// `length` words, at least one, of a new file, which is made that long first: a page that has no room on the disk
     /// would be a SIGBUS later. Who else maps the file sees what is stored.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn of_file(file: &impl AsRawFd, length: usize) -> Result<Self, Errno> {
         let bytes = length.checked_mul(8).ok_or(Errno(libc::ENOMEM))?;
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -35,9 +35,6 @@ fn with_message<T>(byte: &mut u8, act: impl FnOnce(&mut libc::msghdr) -> T) -> T
 }
 
 /// Sends a byte and descriptors, at most [`MOST`].
-///
-/// # Errors
-/// The system's reason.
 pub fn send(socket: &impl AsRawFd, mut byte: u8, descriptors: &[c_int]) -> Result<(), Errno> {
     let descriptors = &descriptors[..descriptors.len().min(MOST)];
     let bytes = size_of_val(descriptors) as u32;
@@ -56,9 +53,6 @@ pub fn send(socket: &impl AsRawFd, mut byte: u8, descriptors: &[c_int]) -> Resul
 }
 
 /// Receives a byte and descriptors; `None` if nobody has the other end any more.
-///
-/// # Errors
-/// The system's reason.
 pub fn receive(socket: &impl AsRawFd) -> Result<Option<Received>, Errno> {
     let mut byte = 0;
     let mut descriptors = [const { None }; MOST];
@@ -81,9 +75,6 @@ pub fn receive(socket: &impl AsRawFd) -> Result<Option<Received>, Errno> {
 }
 
 /// Makes a pair of connected Unix sockets that keep messages apart.
-///
-/// # Errors
-/// The system's reason.
 pub fn pair() -> Result<(Fd, Fd), Errno> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     crate::file::ends(|ends| calls::socketpair(libc::AF_UNIX, kind, 0, ends))

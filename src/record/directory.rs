@@ -175,9 +175,6 @@ pub struct Entry {
 
 impl Entry {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// The file is gone, or a host did not write it.
     pub fn read(&self) -> Result<Record, Unreadable> {
         Record::read(&self.path)
     }
@@ -320,9 +317,6 @@ fn name_of(name: impl AsRef<OsStr>) -> CString {
 }
 
 /// The files of a directory whose names are those of processes.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for found in fs::read_dir(folder)? {
@@ -386,9 +380,6 @@ fn baseline_name(identity: &Identity) -> String {
 }
 
 /// Keeps a process's baseline in an open directory, whole or not at all.
-///
-/// # Errors
-/// The system's reason.
 pub fn keep_baseline(folder: &Fd, identity: &Identity, text: &str) -> Result<(), Errno> {
     file::make_folder_in(folder, c"baselines")?;
     let folder = Fd::folder_in(folder, c"baselines")?;

@@ -31,9 +31,6 @@ pub fn start_in_file(length: u64) -> Option<usize> {
 }
 
 /// Opens a file to read, which may be anything: neither a pipe nor a terminal of that name does more than be refused later.
-///
-/// # Errors
-/// The system's reason.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     OpenOptions::new().read(true).custom_flags(flags).open(path)

@@ -126,9 +126,6 @@ pub struct Machine {
 
 /// Writes the metrics of `processes`, of which no two may have the same id and command, and of the
 /// machine where it is given. Does not allocate.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write(
     form: Form,
     processes: &[Process<'_>],

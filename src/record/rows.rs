@@ -84,9 +84,6 @@ impl<'a> Lines<'a> {
 
     /// Gives the rows of a report to `say`, which returns the bytes that a row takes, and leaves out a row that takes more
     /// than its second argument says. `sums` has the sites of the view, those with the most bytes first.
-    ///
-    /// # Errors
-    /// As of `say`.
     pub fn each_row<E>(
         &self,
         sums: &[(Site, Sum)],

@@ -28,9 +28,6 @@ impl<T: Display> Display for Right<T> {
 }
 
 /// Writes the titles, without the end of the line.
-///
-/// # Errors
-/// `out` fails.
 pub fn titles(out: &mut impl Write) -> fmt::Result {
     write!(
         out,
@@ -40,9 +37,6 @@ pub fn titles(out: &mut impl Write) -> fmt::Result {
 }
 
 /// Writes an account, without the end of the line: live and peak bytes, live blocks and allocations.
-///
-/// # Errors
-/// `out` fails.
 pub fn row(
     out: &mut impl Write,
     name: &str,
@@ -58,9 +52,6 @@ pub fn row(
 }
 
 /// Writes the line of the total.
-///
-/// # Errors
-/// `out` fails.
 pub fn total(out: &mut impl Write, live: u64, peak: u64) -> fmt::Result {
     let (live, peak) = (Right(Bytes(live), 12), Right(Bytes(peak), 12));
     writeln!(out, "{:<8}{live}{peak}", "total")

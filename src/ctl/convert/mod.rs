@@ -65,9 +65,6 @@ impl Format {
 }
 
 /// Converts the report that was asked for.
-///
-/// # Errors
-/// The report cannot be read, is not valid or has no samples, or the result cannot be written.
 pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
     let path = options.output.as_deref().filter(|path| *path != "-");
     if options.to.is_binary() && path.is_none() && std::io::stdout().is_terminal() {

@@ -46,9 +46,6 @@ pub struct DiffOptions {
 const SCHEMA: &str = "pyhost-diff/1";
 
 /// Compares A with B; a process id alone is compared with its baseline.
-///
-/// # Errors
-/// One of them is not there or no host's, or standard output cannot be written.
 pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
     if options.keep {
         return baseline::keep(&options.a, directory);

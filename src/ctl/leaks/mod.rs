@@ -46,9 +46,6 @@ const FOUND: u8 = 24;
 const NOTHING_TESTED: u8 = 25;
 
 /// Watches the process and says which lines rise; the exit status.
-///
-/// # Errors
-/// It does not run or takes no samples, or standard output cannot be written.
 pub fn run(options: &LeaksOptions, directory: &Path) -> Result<u8, Failure> {
     let path = find::of_process(&options.pid, directory)?;
     let watched = watch::watch(&path, &options.pid, options.span)?;

@@ -69,9 +69,6 @@ fn alive(path: &Path) -> Option<Box<Record>> {
 }
 
 /// Watches the process of the file `path`.
-///
-/// # Errors
-/// It does not run, or it takes no samples.
 pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failure> {
     let Document::Record(record, true, _) = Document::read(path)? else {
         return Err(runs_no_more(name));

@@ -78,9 +78,6 @@ pub fn no_samples(name: &Name) -> Failure {
 }
 
 /// Shows the lines that were asked for.
-///
-/// # Errors
-/// The report cannot be read, is not valid or has no samples, or standard output cannot be written.
 pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directory);

@@ -21,9 +21,6 @@ pub fn interval(text: &str) -> Result<u64, Expected> {
 }
 
 /// Has the samples of `what` begin with an interval, or end.
-///
-/// # Errors
-/// `what` is no process that runs, its file cannot be written, or its host cannot do it.
 pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failure> {
     let name = what.parse::<find::Name>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;

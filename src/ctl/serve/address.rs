@@ -81,9 +81,6 @@ impl Address {
     }
 
     /// Listens there.
-    ///
-    /// # Errors
-    /// Another process does, or there is no such address.
     pub fn listen(&self) -> Result<TcpListener, Failure> {
         TcpListener::bind((self.host.as_str(), self.port)).map_err(|error| {
             Failure(match error.kind() {

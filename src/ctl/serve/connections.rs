@@ -154,9 +154,6 @@ fn serve_one(mut stream: &TcpStream, answer: Answer<'_>) -> io::Result<()> {
 }
 
 /// The time until a deadline.
-///
-/// # Errors
-/// It has passed.
 fn left_until(deadline: Instant) -> io::Result<Duration> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(ErrorKind::TimedOut.into()),

@@ -45,9 +45,6 @@ pub struct ServeOptions {
 }
 
 /// Serves until a signal ends the process.
-///
-/// # Errors
-/// The address cannot be had, or the directory cannot be read.
 pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
     find::running(directory)?;
     let listener = options.listen.listen()?;

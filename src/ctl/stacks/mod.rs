@@ -95,9 +95,6 @@ impl Stacks {
     }
 
     /// The same with a site for each account, stack and thread.
-    ///
-    /// # Errors
-    /// As of [`Self::of_report`].
     pub fn by_thread(report: &Report) -> Result<Self, String> {
         Stacks::gathered(report, true)
     }

@@ -16,9 +16,6 @@ const MOST_CALLS: usize = 1_000_000;
 
 impl Stacks {
     /// The stacks of a process's samples.
-    ///
-    /// # Errors
-    /// A sum does not fit, as in a damaged file.
     pub fn of_samples(command: &str, samples: &Samples) -> Result<Self, String> {
         let most_bytes = |site| {
             let bytes = |view| samples.sum(site, view).bytes();

@@ -84,9 +84,6 @@ const NOTHING: u8 = 25;
 const BAD_OPTION: u8 = 2;
 
 /// Runs the sweep and reports it on standard output; the exit status.
-///
-/// # Errors
-/// There is no room for the runs' files, or the host cannot be started.
 pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
     let host = options.host.clone().unwrap_or_else(host);
     let state = match files(options, &host) {

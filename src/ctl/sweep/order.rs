@@ -21,14 +21,8 @@ pub trait Sweep {
     /// Whether a run may be made before the results of all earlier ones are known.
     fn may_be_early(&self, number: u64) -> bool;
     /// A run has ended, in any order.
-    ///
-    /// # Errors
-    /// Its result cannot be kept.
     fn ended(&mut self, number: u64, run: &Run) -> Result<(), Failure>;
     /// Looks at a result, in their order, and decides whether the sweep goes on.
-    ///
-    /// # Errors
-    /// The sweep ends with it.
     fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure>;
     /// Some time has passed.
     fn tick(&mut self);
@@ -39,9 +33,6 @@ type Ended = Result<Option<Run>, Failure>;
 
 /// Makes a run for each number, `jobs` at once, until the sweep has enough or a run is ended; then calls `finish`,
 /// which ends those that are still going.
-///
-/// # Errors
-/// A run cannot be made, or an error of the sweep's.
 pub fn in_order(
     numbers: impl Iterator<Item = u64>,
     jobs: usize,

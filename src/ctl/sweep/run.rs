@@ -77,9 +77,6 @@ pub struct Runner {
 
 impl Runner {
     /// Makes a folder for the runs' files. From now on a signal that ends the sweep ends its runs.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub fn new(host: PathBuf, program: Vec<OsString>, timeout: Duration) -> io::Result<Self> {
         let ending = Arc::new(AtomicUsize::new(0));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -98,17 +95,11 @@ impl Runner {
     }
 
     /// Runs the program with these rules of `--fail`. Returns `None` if a signal or [`Runner::finish`] ended it.
-    ///
-    /// # Errors
-    /// The host cannot be started, or a file of the run cannot be written.
     pub fn run(&self, rules: &str) -> io::Result<Option<Run>> {
         self.run_in(rules, None)
     }
 
     /// The same, and counts the requests that the first of the rules counts.
-    ///
-    /// # Errors
-    /// As [`Runner::run`].
     pub fn count(&self, rules: &str) -> io::Result<Option<Run>> {
         let report = self.folder.path().join("report-%p.json");
         self.run_in(rules, Some(&report))
@@ -180,9 +171,6 @@ impl Runner {
     }
 
     /// Removes the files of the runs. If a signal has ended the sweep, ends the process as the signal does.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub fn close(self) -> io::Result<()> {
         drop(self.folder);
         match self.ending.load(Relaxed) {

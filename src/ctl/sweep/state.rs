@@ -39,9 +39,6 @@ struct Line<R> {
 
 impl State {
     /// Reads the file of an earlier sweep of this command, or begins one.
-    ///
-    /// # Errors
-    /// The file is not of this command, is in use, or cannot be read and written.
     pub fn open(path: &Path, command: &Value) -> Result<Self, Failure> {
         let refuse = |what: String| Failure(format!("--resume: '{}' {what}", path.display()));
         let cannot = |error: io::Error| refuse(format!("cannot be read and written ({error})"));
@@ -102,9 +99,6 @@ impl State {
     }
 
     /// Keeps a result.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn keep(&mut self, number: u64, run: &Run) -> Result<(), Failure> {
         let Some((path, file)) = &mut self.file else {
             return Ok(());

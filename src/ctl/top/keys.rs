@@ -65,9 +65,6 @@ pub struct Keys {
 
 impl Keys {
     /// Listens to standard input, and to signals, which no longer end the process by themselves.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub fn listen() -> io::Result<Self> {
         let (bell, rung) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
@@ -95,9 +92,6 @@ impl Keys {
     }
 
     /// Waits for an event, at most `time`.
-    ///
-    /// # Errors
-    /// The system refuses to wait.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Wake> {
         let time = match self.escaped {
             true => Some(time.map_or(REST, |time| time.min(REST))),

@@ -11,9 +11,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Lists the hosts of a directory.
-///
-/// # Errors
-/// The directory cannot be read, or standard output cannot be written.
 pub fn run(directory: &Path) -> Result<(), Failure> {
     // As wide as the terminal; all for a program that reads it.
     let is_terminal = std::io::stdout().is_terminal();

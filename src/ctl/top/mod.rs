@@ -63,9 +63,6 @@ pub struct TopOptions {
 }
 
 /// Watches until the user or a signal ends it.
-///
-/// # Errors
-/// The process that was named does not run, the directory cannot be read, or the terminal is gone.
 pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
     if let (true, None, None) = (options.once, options.interval, options.pid) {
         return list::run(directory);

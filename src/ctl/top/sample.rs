@@ -174,9 +174,6 @@ pub struct Moment {
 
 impl Sampler {
     /// Of all hosts of a directory, or of the one that is named.
-    ///
-    /// # Errors
-    /// The process does not run, or its file cannot be read.
     pub fn new(directory: &Path, pid: Option<&Name>) -> Result<Self, Failure> {
         let watched = match pid {
             None => None,
@@ -251,9 +248,6 @@ impl Sampler {
 
 impl Watched {
     /// The file of a process that runs; None where no host of that name does.
-    ///
-    /// # Errors
-    /// There is one that cannot be read, or there are several.
     fn open(name: &Name, directory: &Path) -> Result<Option<Self>, Failure> {
         let here = Here::find();
         let entries = directory::entries(directory).unwrap_or_default();

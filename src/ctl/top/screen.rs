@@ -27,9 +27,6 @@ pub struct Screen {
 
 impl Screen {
     /// Takes the terminal.
-    ///
-    /// # Errors
-    /// Standard output is not a terminal, or cannot be written.
     pub fn enter() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -43,9 +40,6 @@ impl Screen {
     }
 
     /// Takes the terminal again after other programs have used it. The next frame is drawn whole.
-    ///
-    /// # Errors
-    /// The terminal cannot be written.
     pub fn again(&mut self) -> io::Result<()> {
         take()?;
         // `Terminal::clear` would ask the terminal for the cursor's place, and wait for the answer.

@@ -28,9 +28,6 @@ const NAMES: u32 = 16;
 impl<'a> Draft<'a> {
     /// Makes an empty file, to be read and written, for `place`, which is a path that
     /// [`look`](super::look) found to be `target`: new or old. `flags` are further flags of open(2).
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn begin(place: &'a PathBuffer, target: Target, flags: c_int) -> Result<Self, Errno> {
         let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let is_new = target == Target::New;
@@ -53,9 +50,6 @@ impl<'a> Draft<'a> {
     }
 
     /// Makes an empty file beside `place`, never in place.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn apart(place: &'a PathBuffer, target: Target, flags: c_int) -> Result<Self, Errno> {
         let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let (part, file) = Draft::beside(place, flags)?;

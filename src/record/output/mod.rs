@@ -104,17 +104,11 @@ impl Display for OutputError {
 const LINKS: usize = 40;
 
 /// Finds the kind of file at an absolute path. Follows links: `path` becomes the path of the last target.
-///
-/// # Errors
-/// Output cannot go there.
 pub fn look(path: &mut PathBuffer) -> Result<Target, OutputError> {
     look_for(path, format::is_ours)
 }
 
 /// The same for a result of `pyhostctl`, which takes the place of an earlier one, and never of what a run wrote.
-///
-/// # Errors
-/// Output cannot go there.
 pub fn look_for_result(path: &mut PathBuffer) -> Result<Target, OutputError> {
     look_for(path, format::is_result)
 }
@@ -161,9 +155,6 @@ fn look_for(path: &mut PathBuffer, may_go: fn(&[u8]) -> bool) -> Result<Target, 
 
 /// Whether the target could be written to now, as far as that can be known without a change: a
 /// directory that is read-only is found, a full disk is not.
-///
-/// # Errors
-/// The system's reason.
 pub fn check(path: &PathBuffer, target: Target) -> Result<(), OutputError> {
     let own = || access(path.as_c_str(), libc::W_OK);
     let folder = || access(path.folder().as_c_str(), libc::W_OK | libc::X_OK);

@@ -41,9 +41,6 @@ impl Choice {
 }
 
 /// The profile, compressed.
-///
-/// # Errors
-/// It cannot be compressed, which memory does not refuse.
 pub fn bytes(stacks: &Stacks, choice: &Choice) -> Result<Vec<u8>, String> {
     // By its comment a later conversion knows that it may take the file's place.
     let builder = GzBuilder::new().comment(MADE_BY);

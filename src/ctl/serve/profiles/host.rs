@@ -79,9 +79,6 @@ impl Sampled {
     }
 
     /// The same process, later.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn again(&self, directory: &Path) -> Result<Self, Response> {
         let mut hosts = all(directory)?.into_iter();
         let found = hosts.find(|host| host.host.identity == self.host.identity);
@@ -92,9 +89,6 @@ impl Sampled {
     }
 
     /// The stacks of its samples, as a profile of this moment.
-    ///
-    /// # Errors
-    /// It takes no samples, or its file is damaged.
     pub fn stacks(&self) -> Result<Stacks, Response> {
         let samples = samples_of(&self.path);
         let samples = samples
@@ -150,9 +144,6 @@ impl Sampled {
 }
 
 /// All hosts that run.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
     let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
     let names = find::names(&found.hosts);

@@ -16,9 +16,6 @@ allocs        the same, those allocated so far first
 ";
 
 /// The page.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn text(directory: &Path) -> Result<String, Response> {
     let hosts = all(directory)?;
     let mut text = match hosts.len() {
