@@ -57,9 +57,9 @@ pub struct CapDecisions {
 /// The looks at the process near its peak. They get the ledger's bound.
 pub struct PeakWatcher {
     /// A big block is about to be freed while live bytes are near their highest. Outside the gate.
-    pub falls: fn(i64),
-    /// Live bytes have reached a height. Inside the gate.
-    pub rises: fn(i64),
+    pub before_big_free: fn(i64),
+    /// Live bytes have reached a threshold. Inside the gate.
+    pub threshold_is_reached: fn(i64),
 }
 
 /// Finds the line of Python that the calling thread runs.

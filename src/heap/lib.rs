@@ -25,7 +25,7 @@ mod system_memory;
 mod tensorflow;
 mod threads;
 
-use call_site::Origin;
+use call_site::CallSite;
 use ledger::{Account, Gils};
 use mimalloc::ffi::{self, Theap};
 use mimalloc::gate::Closed;
@@ -134,9 +134,10 @@ pub fn has_heaps() -> bool {
 ///
 /// # Safety
 /// A live block, of whatever kind.
-pub unsafe fn origin_of(start: usize) -> Option<Origin> {
+pub unsafe fn call_site_of(start: usize) -> Option<CallSite> {
     // SAFETY: the caller's promise.
-    guards::origin_of(start).or_else(|| unsafe { checked_blocks::origin_of(start as *mut u8) })
+    guards::call_site_of(start)
+        .or_else(|| unsafe { checked_blocks::call_site_of(start as *mut u8) })
 }
 
 fn several_gils() -> bool {

@@ -191,7 +191,7 @@ pub unsafe fn free<const BOOK: bool>(pointer: *mut u8) {
 unsafe fn free_slow(page: &Page, block: *mut u8, book: bool) {
     let (slot, charged) = (state().slot(), page.block_size);
     if book && charged >= big_blocks::BIG {
-        peak_watch::falls();
+        peak_watch::before_big_free();
     }
     let inside = gate::enter(slot, thread_id());
     if book {

@@ -15,7 +15,7 @@ use std::fmt;
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct CallSite {
     /// The file of the line; 0 if that is not known.
     pub file: FileNumber,
     /// The line of Python.
@@ -24,12 +24,12 @@ pub struct Origin {
     pub calls: CallsNumber,
 }
 
-impl Origin {
+impl CallSite {
     /// Of what the calling thread does.
     pub fn of_caller() -> Self {
         let (file, line) = place();
         let calls = native_stacks::of_caller();
-        Origin { file, line, calls }
+        CallSite { file, line, calls }
     }
 
     /// The line of Python; [`SourceLine::NONE`] if it is not known.
@@ -43,7 +43,7 @@ impl Origin {
     }
 }
 
-/// See [`Origin::after`].
+/// See [`CallSite::after`].
 pub struct After<'a>(&'a str, SourceLine);
 
 impl fmt::Display for After<'_> {

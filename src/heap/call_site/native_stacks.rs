@@ -19,7 +19,7 @@ pub type Reader = fn(&mut [usize; MOST]) -> usize;
 
 /// Writes the calls behind a line about a block: of the calling thread, which has found what is wrong, of the block's
 /// allocation, and of its free. It must not allocate.
-pub type Teller = fn(CallsNumber, CallsNumber);
+pub type Reporter = fn(CallsNumber, CallsNumber);
 
 /// Different stacks at most, and words for them: a length and the addresses of each.
 const STACKS: usize = 1 << 18;
@@ -29,7 +29,7 @@ const TRIES: usize = 64;
 
 struct Table {
     read: Reader,
-    tell: Teller,
+    tell: Reporter,
     /// By hash: its upper half, and in the lower half the number; 0 for none.
     index: &'static [AtomicU64],
     /// A stack's number is the place of its length.
@@ -41,7 +41,7 @@ struct Table {
 static TABLE: OnceLock<Table> = OnceLock::new();
 
 /// Begins to keep stacks. Once; false if the system gives no memory.
-pub fn start(read: Reader, tell: Teller) -> bool {
+pub fn start(read: Reader, tell: Reporter) -> bool {
     let (Some(index), Some(words)) = (Mapped::reserve(STACKS), Mapped::reserve(WORDS)) else {
         return false;
     };
@@ -57,7 +57,7 @@ pub fn start(read: Reader, tell: Teller) -> bool {
 }
 
 /// Writes the calls of the calling thread, and those that allocated and freed a block, if stacks are kept.
-pub fn tell(made: CallsNumber, freed: CallsNumber) {
+pub fn report(made: CallsNumber, freed: CallsNumber) {
     if let Some(table) = TABLE.get() {
         (table.tell)(made, freed);
     }

@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::call_site::{Origin, native_stacks};
+use crate::call_site::{CallSite, native_stacks};
 use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::ffi::{self, Page};
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.
-pub const LEAST: usize = size_of::<NativeBlock>();
+pub const LEAST_BLOCK: usize = size_of::<NativeBlock>();
 
 /// A number that no program writes by accident to the address that it is combined with.
 const KEY: u64 = 0xa3c5_9ac2_f1d6_7e4b;
@@ -156,7 +156,7 @@ impl Emptied {
 }
 
 /// Keeps a page in mind whose last live block is being freed.
-pub fn keep_in_mind(page: &Page) {
+pub fn remember_emptied(page: &Page) {
     let place = &STATE.emptied[STATE.next.fetch_add(1, Relaxed) % KEPT];
     let (start, length) = (page.page_start.addr(), page.bytes());
     let account = page.account() as usize;
@@ -208,14 +208,14 @@ pub fn refuse_twice(pointer: *mut u8, bytes: usize, account: Account) -> ! {
 /// Ends the process as libc does for a pointer that nobody allocated.
 #[cold]
 pub fn refuse(what: std::fmt::Arguments<'_>) -> ! {
-    refuse_block(what, Origin::default(), Origin::default())
+    refuse_block(what, CallSite::default(), CallSite::default())
 }
 
 /// [`refuse`], with the native calls of this free, and those that allocated and freed the block.
 #[cold]
-pub fn refuse_block(what: std::fmt::Arguments<'_>, made: Origin, freed: Origin) -> ! {
+pub fn refuse_block(what: std::fmt::Arguments<'_>, made: CallSite, freed: CallSite) -> ! {
     notice(what);
-    native_stacks::tell(made.calls, freed.calls);
+    native_stacks::report(made.calls, freed.calls);
     std::process::abort()
 }
 

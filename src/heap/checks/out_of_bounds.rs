@@ -47,30 +47,30 @@ pub const HOOKS: usize = HOOK + HOOK_TAIL;
 
 /// Bytes that were written where nobody may: how many, counted from the bytes that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
+pub enum OutOfBounds {
     /// So many before the start.
     Before(usize),
     /// So many past the end.
     Past(usize),
 }
 
-impl Outside {
+impl OutOfBounds {
     /// The same, counted from the program's bytes, of a block of an account. `self` counts from those of the hooks.
     #[must_use]
     pub(crate) fn of(self, account: Account) -> Self {
         let (front, all) = hooks_of(account);
         match self {
-            Outside::Before(count) => Outside::Before(count + front),
-            Outside::Past(count) => Outside::Past(count + all - front),
+            OutOfBounds::Before(count) => OutOfBounds::Before(count + front),
+            OutOfBounds::Past(count) => OutOfBounds::Past(count + all - front),
         }
     }
 }
 
-impl fmt::Display for Outside {
+impl fmt::Display for OutOfBounds {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, side) = match *self {
-            Outside::Before(count) => (count, "before the start of"),
-            Outside::Past(count) => (count, "past the end of"),
+            OutOfBounds::Before(count) => (count, "before the start of"),
+            OutOfBounds::Past(count) => (count, "past the end of"),
         };
         let plural = if count == 1 { "" } else { "s" };
         write!(out, "{count} byte{plural} {side}")
@@ -84,7 +84,11 @@ impl fmt::Display for Outside {
 ///
 /// # Safety
 /// So many bytes from `start` on are readable.
-pub unsafe fn damage_of_hooks(start: *const u8, size: usize, are_laid: bool) -> Option<Outside> {
+pub unsafe fn damage_of_hooks(
+    start: *const u8,
+    size: usize,
+    are_laid: bool,
+) -> Option<OutOfBounds> {
     let asked = size.checked_sub(HOOKS)?;
     // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
     let byte = |index| unsafe { start.add(index).read_volatile() };
@@ -99,11 +103,11 @@ pub unsafe fn damage_of_hooks(start: *const u8, size: usize, are_laid: bool) -> 
     let name_at = (!has_name).then_some(HOOK_TAIL);
     let first = size_at.or(name_at).or(pad);
     if let Some(first) = first {
-        return Some(Outside::Before(HOOK - first));
+        return Some(OutOfBounds::Before(HOOK - first));
     }
     let end = HOOK + asked;
     let past = (end..end + HOOK_TAIL)
         .rev()
         .find(|&at| byte(at) != FORBIDDEN);
-    past.map(|last| Outside::Past(last + 1 - end))
+    past.map(|last| OutOfBounds::Past(last + 1 - end))
 }

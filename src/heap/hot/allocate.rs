@@ -94,7 +94,7 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
     let (theap, is_sample) = sampling::theap(state, account, size, &inside);
     let mut usable = 0;
     let given = match account {
-        Account::Native => size.max(double_free::LEAST),
+        Account::Native => size.max(double_free::LEAST_BLOCK),
         _ => size,
     };
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
@@ -138,7 +138,7 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         return null_mut();
     }
     let (theap, is_sample) = sampling::theap(state, account, size, &inside);
-    let given = size.max(double_free::LEAST);
+    let given = size.max(double_free::LEAST_BLOCK);
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
         let block = match theap.is_null() {

@@ -156,7 +156,7 @@ pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) 
             }
         }
     }
-    peak_watch::rises();
+    peak_watch::after_booking();
     booked
 }
 
@@ -257,7 +257,7 @@ fn release_slow(account: Account, block: *mut u8, bytes: usize) {
     sampling::look_if_asked(account);
     let slot = state().slot();
     if bytes >= big_blocks::BIG {
-        peak_watch::falls();
+        peak_watch::before_big_free();
     }
     let _inside = gate::enter(slot, thread_id());
     if bytes >= big_blocks::BIG {

@@ -63,7 +63,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
     unsafe {
         let page = &*place;
         if page.block_size >= big_blocks::BIG {
-            peak_watch::falls();
+            peak_watch::before_big_free();
         }
         if checked_blocks::has(page) {
             return checked_blocks::free(page, pointer, caller);
@@ -73,7 +73,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         check_live(page, pointer, account);
         let emptied = page.emptied_by_a_free();
         if emptied > 0 {
-            double_free::keep_in_mind(page);
+            double_free::remember_emptied(page);
         }
         release_block(account, pointer, page.block_size, caller);
         let is_sample = sampling::released(account, pointer, page.heap, &inside);

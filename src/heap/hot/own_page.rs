@@ -35,7 +35,10 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
     let index = match A == NATIVE {
         true if size.wrapping_sub(1) >= ffi::SMALL_SIZE_MAX => return null_mut(),
-        true => size.div_ceil(double_free::LEAST) * (double_free::LEAST / size_of::<usize>()),
+        true => {
+            size.div_ceil(double_free::LEAST_BLOCK)
+                * (double_free::LEAST_BLOCK / size_of::<usize>())
+        }
         false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
         false => size.div_ceil(size_of::<usize>()),
     };
@@ -119,7 +122,7 @@ unsafe fn retire(page: *mut Page) {
     let inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the caller's promise.
     unsafe {
-        double_free::keep_in_mind(&*page);
+        double_free::remember_emptied(&*page);
         let bytes = (*page).bytes();
         ffi::_mi_page_retire(page);
         retention::came_free(bytes, &inside);

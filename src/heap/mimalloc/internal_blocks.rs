@@ -16,15 +16,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// A kind of block: usable bytes, and how many blocks there are.
-struct Kind {
+struct BlockCount {
     bytes: AtomicUsize,
     blocks: AtomicU64,
 }
 
 /// Threads' tables by size: for 16 heaps, or for 32 if a process has more heaps than 16. Free
 /// entries come last.
-static TABLES: [Kind; 4] = [const {
-    Kind {
+static TABLES: [BlockCount; 4] = [const {
+    BlockCount {
         bytes: AtomicUsize::new(0),
         blocks: AtomicU64::new(0),
     }
@@ -63,7 +63,7 @@ fn count_table(bytes: usize, by: u64) {
     if bytes == 0 {
         return;
     }
-    let is_its = |kind: &&Kind| {
+    let is_its = |kind: &&BlockCount| {
         // A free entry becomes this size's, unless another thread was faster.
         let _ = kind.bytes.compare_exchange(0, bytes, Relaxed, Relaxed);
         kind.bytes.load(Relaxed) == bytes

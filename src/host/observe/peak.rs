@@ -1,7 +1,7 @@
 //! The process at its peak: the accounts, the resident size, the big blocks, and the balance
 //! sheet.
 //!
-//! Nobody knows that a peak was one before it has passed, so the host looks when live bytes rise. A *glance*
+//! Nobody knows that a peak was one before it has passed, so the host looks when live bytes rise. A *quick sample*
 //! costs some 30 microseconds: it copies the ledger, reads `/proc/self/status` and goes through the
 //! register of big blocks. It is due once live bytes are 1/128 (at least 256 KiB) above the last one. A
 //! *sheet* is the balance sheet; the kernel needs about 60 microseconds for each MiB that is resident. It
@@ -11,10 +11,10 @@
 //! There are two moments to look. At a *safe point* of the main thread, soon after live bytes grew. And
 //! *before a big block is freed* while live bytes are at their highest: memory that was allocated at the
 //! last safe point may have been written to since, and a block that came and went within one call never
-//! meets a safe point. There every thread glances, and the main thread, whose stack is large enough, takes a
+//! meets a safe point. There every thread takes a quick sample, and the main thread, whose stack is large enough, takes a
 //! sheet.
 //!
-//! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a number,
+//! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a threshold,
 //! which is beyond reach if no report is planned ([`peak_watch`]). [`fall`] and [`ask`] run inside the
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
@@ -27,7 +27,7 @@ use crate::errno::KeptErrno;
 use crate::heap;
 use crate::heap::PeakWatcher;
 use crate::heap::big_blocks::{self, BigBlocks};
-use crate::heap::peak_watch::{self, HEIGHTS};
+use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// A quick look at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Glance {
+pub struct QuickSample {
     /// Nanoseconds since the host started.
     pub time: u64,
     /// The accounts.
@@ -52,7 +52,7 @@ pub struct Glance {
 
 /// The balance sheet of one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sheet {
+pub struct BalanceSheet {
     /// Nanoseconds since the host started.
     pub time: u64,
     /// Live bytes of all accounts.
@@ -63,10 +63,10 @@ pub struct Sheet {
 
 /// The highest moment so far, as it was seen, and when to look again.
 struct PeakWatch {
-    glance: Latest<Glance>,
-    sheet: Latest<Sheet>,
-    /// When a glance at the same height may be taken again, and when a sheet may; nanoseconds.
-    glance_again: AtomicU64,
+    sample: Latest<QuickSample>,
+    sheet: Latest<BalanceSheet>,
+    /// When a quick sample at the same height may be taken again, and when a sheet may; nanoseconds.
+    sample_again: AtomicU64,
     sheet_again: AtomicU64,
     /// The last sheet: resident bytes, and the ledger's bound.
     sheet_resident: AtomicU64,
@@ -79,9 +79,9 @@ struct PeakWatch {
 }
 
 static STATE: PeakWatch = PeakWatch {
-    glance: Latest::new(),
+    sample: Latest::new(),
     sheet: Latest::new(),
-    glance_again: AtomicU64::new(0),
+    sample_again: AtomicU64::new(0),
     sheet_again: AtomicU64::new(0),
     sheet_resident: AtomicU64::new(0),
     sheet_bound: AtomicI64::new(0),
@@ -90,11 +90,11 @@ static STATE: PeakWatch = PeakWatch {
     has_begun: AtomicBool::new(false),
 };
 
-/// Growth after which the next glance is due, at least and as a part of what is live.
+/// Growth after which the next quick sample is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;
 const GROWTH: i64 = peak_watch::PART;
-/// Nanoseconds between two glances at one height: more than a hundred times what one takes.
-const GLANCE_REST: u64 = 4_000_000;
+/// Nanoseconds between two quick samples at one height: more than a hundred times what one takes.
+const SAMPLE_REST: u64 = 4_000_000;
 /// Growth of live bytes, and of the resident size, after which the next sheet is due.
 const LEAST_SHEET_GROWTH: i64 = 2 << 20;
 const SHEET_GROWTH: i64 = 8;
@@ -113,8 +113,8 @@ const SHEET_REST: u64 = 10_000_000;
 
 /// The looks of the heap.
 pub const WATCHER: PeakWatcher = PeakWatcher {
-    falls: fall,
-    rises: ask,
+    before_big_free: fall,
+    threshold_is_reached: ask,
 };
 
 /// Begins to look. Once, with the GIL.
@@ -127,7 +127,7 @@ pub fn start(_gil: Gil<'_>) {
 fn begin() {
     // SAFETY: before anybody looks, or in a forked child, whose only thread this is.
     unsafe {
-        STATE.glance.clear();
+        STATE.sample.clear();
         STATE.sheet.clear();
     }
     STATE.posted.store(false, Relaxed);
@@ -136,11 +136,13 @@ fn begin() {
         .sheet_resident
         .store(resident().now.unwrap_or(0), Relaxed);
     STATE.sheet_bound.store(bound, Relaxed);
-    HEIGHTS.next_glance.store(bound + LEAST_GROWTH, Relaxed);
-    HEIGHTS
+    PEAK_THRESHOLDS
+        .next_sample
+        .store(bound + LEAST_GROWTH, Relaxed);
+    PEAK_THRESHOLDS
         .next_sheet
         .store(bound + LEAST_SHEET_GROWTH, Relaxed);
-    HEIGHTS.high.store(bound, Relaxed);
+    PEAK_THRESHOLDS.high.store(bound, Relaxed);
 }
 
 /// Whether anybody looks, or did so.
@@ -155,7 +157,7 @@ pub fn time() -> u64 {
 
 /// Whether anybody looks.
 fn is_on() -> bool {
-    HEIGHTS.high.load(Relaxed) != peak_watch::NEVER
+    PEAK_THRESHOLDS.high.load(Relaxed) != peak_watch::NEVER
 }
 
 /// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
@@ -167,19 +169,23 @@ pub fn restart() {
 
 /// Looks no more: the script has ended.
 pub fn stop() {
-    for height in [&HEIGHTS.high, &HEIGHTS.next_glance, &HEIGHTS.next_sheet] {
-        height.store(peak_watch::NEVER, Relaxed);
+    for threshold in [
+        &PEAK_THRESHOLDS.high,
+        &PEAK_THRESHOLDS.next_sample,
+        &PEAK_THRESHOLDS.next_sheet,
+    ] {
+        threshold.store(peak_watch::NEVER, Relaxed);
     }
 }
 
 /// Looks, if that is due, before a big block is freed. Outside the heap's gate.
 fn fall(bound: i64) {
-    let is_higher = bound >= HEIGHTS.next_glance.load(Relaxed);
-    if !is_on() || !is_higher && monotonic() < STATE.glance_again.load(Relaxed) {
+    let is_higher = bound >= PEAK_THRESHOLDS.next_sample.load(Relaxed);
+    if !is_on() || !is_higher && monotonic() < STATE.sample_again.load(Relaxed) {
         return;
     }
     let _errno = KeptErrno::new(); // `free` leaves it as it was
-    glance();
+    take_sample();
     let is_main = STATE.has_begun.load(Relaxed) && threads::is_main();
     if is_main && heap::may_be_alone() {
         sheet(bound, LAST_CHANCE);
@@ -188,7 +194,7 @@ fn fall(bound: i64) {
 
 /// Asks for a look at a safe point, if one is due, after a block was booked. Inside the allocator.
 fn ask(bound: i64) {
-    let is_due = bound >= HEIGHTS.next_glance.load(Relaxed)
+    let is_due = bound >= PEAK_THRESHOLDS.next_sample.load(Relaxed)
         || monotonic() >= STATE.sheet_again.load(Relaxed);
     if is_due
         && !STATE.posted.swap(true, Relaxed)
@@ -203,29 +209,29 @@ fn ask(bound: i64) {
 fn look_at_safe_point(_: Gil<'_>) -> Result<(), Raised<'_>> {
     STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
-    if bound >= HEIGHTS.next_glance.load(Relaxed) {
-        glance();
+    if bound >= PEAK_THRESHOLDS.next_sample.load(Relaxed) {
+        take_sample();
     }
-    if bound >= HEIGHTS.next_sheet.load(Relaxed) {
+    if bound >= PEAK_THRESHOLDS.next_sheet.load(Relaxed) {
         sheet(bound, DOUBLED);
     }
     Ok(())
 }
 
-fn glance() {
+fn take_sample() {
     let ledger = LEDGER.snapshot();
-    STATE.glance.set(&Glance {
+    STATE.sample.set(&QuickSample {
         time: time(),
         ledger,
         resident: resident().now,
         big_blocks: big_blocks::big_blocks(),
     });
     let bound = LEDGER.bound(Scope::Total);
-    HEIGHTS.high.store(bound, Relaxed);
-    HEIGHTS
-        .next_glance
+    PEAK_THRESHOLDS.high.store(bound, Relaxed);
+    PEAK_THRESHOLDS
+        .next_sample
         .store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
-    STATE.glance_again.store(monotonic() + GLANCE_REST, Relaxed);
+    STATE.sample_again.store(monotonic() + SAMPLE_REST, Relaxed);
 }
 
 /// Takes a sheet, if the resident size has grown and there is time for it; ahead of time if live bytes
@@ -256,9 +262,9 @@ fn sheet(bound: i64, early: i64) {
     STATE.sheet_resident.store(size, Relaxed);
     STATE.sheet_bound.store(bound, Relaxed);
     let growth = (bound / SHEET_GROWTH).max(LEAST_SHEET_GROWTH);
-    HEIGHTS.next_sheet.store(bound + growth, Relaxed);
+    PEAK_THRESHOLDS.next_sheet.store(bound + growth, Relaxed);
     if let Some(balance) = balance {
-        STATE.sheet.set(&Sheet {
+        STATE.sheet.set(&BalanceSheet {
             time,
             live,
             balance,
@@ -267,11 +273,11 @@ fn sheet(bound: i64, early: i64) {
 }
 
 /// The highest moment that was seen. Any thread, also in a signal handler.
-pub fn highest() -> Option<HeldLatest<'static, Glance>> {
-    STATE.glance.hold()
+pub fn highest() -> Option<HeldLatest<'static, QuickSample>> {
+    STATE.sample.hold()
 }
 
 /// The highest moment that has a sheet. Any thread, also in a signal handler.
-pub fn highest_sheet() -> Option<HeldLatest<'static, Sheet>> {
+pub fn highest_sheet() -> Option<HeldLatest<'static, BalanceSheet>> {
     STATE.sheet.hold()
 }

@@ -5,9 +5,9 @@
 use super::record::{Record, State, Written};
 use super::{ACCOUNTS, is_on};
 use crate::alone;
-use crate::call_site::Origin;
+use crate::call_site::CallSite;
 use crate::checks::guards;
-use crate::checks::out_of_bounds::{Outside, hooks_are_on};
+use crate::checks::out_of_bounds::{OutOfBounds, hooks_are_on};
 use crate::ledger::Account;
 use crate::mimalloc::heaps;
 use crate::mimalloc::live_blocks::{self, LiveBlock};
@@ -16,9 +16,9 @@ use std::fmt;
 /// A block that was written to where or when nobody may.
 pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
-    Outside(Outside, &'a Record),
+    OutOfBounds(OutOfBounds, &'a Record),
     /// Outside of the bytes of a live guarded block.
-    Guarded(Outside, &'a guards::Block),
+    Guarded(OutOfBounds, &'a guards::Block),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.
@@ -27,11 +27,11 @@ pub enum Damage<'a> {
 
 impl Damage<'_> {
     /// The block's allocation and its free; none if they are not known, or it lives.
-    pub fn origins(&self) -> (Origin, Origin) {
+    pub fn call_sites(&self) -> (CallSite, CallSite) {
         match self {
-            Damage::Outside(_, record) => (record.made(), Origin::default()),
-            Damage::Guarded(_, block) => (block.made, Origin::default()),
-            Damage::Freed(written) => written.origins(),
+            Damage::OutOfBounds(_, record) => (record.made(), CallSite::default()),
+            Damage::Guarded(_, block) => (block.made, CallSite::default()),
+            Damage::Freed(written) => written.call_sites(),
             Damage::Record(..) => Default::default(),
         }
     }
@@ -40,7 +40,7 @@ impl Damage<'_> {
 impl fmt::Display for Damage<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::Outside(outside, record) => {
+            Damage::OutOfBounds(outside, record) => {
                 write!(out, "{outside} {}, overwritten", record.described())
             }
             Damage::Guarded(outside, block) => write!(out, "{outside} {block}, overwritten"),
@@ -80,7 +80,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
                             let of_hooks = || with_hooks.then(|| record.damage_of_hooks(false));
                             let outside = record.damage(block.size);
                             if let Some(outside) = outside.or_else(|| of_hooks().flatten()) {
-                                visit(&Damage::Outside(outside, record));
+                                visit(&Damage::OutOfBounds(outside, record));
                             }
                         }
                         State::Freed => {

@@ -17,10 +17,10 @@ mod record;
 pub use damage::{Damage, each_damaged};
 pub use quarantine::each as each_waiting;
 
-use crate::call_site::{Origin, native_stacks};
+use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::guards;
-use crate::checks::out_of_bounds::{HOOK, Outside, damage_of_hooks};
+use crate::checks::out_of_bounds::{HOOK, OutOfBounds, damage_of_hooks};
 use crate::descriptor::notice;
 use crate::hot::allocate::allocate_aligned;
 use crate::hot::booking::{admits, book_new, failed, release_block};
@@ -211,7 +211,7 @@ unsafe fn refuse_culprit(page: &Page, block: *mut u8, function: &str) {
     // SAFETY: a block of the page, all of which is readable.
     let record = unsafe { Record::at(before) };
     if record.state() == State::Live
-        && let Some(damage @ Outside::Past(_)) = record.damage(page.block_size)
+        && let Some(damage @ OutOfBounds::Past(_)) = record.damage(page.block_size)
     {
         refuse_of(
             record,
@@ -309,12 +309,12 @@ unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
         let bytes = page.block_size;
         let record = Record::at(block);
         if let Some(damage) = record.damage_after_free(page.block_size) {
-            let (made, freed) = damage.origins();
+            let (made, freed) = damage.call_sites();
             refuse_block(format_args!("{damage}"), made, freed);
         }
         let emptied = page.emptied_by_a_free();
         if emptied > 0 {
-            crate::checks::double_free::keep_in_mind(page);
+            crate::checks::double_free::remember_emptied(page);
         }
         record.end_free();
         ffi::mi_free(block.cast());
@@ -394,9 +394,9 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
 /// Names a live block that CPython's debug hooks are about to end the process for: they know neither its line nor its calls.
 fn say_before_hooks(
     block: &impl Display,
-    outside: Option<Outside>,
+    outside: Option<OutOfBounds>,
     account: Account,
-    made: Origin,
+    made: CallSite,
     caller: Account,
     function: &str,
 ) {
@@ -409,7 +409,7 @@ fn say_before_hooks(
     } else {
         return;
     }
-    native_stacks::tell(made.calls, 0);
+    native_stacks::report(made.calls, 0);
 }
 
 /// Whether `pointer` leads behind the head that CPython's debug hooks have laid into a live block.
@@ -461,7 +461,7 @@ pub(crate) unsafe fn size(page: &Page, pointer: *mut u8) -> usize {
 ///
 /// # Safety
 /// A live block, of whatever kind.
-pub(crate) unsafe fn origin_of(start: *mut u8) -> Option<Origin> {
+pub(crate) unsafe fn call_site_of(start: *mut u8) -> Option<CallSite> {
     // SAFETY: the caller's promise: its page stays.
     unsafe {
         let page = live_page(start).filter(|page| has(page))?;

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::call_site::{After, CallsNumber, FileNumber, Origin};
+use crate::call_site::{After, CallSite, CallsNumber, FileNumber};
 use crate::checks::fill_bytes::{DEAD, FORBIDDEN, FRESH};
-use crate::checks::out_of_bounds::{Outside, asked_of, damage_of_hooks, hooks_of, is_domain};
+use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::ledger::Account;
 use std::cell::Cell;
 use std::fmt;
@@ -133,11 +133,11 @@ impl Record {
             record.size.set(size);
             record.front.set((front / PAD) as u16);
             record.account.set(account as u8);
-            let Origin { file, line, calls } = Origin::of_caller();
+            let CallSite { file, line, calls } = CallSite::of_caller();
             record.made_file.set(file);
             record.made_line.set(line);
             record.made_calls.set(calls);
-            record.set_freed(Origin::default());
+            record.set_freed(CallSite::default());
             record.mark.store(record.key(LIVE), Release);
             block.add(front)
         }
@@ -160,18 +160,18 @@ impl Record {
     /// Makes a live block a freed one, and notes where; false if another thread was faster.
     pub fn begin_free(&self) -> bool {
         let (live, freed) = (self.key(LIVE), self.key(FREED));
-        let origin = Origin::of_caller();
+        let call_site = CallSite::of_caller();
         let is_first = self
             .mark
             .compare_exchange(live, freed, AcqRel, Relaxed)
             .is_ok();
         if is_first {
-            self.set_freed(origin);
+            self.set_freed(call_site);
         }
         is_first
     }
 
-    fn set_freed(&self, Origin { file, line, calls }: Origin) {
+    fn set_freed(&self, CallSite { file, line, calls }: CallSite) {
         self.freed_file.set(file);
         self.freed_line.set(line);
         self.freed_calls.set(calls);
@@ -216,8 +216,8 @@ impl Record {
     }
 
     /// Its allocation.
-    pub fn made(&self) -> Origin {
-        Origin {
+    pub fn made(&self) -> CallSite {
+        CallSite {
             file: self.made_file.get(),
             line: self.made_line.get(),
             calls: self.made_calls.get(),
@@ -225,10 +225,10 @@ impl Record {
     }
 
     /// Its free; of a live block none.
-    pub fn freed(&self) -> Origin {
+    pub fn freed(&self) -> CallSite {
         match self.state() {
-            State::Live => Origin::default(),
-            _ => Origin {
+            State::Live => CallSite::default(),
+            _ => CallSite {
                 file: self.freed_file.get(),
                 line: self.freed_line.get(),
                 calls: self.freed_calls.get(),
@@ -242,12 +242,12 @@ impl Record {
     }
 
     /// Bytes outside of those that were asked for that were overwritten, in a block of `usable` bytes.
-    pub fn damage(&self, usable: usize) -> Option<Outside> {
+    pub fn damage(&self, usable: usize) -> Option<OutOfBounds> {
         Some(self.damage_of_pads(usable)?.of(self.account()))
     }
 
     /// Bytes that were overwritten in the host's own pads, counted from the caller's bytes.
-    fn damage_of_pads(&self, usable: usize) -> Option<Outside> {
+    fn damage_of_pads(&self, usable: usize) -> Option<OutOfBounds> {
         let (front, size) = (self.front(), self.size());
         let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
         let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
@@ -261,16 +261,16 @@ impl Record {
         }
         let past = (front + size..front + size + pad).rev().find(is_damaged);
         if let Some(last) = past {
-            return Some(Outside::Past(last + 1 - front - size));
+            return Some(OutOfBounds::Past(last + 1 - front - size));
         }
         let before = (size_of::<Record>()..front).find(is_damaged);
-        before.map(|first| Outside::Before(front - first))
+        before.map(|first| OutOfBounds::Before(front - first))
     }
 
     /// Bytes that were overwritten in the pads of CPython's debug hooks, which lie within the host's own. With the GIL, or after
     /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads. `are_laid`: the
     /// hooks themselves have the block.
-    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<Outside> {
+    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
         match self.is_of_domain() {
             // SAFETY: the block's bytes.
             true => unsafe { damage_of_hooks(self.start(), self.size(), are_laid) },
@@ -308,8 +308,8 @@ impl Record {
         }
         let is_damaged = |at: &usize| self.byte(*at) != FORBIDDEN;
         let first = match self.damage_of_pads(usable)? {
-            Outside::Before(count) => front - count,
-            Outside::Past(count) => (front + size..front + size + count).find(is_damaged)?,
+            OutOfBounds::Before(count) => front - count,
+            OutOfBounds::Past(count) => (front + size..front + size + count).find(is_damaged)?,
         };
         let offset = first as isize - front as isize;
         Some(Written {
@@ -351,7 +351,7 @@ pub struct Written<'a> {
 
 impl Written<'_> {
     /// The block's allocation and free; none of them if its record was written over.
-    pub fn origins(&self) -> (Origin, Origin) {
+    pub fn call_sites(&self) -> (CallSite, CallSite) {
         match self.at {
             Some(_) => (self.record.made(), self.record.freed()),
             None => Default::default(),

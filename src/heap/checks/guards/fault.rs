@@ -2,8 +2,8 @@
 //! takes no lock.
 
 use super::slots::{FREED, RANGE};
-use crate::call_site::Origin;
-use crate::checks::out_of_bounds::{Outside, asked_of, hooks_of};
+use crate::call_site::CallSite;
+use crate::checks::out_of_bounds::{OutOfBounds, asked_of, hooks_of};
 use crate::ledger::Account;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -17,9 +17,9 @@ pub struct Fault {
     size: usize,
     account: Account,
     /// The block's allocation.
-    pub made: Origin,
+    pub made: CallSite,
     /// Its free, if it does not live.
-    pub freed: Option<Origin>,
+    pub freed: Option<CallSite>,
 }
 
 /// The fault at an address; None if it is not in the range, or no block is near.
@@ -48,9 +48,9 @@ impl fmt::Display for Fault {
         })?;
         let end = self.start + self.size;
         if self.address >= end {
-            write!(out, " {}", Outside::Past(self.address - end + 1))?;
+            write!(out, " {}", OutOfBounds::Past(self.address - end + 1))?;
         } else if self.address < self.start {
-            write!(out, " {}", Outside::Before(self.start - self.address))?;
+            write!(out, " {}", OutOfBounds::Before(self.start - self.address))?;
         } else {
             write!(out, " at byte {} of", self.address - self.start)?;
         }

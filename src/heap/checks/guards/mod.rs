@@ -22,10 +22,10 @@ mod slots;
 pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
-use crate::call_site::Origin;
+use crate::call_site::CallSite;
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::fill_bytes::FORBIDDEN;
-use crate::checks::out_of_bounds::{self, Outside, damage_of_hooks};
+use crate::checks::out_of_bounds::{self, OutOfBounds, damage_of_hooks};
 use crate::errno::Errno;
 use crate::host::Request;
 use crate::hot::booking::{book_beneath_caps, release_block};
@@ -191,9 +191,9 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // 0 is older than any mark.
     let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
-    record.made.set(Origin::of_caller());
+    record.made.set(CallSite::of_caller());
     // That of the block that was here before: another thread may look before this one's free is noted.
-    record.freed.set(Origin::default());
+    record.freed.set(CallSite::default());
     record.state.store(LIVE, Release);
     let block = start as *mut u8;
     let request = Request {
@@ -247,7 +247,7 @@ pub struct Block {
     /// The account that it is booked to.
     pub account: Account,
     /// Its allocation.
-    pub made: Origin,
+    pub made: CallSite,
 }
 
 impl Block {
@@ -308,7 +308,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
         refuse_wrong(record, pointer, "free()", what);
     }
     check_around(slot.end, record);
-    record.freed.set(Origin::of_caller());
+    record.freed.set(CallSite::of_caller());
     if sampling::is_on() {
         sampling::unbooked_inside(account, pointer, &inside);
     }
@@ -363,8 +363,8 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
     let block = Block::of(record);
     let (freed, what) = match wrong {
         Wrong::Freed => (record.freed.get(), "freed before"),
-        Wrong::Inside => (Origin::default(), "which does not start there"),
-        Wrong::Family => (Origin::default(), "made by a function of another family"),
+        Wrong::Inside => (CallSite::default(), "which does not start there"),
+        Wrong::Family => (CallSite::default(), "made by a function of another family"),
     };
     refuse_block(
         format_args!(
@@ -377,17 +377,17 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
 }
 
 /// Bytes outside of those that were asked for that were overwritten. The block is open, and ends in the slot that ends there.
-fn overwritten(slot_end: usize, record: &Record) -> Option<Outside> {
+fn overwritten(slot_end: usize, record: &Record) -> Option<OutOfBounds> {
     let start = record.start.load(Relaxed);
     let end = start + record.size.load(Relaxed);
     let first = slot_end - record.mapped.load(Relaxed);
     // SAFETY: the pages of a block that is still open.
     let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
     let found = match (end..slot_end).rev().find(damaged) {
-        Some(past) => Some(Outside::Past(past + 1 - end)),
+        Some(past) => Some(OutOfBounds::Past(past + 1 - end)),
         None => (first..start)
             .find(damaged)
-            .map(|before| Outside::Before(start - before)),
+            .map(|before| OutOfBounds::Before(start - before)),
     };
     found.map(|found| found.of(record.account()))
 }
@@ -401,13 +401,13 @@ fn check_around(slot_end: usize, record: &Record) {
     refuse_block(
         format_args!("free(): {outside} {block}, overwritten"),
         block.made,
-        Origin::default(),
+        CallSite::default(),
     );
 }
 
 /// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of
 /// CPython's debug hooks. While no other thread allocates or frees.
-pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, Outside)) {
+pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, OutOfBounds)) {
     let Some(range) = RANGE.get() else { return };
     range.each_used(|record| {
         if record.state.load(Acquire) != LIVE {
@@ -442,7 +442,7 @@ pub fn account_at(address: usize) -> Option<Account> {
 }
 
 /// The allocation of the live guarded block that starts at an address.
-pub fn origin_of(start: usize) -> Option<Origin> {
+pub fn call_site_of(start: usize) -> Option<CallSite> {
     let record = record_of(start as *mut u8)?;
     let is_it = record.state.load(Acquire) == LIVE && record.start.load(Relaxed) == start;
     is_it.then(|| record.made.get())

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::call_site::Origin;
+use crate::call_site::CallSite;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::IS_64_BIT;
 use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
@@ -54,7 +54,7 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64);
 
-/// An origin that one thread may write while another reads it: its parts need not belong together then.
+/// A call site that one thread may write while another reads it: its parts need not belong together then.
 pub struct OriginCell {
     line: AtomicU32,
     calls: AtomicU32,
@@ -62,14 +62,14 @@ pub struct OriginCell {
 }
 
 impl OriginCell {
-    pub fn set(&self, origin: Origin) {
-        self.line.store(origin.line as u32, Relaxed);
-        self.calls.store(origin.calls, Relaxed);
-        self.file.store(origin.file, Relaxed);
+    pub fn set(&self, call_site: CallSite) {
+        self.line.store(call_site.line as u32, Relaxed);
+        self.calls.store(call_site.calls, Relaxed);
+        self.file.store(call_site.file, Relaxed);
     }
 
-    pub fn get(&self) -> Origin {
-        Origin {
+    pub fn get(&self) -> CallSite {
+        CallSite {
             file: self.file.load(Relaxed),
             line: self.line.load(Relaxed) as i32,
             calls: self.calls.load(Relaxed),

@@ -31,7 +31,7 @@ use crate::cpython::objects::Gil;
 use crate::cpython::threads;
 use crate::descriptor::notice;
 use crate::error::Error;
-use crate::heap::call_site::Origin;
+use crate::heap::call_site::CallSite;
 use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::gate::Closed;
 use crate::heap::out_of_bounds::{self, HOOK};
@@ -89,7 +89,7 @@ pub struct Group {
     name: [u8; NAME],
     site: Option<Site>,
     /// What allocated them, if blocks keep it.
-    pub origin: Origin,
+    pub origin: CallSite,
     source: SourceLine,
 }
 
@@ -393,9 +393,9 @@ fn kind_of(block: &Block, memory: &impl objects_in_blocks::Memory) -> ([u8; NAME
 
 /// What allocated a block, if blocks keep it.
 #[allow(unsafe_code)]
-fn origin_of(block: &Block) -> Origin {
+fn origin_of(block: &Block) -> CallSite {
     // SAFETY: a live block, while nobody allocates or frees.
-    unsafe { heap::origin_of(block.start) }.unwrap_or_default()
+    unsafe { heap::call_site_of(block.start) }.unwrap_or_default()
 }
 
 /// The rule that matches a lost block.

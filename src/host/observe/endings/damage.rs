@@ -18,7 +18,7 @@ pub fn look(is_finalized: bool) {
         let out = text.get_or_insert_with(|| Text::begin(libc::STDERR_FILENO));
         count += 1;
         if count <= MOST {
-            let (made, freed) = damage.origins();
+            let (made, freed) = damage.call_sites();
             let _ = writeln!(out, "pyhost: at the end: {damage}");
             let _ = stacks::write_origins(out, made.calls, freed.calls);
         }

@@ -7,14 +7,14 @@ use crate::bytes::Bytes;
 use crate::heap::big_blocks::BigBlocks;
 use crate::ledger::Snapshot;
 use crate::observe::balance::Balance;
-use crate::observe::peak::{self, Glance, Sheet};
+use crate::observe::peak::{self, BalanceSheet, QuickSample};
 use pyhost_os::cell::HeldLatest;
 use std::fmt::{self, Write};
 
 /// Where the highest moment is found.
 pub struct AtPeak {
     /// The highest moment that was seen; None if the moment that the report shows is as high.
-    glance: Option<HeldLatest<'static, Glance>>,
+    sample: Option<HeldLatest<'static, QuickSample>>,
     /// The highest balance sheet.
     sheet: HighestSheet,
     /// Seconds from the start to the moment that the report shows.
@@ -22,7 +22,7 @@ pub struct AtPeak {
 }
 
 enum HighestSheet {
-    Seen(HeldLatest<'static, Sheet>),
+    Seen(HeldLatest<'static, BalanceSheet>),
     /// The one that the report shows.
     Shown,
     None,
@@ -32,8 +32,8 @@ impl AtPeak {
     /// Compares what was seen with the moment that a report shows: its live bytes, when it was, and whether
     /// it has a balance sheet. A sheet of less than half the peak says nothing of it.
     pub fn find(live: u64, seconds: f64, has_sheet: bool) -> Self {
-        let glance = peak::highest().filter(|seen| seen.ledger.total_live_bytes > live);
-        let highest = glance
+        let sample = peak::highest().filter(|seen| seen.ledger.total_live_bytes > live);
+        let highest = sample
             .as_ref()
             .map_or(live, |seen| seen.ledger.total_live_bytes);
         let is_high = |live: u64| live >= highest / 2;
@@ -44,7 +44,7 @@ impl AtPeak {
             _ => HighestSheet::None,
         };
         AtPeak {
-            glance,
+            sample,
             sheet,
             shown_at: seconds,
         }
@@ -72,7 +72,7 @@ impl<'a> Moment<'a> {
                 .map(|sheet| (at_peak.shown_at, shown.total_live_bytes, sheet)),
             HighestSheet::None => None,
         };
-        Some(match &at_peak.glance {
+        Some(match &at_peak.sample {
             Some(seen) => Moment {
                 seconds: seen.time as f64 / 1e9,
                 ledger: &seen.ledger,

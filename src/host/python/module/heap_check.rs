@@ -46,7 +46,7 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
         count += 1;
         if count <= MOST {
             let out = out.get_or_insert_with(|| Text::begin(file.as_raw_fd()));
-            let (made, freed) = damage.origins();
+            let (made, freed) = damage.call_sites();
             let _ = writeln!(out, "{damage}");
             let _ = stacks::write_origins(out, made.calls, freed.calls);
         }
