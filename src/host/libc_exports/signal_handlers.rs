@@ -26,7 +26,7 @@ unsafe extern "C" fn __sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     // SAFETY: the caller's duties.
-    unsafe { dispositions::set_action(signal, new, old) }
+    unsafe { sigaction(signal, new, old) }
 }
 
 /// Exports functions that set a handler as libc's `$function` does.
