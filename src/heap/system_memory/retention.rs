@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::ledger::{LEDGER, Scope};
 use crate::mimalloc::ffi::{self, Theap};
 use crate::mimalloc::gate::{self, Inside};
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
@@ -203,7 +204,11 @@ fn judge(used: usize) {
 
 /// A wait of the calling thread, in a process that gives back what is free when nothing goes on: under `balanced`.
 /// Neither allocates nor locks, so for signal handlers, too.
-pub struct Wait(isize);
+pub struct Wait {
+    debt: isize,
+    /// The bound of all live bytes: it moves with each window of bytes that a thread takes.
+    bound: i64,
+}
 
 impl Wait {
     /// `None` if no page has become empty since all that was free was given back, or the choice, or the end of the
@@ -211,14 +216,17 @@ impl Wait {
     #[inline]
     pub fn begins() -> Option<Wait> {
         let debt = STATE.debt.load(Relaxed);
-        (debt >= 0 && STATE.has_empty.load(Relaxed)).then_some(Wait(debt))
+        (debt >= 0 && STATE.has_empty.load(Relaxed)).then(|| Wait {
+            debt,
+            bound: LEDGER.bound(Scope::Total),
+        })
     }
 
-    /// Gives back all that is free, unless pages became empty since the wait began: then another thread is at work,
-    /// and will need them.
+    /// Gives back all that is free, unless pages became empty since the wait began, or memory was taken: then another
+    /// thread is at work, and will need them.
     #[cold]
     pub fn is_long(self) {
-        if STATE.debt.load(Relaxed) != self.0 {
+        if STATE.debt.load(Relaxed) != self.debt || LEDGER.bound(Scope::Total) != self.bound {
             return;
         }
         let _inside = gate::enter(state().slot(), thread_id());

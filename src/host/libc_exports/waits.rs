@@ -3,8 +3,8 @@
 //!
 //! The heaps look at what is free when memory is freed or taken, which a program that sleeps does not do, and the host has
 //! no thread of its own. So a wait that may be long, in a process that has freed memory since the heaps last gave back, is
-//! made in two parts. If nothing has come by the end of the first one, and no page of the heaps has become empty meanwhile,
-//! in whichever thread, all that is free goes back; then the wait goes on.
+//! made in two parts. If nothing has come by the end of the first one, and no thread has taken memory or emptied a page of the
+//! heaps meanwhile, all that is free goes back; then the wait goes on.
 //!
 //! A signal that comes between the parts would not interrupt the wait. Handlers of Python run in the main thread, which
 //! asks CPython after the first part whether one is due, and then ends the wait as the signal would have. From that
