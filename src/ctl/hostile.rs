@@ -1,13 +1,15 @@
-//! The readers of records and reports, given mutated ones by a fixed seed. Each is read or refused in
-//! one line, nothing panics, and the output holds only letters and line ends.
+//! The readers of foreign bytes: each reads them or refuses them in one line, nothing panics, and the output holds only letters and
+//! line ends. The fuzz targets call the functions; the tests give them what is mutated by a fixed seed.
 
-use crate::document::Document;
-use crate::model::Report;
+use crate::document::{Document, text_of};
+use crate::model::{Report, SampledLines};
 use crate::stacks::Stacks;
 use crate::stacks::tests::{mutated, sample_value};
 use crate::summary::Summary;
-use crate::{convert, diff, lines, top};
+use crate::symbols::Symbols;
+use crate::{convert, diff, html, lines, serve, symbolize, top};
 use pyhost_ledger::card::Card;
+use pyhost_os::moment::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
 use std::path::PathBuf;
@@ -32,14 +34,145 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// Shows a record in all forms. Its file is of `patches`, as [`patched`] reads them.
+pub fn live_file(patches: &[u8]) {
+    let (mut bytes, alive) = (patched(patches), patches.len().is_multiple_of(2));
+    bytes.resize(SIZE, 0);
+    let mut whole = blank();
+    whole.truncate(8);
+    bytes[..8].copy_from_slice(&whole);
+    bytes[size_of::<Card>()..][..8].copy_from_slice(&blank()[size_of::<Card>()..][..8]);
+    if let Ok(record) = Record::of_bytes(&bytes) {
+        show_record(record, alive, 80);
+    }
+}
+
+fn show_record(record: Record, alive: bool, width: u16) {
+    assert!(!record.last_words().is_empty());
+    for number in [0, 1, 64, u64::MAX] {
+        let _ = record.card().mark_of(number).map(|mark| mark.name().len());
+    }
+    let report = Box::new(Report::of_record(&record, alive));
+    let text = report.to_json();
+    show(&Summary::of_record(&record, alive, report));
+    assert_plain(&text);
+    // A count that no ledger has may be refused, in words.
+    if let Err(error) = Report::of_json(&text) {
+        assert!(error.contains("whole number"), "{error}");
+    }
+    top::tests::draw(record, alive, width);
+}
+
+/// Bytes that are zero but for patches: three bytes of a place, one of a length, as many bytes.
+fn patched(mut patches: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some((&[a, b, c, length], rest)) = patches.split_first_chunk() {
+        let patch = &rest[..rest.len().min(length.into())];
+        let place = u32::from_le_bytes([a, b, c, 0]) as usize % (4 * SIZE);
+        bytes.resize(bytes.len().max(place + patch.len()), 0);
+        bytes[place..place + patch.len()].copy_from_slice(patch);
+        patches = &rest[patch.len()..];
+    }
+    bytes
+}
+
+/// Shows the samples of a file of lines, of `patches`, in all forms.
+pub fn lines(patches: &[u8]) {
+    let bytes = patched(patches);
+    let words = bytes.as_chunks().0.iter();
+    let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
+    let Some(mut samples) = pyhost_sampler::published::read(&words) else {
+        return;
+    };
+    samples.look_at_clock(u64::MAX);
+    let lines = Some(SampledLines::of_samples(&samples));
+    let report = Report {
+        schema: "pyhost-report/1".to_owned(),
+        lines,
+        ..Report::default()
+    };
+    show_report(&report.to_json());
+}
+
+/// Shows a report in JSON in all forms, or refuses it in a line.
+pub fn report(bytes: &[u8]) {
+    if let Ok(text) = text_of(bytes) {
+        show_report(&text);
+    }
+}
+
+/// Which was: no report, one without stacks, one that was shown whole.
+fn show_report(text: &str) -> usize {
+    let is_line = |error: &str| {
+        assert_plain(error);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    };
+    let report = match Report::of_json(text) {
+        Ok(report) => report,
+        Err(error) => {
+            is_line(&error);
+            return 0;
+        }
+    };
+    let mut shown = 1;
+    for of in [Stacks::of_report, Stacks::by_thread] {
+        match of(&report) {
+            Ok(stacks) => {
+                shown = 2;
+                convert::tests::convert_all(&stacks);
+                lines::tests::show_all(&stacks);
+            }
+            Err(error) => is_line(&error),
+        }
+    }
+    if let Err(error) = html::page::page(&report, text, None, None) {
+        is_line(&error);
+    }
+    show(&Summary::of_report(Box::new(report)));
+    shown
+}
+
+/// Draws a timeline, or refuses it in a line.
+pub fn timeline(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match html::timeline::Timeline::of_text(&text) {
+        Ok(timeline) => {
+            let report = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true);
+            html::page::page(&report, &report.to_json(), Some(&timeline), None).unwrap();
+        }
+        Err(error) => assert_eq!(error.lines().count(), 1, "{error}"),
+    }
+}
+
+/// Looks for the names of calls in a library. The first eight bytes are an offset in it.
+pub fn elf(bytes: &[u8]) {
+    let Some((offset, library)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let path = file("elf", library);
+    let name = path.to_str().unwrap();
+    let mut symbols = Symbols::new([(name, "")].into_iter(), Some(Utc(u64::MAX)));
+    assert!(
+        !symbols
+            .of_call(name, "f", u64::from_le_bytes(*offset))
+            .is_empty()
+    );
+    let mut others = Symbols::new([(name, "00")].into_iter(), None);
+    others.of_call(name, "f", 1);
+}
+
+/// Reads a request to `pyhostctl serve`, and a text that names native calls.
+pub fn request(bytes: &[u8]) {
+    let _ = serve::request::Request::parse(bytes);
+    symbolize::named(bytes, None);
+}
+
 #[test]
 fn no_mutated_record_harms_its_reader() {
     let mut random = Random(6);
-    let whole = blank();
     let card = size_of::<Card>();
-    let mut read = 0;
-    for round in 0..3000 {
-        let mut bytes = whole.clone();
+    for round in 0..2000 {
+        let mut bytes = blank();
         let few = 1 + random.below(60);
         for _ in 0..if round % 4 == 0 { SIZE } else { few } {
             // Most of the output comes from the first fields and from the accounts.
@@ -50,26 +183,9 @@ fn no_mutated_record_harms_its_reader() {
                 bytes[at] = random.of(&[0, 1, 0x1b, 0x7f, 0x80, 0x9b, 0xc2, 0xff, any]);
             }
         }
-        if round % 10 == 0 {
-            bytes.truncate(random.below(SIZE));
-        }
-        let Ok(record) = Record::of_bytes(&bytes) else {
-            assert!(bytes.len() < SIZE);
-            continue;
-        };
-        read += 1;
-        let alive = round % 2 == 0;
-        let report = Box::new(Report::of_record(&record, alive));
-        let text = report.to_json();
-        show(&Summary::of_record(&record, alive, report));
-        assert_plain(&text);
-        // A count that no ledger has may be refused, in words.
-        if let Err(error) = Report::of_json(&text) {
-            assert!(error.contains("whole number"), "{error}");
-        }
-        top::tests::draw(record, alive, [0, 1, 20, 40, 80, 200][round % 6]);
+        let record = Record::of_bytes(&bytes).unwrap();
+        show_record(record, round % 2 == 0, [0, 1, 20, 40, 80, 200][round % 6]);
     }
-    assert_eq!(read, 2700);
 }
 
 #[test]
@@ -77,39 +193,11 @@ fn no_mutated_report_harms_its_readers() {
     let mut random = Random(66);
     let blank = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true).to_json();
     let whole = [blank, sample_value().to_string()];
-    assert!(Report::of_json(&whole[0]).is_ok());
-    let is_line = |error: &str| {
-        assert_plain(error);
-        assert_eq!(error.lines().count(), 1, "{error}");
-    };
-    let (mut read, mut with_stacks, mut refused) = (0, 0, 0);
-    for round in 0..9000 {
-        let text = mutated(&whole[round % 2], &mut random);
-        let report = match Report::of_json(&text) {
-            Ok(report) => report,
-            Err(error) => {
-                is_line(&error);
-                continue;
-            }
-        };
-        read += 1;
-        match [Stacks::of_report, Stacks::by_thread][random.below(2)](&report) {
-            Ok(stacks) => {
-                with_stacks += 1;
-                convert::tests::convert_all(&stacks);
-                lines::tests::show_all(&stacks);
-            }
-            Err(error) => {
-                refused += 1;
-                is_line(&error);
-            }
-        }
-        show(&Summary::of_report(Box::new(report)));
+    let mut shown = [0; 3];
+    for round in 0..2000 {
+        shown[show_report(&mutated(&whole[round % 2], &mut random))] += 1;
     }
-    assert!(
-        read > 1000 && with_stacks > 500 && refused > 500,
-        "{read}, {with_stacks}, {refused}"
-    );
+    assert!(shown.iter().all(|&count| count > 100), "{shown:?}");
 }
 
 #[test]

@@ -12,8 +12,8 @@ mod diff;
 mod document;
 mod failure;
 mod find;
-#[cfg(test)]
-mod hostile;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod html;
 mod input;
 mod kernel;

@@ -66,7 +66,8 @@ impl<'a> NativeLine<'a> {
     }
 }
 
-fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
+/// The text with the names of the native calls that it has.
+pub fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
     let lines = || text.split_inclusive(|&byte| byte == b'\n');
     let calls: Vec<NativeLine<'_>> = lines().filter_map(NativeLine::parse).collect();
     let libraries = calls.iter().map(|call| (call.library, call.build_id));

@@ -22,6 +22,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod expression;
+#[cfg(all(fuzzing, target_arch = "x86_64"))]
+pub mod hostile;
 mod object;
 #[cfg(target_arch = "x86_64")]
 mod registers;

@@ -32,7 +32,7 @@ type Dynamic = [u64; 2];
 type Find = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 static FIND: OnceLock<Find> = OnceLock::new();
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// Finds the linker's function, without which no object is found: glibc has it from 2.35 on. False without it.
 pub fn learn() -> bool {
@@ -111,6 +111,28 @@ fn find(address: usize) -> Option<Found> {
 fn is_header(start: usize) -> bool {
     // SAFETY: the start of a part that is loaded, and that code runs in or the linker reads.
     unsafe { *(start as *const [u8; 4]) == *b"\x7fELF" }
+}
+
+#[cfg(fuzzing)]
+impl Object {
+    /// An object in memory that nothing has loaded.
+    pub fn of_image(start: usize, frame_header: usize, dynamic: usize, length: usize) -> Self {
+        Object {
+            map: std::ptr::null(),
+            base: start,
+            name: std::ptr::null(),
+            dynamic: std::ptr::without_provenance(dynamic),
+            header: start,
+            frame_header,
+            part: (start, start + length),
+        }
+    }
+
+    /// Whether all its parts are in these addresses, as the linker has seen to.
+    pub fn is_within(&self, room: Range<usize>) -> bool {
+        self.segments()
+            .all(|it| room.start <= it.start && it.end <= room.end)
+    }
 }
 
 impl Object {

@@ -147,6 +147,17 @@ fn read(
     caller(room, object, address, registers, stack).unwrap_or(Err(End::Done))
 }
 
+/// The registers of the caller, for a fuzz target.
+#[cfg(fuzzing)]
+pub fn callers(
+    object: &Object,
+    address: usize,
+    registers: &Registers,
+    stack: &mut Stack,
+) -> Option<Registers> {
+    read(object, address, registers, stack).ok()?.registers
+}
+
 /// A function of a walk and its caller.
 struct Caller {
     function: usize,
@@ -214,7 +225,9 @@ fn rule_of(row: &Row, address: usize, function: usize) -> Option<Rule> {
     for (register, rule) in row.registers() {
         match (usize::from(register.0), rule) {
             (RIP, RegisterRule::Offset(-8)) => has_return = true,
-            (RBP, RegisterRule::Offset(offset)) => rbp = u64::try_from(-*offset).ok()?,
+            (RBP, RegisterRule::Offset(offset)) => {
+                rbp = u64::try_from(offset.checked_neg()?).ok()?
+            }
             (RBP, RegisterRule::SameValue) => {}
             (RIP | RBP | RSP, _) => return None,
             // What the callers of code with a rule need is in the two registers.

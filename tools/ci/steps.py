@@ -118,6 +118,7 @@ def on_newest(python, version, builds):
     def script(name, folder, *arguments, file="run.py", **row):
         return step(name, "python3", f"embed-tests/{folder}/{file}", *arguments, **row)
 
+    yield step("fuzz targets, 20 seconds each", "tools/fuzz", "--pyhost", host, processors=2, seconds=150)
     yield script(f"a fleet for a minute on {version}", "fleet", "--seconds", "60", *programs, processors=0.5, seconds=62)
     # With the newest NumPy that is pinned for it.
     yield script(f"NumPy's, pandas', SciPy's and scikit-learn's own tests on {version}, a slice", "library_suites", *of_python, "--numpy",

@@ -8,7 +8,7 @@ mod otlp;
 pub mod pprof;
 mod speedscope;
 mod svg;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod tests;
 
 use crate::failure::{Failure, print_bytes};

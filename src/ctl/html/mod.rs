@@ -14,12 +14,12 @@ mod figures;
 mod heaps;
 mod lines;
 mod over_time;
-mod page;
+pub mod page;
 mod peak;
 mod refusal;
 mod summary;
 mod text;
-mod timeline;
+pub mod timeline;
 
 #[cfg(test)]
 mod contrast;

@@ -4,7 +4,7 @@
 mod json;
 mod rows;
 mod switch;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod tests;
 mod text;
 

@@ -11,7 +11,7 @@ mod hosts;
 mod names;
 mod profiles;
 mod query;
-mod request;
+pub mod request;
 mod response;
 
 use address::Address;

@@ -8,7 +8,7 @@
 mod error;
 mod frames;
 mod process;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod tests;
 
 pub use error::{error_bytes, missed};

@@ -12,7 +12,7 @@ mod sample;
 mod screen;
 mod state;
 mod tables;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod tests;
 
 use crate::failure::{Failure, print};
