@@ -7,6 +7,7 @@ use super::ceiling::{Reach, Scope};
 use super::segment::{Others, Peaks};
 use super::shared::{Ledger, SLOTS};
 use super::slot::Slot;
+use proptest::{collection, prelude::*};
 use pyhost_testing::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
@@ -69,60 +70,90 @@ const NUMPY: usize = Account::Numpy as usize;
 const NATIVE: usize = Account::Native as usize;
 const POOLED: usize = Account::Pooled as usize;
 
-/// Random bookings by one thread; live, blocks and peak of `A` against sums.
-fn one_thread<const A: usize>(seed: u64, exact_peak: bool) {
-    let ledger = ledger();
-    let slot = ledger.claim();
-    let mut random = Random(seed);
-    let mut blocks: Vec<usize> = Vec::new();
-    let (mut live, mut peak, mut total) = (0i64, 0i64, 0u64);
-    for step in 0..rounds(50_000) {
-        // Long phases of growth and of shrinking, so that bounds are crossed both ways.
-        let grows = random.below(10) < if step / 5000 % 2 == 0 { 7 } else { 3 };
-        if grows || blocks.is_empty() {
-            let bytes = random.size();
-            book::<A>(ledger, slot, bytes, &ONE_GIL);
-            blocks.push(bytes);
-            live += bytes as i64;
-            peak = peak.max(live);
-            total += 1;
-        } else {
-            let index = random.below(blocks.len());
-            let bytes = blocks.swap_remove(index);
-            release::<A>(ledger, slot, bytes, &ONE_GIL);
-            live -= bytes as i64;
-        }
-        if step % 97 == 0 {
-            let snapshot = ledger.snapshot();
-            let figures = snapshot.account(Account::ALL[A]);
-            assert_eq!(figures.live_bytes as i64, live, "seed {seed} step {step}");
-            assert_eq!(figures.live_blocks, blocks.len() as u64);
-            assert_eq!(figures.total_blocks, total);
-            let too_high = figures.peak_bytes as i64 - peak;
-            assert!(
-                (0..=if exact_peak { 0 } else { SLACK }).contains(&too_high),
-                "{too_high}"
-            );
-            let total_too_high = snapshot.total_peak_bytes as i64 - peak;
-            assert!((0..=SLACK).contains(&total_too_high), "{total_too_high}");
-        }
-    }
-    for bytes in blocks {
-        release::<A>(ledger, slot, bytes, &ONE_GIL);
-    }
-    let snapshot = ledger.snapshot();
-    assert_eq!(snapshot.account(Account::ALL[A]).live_bytes, 0);
-    assert_eq!(snapshot.account(Account::ALL[A]).live_blocks, 0);
-    assert_eq!(snapshot.total_live_bytes, 0);
+/// What a thread does, of three that take turns under a GIL.
+#[derive(Clone, Debug)]
+enum Step {
+    /// To one of [`BOOKS`], so many bytes.
+    Book(usize, usize),
+    /// A block by its number, whoever has booked it.
+    Release(usize),
+    /// Ends; another takes its place, and perhaps its slot.
+    End,
 }
 
-#[test]
-fn one_thread_books_exactly_and_peaks_are_never_low() {
-    for seed in 1..=if cfg!(miri) { 1 } else { 5 } {
-        one_thread::<OBJ>(seed, true);
-        one_thread::<ARENA>(seed, true);
-        one_thread::<RAW>(seed, false);
-        one_thread::<NATIVE>(seed, false);
+type Book = fn(&Ledger, &Slot, usize, &Gils);
+/// The accounts that steps book to: how, and whether the peak is exact.
+const BOOKS: [(Account, Book, Book, bool); 5] = [
+    (Account::Raw, book::<RAW>, release::<RAW>, false),
+    (Account::Mem, book::<MEM>, release::<MEM>, true),
+    (Account::Obj, book::<OBJ>, release::<OBJ>, true),
+    (Account::Arena, book::<ARENA>, release::<ARENA>, false),
+    (Account::Native, book::<NATIVE>, release::<NATIVE>, false),
+];
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let size = prop_oneof![
+        20 => (1..64_usize).prop_map(|words| 8 * words),
+        1 => (10..24_u32).prop_map(|power| 1 << power),
+    ];
+    let step = prop_oneof![
+        60 => (0..BOOKS.len(), size).prop_map(|(to, bytes)| Step::Book(to, bytes)),
+        50 => any::<usize>().prop_map(Step::Release),
+        1 => Just(Step::End),
+    ];
+    collection::vec((0..3_usize, step), 1..1500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn threads_in_turn_have_the_figures_of_plain_counters(steps in steps()) {
+        let ledger = ledger();
+        let mut slots = [ledger.claim(), ledger.claim(), ledger.claim()];
+        let mut blocks: Vec<(usize, usize)> = Vec::new();
+        // Of each account, and of all: live bytes and their peak; of each account: blocks so far.
+        let (mut live, mut peak, mut total) = ([0_i64; 6], [0_i64; 6], [0_u64; 5]);
+        for (thread, step) in steps {
+            let (to, change) = match step {
+                Step::Book(to, bytes) => {
+                    BOOKS[to].1(ledger, slots[thread], bytes, &ONE_GIL);
+                    blocks.push((to, bytes));
+                    total[to] += 1;
+                    (to, bytes as i64)
+                }
+                Step::Release(number) if !blocks.is_empty() => {
+                    let (to, bytes) = blocks.swap_remove(number % blocks.len());
+                    BOOKS[to].2(ledger, slots[thread], bytes, &ONE_GIL);
+                    (to, -(bytes as i64))
+                }
+                Step::Release(_) => continue,
+                Step::End => {
+                    ledger.yield_slot(slots[thread]);
+                    slots[thread] = ledger.claim();
+                    continue;
+                }
+            };
+            for place in [to, BOOKS.len()] {
+                live[place] += change;
+                peak[place] = peak[place].max(live[place]);
+            }
+            let snapshot = ledger.snapshot();
+            let (account, .., is_exact) = BOOKS[to];
+            let figures = snapshot.account(account);
+            prop_assert_eq!(figures.live_bytes as i64, live[to]);
+            prop_assert_eq!(figures.live_blocks, blocks.iter().filter(|block| block.0 == to).count() as u64);
+            prop_assert_eq!(figures.total_blocks, total[to]);
+            let too_high = figures.peak_bytes as i64 - peak[to];
+            prop_assert!((0..=if is_exact { 0 } else { 3 * SLACK }).contains(&too_high), "{}", too_high);
+            prop_assert_eq!(snapshot.total_live_bytes as i64, live[5]);
+            let all = 3 * BOOKS.len() as i64 * SLACK;
+            let too_high = snapshot.total_peak_bytes as i64 - peak[5];
+            prop_assert!((0..=all).contains(&too_high), "{}", too_high);
+            let above = ledger.bound(Scope::Total) - live[5];
+            prop_assert!((0..=all).contains(&above), "{}", above);
+        }
     }
 }
 
@@ -205,51 +236,6 @@ impl Guarded {
             }
         }
     }
-}
-
-#[test]
-fn threads_that_take_turns_under_a_gil_keep_an_exact_peak() {
-    let ledger = ledger();
-    let gil = Mutex::new(Guarded::default());
-    std::thread::scope(|scope| {
-        for seed in 0..6 {
-            let gil = &gil;
-            scope.spawn(move || {
-                let slot = ledger.claim();
-                let mut random = Random(seed + 3);
-                for _ in 0..rounds(400) {
-                    let mut state = gil.lock().unwrap();
-                    state.take_turn(ledger, slot, &mut random);
-                    let snapshot = ledger.snapshot();
-                    let obj = snapshot.account(Account::Obj);
-                    assert_eq!(obj.live_bytes as i64, state.live);
-                    assert_eq!(obj.peak_bytes as i64, state.peak);
-                    assert_eq!(obj.live_blocks, state.blocks.len() as u64);
-                    let too_high = snapshot.total_peak_bytes as i64 - state.peak;
-                    assert!((0..=SLACK).contains(&too_high), "{too_high}");
-                }
-                ledger.yield_slot(slot);
-            });
-        }
-    });
-}
-
-#[test]
-fn a_peak_that_no_slow_path_saw_outlives_its_owner() {
-    let ledger = ledger();
-    let (first, second) = (ledger.claim(), ledger.claim());
-    book::<OBJ>(ledger, first, 1000, &ONE_GIL);
-    // Within the window: the first thread alone knows of these.
-    book::<OBJ>(ledger, first, 500, &ONE_GIL);
-    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
-    release::<OBJ>(ledger, first, 500, &ONE_GIL);
-    book::<OBJ>(ledger, second, 10, &ONE_GIL);
-    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
-    release::<OBJ>(ledger, second, 1000, &ONE_GIL);
-    book::<OBJ>(ledger, first, 1489, &ONE_GIL);
-    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1500);
-    book::<OBJ>(ledger, first, 2, &ONE_GIL);
-    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 1501);
 }
 
 #[test]
