@@ -1,4 +1,4 @@
-"""Makes the first inputs of the fuzz targets from real files: seeds.py FOLDER PYHOST."""
+"""Makes the first inputs of the fuzz targets from real files, and from what once ended one: seeds.py FOLDER PYHOST."""
 
 import pathlib
 import re
@@ -65,21 +65,20 @@ def of_library(folder):
 
 
 def of_texts():
+    for file in ROOT.glob("fuzz/found/*/*"):
+        yield file.parent.name, file.read_bytes()
     yield "suppressions", RULES.encode()
     yield "request", REQUEST.encode()
     yield "report", (ROOT / "src/ctl/html/sample.json").read_bytes()
-    for document in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("embed-tests/support/texts/*.snap")]:
-        for word in set(re.findall(r"--[a-z][^\s`|]*(?: [\w=%,:]+)?", document.read_text())):
-            yield "options", word.replace(" ", "\0").encode()
 
 
 def main(folder, pyhost):
     with tempfile.TemporaryDirectory() as own:
-        for made in (of_host(pyhost, pathlib.Path(own)), of_library(pathlib.Path(own)), of_texts()):
-            for number, (target, data) in enumerate(made):
-                place = pathlib.Path(folder, target)
-                place.mkdir(parents=True, exist_ok=True)
-                (place / f"seed-{number}").write_bytes(data)
+        own = pathlib.Path(own)
+        for number, (target, data) in enumerate([*of_host(pyhost, own), *of_library(own), *of_texts()]):
+            place = pathlib.Path(folder, target)
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"seed-{number}").write_bytes(data)
 
 
 if __name__ == "__main__":
