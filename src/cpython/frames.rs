@@ -8,7 +8,7 @@ use super::threads;
 use crate::heap::LineFinder;
 use crate::heap::sampling::{Call, Step};
 use pyhost_os::descriptor::format_into;
-use pyhost_os::plain::Plain;
+use pyhost_os::terminal_text::Plain;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write;
 

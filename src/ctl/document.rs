@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::model::{Report, SampledLines};
 use crate::process::identity_of;
 use crate::summary::Summary;
-use pyhost_os::moment;
+use pyhost_os::clock;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_record::{self as record, Record, SIZE};
@@ -83,7 +83,7 @@ fn report_of(record: &Record, alive: bool, path: &Path) -> Box<Report> {
     let mut report = Report::of_record(record, alive);
     report.lines = samples_of(path).map(|mut samples| {
         if alive {
-            samples.look_at_clock(moment::monotonic());
+            samples.look_at_clock(clock::monotonic());
         }
         SampledLines::of_samples(&samples)
     });

@@ -9,7 +9,7 @@ use crate::summary::Summary;
 use crate::symbols::Symbols;
 use crate::{convert, diff, html, lines, serve, symbolize, top};
 use pyhost_ledger::card::Card;
-use pyhost_os::moment::Utc;
+use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
 use std::path::PathBuf;

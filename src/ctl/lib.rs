@@ -34,7 +34,7 @@ mod top;
 use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use std::io::Write;
 use std::process::ExitCode;
 

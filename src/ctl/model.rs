@@ -12,7 +12,7 @@ pub use lines::{SampledLines, StackRow};
 pub use of_record::whole;
 
 use indexmap::IndexMap;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use pyhost_record::describe::SCHEMA;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};

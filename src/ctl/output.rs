@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use pyhost_os::errno::Errno;
-use pyhost_os::template::PathBuffer;
+use pyhost_os::path_template::PathBuffer;
 use pyhost_record::output::{self, Draft, OutputError, Target};
 use std::ffi::{OsStr, c_int};
 use std::fs::File;

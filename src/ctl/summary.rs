@@ -4,7 +4,7 @@
 use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_os::bytes::Bytes;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use pyhost_record::{Record, table};
 use std::fmt::Write;
 

@@ -8,7 +8,7 @@
 use addr2line::Loader;
 use object::Object;
 use object::read::ReadCache;
-use pyhost_os::moment::Utc;
+use pyhost_os::clock::Utc;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

@@ -98,7 +98,10 @@ fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
     for name in MAPPINGS.iter().chain(&["syscall"]) {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
-    let sources = ["libc_exports/native/mapped/calls.c", "libc_exports/waits.c"];
+    let sources = [
+        "libc_exports/native/mapped/calls.c",
+        "libc_exports/idle_return.c",
+    ];
     for source in sources {
         println!("cargo:rerun-if-changed={source}");
     }

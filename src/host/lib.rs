@@ -21,7 +21,7 @@ use error::Error;
 use pyhost_cpython as cpython;
 use pyhost_heap as heap;
 use pyhost_ledger::{self as ledger, card, resident};
-use pyhost_os::{bytes, descriptor, errno, file, process, template};
+use pyhost_os::{bytes, descriptor, errno, file, path_template, process};
 use pyhost_record::output;
 
 pub use libc_exports::native::next::Symbol;
@@ -66,7 +66,7 @@ pub fn runs_program(program: (u64, u64)) -> bool {
     // Valgrind answers for the program that it runs when the link is read, and not when it is followed.
     let named = || {
         let mut room = [0; 4096];
-        let path = template::PathBuffer::of(file::read_link(OWN, &mut room).ok()?)?;
+        let path = path_template::PathBuffer::of(file::read_link(OWN, &mut room).ok()?)?;
         Some(is_it(path.as_c_str()))
     };
     !process::is_privileged_start() && (is_it(OWN) || named() == Some(true))

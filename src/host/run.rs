@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::forks;
 use crate::heap;
 use crate::ledger::{Account, LEDGER};
+use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode};
-use crate::libc_exports::waits;
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::device;
 use crate::observe::endings;
@@ -24,10 +24,10 @@ use crate::observe::report::{self, Ending, Facts};
 use crate::observe::timeline;
 use crate::options::{self, Allocators, Options, Request};
 use crate::process;
-use crate::python::handover;
 use crate::python::hooks;
 use crate::python::hooks::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
+use crate::python::memray;
 use crate::python::module;
 use crate::python::numpy;
 use pyhost_os::strings::Strings;
@@ -143,7 +143,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
     if native != Mode::Off {
         heap::retention::apply(options.retain);
         if let Some(signal_is_due) = frames::signal_is_due() {
-            waits::start(frames::interpreter_function(), signal_is_due);
+            idle_return::start(frames::interpreter_function(), signal_is_due);
         }
         if let Err(error) = heap::guards::start(options.guard, !cpython::IS_FREE_THREADED) {
             notice(format_args!(
@@ -226,7 +226,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
-    handover::watch(gil, options.malloc, allocators.debug_hooks);
+    memray::watch(gil, options.malloc, allocators.debug_hooks);
     interpreter
 }
 

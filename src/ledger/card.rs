@@ -358,7 +358,7 @@ impl Card {
             words.truncate(1);
             words.push(script);
         }
-        pyhost_os::plain::plain(&words.join(" "))
+        pyhost_os::terminal_text::plain(&words.join(" "))
     }
 
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds

@@ -10,7 +10,7 @@
 use crate::own::CARD;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::process::small_file;
-use pyhost_os::{calls, file, moment};
+use pyhost_os::{calls, clock, file};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,7 +83,7 @@ pub fn note_growth() {
 
 #[cold]
 fn note_growth_since(before: u64) {
-    let now = moment::monotonic_coarse() / 1_000_000;
+    let now = clock::monotonic_coarse() / 1_000_000;
     if now.saturating_sub(before) < PAUSE {
         return;
     }

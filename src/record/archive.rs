@@ -8,7 +8,7 @@ use crate::file::start_in_file;
 use pyhost_ledger::card::{Card, Magic};
 use pyhost_os::calls;
 use pyhost_os::file::{self, Fd, each_name};
-use pyhost_os::template::format_into;
+use pyhost_os::path_template::format_into;
 use std::ffi::CStr;
 use std::os::fd::AsRawFd;
 

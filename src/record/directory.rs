@@ -13,7 +13,7 @@ use crate::{Record, Unreadable};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
-use pyhost_os::{calls, moment};
+use pyhost_os::{calls, clock};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
@@ -448,7 +448,7 @@ fn forget_lost_samples(folder: &Fd) {
         let whole = name_of(OsStr::from_bytes(whole));
         let found = file::status_in(folder, &whole, libc::AT_SYMLINK_NOFOLLOW);
         let age =
-            found.map(|found| i128::from(moment::now() / 1_000_000_000) - found.st_mtime as i128);
+            found.map(|found| i128::from(clock::now() / 1_000_000_000) - found.st_mtime as i128);
         if is_ours && age.is_ok_and(|age| age >= LEAST_SECONDS) && !has(folder, &file) {
             file::unlink_in(folder, &whole);
         }

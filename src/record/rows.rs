@@ -5,7 +5,7 @@
 
 use crate::origin::{is_users, package};
 use crate::threads::thread_name;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use pyhost_sampler::{FrameView, Samples, Site, Sum};
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,13 +57,13 @@ struct Other {
 pub struct Lines<'a> {
     samples: &'a Samples,
     /// For each call whether it is of the user's own code.
-    are_users: Growing<bool>,
+    are_users: MmapVec<bool>,
 }
 
 impl<'a> Lines<'a> {
     /// None if there is no memory.
     pub fn new(samples: &'a Samples) -> Option<Self> {
-        let mut are_users = Growing::new();
+        let mut are_users = MmapVec::new();
         for call in samples.all_frames() {
             if !are_users.push(call.native.is_none() && is_users(call.file)) {
                 return None;
@@ -132,13 +132,13 @@ impl<'a> Lines<'a> {
 
     /// The sums of the stacks that are not listed: first those of lines that are, so that no line of a report is there in
     /// part. None if there is no memory.
-    fn others(&self, listed: &[(Site, Sum)], rest: &[(Site, Sum)]) -> Option<Growing<Other>> {
-        let mut are_listed = Growing::filled(self.are_users.len() + 1, false)?;
+    fn others(&self, listed: &[(Site, Sum)], rest: &[(Site, Sum)]) -> Option<MmapVec<Other>> {
+        let mut are_listed = MmapVec::filled(self.are_users.len() + 1, false)?;
         let place = |line: Option<FrameView>| line.map_or(0, |line| line.number as usize + 1);
         for (site, _) in listed {
             are_listed[place(self.line_of(*site))] = true;
         }
-        let mut others = Growing::new();
+        let mut others = MmapVec::new();
         for (site, sum) in rest {
             let line = self.line_of(*site);
             let age = self.samples.age_seconds(*site);
@@ -156,7 +156,7 @@ impl<'a> Lines<'a> {
         }
         let size = |other: &Other| Reverse(other.sum.bytes().unsigned_abs());
         others.sort_unstable_by_key(|other| (other.key, size(other)));
-        let mut sums: Growing<Other> = Growing::new();
+        let mut sums: MmapVec<Other> = MmapVec::new();
         for other in others.iter() {
             if let Some(sum) = sums.last_mut().filter(|sum| sum.key == other.key) {
                 sum.sum += other.sum;

@@ -1,13 +1,13 @@
 //! A hash table of plain entries with open addressing. A removed entry leaves no trace: those behind it move up.
 
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 
 /// Bytes of the table at the start: a page, since entries touch all of it soon.
 const FIRST_BYTES: usize = 4096;
 
 /// The table. An entry whose key is 0 is free.
 pub struct Index<T> {
-    entries: Growing<T>,
+    entries: MmapVec<T>,
     used: usize,
 }
 
@@ -22,7 +22,7 @@ impl<T: Copy + Default> Index<T> {
     /// An empty table, without memory.
     pub const fn new() -> Self {
         Index {
-            entries: Growing::new(),
+            entries: MmapVec::new(),
             used: 0,
         }
     }
@@ -55,7 +55,7 @@ impl<T: Copy + Default> Index<T> {
 
     fn grow(&mut self, key: impl Fn(&T) -> u64 + Copy) -> Option<()> {
         let first = 1 << (FIRST_BYTES / size_of::<T>()).ilog2();
-        let larger = Growing::filled((2 * self.entries.len()).max(first), T::default())?;
+        let larger = MmapVec::filled((2 * self.entries.len()).max(first), T::default())?;
         let former = std::mem::replace(&mut self.entries, larger);
         for entry in former.iter().filter(|entry| key(entry) != 0) {
             self.put(*entry, key);

@@ -7,7 +7,7 @@ use crate::index::{Index, hash};
 use crate::spans::{AtMoment, SpanView, Spans};
 use crate::stacks::{Stacks, pair, parts};
 use crate::sum::Sum;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
 /// An account, a call stack and a thread.
@@ -160,7 +160,7 @@ pub struct Heights {
 
 /// All sites.
 pub struct Sites {
-    sums: Growing<Sums>,
+    sums: MmapVec<Sums>,
     index: Index<Entry>,
     peak: Highest,
     account_peaks: [Highest; ACCOUNTS],
@@ -174,7 +174,7 @@ pub struct Sites {
 impl Sites {
     pub const fn new() -> Self {
         Sites {
-            sums: Growing::new(),
+            sums: MmapVec::new(),
             index: Index::new(),
             peak: Highest::NONE,
             account_peaks: [Highest::NONE; ACCOUNTS],

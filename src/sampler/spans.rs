@@ -6,7 +6,7 @@
 use crate::highest::Highest;
 use crate::index::Index;
 use crate::sum::Sum;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 
 /// The sums of a site at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +73,7 @@ pub struct Span {
     /// The account whose highest moment is looked for; that of all in the total without one.
     account: Option<u8>,
     peak: Highest,
-    changed: Growing<Changed>,
+    changed: MmapVec<Changed>,
     index: Index<Entry>,
     has_ended: bool,
     /// A site could not be noted, for want of memory.
@@ -136,7 +136,7 @@ impl Spans {
                 number,
                 account,
                 peak,
-                changed: Growing::new(),
+                changed: MmapVec::new(),
                 index: Index::new(),
                 has_ended: false,
                 is_broken: false,

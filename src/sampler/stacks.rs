@@ -5,7 +5,7 @@
 
 use crate::Walk;
 use crate::index::{Index, hash};
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
 /// A call as it is read off a thread.
@@ -126,16 +126,16 @@ const KNOWN: usize = 1 << 10;
 
 /// All stacks.
 pub struct Stacks {
-    letters: Growing<u8>,
+    letters: MmapVec<u8>,
     /// Where each text lies in the letters.
-    texts: Growing<(u32, u32)>,
-    frames: Growing<Frame>,
-    nodes: Growing<Node>,
+    texts: MmapVec<(u32, u32)>,
+    frames: MmapVec<Frame>,
+    nodes: MmapVec<Node>,
     of_texts: Index<Entry>,
     of_frames: Index<Entry>,
     of_nodes: Index<Entry>,
     /// Empty until the first one, and without memory.
-    known: Growing<Known>,
+    known: MmapVec<Known>,
 }
 
 /// Two numbers in a word.
@@ -177,14 +177,14 @@ fn enter(index: &mut Index<Entry>, hash: u64, number: usize, pushed: bool) -> Op
 impl Stacks {
     pub const fn new() -> Self {
         Stacks {
-            letters: Growing::new(),
-            texts: Growing::new(),
-            frames: Growing::new(),
-            nodes: Growing::new(),
+            letters: MmapVec::new(),
+            texts: MmapVec::new(),
+            frames: MmapVec::new(),
+            nodes: MmapVec::new(),
             of_texts: Index::new(),
             of_frames: Index::new(),
             of_nodes: Index::new(),
-            known: Growing::new(),
+            known: MmapVec::new(),
         }
     }
 
@@ -215,7 +215,7 @@ impl Stacks {
                 number: 0,
                 frame: 0,
             };
-            self.known = Growing::filled(KNOWN, nothing).unwrap_or_default();
+            self.known = MmapVec::filled(KNOWN, nothing).unwrap_or_default();
         }
         let place = number as usize % KNOWN;
         if let Some(known) = self.known.get(place)
@@ -439,7 +439,7 @@ impl Stacks {
             of_texts: Index::new(),
             of_frames: Index::new(),
             of_nodes: Index::new(),
-            known: Growing::new(),
+            known: MmapVec::new(),
         })
     }
 

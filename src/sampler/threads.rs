@@ -1,7 +1,7 @@
 //! The threads that allocated, by name. A server makes a thread for each request, so the table of names has a bound.
 
 use crate::stacks::Stacks;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
 /// Names that are kept; threads with further ones are one.
@@ -29,13 +29,13 @@ const _: () = assert!(NAMES <= OTHERS as usize);
 /// The names.
 pub struct Threads {
     /// For each the number of its text.
-    names: Growing<u32>,
+    names: MmapVec<u32>,
 }
 
 impl Threads {
     pub const fn new() -> Self {
         Threads {
-            names: Growing::new(),
+            names: MmapVec::new(),
         }
     }
 

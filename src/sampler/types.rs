@@ -3,7 +3,7 @@
 use crate::chance::Weight;
 use crate::stacks::Stacks;
 use crate::sum::Sum;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
 /// Reads the types of objects. It must neither allocate nor run Python code.
@@ -26,13 +26,13 @@ struct OfType {
 /// The types, those of a site side by side.
 #[derive(Default)]
 pub struct Types {
-    found: Growing<OfType>,
+    found: MmapVec<OfType>,
 }
 
 impl Types {
     pub const fn new() -> Self {
         Types {
-            found: Growing::new(),
+            found: MmapVec::new(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Types {
     }
 
     fn merge(&mut self) {
-        let mut merged: Growing<OfType> = Growing::new();
+        let mut merged: MmapVec<OfType> = MmapVec::new();
         self.found
             .sort_unstable_by_key(|found| (found.site, found.kind));
         for found in self.found.iter() {

@@ -17,7 +17,7 @@ use crate::stacks::{Stacks, View};
 use crate::summary::Summary;
 use clap::Args;
 use pyhost_os::bytes::Bytes;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;

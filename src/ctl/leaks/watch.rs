@@ -4,7 +4,7 @@ use crate::document::Document;
 use crate::failure::Failure;
 use crate::find::{Name, runs_no_more};
 use crate::lines::{no_samples as no_samples_of, unwritten};
-use pyhost_os::moment;
+use pyhost_os::clock;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_sampler::{Samples, Sum, View};
@@ -80,7 +80,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
     let start = Instant::now();
     let samples_now = || {
         let mut samples = samples_of(path)?;
-        samples.look_at_clock(moment::monotonic());
+        samples.look_at_clock(clock::monotonic());
         Some(samples)
     };
     let last = samples_now().filter(|samples| !samples.is_over());

@@ -3,7 +3,7 @@
 use super::{Account, Caps, Children, HostFacts, Process, Python, Report, Total};
 use crate::process::resident_of_record;
 use pyhost_ledger::card::{Card, ProcessState};
-use pyhost_os::moment::{self, Utc};
+use pyhost_os::clock::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::Record;
 use pyhost_record::describe::SCHEMA;
@@ -78,7 +78,7 @@ impl Report {
 fn process(card: &Card, alive: bool) -> Process {
     let started = card.started.load(Relaxed);
     let until = match card.ended() {
-        0 if alive => Some(moment::now()),
+        0 if alive => Some(clock::now()),
         0 => None,
         ended => Some(ended),
     };

@@ -3,7 +3,7 @@
 use crate::find::{Found, FoundHost};
 use pyhost_ledger::card::Card;
 use pyhost_ledger::{REPORTED, Scope};
-use pyhost_os::moment;
+use pyhost_os::clock;
 use pyhost_record::directory;
 use pyhost_record::metrics::{self, About, Form, Machine, Pid, Process};
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,7 +79,7 @@ fn process<'a>(
         live: &record.snapshot,
         active,
         caps,
-        cap_age: card.cap_age(moment::monotonic()),
+        cap_age: card.cap_age(clock::monotonic()),
         inherited: (card.forked.load(Relaxed) == 1).then(|| card.inherited.load(Relaxed)),
         resident: host.usage.resident,
         peak_resident: host.usage.peak_resident,

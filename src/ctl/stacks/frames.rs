@@ -2,7 +2,7 @@
 
 use crate::symbols::Place;
 use clap::ValueEnum;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use pyhost_sampler as sampler;
 use std::collections::HashMap;
 use std::fmt::{self, Display};

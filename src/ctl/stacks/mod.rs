@@ -18,8 +18,8 @@ use crate::model::{Report, SampledLines, StackRow};
 use crate::summary;
 use crate::symbols::Symbols;
 use pyhost_ledger::Account;
-use pyhost_os::moment::Utc;
-use pyhost_os::plain::plain;
+use pyhost_os::clock::Utc;
+use pyhost_os::terminal_text::plain;
 use pyhost_record::output::format::NO_CALLS;
 use std::collections::HashMap;
 

@@ -15,7 +15,7 @@ use clap::{Args, value_parser};
 use ending::End;
 use junit::Cases;
 use progress::{Done, Progress};
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use rule::{Range, Rule};
 use run::{Run, Runner};
 use state::State;

@@ -2,7 +2,7 @@
 //! that says whether and where the failure was injected.
 
 use super::ending::End;
-use pyhost_os::{list, process};
+use pyhost_os::{process, semicolon_list};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -58,7 +58,10 @@ impl Run {
 
 /// The variable of `--fail` with these rules and a log.
 fn failing(rules: &str, log: &Path) -> OsString {
-    let log = list::written(&list::written(log.as_os_str().as_bytes(), b','), b';');
+    let log = semicolon_list::written(
+        &semicolon_list::written(log.as_os_str().as_bytes(), b','),
+        b';',
+    );
     OsString::from_vec([rules.as_bytes(), b";log=", &log].concat())
 }
 
@@ -120,7 +123,7 @@ impl Runner {
             .env("PYHOST_OUTERMOST", std::process::id().to_string())
             .env_remove("PYHOST_STATS");
         if let Some(report) = report {
-            let report = list::written(report.as_os_str().as_bytes(), b',');
+            let report = semicolon_list::written(report.as_os_str().as_bytes(), b',');
             let mut option = OsString::from("--stats=file=");
             option.push(OsStr::from_bytes(&report));
             command.arg(option);

@@ -7,7 +7,7 @@
 use super::columns::{TITLE, ViewPart};
 use super::state::View;
 use super::tables;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use ratatui::Frame;
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::{Layout, Rect};

@@ -5,7 +5,7 @@ use crate::failure::{Failure, print};
 use crate::find::{self, Name};
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
-use pyhost_os::moment;
+use pyhost_os::clock;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,12 +29,12 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     for (host, name) in hosts.iter().zip(names) {
         let record = &host.record;
         let seconds =
-            moment::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
+            clock::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
         let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
         // One that follows a limit is of the moment when the host looked last.
-        let age = record.card().cap_age(moment::monotonic());
+        let age = record.card().cap_age(clock::monotonic());
         let age = age.map_or(0, |seconds| seconds as u64);
         let cap = shown(cap.map(|cap| cap.bytes));
         let cap = match age {

@@ -9,7 +9,7 @@ use crate::find::Name;
 use crate::process::Usage;
 use pyhost_ledger::card::ProcessState;
 use pyhost_ledger::{Account, Scope, Snapshot};
-use pyhost_os::moment;
+use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
 use pyhost_record::{Record, SIZE};
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl SampledHost {
             usage,
         } = found;
         let until = match record.card().ended() {
-            0 => moment::now(),
+            0 => clock::now(),
             ended => ended,
         };
         let started = record.card().started.load(Relaxed);

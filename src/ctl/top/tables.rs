@@ -8,7 +8,7 @@ use super::sample::{Rates, SampledHost, Use};
 use super::state::View;
 use pyhost_ledger::{Account, Scope};
 use pyhost_os::bytes::Bytes;
-use pyhost_os::plain::plain;
+use pyhost_os::terminal_text::plain;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,7 +2,7 @@
 //! could take for a use.
 
 use crate::host::host;
-use pyhost_os::plain::Plain;
+use pyhost_os::terminal_text::Plain;
 use std::fmt;
 
 /// Bytes kept of a file's name, from its end.

@@ -30,7 +30,7 @@ pub(crate) use other_blocks::{booked_inside, unbooked_inside};
 use pyhost_os::cell::{HeldByThread, Owned};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
-use pyhost_os::{calls, moment, process};
+use pyhost_os::{calls, clock, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
@@ -112,7 +112,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
-    samples.begin_at(moment::monotonic_coarse());
+    samples.begin_at(clock::monotonic_coarse());
     let next = STATE.generation.load(Relaxed).wrapping_add(1).max(1);
     samples.set_generation(next.into());
     if let Some(renew) = STATE.renew.get() {
@@ -183,7 +183,7 @@ pub fn finish() {
 /// Keeps all samples as they are now, and takes no more.
 pub fn end() {
     STATE.on.store(false, Relaxed);
-    let moment = moment::monotonic_coarse();
+    let moment = clock::monotonic_coarse();
     with(|samples| samples.end(moment));
 }
 
@@ -236,8 +236,8 @@ pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
 /// thread has them for a second.
 pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     const LONGEST: u64 = 1_000_000_000;
-    let until = moment::monotonic() + LONGEST;
-    let mut held = wait(|| moment::monotonic() > until)?;
+    let until = clock::monotonic() + LONGEST;
+    let mut held = wait(|| clock::monotonic() > until)?;
     held.as_mut().map(|recorder| work(&mut recorder.samples))
 }
 
@@ -545,7 +545,7 @@ pub(crate) fn take(
     };
     let added = held.as_mut().map_or(Added::Not, |recorder| {
         let Recorder { samples, names, .. } = recorder;
-        let moment = moment::monotonic_coarse();
+        let moment = clock::monotonic_coarse();
         let thread = names.number(&state().named, samples, samples.time().tick(moment));
         let allocation = Allocation {
             address: block.addr(),

@@ -7,7 +7,7 @@
 
 use crate::call_site::source_line::{FILE, SourceLine};
 use crate::ledger::Account;
-use pyhost_os::moment::monotonic_coarse;
+use pyhost_os::clock::monotonic_coarse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
 

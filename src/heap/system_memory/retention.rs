@@ -10,8 +10,8 @@ use crate::mimalloc::ffi::{self, Theap};
 use crate::mimalloc::gate::{self, Inside};
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use crate::threads::thread_state::{state, thread_id};
+use pyhost_os::clock::monotonic_coarse;
 use pyhost_os::mapping::{Mapping, advise_huge_pages};
-use pyhost_os::moment::monotonic_coarse;
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 

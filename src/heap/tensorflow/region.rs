@@ -9,7 +9,7 @@ use crate::mimalloc::gate;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{state, thread_id};
 use crate::{NUMPY, book, book_resized, count_failure, may_book, release};
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use pyhost_tensorflow::bfc::{Bfc, ChunkView, Map, Statistics};
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -94,8 +94,8 @@ pub fn description() -> (usize, usize) {
 }
 
 /// Start and usable bytes of each live block of the region. Returns `None` if the kernel has no memory for them.
-pub fn live_chunks() -> Option<Growing<(usize, usize)>> {
-    let mut live = Growing::new();
+pub fn live_chunks() -> Option<MmapVec<(usize, usize)>> {
+    let mut live = MmapVec::new();
     let add =
         |chunk: ChunkView| chunk.allocation.is_none() || live.push((chunk.address, chunk.size));
     let has_room = locked(|region| region.chunks().all(add)).unwrap_or(true);
@@ -203,9 +203,9 @@ pub fn bins() -> Option<Map> {
 
 /// The region at this moment, and its chunks by ascending address, unless the kernel has no memory for these; None
 /// without a region. Not from a signal handler.
-pub fn map() -> Option<(Map, Option<Growing<ChunkView>>)> {
+pub fn map() -> Option<(Map, Option<MmapVec<ChunkView>>)> {
     locked(|region| {
-        let mut chunks = Growing::new();
+        let mut chunks = MmapVec::new();
         let has_room = region.chunks().all(|chunk| chunks.push(chunk));
         (region.map(), has_room.then_some(chunks))
     })

@@ -10,11 +10,11 @@
 use crate::cpython::native_calls::{self, Of, Place, place_of};
 use crate::descriptor::{Descriptor, format_into, in_memory_of};
 use crate::heap::call_site::native_stacks::{self, CallsNumber, MOST};
-use crate::observe::controller;
+use crate::observe::pyhostctl_process;
+use pyhost_os::clock::{Utc, now};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::moment::{Utc, now};
-use pyhost_os::plain::Plain;
 use pyhost_os::signals::SignalSet;
+use pyhost_os::terminal_text::Plain;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
 use std::os::fd::AsRawFd;
@@ -47,7 +47,7 @@ static STATE: NativeStacks = NativeStacks {
 pub fn start(main_frame: usize) {
     if native_calls::prepare(main_frame).is_ok() && native_stacks::start(read, tell) {
         STATE.started.store(now(), Relaxed);
-        let _ = STATE.program.set(controller::find());
+        let _ = STATE.program.set(pyhostctl_process::find());
     }
 }
 
@@ -179,7 +179,7 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     let moment = Utc(STATE.started.load(Relaxed));
     format_into(&mut started[..31], format_args!("{moment}"));
     let started = CStr::from_bytes_until_nul(&started).unwrap_or_default();
-    let arguments = [controller::NAME, c"symbolize", c"--started", started];
+    let arguments = [pyhostctl_process::NAME, c"symbolize", c"--started", started];
     let mut list = [null(); 5];
     for (place, argument) in list.iter_mut().zip(arguments) {
         *place = argument.as_ptr();
@@ -189,12 +189,12 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     // SAFETY: the copy becomes the program at once, or ends.
     #[allow(unsafe_code)]
     let copy = unsafe {
-        match controller::copy_process(0) {
-            Some(0) => controller::become_program(program, &list, streams),
+        match pyhostctl_process::copy_process(0) {
+            Some(0) => pyhostctl_process::become_program(program, &list, streams),
             copy => copy,
         }
     };
-    let status = copy.and_then(|copy| controller::wait(copy, PATIENCE));
+    let status = copy.and_then(|copy| pyhostctl_process::wait(copy, PATIENCE));
     before.make_mask();
     (status == Some(0)).then_some(named)
 }

@@ -1,8 +1,8 @@
 //! The functions that the executable has in place of libc's: all of `exports.txt`.
 
 mod child_processes;
+pub mod idle_return;
 pub mod native;
 pub mod preload;
 mod process_end;
 mod signal_handlers;
-pub mod waits;

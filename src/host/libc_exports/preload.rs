@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::template::{PathBuffer, format_into};
+use crate::path_template::{PathBuffer, format_into};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::sanitizers;
 use pyhost_os::strings::Strings;

@@ -33,7 +33,7 @@ use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
 use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};
-use pyhost_os::moment::monotonic;
+use pyhost_os::clock::monotonic;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 

@@ -8,7 +8,7 @@ use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
 use crate::python::numpy::ArrayAllocator;
-use pyhost_os::list;
+use pyhost_os::semicolon_list;
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -227,12 +227,12 @@ impl Kind for PathPart {
 
     fn read(text: &OsStr) -> Result<OsString, String> {
         let expected = || bad_value(text, "a path, in which a comma is written twice");
-        let path = list::read(text.as_bytes(), COMMA).ok_or_else(expected)?;
+        let path = semicolon_list::read(text.as_bytes(), COMMA).ok_or_else(expected)?;
         Path::read(OsStr::from_bytes(&path))
     }
 
     fn show(value: &OsString) -> Vec<OsString> {
-        let path = list::written(value.as_bytes(), COMMA);
+        let path = semicolon_list::written(value.as_bytes(), COMMA);
         vec![OsString::from_vec(path)]
     }
 }

@@ -5,7 +5,7 @@ use super::table::Values;
 use crate::error::Error;
 use crate::observe::live::LedgerPlace;
 use crate::observe::timeline::TimelineSettings;
-use crate::template::names_process;
+use crate::path_template::names_process;
 use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 

@@ -8,8 +8,8 @@
 use super::table::Values;
 use crate::error::Error;
 use crate::output::{self, OutputError, Target};
+use crate::path_template::PathBuffer;
 use crate::process;
-use crate::template::PathBuffer;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 

@@ -4,12 +4,12 @@
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use super::table::Values;
 use crate::error::Error;
-use crate::observe::controller;
+use crate::observe::pyhostctl_process;
 use crate::observe::report::{Destination, Format, Stats};
 use crate::observe::timeline::{self, pages::Renderer};
 use crate::output::{self, Target};
+use crate::path_template::PathBuffer;
 use crate::process;
-use crate::template::PathBuffer;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -60,7 +60,7 @@ fn find(
     values: &mut Values,
     outputs: &mut Outputs,
 ) -> Result<Option<Renderer>, Error> {
-    let Some(program) = controller::find() else {
+    let Some(program) = pyhostctl_process::find() else {
         return Ok(None);
     };
     let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
@@ -103,5 +103,7 @@ pub fn default_file() -> Result<OsString, Error> {
         )
     })?;
     let path = path.into_os_string().into_vec();
-    Ok(OsString::from_vec(pyhost_os::list::written(&path, b'%')))
+    Ok(OsString::from_vec(pyhost_os::semicolon_list::written(
+        &path, b'%',
+    )))
 }

@@ -3,7 +3,7 @@
 
 use super::kinds::{COMMA, SEMICOLON};
 use super::table::{Form, Part, Row, row_of};
-use pyhost_os::list;
+use pyhost_os::semicolon_list;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -85,7 +85,7 @@ pub fn parts_of<'a>(
         let list = Some(text).filter(|_| row.is_list());
         let items = list
             .into_iter()
-            .flat_map(|text| list::items(text, SEMICOLON));
+            .flat_map(|text| semicolon_list::items(text, SEMICOLON));
         whole.into_iter().chain(items)
     });
     let missing = match row.form {
@@ -125,7 +125,7 @@ fn parts<'a>(
             return Some(given(main, Some(text)));
         }
         let mut end = 0;
-        for item in list::items(text, COMMA) {
+        for item in semicolon_list::items(text, COMMA) {
             match keyed(item) {
                 Some(found) if end == 0 => {
                     rest = text.get(item.len() + 1..);

@@ -4,7 +4,7 @@ use super::kinds::{COMMA, SEMICOLON};
 use super::reader::Given;
 use super::table::{ROWS, Row, Values, row_of};
 use crate::error::Error;
-use pyhost_os::list;
+use pyhost_os::semicolon_list;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -45,7 +45,7 @@ impl Values {
                 (Some(_), false) => return Err(bad("takes no value")),
             };
             let text = match by_variable && row.is_list() {
-                true => list::read(text, SEMICOLON).unwrap_or_default(),
+                true => semicolon_list::read(text, SEMICOLON).unwrap_or_default(),
                 false => text.to_vec(),
             };
             self.add(row, part.key, OsStr::from_bytes(&text))
@@ -90,7 +90,7 @@ impl Values {
                 text.push(separator);
             }
             text.extend(match row.is_list() {
-                true => list::written(&part, SEMICOLON),
+                true => semicolon_list::written(&part, SEMICOLON),
                 false => part,
             });
         }

@@ -1,7 +1,7 @@
 //! CPython and NumPy under the host: hooks, start and end, `import pyhost`.
 
-pub mod handover;
 pub mod hooks;
 pub mod interpreter;
+pub mod memray;
 pub mod module;
 pub mod numpy;

@@ -6,8 +6,8 @@
 use super::Target;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
+use pyhost_os::path_template::{PathBuffer, format_into};
 use pyhost_os::process;
-use pyhost_os::template::{PathBuffer, format_into};
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 

@@ -16,8 +16,8 @@ pub use pyhost_os::file::identity;
 
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd, access, is_open, status_of as stat};
+use pyhost_os::path_template::PathBuffer;
 use pyhost_os::process;
-use pyhost_os::template::PathBuffer;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
 

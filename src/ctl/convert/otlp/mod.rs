@@ -16,7 +16,7 @@ use message::{
     ScopeProfiles, ValueType,
 };
 use prost::Message;
-use pyhost_os::moment::Utc;
+use pyhost_os::clock::Utc;
 
 /// Letters of the service's name at most: later conversions look for the scope behind it.
 const LONGEST_NAME: usize = 200;

@@ -12,7 +12,7 @@ use crate::stacks::{Frame, Numbering, Site, Stacks, View};
 use flate2::{Compression, GzBuilder};
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;
-use pyhost_os::moment::Utc;
+use pyhost_os::clock::Utc;
 use std::io::Write;
 
 /// The id of the one mapping. It says that all locations have names, so that readers look for no symbols.

@@ -5,7 +5,7 @@ use crate::find::{self, FoundHost, Name};
 use crate::lines::unwritten;
 use crate::serve::response::Response;
 use crate::stacks::Stacks;
-use pyhost_os::moment::{Utc, now};
+use pyhost_os::clock::{Utc, now};
 use pyhost_record::directory::{Entry, lines_beside};
 use pyhost_record::lines::samples_of;
 use std::path::{Path, PathBuf};

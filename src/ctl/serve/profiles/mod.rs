@@ -17,7 +17,7 @@ use crate::find::Name;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use host::Sampled;
-use pyhost_os::moment::monotonic;
+use pyhost_os::clock::monotonic;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -39,7 +39,7 @@ use crate::heap::source_line::SourceLine;
 use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
-use pyhost_os::template::format_into;
+use pyhost_os::path_template::format_into;
 use reach::Block;
 pub use reach::Broken;
 use sites::Site;

@@ -7,11 +7,11 @@
 
 use super::memory::Range;
 use super::table::{Table, new_table};
-use crate::observe::controller;
+use crate::observe::pyhostctl_process;
 use crate::process::{self, small_file};
 use pyhost_os::calls::{nanosleep, waitpid};
+use pyhost_os::clock::monotonic;
 use pyhost_os::mapping::Shared;
-use pyhost_os::moment::monotonic;
 use pyhost_os::signals::SignalSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -47,7 +47,7 @@ pub fn add(ranges: &mut Table<Range>) {
     // No handler of the script's runs in the copy.
     let mask = SignalSet::all().block();
     // SAFETY: the copy reads registers, and ends.
-    let copy = unsafe { controller::copy_process(0) };
+    let copy = unsafe { pyhostctl_process::copy_process(0) };
     match copy {
         None => {
             mask.make_mask();
@@ -67,7 +67,7 @@ pub fn add(ranges: &mut Table<Range>) {
                 unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
             }
             may_begin.store(1, Release);
-            controller::wait(copy, PATIENCE);
+            pyhostctl_process::wait(copy, PATIENCE);
         }
     }
     mask.make_mask();

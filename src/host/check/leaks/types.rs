@@ -10,7 +10,7 @@ use crate::heap;
 use crate::heap::sampling::{Kinds, Samples};
 use crate::ledger::Account;
 use crate::process;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
 const HEAD: usize = super::HOOK + objects_in_blocks::LONGEST;
@@ -46,7 +46,7 @@ impl Unsure {
 /// The types of objects. While it lives no type is freed.
 struct Types<'a> {
     /// What is known of an address, in the place of its hash.
-    known: Growing<(usize, Option<Kind>)>,
+    known: MmapVec<(usize, Option<Kind>)>,
     _gil: Gil<'a>,
 }
 
@@ -103,7 +103,7 @@ impl Kinds for Types<'_> {
 
 /// Tells the samples the types of the objects that are live. Nothing of Python runs.
 pub fn look(gil: Gil<'_>, samples: &mut Samples) {
-    let nothing = Growing::filled(KNOWN, (0, None));
+    let nothing = MmapVec::filled(KNOWN, (0, None));
     if let Some(known) = nothing.filter(|_| !IS_FREE_THREADED) {
         let mut types = Types { known, _gil: gil };
         samples.look_at_types(Account::Obj as u8, &mut types);

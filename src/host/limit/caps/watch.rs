@@ -13,7 +13,7 @@ use super::{limits, zone};
 use crate::bytes::Bytes;
 use crate::ledger::{CARD, LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
-use pyhost_os::moment;
+use pyhost_os::clock;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -134,7 +134,7 @@ pub(super) fn look_soon() {
 
 /// Microseconds of the monotonic clock.
 fn microseconds() -> i64 {
-    (moment::monotonic() / 1000) as i64
+    (clock::monotonic() / 1000) as i64
 }
 
 /// Reads the charges anew when growth or time demands it, or `force`. If they were read, `look` gets the limit and the

@@ -12,13 +12,13 @@
 
 mod damage;
 pub mod dispositions;
-mod exhibits;
-mod filled;
-mod left;
-mod page;
-mod place;
+mod html_page;
+mod poison_fault;
+mod report_file;
+mod report_parts;
+mod script_end;
+mod signal_stack;
 mod signals;
-mod stack;
 
 use crate::check::leaks::{self, StackTop};
 use crate::check::stacks::Text;
@@ -35,12 +35,12 @@ use crate::observe::peak;
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
+use crate::path_template::names_process;
 use crate::process;
 use crate::python::numpy;
 use crate::resident::{self, Resident};
-use crate::template::names_process;
-use exhibits::{Exhibits, Room};
-use pyhost_os::{calls, moment};
+use pyhost_os::{calls, clock};
+use report_parts::{ReportParts, Room};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -82,7 +82,7 @@ static STATE: ProcessEnd = ProcessEnd {
 
 /// Of the moment of a signal.
 // Large and all zeros: not beside what begins with another value, which the file has.
-static DUMP_EXHIBITS: Room = Room::new();
+static DUMP_PARTS: Room = Room::new();
 
 const NOTHING: u8 = 0;
 /// A signal handler is writing.
@@ -106,7 +106,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
     let pid = process::id();
     STATE.owner.store(pid, Relaxed);
     if let Some(stats) = &stats {
-        place::remember(stats);
+        report_file::remember(stats);
     }
     let _ = STATE.plan.set(Plan {
         facts,
@@ -146,7 +146,7 @@ pub fn script_ended(gil: Gil<'_>) {
     leaks::script_ended(gil);
     let plan = STATE.plan.get().filter(|plan| plan.stats.is_some());
     peak::stop();
-    left::take(
+    script_end::take(
         gil,
         plan.is_some_and(|plan| writes_here(plan, process::id())),
     );
@@ -234,10 +234,10 @@ pub fn forked_in_child() {
     STATE.written.store(NOTHING, Relaxed);
     STATE.dumping.store(false, Relaxed);
     resident::begin_child();
-    left::begin_child();
+    script_end::begin_child();
     peak::restart();
     // SAFETY: the child has one thread, which looks at nothing that its parent took.
-    unsafe { DUMP_EXHIBITS.begin_child() };
+    unsafe { DUMP_PARTS.begin_child() };
 }
 
 /// The report of this moment, with what is to be shown of it, else what was shown of the script's end.
@@ -245,16 +245,16 @@ fn report<'a>(
     plan: &'a Plan,
     ending: Ending,
     partial: bool,
-    exhibits: Option<&'a Exhibits>,
+    parts: Option<&'a ReportParts>,
 ) -> Report<'a> {
-    let left = left::figures().filter(|_| STATE.finalized.load(Relaxed));
-    let exhibits = exhibits.or_else(|| left.filter(|_| !partial)?.exhibits);
+    let left = script_end::figures().filter(|_| STATE.finalized.load(Relaxed));
+    let parts = parts.or_else(|| left.filter(|_| !partial)?.parts);
     let now = LEDGER.snapshot();
     let measured = resident::resident();
-    let balance = exhibits.and_then(|exhibits| exhibits.balance.as_ref());
+    let balance = parts.and_then(|parts| parts.balance.as_ref());
     let region = bounded_heap::figures();
     let guards = guards::figures();
-    let wall_seconds = CARD.seconds_until(moment::monotonic());
+    let wall_seconds = CARD.seconds_until(clock::monotonic());
     let big_blocks = left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks);
     let resident = Resident {
         now: match left {
@@ -283,7 +283,7 @@ fn report<'a>(
         guards: left.map_or(guards, |left| left.guards),
         leaks: leaks::findings(),
         balance,
-        size_classes: exhibits.map(|exhibits| &exhibits.classes),
+        size_classes: parts.map(|parts| &parts.classes),
         big_blocks,
         resident,
         finalized_resident: left.and(measured.now),
@@ -340,11 +340,11 @@ fn dump() -> bool {
     let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
         return false;
     };
-    if let Some(exhibits) = DUMP_EXHIBITS.take()
+    if let Some(parts) = DUMP_PARTS.take()
         && !STATE.dumping.swap(true, AcqRel)
     {
-        let report = report(plan, Ending::Running, false, Some(&exhibits));
-        place::write_file(&report, format, path);
+        let report = report(plan, Ending::Running, false, Some(&parts));
+        report_file::write_file(&report, format, path);
         STATE.dumping.store(false, Release);
     }
     true
@@ -370,7 +370,7 @@ fn dump_from_handler() -> bool {
     if !writes_here(plan, pid) {
         say_no_report(pid);
     } else if STATE.written.load(Relaxed) != LAST && !STATE.dumping.swap(true, AcqRel) {
-        place::write_file(&report(plan, Ending::Running, true, None), format, path);
+        report_file::write_file(&report(plan, Ending::Running, true, None), format, path);
         STATE.dumping.store(false, Release);
     }
     true
@@ -446,7 +446,7 @@ pub fn finish(ending: Ending, partial: bool) {
     if STATE.owner.load(Relaxed) != pid {
         return; // a child of vfork, in its parent's memory
     }
-    live::end(ending, left::figures().map(|left| &left.ledger));
+    live::end(ending, script_end::figures().map(|left| &left.ledger));
     if !writes_here(plan, pid) {
         return;
     }
@@ -480,9 +480,9 @@ fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
                 &mut Descriptor::new(libc::STDERR_FILENO),
             ),
             Destination::Descriptor(descriptor) => {
-                place::write_descriptor(&report, stats.format, *descriptor)
+                report_file::write_descriptor(&report, stats.format, *descriptor)
             }
-            Destination::File(template) => place::write_file(&report, stats.format, template),
+            Destination::File(template) => report_file::write_file(&report, stats.format, template),
         },
     }
 }

@@ -12,9 +12,9 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::{self, FIRST};
-use super::filled::Filled;
 use super::finish;
-use super::stack::{self, STACK};
+use super::poison_fault::Filled;
+use super::signal_stack::{self, STACK};
 use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
 use crate::descriptor::notice;
@@ -134,7 +134,7 @@ fn goes_on(info: &libc::siginfo_t) -> bool {
 /// Writes the report of this moment; false if none was asked for.
 fn dump() -> bool {
     let mut is_done = false;
-    stack::with_room(|| is_done = super::dump_from_handler());
+    signal_stack::with_room(|| is_done = super::dump_from_handler());
     is_done
 }
 
@@ -191,7 +191,7 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
     let refused = (signal == libc::SIGABRT)
         .then(lookup::refused_by_libc)
         .flatten();
-    stack::with_room(|| {
+    signal_stack::with_room(|| {
         if let Some(words) = refused {
             notice(format_args!(
                 "{}: a library has called libc's own free or realloc with a block of pyhost's; it does not find the \

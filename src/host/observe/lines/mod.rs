@@ -7,7 +7,7 @@ pub use settings::LineSettings;
 use crate::heap;
 use crate::heap::sampling::{self, Seed};
 use crate::libc_exports::native::Mode;
-use pyhost_os::{moment, process};
+use pyhost_os::{clock, process};
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.
@@ -25,7 +25,7 @@ pub fn start(settings: LineSettings, native: Mode) -> Result<(), &'static str> {
 }
 
 fn some_seed() -> Seed {
-    Seed::Any(moment::monotonic() ^ (process::id() as u64) << 40)
+    Seed::Any(clock::monotonic() ^ (process::id() as u64) << 40)
 }
 
 /// Begins to sample anew, while the script runs; false if malloc is left to another allocator or there is no memory.

@@ -26,12 +26,12 @@ use crate::libc_exports::native;
 use crate::observe::report::{Ending, Facts};
 use crate::observe::timeline::{self, brief, trouble};
 use crate::output::{self, Draft, OutputError, Target};
+use crate::path_template::PathBuffer;
 use crate::process::{self, small_file::read_once};
 use crate::resident::{keep_noting, resident};
-use crate::template::PathBuffer;
 use pyhost_os::cell::Exclusive;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::{calls, moment};
+use pyhost_os::{calls, clock};
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
 use std::ffi::{CStr, OsString, c_int, c_void};
@@ -197,8 +197,8 @@ pub fn note_inherited() {
 
 /// Notes that the process starts now; the one clock of its report, its file and its timeline.
 pub fn begin_clock() {
-    CARD.started.store(moment::now(), Relaxed);
-    CARD.started_monotonic.store(moment::monotonic(), Relaxed);
+    CARD.started.store(clock::now(), Relaxed);
+    CARD.started_monotonic.store(clock::monotonic(), Relaxed);
 }
 
 fn fill_card(argv: &[OsString]) {
@@ -468,7 +468,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
         // For who reads the card later.
         CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
     }
-    CARD.set_state(state, status, moment::now());
+    CARD.set_state(state, status, clock::now());
     brief::tell_end(left);
     if state != ProcessState::Exec {
         timeline::end();

@@ -8,7 +8,7 @@ use crate::card::ProcessState;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::CARD;
-use crate::template::PathBuffer;
+use crate::path_template::PathBuffer;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::calls;
 use pyhost_os::file::{Fd, each_name};

@@ -3,7 +3,7 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::observe::balance::{Balance, Library, ROWS};
-use pyhost_os::plain::Plain;
+use pyhost_os::terminal_text::Plain;
 use pyhost_record::table::Right;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};

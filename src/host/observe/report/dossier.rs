@@ -10,7 +10,7 @@ use crate::heap::largest_classes::Class;
 use crate::ledger::Snapshot;
 use crate::limit::caps::Refusal;
 use crate::process;
-use pyhost_os::moment::{self, Utc};
+use pyhost_os::clock::{self, Utc};
 use std::fmt::{self, Write};
 
 /// The first refusal of a shortage with what surrounded it.
@@ -32,7 +32,7 @@ const CLASSES: usize = 6;
 /// Writes a dossier for people; the region of `bfc` with it, if there is one.
 pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Write) -> fmt::Result {
     let refusal = &dossier.refusal;
-    let (pid, now) = (process::id(), Utc(moment::now()));
+    let (pid, now) = (process::id(), Utc(clock::now()));
     writeln!(out, "{Speaker}{refusal}")?;
     writeln!(out, "  process {pid}, {now}")?;
     if refusal.trace().is_empty() {

@@ -4,7 +4,7 @@ use super::Sink;
 use crate::bytes::Bytes;
 use crate::check::leaks::{Findings, Group, Rule};
 use crate::check::stacks;
-use pyhost_os::plain::Plain;
+use pyhost_os::terminal_text::Plain;
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.

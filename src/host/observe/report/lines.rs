@@ -8,9 +8,9 @@ use crate::cpython::objects::Gil;
 use crate::descriptor::format_into;
 use crate::heap::sampling::{self, FrameView, NativeView, Samples, Site, SpanView, Sum, View};
 use crate::ledger::{ACCOUNTS, Account, Scope};
-use pyhost_os::growing::Growing;
-use pyhost_os::moment;
-use pyhost_os::plain::Plain;
+use pyhost_os::clock;
+use pyhost_os::mmap_vec::MmapVec;
+use pyhost_os::terminal_text::Plain;
 use pyhost_record::origin::package;
 use pyhost_record::rows::{Lines, Row};
 use pyhost_record::threads::thread_name;
@@ -29,7 +29,7 @@ const MISSING: &str = "they were in use when the process was ended, or there was
 /// Text in a mapping of its own. The samples are copied under their lock, under which nobody may wait: not for memory of the
 /// heaps, not for a reader of the report, not for the GIL. The copy is rendered when others go on.
 struct Rendered {
-    text: Growing<u8>,
+    text: MmapVec<u8>,
     /// There was no memory for all of it.
     is_cut: bool,
 }
@@ -37,7 +37,7 @@ struct Rendered {
 impl Rendered {
     const fn new() -> Self {
         Rendered {
-            text: Growing::new(),
+            text: MmapVec::new(),
             is_cut: false,
         }
     }
@@ -51,7 +51,7 @@ impl Rendered {
     ) -> Option<Self> {
         let mut text = Rendered::new();
         let work = |samples: &mut Samples| {
-            samples.look_at_clock(moment::monotonic_coarse());
+            samples.look_at_clock(clock::monotonic_coarse());
             let found = prepare(samples)?;
             // Without memory for a copy the others wait.
             let rendered = match samples.copied() {
@@ -85,7 +85,7 @@ impl Write for Rendered {
 }
 
 /// Rows of a view or of a tracked block, those with the most bytes first.
-type Rows = Growing<(Site, Sum)>;
+type Rows = MmapVec<(Site, Sum)>;
 
 /// Gives the object of the views of a tracked block to `take`, in JSON; None without samples of the whole block.
 pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T) -> Option<T> {
@@ -112,7 +112,7 @@ const SPAN_VIEWS: usize = SpanView::ALL.len();
 
 /// The rows of each view of a tracked block; None without samples of the whole block, or without memory.
 fn span_rows(samples: &Samples, number: u64) -> Option<[Rows; SPAN_VIEWS]> {
-    let mut views = [const { Growing::new() }; SPAN_VIEWS];
+    let mut views = [const { MmapVec::new() }; SPAN_VIEWS];
     for (rows, view) in views.iter_mut().zip(SpanView::ALL) {
         for row in samples.span_sums(number, view)? {
             if !rows.push(row) {
@@ -304,7 +304,7 @@ fn valid(text: &[u8], cut: Utf8Error) -> &str {
 
 /// The libraries of all native calls, each with its build id: a path may have named several.
 fn describe_libraries(samples: &Samples, sink: &mut impl Sink) {
-    let mut known: Growing<(&str, &str)> = Growing::new();
+    let mut known: MmapVec<(&str, &str)> = MmapVec::new();
     sink.begin_list("libraries");
     for call in samples.all_frames() {
         let Some(native) = call.native else { continue };
@@ -356,7 +356,7 @@ fn account_of(site: Site) -> Account {
 /// The sites that a view has bytes of, most first; of `grown` also those that shrank, by how much they did. None if the
 /// system has no memory for the list.
 fn sorted(samples: &Samples, view: View) -> Rows {
-    let mut found = Growing::new();
+    let mut found = MmapVec::new();
     for site in samples.sites() {
         let sum = samples.sum(site, view);
         if sum.bytes() != 0 && !found.push((site, sum)) {
@@ -523,8 +523,8 @@ fn write_line(
 }
 
 /// The sum of each line, see [`Lines::line_of`]. None if the system has no memory for the table.
-fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<Growing<LineSum>> {
-    let mut sums = Growing::filled(samples.frames() + 1, LineSum::NONE)?;
+fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<MmapVec<LineSum>> {
+    let mut sums = MmapVec::filled(samples.frames() + 1, LineSum::NONE)?;
     let in_total = |site: &Site| account_of(*site).is_in_total();
     for site in samples.sites().filter(in_total) {
         let place = lines

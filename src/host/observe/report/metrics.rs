@@ -4,7 +4,7 @@ use super::{Ending, Report};
 use crate::ledger::{CARD, LEDGER, REPORTED, Scope, Snapshot};
 use crate::process;
 use crate::resident::Source;
-use pyhost_os::moment;
+use pyhost_os::clock;
 use pyhost_record::metrics::{self, About, Form, Pid, Process};
 use std::fmt::{self, Write};
 
@@ -48,7 +48,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         live: own(report.live()),
         active,
         caps,
-        cap_age: CARD.cap_age(moment::monotonic()).filter(|_| !is_passing),
+        cap_age: CARD.cap_age(clock::monotonic()).filter(|_| !is_passing),
         inherited: report.inherited.filter(|_| !is_passing),
         resident: report.resident.now.filter(|_| !is_passing),
         // A bound is no sample.

@@ -47,7 +47,7 @@ use crate::libc_exports::native;
 use crate::observe::balance::Balance;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
-use pyhost_os::moment::Utc;
+use pyhost_os::clock::Utc;
 use pyhost_record::describe::describe_accounts;
 
 /// The form of a report.

@@ -17,10 +17,10 @@ use crate::errno::Errno;
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
+use crate::path_template::{PathBuffer, names_process};
 use crate::process;
-use crate::template::{PathBuffer, names_process};
+use pyhost_os::clock;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::moment;
 use pyhost_os::signals::signal_name;
 use std::ffi::c_int;
 use std::fmt::{self, Display, Write};
@@ -232,7 +232,7 @@ impl Display for Brief<'_> {
         let started = CARD.started.load(Relaxed);
         let (state, status) = CARD.state();
         let until = match CARD.ended() {
-            0 => moment::now(),
+            0 => clock::now(),
             ended => ended,
         };
         let seconds = until.saturating_sub(started) as f64 / 1e9;

@@ -7,7 +7,7 @@
 //! it allocated would be booked to the host's accounts.
 //!
 //! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
-//! or to a reaper (`is_reaper` of `controller`). A host that is itself that process has it as a child, without a signal at its
+//! or to a reaper (`is_reaper` of `pyhostctl_process`). A host that is itself that process has it as a child, without a signal at its
 //! end, so that `os.wait()` does not see it.
 //!
 //! [`start`] is called once, after the ledger lies in shared memory. The sampler ends with the host.
@@ -26,14 +26,14 @@ pub use settings::{Interval, TimelineSettings};
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::CARD;
-use crate::observe::controller;
+use crate::observe::pyhostctl_process;
 use crate::output::{self, OutputError};
+use crate::path_template::PathBuffer;
 use crate::process;
 use crate::process::Watched;
-use crate::template::PathBuffer;
 use file::TimelineFile;
 use pyhost_os::signals::SignalSet;
-use pyhost_os::{calls, moment};
+use pyhost_os::{calls, clock};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,7 +82,7 @@ pub fn start(settings: &TimelineSettings) {
     let before = SignalSet::all().block();
     let made = trouble::share().and_then(|sampler| {
         // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
-        unsafe { controller::copy_to_nobody(sampler) }
+        unsafe { pyhostctl_process::copy_to_nobody(sampler) }
     });
     match made {
         None => notice(format_args!(
@@ -116,14 +116,14 @@ pub fn end() {
     };
     process::signal(sampler, sampler::WAKE);
     let process = Watched::of(sampler);
-    let since = moment::monotonic();
+    let since = clock::monotonic();
     let mut is_late = false;
     while !trouble::is_all_written() && !is_late {
         if process.has_ended() && !trouble::is_all_written() {
             return notice(format_args!("{ENDED_EARLY} (it was killed)"));
         }
         calls::nanosleep(&pause, None);
-        is_late = moment::monotonic() - since >= PATIENCE;
+        is_late = clock::monotonic() - since >= PATIENCE;
     }
     if is_late {
         notice(format_args!("{ENDED_EARLY} within a second"));
@@ -142,7 +142,7 @@ impl Sampler {
     /// program.
     fn copy(&self) -> Option<libc::pid_t> {
         // SAFETY: this process has one thread, and its copy is one of the sampler.
-        unsafe { controller::copy_process(libc::SIGCHLD) }
+        unsafe { pyhostctl_process::copy_process(libc::SIGCHLD) }
     }
 }
 

@@ -12,9 +12,9 @@
 use super::Sampler;
 use crate::descriptor::out_of_the_way;
 use crate::errno::Errno;
-use crate::observe::controller::{self, NOT_STARTED};
+use crate::observe::pyhostctl_process::{self, NOT_STARTED};
 use crate::output::{self, Draft, Target};
-use crate::template::PathBuffer;
+use crate::path_template::PathBuffer;
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::{calls, socket};
@@ -194,9 +194,10 @@ fn become_program(
     streams: [c_int; 3],
 ) -> ! {
     let mut arguments: [*const c_char; 8] = [null(); 8];
-    for (place, word) in arguments
-        .iter_mut()
-        .zip([controller::NAME, c"html", report, c"-o", c"-"])
+    for (place, word) in
+        arguments
+            .iter_mut()
+            .zip([pyhostctl_process::NAME, c"html", report, c"-o", c"-"])
     {
         *place = word.as_ptr();
     }
@@ -206,5 +207,5 @@ fn become_program(
         arguments[6] = path.as_ptr();
     }
     // SAFETY: a copy of the sampler, which has one thread; the list ends with null.
-    unsafe { controller::become_program(&renderer.program, &arguments, streams) }
+    unsafe { pyhostctl_process::become_program(&renderer.program, &arguments, streams) }
 }

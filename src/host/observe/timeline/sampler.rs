@@ -17,7 +17,7 @@ use crate::resident;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::page_size;
 use pyhost_os::signals::{SignalSet, signal_name};
-use pyhost_os::{calls, moment};
+use pyhost_os::{calls, clock};
 use std::ffi::{CStr, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -67,14 +67,14 @@ pub fn run(
     let mut exec_since = None;
     loop {
         let interval = timeline.as_ref().map_or(interval, TimelineFile::interval);
-        let now = moment::monotonic();
+        let now = clock::monotonic();
         while next <= now {
             next += interval.as_nanos() as u64;
         }
         let requests = serves.map_or(-1, |(_, requests)| requests);
         let (has_ended, is_asked) = host.ends_within(next - now, requests);
         let has_ended = has_ended || says_end();
-        let now = moment::monotonic();
+        let now = clock::monotonic();
         let seconds = now.saturating_sub(started) as f64 / 1e9;
         let snapshot = LEDGER.snapshot();
         let resident = match has_ended {

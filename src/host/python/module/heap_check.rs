@@ -8,7 +8,7 @@ use crate::descriptor::in_memory_of;
 use crate::heap::checked_blocks;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
@@ -63,8 +63,8 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
 }
 
 /// What was written to a file. Returns `None` if the kernel has no memory for it.
-fn text_of(file: &Fd) -> Option<Growing<u8>> {
-    let mut bytes = Growing::new();
+fn text_of(file: &Fd) -> Option<MmapVec<u8>> {
+    let mut bytes = MmapVec::new();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = file::read_at(file, &mut buffer, bytes.len() as u64) {
         if !bytes.extend(&buffer[..count]) {

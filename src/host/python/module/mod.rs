@@ -31,8 +31,8 @@ use crate::ledger::{Account, LEDGER};
 use crate::observe::endings;
 use crate::observe::report::{self, Sink};
 use dictionary::Dictionary;
-use pyhost_os::growing::Growing;
-use pyhost_os::moment;
+use pyhost_os::clock;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -109,9 +109,9 @@ fn memory_summary(module: This<'_, Module>) -> Returned<'_> {
 /// What `write` writes, of any length.
 fn with_written<'a>(
     gil: Gil<'a>,
-    write: impl FnOnce(&mut Growing<u8>) -> fmt::Result,
+    write: impl FnOnce(&mut MmapVec<u8>) -> fmt::Result,
 ) -> Returned<'a> {
-    let mut text = Growing::new();
+    let mut text = MmapVec::new();
     write(&mut text).map_err(|_| gil.no_memory())?;
     gil.text(&String::from_utf8_lossy(&text))
 }
@@ -123,7 +123,7 @@ fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
 
 fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let marked = name.with_text(|text| {
-        CARD.mark(&String::from_utf8_lossy(text), moment::monotonic());
+        CARD.mark(&String::from_utf8_lossy(text), clock::monotonic());
         heap::sampling::mark();
     });
     let text = "expected the name of a mark, a str";

@@ -9,8 +9,8 @@ use crate::ledger::{Account, LEDGER, REPORTED};
 use crate::observe::lines;
 use crate::python::hooks::domains;
 use pyhost_os::calls;
-use pyhost_os::growing::Growing;
 use pyhost_os::mapping::Mapped;
+use pyhost_os::mmap_vec::MmapVec;
 use pyhost_os::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -173,7 +173,7 @@ fn classes<'a>(gil: Gil<'a>, grown: &[Grown]) -> Returned<'a> {
 /// The figures of the measurement.
 fn figures(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
-    let (mut words, mut grown) = (Growing::new(), Growing::<Grown>::new());
+    let (mut words, mut grown) = (MmapVec::new(), MmapVec::<Grown>::new());
     let is_whole = current().as_ref().is_none_or(|repeats| {
         let of = |account| repeats.grown(account).map(move |class| (account, class));
         let mut all = ACCOUNTS_WITH_CLASSES.into_iter().flat_map(of);

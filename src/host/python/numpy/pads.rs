@@ -13,7 +13,7 @@ use crate::cpython::frames;
 use crate::descriptor::Descriptor;
 use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{array_blocks, checked_blocks};
-use pyhost_os::plain::Plain;
+use pyhost_os::terminal_text::Plain;
 use pyo3::ffi;
 use std::fmt::Write;
 use std::marker::PhantomData;

@@ -8,7 +8,7 @@ use super::lock::with_table;
 use super::table::Table;
 use crate::heap::sampling::{self, Taken};
 use crate::ledger::Account;
-use pyhost_os::growing::Growing;
+use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 use std::ptr::without_provenance_mut as at;
 
@@ -24,12 +24,12 @@ struct Part {
 }
 
 /// The samples in the addresses that a call changes.
-pub struct Followed(Growing<Part>);
+pub struct Followed(MmapVec<Part>);
 
 impl Followed {
     /// Takes the samples out that have a part in one of the places. Without memory for them they stay as they are.
     pub fn within(places: [Range<usize>; 2]) -> Self {
-        let mut parts: Growing<Part> = Growing::new();
+        let mut parts: MmapVec<Part> = MmapVec::new();
         if sampling::is_on() {
             with_table(|table| {
                 for place in places {

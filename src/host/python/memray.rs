@@ -24,14 +24,14 @@ const MEMRAY: &[u8] = b"memray._memray";
 const GREENLET: &[u8] = b"greenlet";
 
 /// What is handed over when memray is loaded.
-struct Handover {
+struct MemrayHandover {
     /// Whether there is something to hand over.
     armed: AtomicBool,
     /// Whether CPython's debug hooks lie over the domains.
     debug_hooks: AtomicBool,
 }
 
-static STATE: Handover = Handover {
+static STATE: MemrayHandover = MemrayHandover {
     armed: AtomicBool::new(false),
     debug_hooks: AtomicBool::new(false),
 };

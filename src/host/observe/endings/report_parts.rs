@@ -10,33 +10,33 @@ use crate::heap::histogram::Histogram;
 use crate::observe::balance::{self, Balance};
 use pyhost_os::cell::{Exclusive, Held};
 
-/// The exhibits of one moment.
-pub struct Exhibits {
+/// The parts of one moment.
+pub struct ReportParts {
     /// `None` if the kernel does not provide it.
     pub balance: Option<Balance>,
     /// The size classes.
     pub classes: Histogram,
 }
 
-/// Room for the exhibits of one moment, one user at a time.
-pub struct Room(Exclusive<Exhibits>);
+/// Room for the parts of one moment, one user at a time.
+pub struct Room(Exclusive<ReportParts>);
 
 impl Room {
     /// An empty one.
     pub const fn new() -> Self {
-        Room(Exclusive::new(Exhibits {
+        Room(Exclusive::new(ReportParts {
             balance: None,
             classes: Histogram::EMPTY,
         }))
     }
 
-    /// Takes the exhibits of this moment. Returns `None` while somebody else has the room.
-    pub fn take(&self) -> Option<Held<'_, Exhibits>> {
-        let mut exhibits = self.0.try_hold()?;
+    /// Takes the parts of this moment. Returns `None` while somebody else has the room.
+    pub fn take(&self) -> Option<Held<'_, ReportParts>> {
+        let mut parts = self.0.try_hold()?;
         // First what must match the ledger that was read right before.
-        exhibits.classes.take();
-        exhibits.balance = balance::take();
-        Some(exhibits)
+        parts.classes.take();
+        parts.balance = balance::take();
+        Some(parts)
     }
 
     /// Lets the room be taken again.

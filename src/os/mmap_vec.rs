@@ -11,15 +11,15 @@ use std::ops::{Deref, DerefMut};
 const FIRST: usize = 16 << 10;
 
 /// A list of plain values. Its memory doubles when it is full.
-pub struct Growing<T> {
+pub struct MmapVec<T> {
     memory: Option<Mapped<MaybeUninit<T>>>,
     length: usize,
 }
 
-impl<T: Copy> Growing<T> {
+impl<T: Copy> MmapVec<T> {
     /// An empty list, without memory.
     pub const fn new() -> Self {
-        Growing {
+        MmapVec {
             memory: None,
             length: 0,
         }
@@ -29,7 +29,7 @@ impl<T: Copy> Growing<T> {
     pub fn filled(length: usize, value: T) -> Option<Self> {
         let mut memory = Mapped::private(length)?;
         memory.fill(MaybeUninit::new(value));
-        Some(Growing {
+        Some(MmapVec {
             memory: Some(memory),
             length,
         })
@@ -74,11 +74,11 @@ impl<T: Copy> Growing<T> {
     /// A copy, without room for more. Returns `None` if the kernel has no memory.
     pub fn copied(&self) -> Option<Self> {
         let Some(memory) = &self.memory else {
-            return Some(Growing::new());
+            return Some(MmapVec::new());
         };
         let mut copy = Mapped::private(self.length.max(1))?;
         copy[..self.length].copy_from_slice(&memory[..self.length]);
-        Some(Growing {
+        Some(MmapVec {
             memory: Some(copy),
             length: self.length,
         })
@@ -107,7 +107,7 @@ impl<T: Copy> Growing<T> {
 }
 
 /// A text, which ends with an error if the kernel has no memory for more.
-impl fmt::Write for Growing<u8> {
+impl fmt::Write for MmapVec<u8> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         match self.extend(text.as_bytes()) {
             true => Ok(()),
@@ -116,13 +116,13 @@ impl fmt::Write for Growing<u8> {
     }
 }
 
-impl<T: Copy> Default for Growing<T> {
+impl<T: Copy> Default for MmapVec<T> {
     fn default() -> Self {
-        Growing::new()
+        MmapVec::new()
     }
 }
 
-impl<T> Deref for Growing<T> {
+impl<T> Deref for MmapVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -136,7 +136,7 @@ impl<T> Deref for Growing<T> {
     }
 }
 
-impl<T> DerefMut for Growing<T> {
+impl<T> DerefMut for MmapVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
             // SAFETY: as in `deref`, and `self` is borrowed mutably.
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_list_keeps_its_items_when_it_grows() {
-        let mut list = Growing::new();
+        let mut list = MmapVec::new();
         assert!(list.is_empty() && list.addresses().is_empty());
         for number in 0..10_000u32 {
             assert!(list.push(number));
@@ -162,12 +162,12 @@ mod tests {
         assert!(list.iter().copied().eq(0..10_000));
         list[7] = 1;
         assert_eq!((list[7], list.len()), (1, 10_000));
-        assert_eq!(*Growing::filled(3, 5u8).unwrap(), [5; 3]);
+        assert_eq!(*MmapVec::filled(3, 5u8).unwrap(), [5; 3]);
         let mut copy = list.copied().unwrap();
         list[8] = 2;
         assert!(copy.extend(&[1; 20_000]) && copy.extend(&[]));
         assert_eq!((copy[8], copy[10_000], copy.len()), (8, 1, 30_000));
-        let nothing = Growing::<u32>::new();
+        let nothing = MmapVec::<u32>::new();
         assert!(nothing.copied().unwrap().extend(&[]));
     }
 }

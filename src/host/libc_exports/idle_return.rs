@@ -12,7 +12,7 @@
 //! early: CPython would wait for the GIL first, and could then miss data that came in time. Handlers in C are not asked
 //! about, so only callers are made to wait so that need none: CPython's modules and the loops of uvloop and gevent.
 //!
-//! `sem_wait`, `read`, `accept` and `waitpid` are as without the host. The functions are C's, in `waits.c`: the caller's
+//! `sem_wait`, `read`, `accept` and `waitpid` are as without the host. The functions are C's, in `idle_return.c`: the caller's
 //! address is known there alone. Any thread, and inside signal handlers: nothing here allocates or locks.
 
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ use crate::libc_exports::native::next::{self, call};
 use crate::limit::caps;
 use crate::process::loaded;
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
-use pyhost_os::moment::monotonic;
+use pyhost_os::clock::monotonic;
 use pyhost_os::process::is_first_thread;
 use pyhost_os::signals::{FAULTS, SignalSet};
 use std::ffi::c_int;

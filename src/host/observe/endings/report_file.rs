@@ -4,14 +4,14 @@
 //! The path is looked at again at the end: the script may have put a file there. Allocates
 //! nothing and takes no lock.
 
-use super::{page, render};
+use super::{html_page, render};
 use crate::descriptor::{Descriptor, notice};
 use crate::errno::Errno;
 use crate::observe::report::{Destination, Format, Report, Stats};
 use crate::observe::timeline::pages::NoPage;
 use crate::output::{self, Draft, Target};
+use crate::path_template::PathBuffer;
 use crate::process;
-use crate::template::PathBuffer;
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
@@ -90,7 +90,7 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
         Target::Descriptor(descriptor) => write_into(report, format, descriptor),
     };
     match written {
-        Ok(()) if page::is_told() => notice(format_args!("the page is {}", path.shown())),
+        Ok(()) if html_page::is_told() => notice(format_args!("the page is {}", path.shown())),
         Ok(()) => {}
         Err(Failure::Page(NoPage::NoSampler)) => write_beside(report, template, &path),
         Err(why) => complain(format_args!("'{}'", path.shown()), &why),
@@ -154,7 +154,7 @@ fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<
 
 fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
     if format == Format::Html {
-        return page::write(report, descriptor).map_err(Failure::Page);
+        return html_page::write(report, descriptor).map_err(Failure::Page);
     }
     let mut out = Descriptor::new(descriptor);
     render(report, format, &mut out);

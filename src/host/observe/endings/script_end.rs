@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::exhibits::{Exhibits, Room};
+use super::report_parts::{ReportParts, Room};
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
 use crate::heap::big_blocks::{self, BigBlocks};
@@ -35,26 +35,26 @@ pub struct Left {
     /// The big blocks.
     pub big_blocks: BigBlocks,
     /// The balance and the size classes, if they were taken.
-    pub exhibits: Option<&'static Exhibits>,
+    pub parts: Option<&'static ReportParts>,
 }
 
 /// The process as the script left it.
 struct ScriptEnd {
     left: Published<Left>,
     /// The parts that a report shows of that moment.
-    exhibits: Room,
+    parts: Room,
 }
 
 static STATE: ScriptEnd = ScriptEnd {
     left: Published::new(),
-    exhibits: Room::new(),
+    parts: Room::new(),
 };
 
 /// Takes the figures of this moment, and with them the balance and the size classes if a report
 /// `shows` them. Once; later calls do nothing.
 pub fn take(gil: Gil<'_>, shows: bool) {
     leaks::leave_out(&STATE.left);
-    leaks::leave_out(&STATE.exhibits);
+    leaks::leave_out(&STATE.parts);
     STATE.left.set_once(|| of_this_moment(gil, shows));
 }
 
@@ -71,14 +71,14 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         guards: guards::figures(),
         resident: resident().now,
         big_blocks: big_blocks::big_blocks(),
-        exhibits: None,
+        parts: None,
     };
-    if shows && let Some(exhibits) = STATE.exhibits.take() {
-        let exhibits: &'static Exhibits = exhibits.keep();
-        left.exhibits = Some(exhibits);
+    if shows && let Some(parts) = STATE.parts.take() {
+        let parts: &'static ReportParts = parts.keep();
+        left.parts = Some(parts);
         // The sheet and the headline are of one moment, and show one size: the kernel's files differ
         // by some pages.
-        let balance = exhibits.balance.as_ref();
+        let balance = parts.balance.as_ref();
         left.resident = balance.map(|balance| balance.resident).or(left.resident);
     }
     left
@@ -94,6 +94,6 @@ pub fn begin_child() {
     // SAFETY: the child has one thread, and writes no report at this moment.
     unsafe {
         STATE.left.forget();
-        STATE.exhibits.begin_child();
+        STATE.parts.begin_child();
     }
 }

@@ -1,4 +1,4 @@
-/* The functions by which a thread waits, as the executable exports them; see waits.rs. In C, because the caller's address
+/* The functions by which a thread waits, as the executable exports them; see idle_return.rs. In C, because the caller's address
    is known here alone. */
 
 #define _GNU_SOURCE
