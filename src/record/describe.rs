@@ -31,6 +31,49 @@ pub trait Sink {
     fn json(&mut self, key: &str, _value: &str) {
         self.null(key);
     }
+
+    /// A count, or bytes; at most the largest whole number.
+    fn count(&mut self, key: &str, value: u64) {
+        self.int(key, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+    /// The same, or nothing if it is not known.
+    fn known(&mut self, key: &str, value: Option<impl TryInto<i64>>) {
+        match value {
+            Some(value) => self.int(key, value.try_into().unwrap_or(i64::MAX)),
+            None => self.null(key),
+        }
+    }
+    /// A string, or nothing if it is not known.
+    fn known_text(&mut self, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => self.text(key, value),
+            None => self.null(key),
+        }
+    }
+    /// An object that describes a value, or nothing without one.
+    fn object<T>(&mut self, key: &str, value: Option<T>, describe: impl FnOnce(T, &mut Self)) {
+        let Some(value) = value else {
+            return self.null(key);
+        };
+        self.begin(key);
+        describe(value, self);
+        self.end();
+    }
+    /// A list of objects, one for each item.
+    fn list<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut describe: impl FnMut(T, &mut Self),
+    ) {
+        self.begin_list(key);
+        for item in items {
+            self.begin("");
+            describe(item, self);
+            self.end();
+        }
+        self.end();
+    }
 }
 
 /// The accounts and their total. `now` holds peaks and totals; live bytes and blocks too, unless

@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod origin;
 pub mod output;
 pub mod rows;
+pub mod sampled;
 pub mod table;
 pub mod threads;
 

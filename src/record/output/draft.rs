@@ -97,9 +97,6 @@ impl<'a> Draft<'a> {
 
     /// Moves the whole file to its place. Returns the open file if it is the one at its place: `None` where it
     /// could only be copied.
-    ///
-    /// # Errors
-    /// The system's reason; then nothing is left of it.
     pub fn finish(self) -> Result<Option<Fd>, Errno> {
         let Some(part) = &self.part else {
             return Ok(Some(self.file));

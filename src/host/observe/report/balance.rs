@@ -15,35 +15,22 @@ const MAPPED: usize = 4;
 
 /// Says `balance`, or null.
 pub fn describe(balance: Option<&Balance>, sink: &mut impl Sink) {
-    let Some(balance) = balance else {
-        return sink.null("balance");
-    };
-    sink.begin("balance");
-    describe_members(balance, sink);
-    sink.end();
+    sink.object("balance", balance, describe_members);
 }
 
 /// Says a balance without the braces around it.
 pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
     sink.int("resident_bytes", balance.resident as i64);
-    sink.begin_list("rows");
-    for (name, kind, bytes) in balance.rows() {
-        sink.begin("");
+    sink.list("rows", balance.rows(), |(name, kind, bytes), sink| {
         sink.text("name", name);
         sink.text("kind", kind.name());
         sink.int("resident_bytes", bytes as i64);
-        sink.end();
-    }
-    sink.end();
-    sink.begin_list("mapped");
-    for library in balance.libraries() {
-        sink.begin("");
+    });
+    sink.list("mapped", balance.libraries(), |library, sink| {
         sink.text("library", library.name());
         sink.int("mapped_bytes", library.mapped as i64);
         sink.int("resident_bytes", library.resident as i64);
-        sink.end();
-    }
-    sink.end();
+    });
     sink.int("remainder_bytes", balance.remainder());
 }
 

@@ -105,17 +105,12 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
     sink.int("cap_bytes", refusal.cap as i64);
     sink.int("live_bytes", refusal.live as i64);
     sink.text("how", refusal.how.name());
-    match &refusal.limit {
-        Some(limit) => {
-            sink.begin("limit");
-            sink.int("bytes", limit.bytes as i64);
-            sink.int("base_bytes", limit.base as i64);
-            sink.text("file", limit.source.file());
-            sink.int("line", i64::from(limit.source.line));
-            sink.end();
-        }
-        None => sink.null("limit"),
-    }
+    sink.object("limit", refusal.limit.as_ref(), |limit, sink| {
+        sink.int("bytes", limit.bytes as i64);
+        sink.int("base_bytes", limit.base as i64);
+        sink.text("file", limit.source.file());
+        sink.int("line", i64::from(limit.source.line));
+    });
     sink.begin_list("traceback");
     for line in refusal.trace().lines() {
         sink.text("", line.trim_start());
@@ -128,40 +123,30 @@ pub fn describe_big_blocks(found: &BigBlocks, sink: &mut impl Sink) {
     sink.begin("big_blocks");
     sink.int("blocks", found.blocks as i64);
     sink.int("bytes", found.bytes as i64);
-    sink.begin_list("largest");
-    for block in found.largest.iter().flatten() {
-        describe_block_of(block, (found.at - block.made).max(0.0), sink);
-    }
-    sink.end();
+    sink.list("largest", found.largest.iter().flatten(), |block, sink| {
+        describe_members(block, (found.at - block.made).max(0.0), sink);
+    });
     sink.end();
 }
 
 /// Says a big block to `sink`, as an object.
 pub fn describe_block(block: &BigBlock, sink: &mut impl Sink) {
-    describe_block_of(block, block.age(), sink);
-}
-
-fn describe_block_of(block: &BigBlock, age: f64, sink: &mut impl Sink) {
     sink.begin("");
-    sink.text("account", block.account.name());
-    sink.int("size_bytes", block.bytes as i64);
-    sink.fraction("age_seconds", age);
-    match block.source.line {
-        0 => {
-            sink.null("file");
-            sink.null("line");
-        }
-        line => {
-            sink.text("file", block.source.file());
-            sink.int("line", i64::from(line));
-        }
-    }
+    describe_members(block, block.age(), sink);
     sink.end();
 }
 
-/// Says a dossier to `sink`, as an object.
+fn describe_members(block: &BigBlock, age: f64, sink: &mut impl Sink) {
+    sink.text("account", block.account.name());
+    sink.int("size_bytes", block.bytes as i64);
+    sink.fraction("age_seconds", age);
+    let source = Some(&block.source).filter(|source| source.line > 0);
+    sink.known_text("file", source.map(|source| source.file()));
+    sink.known("line", source.map(|source| source.line));
+}
+
+/// Says a dossier to `sink`, without the braces around it.
 pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
-    sink.begin("dossier");
     describe_refusal(&dossier.refusal, sink);
     sink.begin("accounts");
     for (account, figures) in dossier.snapshot.accounts() {
@@ -171,21 +156,19 @@ pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
         sink.end();
     }
     sink.end();
-    sink.begin_list("size_classes");
-    for class in dossier.classes.iter().flatten() {
-        sink.begin("");
-        sink.text("account", class.account.name());
-        sink.int("block_bytes", class.block_bytes as i64);
-        sink.int("blocks", class.blocks as i64);
-        sink.end();
-    }
-    sink.end();
+    sink.list(
+        "size_classes",
+        dossier.classes.iter().flatten(),
+        |class, sink| {
+            sink.text("account", class.account.name());
+            sink.int("block_bytes", class.block_bytes as i64);
+            sink.int("blocks", class.blocks as i64);
+        },
+    );
     sink.int("big_blocks", dossier.big_blocks.blocks as i64);
     sink.int("big_bytes", dossier.big_blocks.bytes as i64);
-    sink.begin_list("largest");
-    for block in dossier.big_blocks.largest.iter().flatten() {
-        describe_block(block, sink);
-    }
-    sink.end();
-    sink.end();
+    let largest = dossier.big_blocks.largest.iter().flatten();
+    sink.list("largest", largest, |block, sink| {
+        describe_members(block, block.age(), sink);
+    });
 }

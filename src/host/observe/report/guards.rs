@@ -6,16 +6,13 @@ use std::fmt::{self, Write};
 
 /// Says what was guarded, or null.
 pub fn describe(figures: Option<&GuardFigures>, sink: &mut impl Sink) {
-    let Some(figures) = figures else {
-        return sink.null("guards");
-    };
-    sink.begin("guards");
-    sink.int("min_bytes", figures.min_bytes as i64);
-    sink.int("every", figures.every as i64);
-    sink.int("guarded_blocks", figures.guarded_blocks as i64);
-    sink.int("live_blocks", figures.live_blocks as i64);
-    sink.int("missed_blocks", figures.missed_blocks as i64);
-    sink.end();
+    sink.object("guards", figures, |figures, sink| {
+        sink.int("min_bytes", figures.min_bytes as i64);
+        sink.int("every", figures.every as i64);
+        sink.int("guarded_blocks", figures.guarded_blocks as i64);
+        sink.int("live_blocks", figures.live_blocks as i64);
+        sink.int("missed_blocks", figures.missed_blocks as i64);
+    });
 }
 
 /// Writes the line of the table.

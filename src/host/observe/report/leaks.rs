@@ -12,73 +12,50 @@ const TOLD: usize = 20;
 
 /// Says what the leak check found, or null.
 pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
-    let Some(findings) = findings else {
-        return sink.null("leaks");
-    };
-    sink.begin("leaks");
+    sink.object("leaks", findings, describe_findings);
+}
+
+fn describe_findings(findings: &Findings, sink: &mut impl Sink) {
     sink.int("blocks", findings.blocks as i64);
     sink.int("bytes", findings.bytes as i64);
     sink.int("threads", findings.threads as i64);
     sink.flag("interpreters", findings.interpreters);
     sink.flag("sure", findings.is_sure());
-    sink.begin_list("groups");
-    for group in findings.groups() {
-        sink.begin("");
+    sink.list("groups", findings.groups(), |group, sink| {
         sink.text("account", group.account.name());
         sink.int("block_bytes", group.size as i64);
         sink.int("blocks", group.blocks as i64);
-        match group.type_name() {
-            "" => sink.null("type"),
-            name => sink.text("type", name),
-        }
-        match group.place() {
-            None => {
-                sink.null("file");
-                sink.null("line");
-            }
-            Some((file, line)) => {
-                sink.text("file", file);
-                sink.int("line", i64::from(line));
-            }
-        }
-        sink.begin_list("calls");
-        for place in stacks::places(group.origin.calls) {
-            let text = |bytes| str::from_utf8(bytes).ok();
-            sink.begin("");
-            sink.text("file", text(place.library()).unwrap_or("?"));
-            sink.int("offset", place.offset as i64);
-            match place.name().and_then(text) {
-                Some(name) => sink.text("function", name),
-                None => sink.null("function"),
-            }
-            sink.end();
-        }
-        sink.end();
-        sink.end();
-    }
-    sink.end();
-    sink.begin_list("suppressed");
-    for rule in findings.suppressed() {
+        sink.known_text(
+            "type",
+            Some(group.type_name()).filter(|name| !name.is_empty()),
+        );
+        let place = group.place();
+        sink.known_text("file", place.map(|(file, _)| file));
+        sink.known("line", place.map(|(_, line)| line));
+        sink.list(
+            "calls",
+            stacks::places(group.origin.calls),
+            |place, sink| {
+                let text = |bytes| str::from_utf8(bytes).ok();
+                sink.text("file", text(place.library()).unwrap_or("?"));
+                sink.int("offset", place.offset as i64);
+                sink.known_text("function", place.name().and_then(text));
+            },
+        );
+    });
+    sink.list("suppressed", findings.suppressed(), |rule, sink| {
         let (file, line) = &rule.place;
-        sink.begin("");
         sink.text("rule", &rule.text);
         sink.text("file", file);
         sink.int("line", *line as i64);
         sink.int("blocks", rule.blocks() as i64);
         sink.int("bytes", rule.bytes() as i64);
-        sink.end();
-    }
-    sink.end();
-    sink.begin_list("broken_pages");
-    for broken in findings.broken() {
-        sink.begin("");
+    });
+    sink.list("broken_pages", findings.broken(), |broken, sink| {
         sink.text("account", broken.account.name());
         sink.int("block_bytes", broken.size as i64);
         sink.int("pages", broken.pages as i64);
-        sink.end();
-    }
-    sink.end();
-    sink.end();
+    });
 }
 
 /// Why the exit status stays.

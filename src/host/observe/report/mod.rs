@@ -151,22 +151,16 @@ impl Report<'_> {
         self.describe_process(sink);
         sink.begin("children");
         sink.int("forks", self.forks as i64);
-        known(sink, "largest_peak_resident_bytes", self.largest_child.peak);
+        sink.known("largest_peak_resident_bytes", self.largest_child.peak);
         sink.int(
             "largest_peak_resident_at_most_bytes",
             self.largest_child.at_most as i64,
         );
         sink.end();
         sink.text("allocator", facts.allocator);
-        match native::left_to() {
-            Some(tool) => sink.text("left_to", tool),
-            None => sink.null("left_to"),
-        }
+        sink.known_text("left_to", native::left_to());
         sink.flag("debug_hooks", facts.debug_hooks);
-        match &self.numpy {
-            Some(figures) => describe_numpy(figures, sink),
-            None => sink.null("numpy"),
-        }
+        sink.object("numpy", self.numpy.as_ref(), describe_numpy);
         region::describe(self.region.as_ref(), sink);
         faults::describe(sink);
         guards::describe(self.guards.as_ref(), sink);
@@ -193,16 +187,11 @@ impl Report<'_> {
                 sink.end();
             }
         }
-        match first_refusal::latest() {
-            Some(dossier) => dossier::describe_dossier(&dossier, sink),
-            None => sink.null("dossier"),
-        }
+        let latest = first_refusal::latest();
+        sink.object("dossier", latest.as_ref(), dossier::describe_dossier);
         let mut room = [0; 512];
         sink.int("told_refusals", CARD.refusals() as i64);
-        match CARD.refusal_into(&mut room) {
-            Some(text) => sink.text("last_refusal", text),
-            None => sink.null("last_refusal"),
-        }
+        sink.known_text("last_refusal", CARD.refusal_into(&mut room));
         sink.end();
     }
 
@@ -219,22 +208,23 @@ impl Report<'_> {
         let started = format_into(&mut room, format_args!("{}", Utc(self.started)));
         sink.text("started", std::str::from_utf8(started).unwrap_or_default());
         sink.flag("forked", self.inherited.is_some());
-        known(sink, "inherited_live_bytes", self.inherited);
+        sink.known("inherited_live_bytes", self.inherited);
         sink.fraction("wall_seconds", self.wall_seconds);
-        match self.ending {
-            Ending::Running => sink.null("ended_by"),
-            Ending::Exit(_) => sink.text("ended_by", "exit"),
-            Ending::QuickExit(_) => sink.text("ended_by", "_exit"),
-            Ending::Signal(signal) => sink.text("ended_by", signal_name(signal)),
-            Ending::Exec => sink.text("ended_by", "exec"),
-        }
+        let ended_by = match self.ending {
+            Ending::Running => None,
+            Ending::Exit(_) => Some("exit"),
+            Ending::QuickExit(_) => Some("_exit"),
+            Ending::Signal(signal) => Some(signal_name(signal)),
+            Ending::Exec => Some("exec"),
+        };
+        sink.known_text("ended_by", ended_by);
         match self.ending {
             Ending::Exit(status) | Ending::QuickExit(status) => {
                 sink.int("exit_status", i64::from(status & 0xff));
             }
             _ => sink.null("exit_status"),
         }
-        known(sink, "resident_bytes", self.resident.now);
+        sink.known("resident_bytes", self.resident.now);
         sink.int("peak_resident_bytes", self.resident.peak as i64);
         sink.text("peak_resident_source", self.resident.source.name());
         if let Some(bytes) = self.finalized_resident {
@@ -244,60 +234,39 @@ impl Report<'_> {
     }
 }
 
-/// A figure, or null if it is not known.
-fn known(sink: &mut impl Sink, key: &str, value: Option<u64>) {
-    match value {
-        Some(value) => sink.int(key, value as i64),
-        None => sink.null(key),
-    }
-}
-
 fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
-    sink.begin("numpy");
-    match figures.version {
-        Some(version) => sink.text("version", version),
-        None => sink.null("version"),
-    }
+    sink.known_text("version", figures.version);
     sink.text("allocator", figures.allocator);
     sink.int("align", figures.alignment as i64);
     sink.text("huge_pages", figures.huge_pages);
-    known(sink, "numa_node", figures.node.map(u64::from));
-    match &figures.pool {
-        Some(pool) => {
-            sink.begin("pool");
-            sink.int("hits", pool.hits as i64);
-            sink.int("misses", pool.misses as i64);
-            sink.int("evictions", pool.evictions as i64);
-            sink.int("kept_blocks", pool.kept_blocks as i64);
-            sink.int("kept_bytes", pool.kept_bytes as i64);
-            known(sink, "limit_blocks", pool.limit_blocks);
-            known(sink, "limit_bytes", pool.limit_bytes);
-            sink.end();
-        }
-        None => sink.null("pool"),
-    }
-    match &figures.region {
-        Some(region) => describe_region(region, sink),
-        None => sink.null("region"),
-    }
-    sink.end();
+    sink.known("numa_node", figures.node.map(u64::from));
+    sink.object("pool", figures.pool.as_ref(), |pool, sink| {
+        sink.int("hits", pool.hits as i64);
+        sink.int("misses", pool.misses as i64);
+        sink.int("evictions", pool.evictions as i64);
+        sink.int("kept_blocks", pool.kept_blocks as i64);
+        sink.int("kept_bytes", pool.kept_bytes as i64);
+        sink.known("limit_blocks", pool.limit_blocks);
+        sink.known("limit_bytes", pool.limit_bytes);
+    });
+    describe_region(figures.region.as_ref(), sink);
 }
 
 /// The sums of the region of `--numpy bfc`.
-pub fn describe_region(region: &bfc::Statistics, sink: &mut impl Sink) {
-    sink.begin("region");
-    sink.int("region_bytes", region.region_bytes as i64);
-    sink.int("reserved_bytes", region.reserved_bytes as i64);
-    sink.int("live_bytes", region.live_bytes as i64);
-    sink.int("requested_bytes", region.requested_bytes as i64);
-    sink.int("peak_live_bytes", region.peak_live_bytes as i64);
-    sink.int("live_chunks", region.live_chunks as i64);
-    sink.int("free_bytes", region.free_bytes as i64);
-    sink.int("free_chunks", region.free_chunks as i64);
-    sink.int("largest_free_bytes", region.largest_free_bytes as i64);
-    sink.fraction("fragmentation", region.fragmentation());
-    sink.int("allocations", region.allocations as i64);
-    sink.int("growths", region.growths as i64);
-    sink.int("failures", region.failures as i64);
-    sink.end();
+pub fn describe_region(region: Option<&bfc::Statistics>, sink: &mut impl Sink) {
+    sink.object("region", region, |region, sink| {
+        sink.int("region_bytes", region.region_bytes as i64);
+        sink.int("reserved_bytes", region.reserved_bytes as i64);
+        sink.int("live_bytes", region.live_bytes as i64);
+        sink.int("requested_bytes", region.requested_bytes as i64);
+        sink.int("peak_live_bytes", region.peak_live_bytes as i64);
+        sink.int("live_chunks", region.live_chunks as i64);
+        sink.int("free_bytes", region.free_bytes as i64);
+        sink.int("free_chunks", region.free_chunks as i64);
+        sink.int("largest_free_bytes", region.largest_free_bytes as i64);
+        sink.fraction("fragmentation", region.fragmentation());
+        sink.int("allocations", region.allocations as i64);
+        sink.int("growths", region.growths as i64);
+        sink.int("failures", region.failures as i64);
+    });
 }

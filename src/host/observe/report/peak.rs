@@ -2,7 +2,7 @@
 //!
 //! The data of the peak is not copied: a report may be written on the stack of a signal handler.
 
-use super::{Report, Sink, balance, dossier, known};
+use super::{Report, Sink, balance, dossier};
 use crate::bytes::Bytes;
 use crate::heap::big_blocks::BigBlocks;
 use crate::ledger::Snapshot;
@@ -93,30 +93,22 @@ impl<'a> Moment<'a> {
 
 /// Says the section `at_peak`, or null.
 pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
-    let Some(peak) = Moment::of(report) else {
-        return sink.null("at_peak");
-    };
-    sink.begin("at_peak");
-    sink.fraction("seconds", peak.seconds);
-    sink.int("live_bytes", peak.ledger.total_live_bytes as i64);
-    sink.begin("accounts");
-    for (account, figures) in peak.ledger.accounts() {
-        sink.int(account.name(), figures.live_bytes as i64);
-    }
-    sink.end();
-    known(sink, "resident_bytes", peak.resident);
-    dossier::describe_big_blocks(peak.big_blocks, sink);
-    match peak.sheet {
-        Some((seconds, live, sheet)) => {
-            sink.begin("balance");
+    sink.object("at_peak", Moment::of(report), |peak, sink| {
+        sink.fraction("seconds", peak.seconds);
+        sink.int("live_bytes", peak.ledger.total_live_bytes as i64);
+        sink.begin("accounts");
+        for (account, figures) in peak.ledger.accounts() {
+            sink.int(account.name(), figures.live_bytes as i64);
+        }
+        sink.end();
+        sink.known("resident_bytes", peak.resident);
+        dossier::describe_big_blocks(peak.big_blocks, sink);
+        sink.object("balance", peak.sheet, |(seconds, live, sheet), sink| {
             sink.fraction("seconds", seconds);
             sink.int("live_bytes", live as i64);
             balance::describe_members(sheet, sink);
-            sink.end();
-        }
-        None => sink.null("balance"),
-    }
-    sink.end();
+        });
+    });
 }
 
 /// Writes the lines of the table, if the peak is an eighth above what the report shows anyway.

@@ -5,12 +5,7 @@ use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Classes, Histogram};
 
 /// Says `size_classes`, an account's list after the other; or null.
 pub fn describe(histogram: Option<&Histogram>, sink: &mut impl Sink) {
-    let Some(histogram) = histogram else {
-        return sink.null("size_classes");
-    };
-    sink.begin("size_classes");
-    describe_members(histogram, sink);
-    sink.end();
+    sink.object("size_classes", histogram, describe_members);
 }
 
 /// Says each account's list, without the braces around them.

@@ -54,9 +54,6 @@ pub struct TimelineFile {
 impl TimelineFile {
     /// Makes the file and writes its first line; `command` is what it says was run. `path` is what
     /// [`output::look`] found to be `target`.
-    ///
-    /// # Errors
-    /// The system's reason; then nothing is left of it.
     pub fn create(
         path: PathBuffer,
         target: Target,
@@ -212,10 +209,7 @@ impl TimelineFile {
         self.line(|json| {
             json.int("s", i64::from(number));
             json.fraction("t", seconds);
-            match resident {
-                Some(bytes) => json.int("resident", bytes as i64),
-                None => json.null("resident"),
-            }
+            json.known("resident", resident);
             json.int("total", snapshot.total_live_bytes as i64);
             for (account, figures) in snapshot.accounts() {
                 json.int(account.name(), figures.live_bytes as i64);
@@ -239,10 +233,7 @@ impl TimelineFile {
             self.line(|json| {
                 json.fraction("t", seconds);
                 json.int("refusals", count as i64);
-                match text {
-                    Some(text) => json.text("refusal", text),
-                    None => json.null("refusal"),
-                }
+                json.known_text("refusal", text);
             });
         }
     }

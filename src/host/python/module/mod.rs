@@ -171,27 +171,15 @@ fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Return
         return with_written(gil, |out| map.write(&chunks, out));
     }
     Dictionary::build(gil, |dictionary| {
-        report::describe_region(&map.statistics, dictionary);
-        dictionary.begin_list("bins");
-        map.bins
-            .iter()
-            .for_each(|bin| describe_bin(bin, dictionary));
-        dictionary.end();
-        dictionary.begin_list("chunks");
-        chunks
-            .iter()
-            .for_each(|chunk| describe_chunk(chunk, dictionary));
-        dictionary.end();
+        report::describe_region(Some(&map.statistics), dictionary);
+        dictionary.list("bins", &map.bins, describe_bin);
+        dictionary.list("chunks", chunks.iter(), describe_chunk);
     })
 }
 
 fn describe_bin(bin: &BinStatistics, sink: &mut impl Sink) {
-    sink.begin("");
     sink.int("from_bytes", bin.from_bytes as i64);
-    match bin.to_bytes {
-        Some(to) => sink.int("to_bytes", to as i64),
-        None => sink.null("to_bytes"),
-    }
+    sink.known("to_bytes", bin.to_bytes);
     sink.int("total_chunks", bin.total_chunks as i64);
     sink.int("total_bytes", bin.total_bytes as i64);
     sink.int("live_chunks", bin.live_chunks as i64);
@@ -199,20 +187,14 @@ fn describe_bin(bin: &BinStatistics, sink: &mut impl Sink) {
     sink.int("requested_bytes", bin.requested_bytes as i64);
     sink.int("free_chunks", bin.free_chunks as i64);
     sink.int("free_bytes", bin.free_bytes as i64);
-    sink.end();
 }
 
 fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
-    sink.begin("");
     sink.int("address", chunk.address as i64);
     sink.int("bytes", chunk.size as i64);
     sink.int("requested_bytes", chunk.requested as i64);
-    match chunk.allocation {
-        Some(number) => sink.int("allocation", number as i64),
-        None => sink.null("allocation"),
-    }
+    sink.known("allocation", chunk.allocation);
     sink.int("bin", chunk.bin as i64);
-    sink.end();
 }
 
 /// The module's own functions; those of its parts follow.
