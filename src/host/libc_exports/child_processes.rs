@@ -13,6 +13,7 @@
 
 use crate::errno::Errno;
 use crate::ledger::CARD;
+use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
 use crate::observe::endings;
@@ -177,152 +178,50 @@ unsafe extern "C" fn pyhost_no_such_call() -> c_long {
     -1
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
-compile_error!("vfork, clone and syscall are written for x86-64, aarch64 and arm");
-
 // vfork(2) returns twice through the same frame, so it can only be jumped to.
+std::arch::global_asm!(
+    begin!("vfork"),
+    count!(),
+    go_on!(),
+    words!(),
+    end!("vfork"),
+    forks = sym PYHOST_COUNT,
+    real = sym next::VFORK,
+    missing = sym pyhost_fork,
+);
+
+/// Goes to 2 if the flags of `clone`, the third argument, ask for a thread.
 #[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
-    ".globl vfork",
-    ".type vfork,@function",
-    "vfork:",
-    "mov rax, qword ptr [rip + {forks}]",
-    "lock inc qword ptr [rax]",
-    "mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je {fork}",
-    "jmp rax",
-    ".size vfork, .-vfork",
-    forks = sym PYHOST_COUNT,
-    real = sym next::VFORK,
-    fork = sym pyhost_fork,
-);
-
+macro_rules! unless_process {
+    () => {
+        "test edx, {thread}
+        jne 2f"
+    };
+}
 #[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl vfork",
-    ".type vfork,@function",
-    "vfork:",
-    "adrp x16, {forks}",
-    "ldr x16, [x16, :lo12:{forks}]",
-    "1: ldxr x17, [x16]",
-    "add x17, x17, #1",
-    "stxr w15, x17, [x16]",
-    "cbnz w15, 1b",
-    "adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 3f",
-    "br x16",
-    "3: b {fork}", // a conditional branch reaches 1 MiB
-    ".size vfork, .-vfork",
-    forks = sym PYHOST_COUNT,
-    real = sym next::VFORK,
-    fork = sym pyhost_fork,
-);
-
+macro_rules! unless_process {
+    () => {
+        "tst w2, #{thread}
+        b.ne 2f"
+    };
+}
 #[cfg(target_arch = "arm")]
-std::arch::global_asm!(
-    ".globl vfork",
-    ".type vfork,%function",
-    ".arm",
-    "vfork:",
-    "ldr r12, 5f",
-    "1: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "2: ldrexd r0, r1, [r12]",
-    "adds r0, r0, #1",
-    "adc r1, r1, #0",
-    "strexd r2, r0, r1, [r12]",
-    "cmp r2, #0",
-    "bne 2b",
-    "ldr r12, 6f",
-    "3: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "cmp r12, #0",
-    "beq {fork}",
-    "bx r12",
-    "5: .word {forks} - (1b + 8)",
-    "6: .word {real} - (3b + 8)",
-    ".size vfork, .-vfork",
-    forks = sym PYHOST_COUNT,
-    real = sym next::VFORK,
-    fork = sym pyhost_fork,
-);
+macro_rules! unless_process {
+    () => {
+        "tst r2, #{thread}
+        bne 2f"
+    };
+}
 
-// clone(2): the flags are the third argument. The child begins on its own stack.
-#[cfg(target_arch = "x86_64")]
+// clone(2): the child begins on its own stack.
 std::arch::global_asm!(
-    ".globl clone",
-    ".type clone,@function",
-    "clone:",
-    "test edx, {thread}",
-    "jne 2f",
-    "mov rax, qword ptr [rip + {forks}]",
-    "lock inc qword ptr [rax]",
-    "2: mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je {missing}",
-    "jmp rax",
-    ".size clone, .-clone",
-    thread = const libc::CLONE_THREAD,
-    forks = sym PYHOST_COUNT,
-    real = sym next::CLONE,
-    missing = sym pyhost_no_such_call,
-);
-
-#[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl clone",
-    ".type clone,@function",
-    "clone:",
-    "tst w2, #{thread}",
-    "b.ne 2f",
-    "adrp x16, {forks}",
-    "ldr x16, [x16, :lo12:{forks}]",
-    "1: ldxr x17, [x16]",
-    "add x17, x17, #1",
-    "stxr w15, x17, [x16]",
-    "cbnz w15, 1b",
-    "2: adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 3f",
-    "br x16",
-    "3: b {missing}", // a conditional branch reaches 1 MiB
-    ".size clone, .-clone",
-    thread = const libc::CLONE_THREAD,
-    forks = sym PYHOST_COUNT,
-    real = sym next::CLONE,
-    missing = sym pyhost_no_such_call,
-);
-
-#[cfg(target_arch = "arm")]
-std::arch::global_asm!(
-    ".globl clone",
-    ".type clone,%function",
-    ".arm",
-    "clone:",
-    "tst r2, #{thread}",
-    "bne 3f",
-    "push {{r0, r1, r2, r3}}",
-    "ldr r12, 5f",
-    "1: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "2: ldrexd r0, r1, [r12]",
-    "adds r0, r0, #1",
-    "adc r1, r1, #0",
-    "strexd r2, r0, r1, [r12]",
-    "cmp r2, #0",
-    "bne 2b",
-    "pop {{r0, r1, r2, r3}}",
-    "3: ldr r12, 6f",
-    "4: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "cmp r12, #0",
-    "beq {missing}",
-    "bx r12",
-    "5: .word {forks} - (1b + 8)",
-    "6: .word {real} - (4b + 8)",
-    ".size clone, .-clone",
+    begin!("clone"),
+    unless_process!(),
+    count!(),
+    "2:",
+    go_on!(),
+    words!(),
+    end!("clone"),
     thread = const libc::CLONE_THREAD,
     forks = sym PYHOST_COUNT,
     real = sym next::CLONE,
@@ -333,10 +232,7 @@ std::arch::global_asm!(
 // so it is jumped to.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
-    ".pushsection .text.syscall, \"ax\"",
-    ".globl syscall",
-    ".type syscall,@function",
-    "syscall:",
+    begin!("syscall"),
     "lea rax, [rdi - {clone}]", // clone, fork and vfork are numbers in a row
     "cmp rax, 2",
     "jbe 2f",
@@ -363,12 +259,8 @@ std::arch::global_asm!(
     "pop rdx",
     "pop rsi",
     "pop rdi",
-    "mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je {missing}",
-    "jmp rax",
-    ".size syscall, .-syscall",
-    ".popsection",
+    go_on!(),
+    end!("syscall"),
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
@@ -379,10 +271,7 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "aarch64")]
 std::arch::global_asm!(
-    ".pushsection .text.syscall, \"ax\"",
-    ".globl syscall",
-    ".type syscall,@function",
-    "syscall:",
+    begin!("syscall"),
     "cmp x0, #{exit_group}",
     "b.eq 2f",
     "cmp x0, #{clone}",
@@ -405,13 +294,8 @@ std::arch::global_asm!(
     "ldp x4, x5, [sp, #48]",
     "ldr x6, [sp, #64]",
     "ldp x29, x30, [sp], #80",
-    "adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 3f",
-    "br x16",
-    "3: b {missing}", // a conditional branch reaches 1 MiB
-    ".size syscall, .-syscall",
-    ".popsection",
+    go_on!(),
+    end!("syscall"),
     clone = const libc::SYS_clone,
     exit_group = const libc::SYS_exit_group,
     clone3 = const libc::SYS_clone3,
@@ -423,21 +307,12 @@ std::arch::global_asm!(
 // Each call is looked at: their numbers fit into no instruction.
 #[cfg(target_arch = "arm")]
 std::arch::global_asm!(
-    ".globl syscall",
-    ".type syscall,%function",
-    ".arm",
-    "syscall:",
+    begin!("syscall"),
     "push {{r0, r1, r2, r3, r12, lr}}",
     "bl {note}",
     "pop {{r0, r1, r2, r3, r12, lr}}",
-    "ldr r12, 2f",
-    "1: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "cmp r12, #0",
-    "beq {missing}",
-    "bx r12",
-    "2: .word {real} - (1b + 8)",
-    ".size syscall, .-syscall",
+    go_on!(),
+    end!("syscall"),
     real = sym next::SYSCALL,
     note = sym pyhost_note_syscall,
     missing = sym pyhost_no_such_call,

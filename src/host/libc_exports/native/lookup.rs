@@ -14,6 +14,7 @@
 use super::mode::is_off_from_the_start;
 use super::next::{self, call};
 use super::{family, glibc};
+use crate::libc_exports::assembly::{begin, end, go_on, if_arm};
 use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -172,108 +173,72 @@ extern "C" fn pyhost_no_dlopen() -> *mut c_void {
     null_mut()
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
-compile_error!("dlopen, dlsym and dlvsym are written for x86-64, aarch64 and arm");
-
-/// Writes a function of which only the one behind it knows what the caller's `RTLD_NEXT` is.
+/// Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
+/// `{missing}`: only the function behind this one knows what the caller's `RTLD_NEXT` is.
 #[cfg(target_arch = "x86_64")]
-macro_rules! look_up {
-    ($name:literal, $ours:ident, $real:ident) => {
-        std::arch::global_asm!(
-            concat!(".pushsection .text.", $name, ", \"ax\""),
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ",@function"),
-            concat!($name, ":"),
-            "cmp rdi, -1", // RTLD_NEXT
-            "jne {ours}",
-            "push rdi",
-            "push rsi",
-            "push rdx",
-            "mov rdi, rsi",
-            "call {family}",
-            "pop rdx",
-            "pop rsi",
-            "pop rdi",
-            "test rax, rax",
-            "jne 2f",
-            "mov rax, qword ptr [rip + {real}]",
-            "test rax, rax",
-            "je {ours}",
-            "jmp rax",
-            "2: ret",
-            concat!(".size ", $name, ", .-", $name),
-            ".popsection",
-            ours = sym $ours,
-            family = sym pyhost_next_of_family,
-            real = sym next::$real,
-        );
+macro_rules! find_next {
+    () => {
+        "cmp rdi, -1
+        jne {missing}
+        push rdi
+        push rsi
+        push rdx
+        mov rdi, rsi
+        call {family}
+        pop rdx
+        pop rsi
+        pop rdi
+        test rax, rax
+        je 2f
+        ret
+        2:"
     };
 }
-
 #[cfg(target_arch = "aarch64")]
-macro_rules! look_up {
-    ($name:literal, $ours:ident, $real:ident) => {
-        std::arch::global_asm!(
-            concat!(".pushsection .text.", $name, ", \"ax\""),
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ",@function"),
-            concat!($name, ":"),
-            "cmn x0, #1", // RTLD_NEXT
-            "b.ne 1f",
-            "stp x29, x30, [sp, #-48]!",
-            "mov x29, sp",
-            "stp x0, x1, [sp, #16]",
-            "str x2, [sp, #32]",
-            "mov x0, x1",
-            "bl {family}",
-            "mov x16, x0",
-            "ldp x0, x1, [sp, #16]",
-            "ldr x2, [sp, #32]",
-            "ldp x29, x30, [sp], #48",
-            "cbnz x16, 2f",
-            "adrp x16, {real}",
-            "ldr x16, [x16, :lo12:{real}]",
-            "cbz x16, 1f",
-            "br x16",
-            "1: b {ours}", // a conditional branch reaches 1 MiB
-            "2: mov x0, x16",
-            "ret",
-            concat!(".size ", $name, ", .-", $name),
-            ".popsection",
-            ours = sym $ours,
-            family = sym pyhost_next_of_family,
-            real = sym next::$real,
-        );
+macro_rules! find_next {
+    () => {
+        "cmn x0, #1
+        b.ne 3f
+        stp x29, x30, [sp, #-48]!
+        mov x29, sp
+        stp x0, x1, [sp, #16]
+        str x2, [sp, #32]
+        mov x0, x1
+        bl {family}
+        mov x16, x0
+        ldp x0, x1, [sp, #16]
+        ldr x2, [sp, #32]
+        ldp x29, x30, [sp], #48
+        cbz x16, 2f
+        mov x0, x16
+        ret
+        2:"
+    };
+}
+#[cfg(target_arch = "arm")]
+macro_rules! find_next {
+    () => {
+        "cmn r0, #1
+        bne {missing}
+        push {{r0, r1, r2, lr}}
+        mov r0, r1
+        bl {family}
+        mov r12, r0
+        pop {{r0, r1, r2, lr}}
+        cmp r12, #0
+        movne r0, r12
+        bxne lr"
     };
 }
 
-#[cfg(target_arch = "arm")]
 macro_rules! look_up {
     ($name:literal, $ours:ident, $real:ident) => {
         std::arch::global_asm!(
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ",%function"),
-            ".arm",
-            concat!($name, ":"),
-            "cmn r0, #1", // RTLD_NEXT
-            "bne {ours}",
-            "push {{r0, r1, r2, lr}}",
-            "mov r0, r1",
-            "bl {family}",
-            "mov r12, r0",
-            "pop {{r0, r1, r2, lr}}",
-            "cmp r12, #0",
-            "movne r0, r12",
-            "bxne lr",
-            "ldr r12, 2f",
-            "1: add r12, pc, r12",
-            "ldr r12, [r12]",
-            "cmp r12, #0",
-            "beq {ours}",
-            "bx r12",
-            "2: .word {real} - (1b + 8)",
-            concat!(".size ", $name, ", .-", $name),
-            ours = sym $ours,
+            begin!($name),
+            find_next!(),
+            go_on!(),
+            end!($name),
+            missing = sym $ours,
             family = sym pyhost_next_of_family,
             real = sym next::$real,
         );
@@ -283,61 +248,38 @@ macro_rules! look_up {
 look_up!("dlsym", pyhost_dlsym, DLSYM);
 look_up!("dlvsym", pyhost_dlvsym, DLVSYM);
 
-// dlopen(3) looks where the caller's object says, so it is jumped to.
+/// Leaves out of the flags, the second argument, what is not passed on.
 #[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
-    ".globl dlopen",
-    ".type dlopen,@function",
-    "dlopen:",
-    "and esi, dword ptr [rip + {passed_on}]",
-    "mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je {missing}",
-    "jmp rax",
-    ".size dlopen, .-dlopen",
-    passed_on = sym PASSED_ON,
-    real = sym next::DLOPEN,
-    missing = sym pyhost_no_dlopen,
-);
-
+macro_rules! leave_out {
+    () => {
+        "and esi, dword ptr [rip + {passed_on}]"
+    };
+}
 #[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl dlopen",
-    ".type dlopen,@function",
-    "dlopen:",
-    "adrp x16, {passed_on}",
-    "ldr w16, [x16, :lo12:{passed_on}]",
-    "and w1, w1, w16",
-    "adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 3f",
-    "br x16",
-    "3: b {missing}", // a conditional branch reaches 1 MiB
-    ".size dlopen, .-dlopen",
-    passed_on = sym PASSED_ON,
-    real = sym next::DLOPEN,
-    missing = sym pyhost_no_dlopen,
-);
-
+macro_rules! leave_out {
+    () => {
+        "adrp x16, {passed_on}
+        ldr w16, [x16, :lo12:{passed_on}]
+        and w1, w1, w16"
+    };
+}
 #[cfg(target_arch = "arm")]
+macro_rules! leave_out {
+    () => {
+        "ldr r12, 4f
+        1: add r12, pc, r12
+        ldr r12, [r12]
+        and r1, r1, r12"
+    };
+}
+
+// dlopen(3) looks where the caller's object says, so it is jumped to.
 std::arch::global_asm!(
-    ".globl dlopen",
-    ".type dlopen,%function",
-    ".arm",
-    "dlopen:",
-    "ldr r12, 3f",
-    "1: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "and r1, r1, r12",
-    "ldr r12, 4f",
-    "2: add r12, pc, r12",
-    "ldr r12, [r12]",
-    "cmp r12, #0",
-    "beq {missing}",
-    "bx r12",
-    "3: .word {passed_on} - (1b + 8)",
-    "4: .word {real} - (2b + 8)",
-    ".size dlopen, .-dlopen",
+    begin!("dlopen"),
+    leave_out!(),
+    go_on!(),
+    if_arm!("4: .word {passed_on} - (1b + 8)"),
+    end!("dlopen"),
     passed_on = sym PASSED_ON,
     real = sym next::DLOPEN,
     missing = sym pyhost_no_dlopen,
