@@ -62,43 +62,7 @@ fn shared(frame: Frame) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::{sample, total};
-
-    #[test]
-    fn indices_are_in_range_and_weights_are_the_views_bytes() {
-        let file: Value = serde_json::from_str(&text(&sample(), View::Live)).unwrap();
-        assert_eq!(file["$schema"], SCHEMA);
-        let frames = file["shared"]["frames"].as_array().unwrap();
-        let profiles = file["profiles"].as_array().unwrap();
-        let views = [
-            View::Live,
-            View::AtPeak,
-            View::AtAccountPeak,
-            View::Allocated,
-            View::Grown,
-        ];
-        assert_eq!(profiles.len(), views.len());
-        for (profile, view) in profiles.iter().zip(views) {
-            assert_eq!(
-                (&profile["type"], &profile["unit"]),
-                (&"sampled".into(), &"bytes".into())
-            );
-            assert!(profile["name"].as_str().unwrap().starts_with(view.name()));
-            let samples = profile["samples"].as_array().unwrap();
-            let weights = profile["weights"].as_array().unwrap();
-            assert_eq!(samples.len(), weights.len());
-            for sample in samples {
-                let sample = sample.as_array().unwrap();
-                assert!(sample.len() > 1, "the account and a frame");
-                for number in sample {
-                    assert!((number.as_u64().unwrap() as usize) < frames.len());
-                }
-            }
-            let sum: i64 = weights.iter().map(|weight| weight.as_i64().unwrap()).sum();
-            assert_eq!(sum, total(view), "{view:?}");
-            assert_eq!(profile["endValue"], sum);
-        }
-    }
+    use crate::stacks::tests::sample;
 
     #[test]
     fn a_frame_has_its_function_file_and_line() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stacks::tests::{blocks, sample, sample_value, total};
+use crate::stacks::tests::{sample, sample_value};
 use flate2::read::GzDecoder;
 use std::collections::HashSet;
 use std::io::Read;
@@ -15,29 +15,6 @@ fn decoded(view: View) -> Profile {
 
 fn text(profile: &Profile, index: i64) -> &str {
     &profile.string_table[index as usize]
-}
-
-fn sum(profile: &Profile, place: usize) -> i64 {
-    profile
-        .sample
-        .iter()
-        .map(|sample| sample.value[place])
-        .sum()
-}
-
-#[test]
-fn its_sums_are_those_of_the_views() {
-    for (view, in_use) in [
-        (View::AtPeak, View::AtPeak),
-        (View::Live, View::Live),
-        (View::Allocated, View::AtPeak),
-    ] {
-        let profile = decoded(view);
-        assert_eq!(sum(&profile, 0), blocks(View::Allocated));
-        assert_eq!(sum(&profile, 1), total(View::Allocated));
-        assert_eq!(sum(&profile, 2), blocks(in_use), "{view:?}");
-        assert_eq!(sum(&profile, 3), total(in_use), "{view:?}");
-    }
 }
 
 #[test]
